@@ -225,13 +225,60 @@ impl<'a> Source<'a> {
                 .with_position(self.character(at))
         })?;
         tokens.retain(|token| !matches!(token.token, Token::Whitespace(_)));
-        let tokens = end_operators(tokens);
+        let tokens = self.unescape(spell_out_tables(end_operators(tokens)))?;
         let is_zero = |token: &&TokenWithSpan| matches!(&token.token, Token::UnicodeStringLiteral(text) if text.contains('\0'));
         match tokens.iter().find(is_zero) {
             None => Ok(tokens),
             Some(token) => Err(Error::new(SqlState::SYNTAX_ERROR, "invalid Unicode escape value")
                 .with_position(self.character(self.byte(token.span.start)))),
         }
+    }
+
+    /// `U&'!0041' UESCAPE '!'` as the string that it is; sqlparser has taken the backslash for what escapes.
+    fn unescape(&self, tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
+        if !tokens.iter().any(|token| utility::is_word(&token.token, "uescape")) {
+            return Ok(tokens);
+        }
+        let mut unescaped: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
+        let mut tokens = tokens.into_iter().peekable();
+        while let Some(token) = tokens.next() {
+            let is_uescape = |next: &TokenWithSpan| utility::is_word(&next.token, "uescape");
+            let Token::UnicodeStringLiteral(text) = &token.token else {
+                unescaped.push(token);
+                continue;
+            };
+            if tokens.next_if(is_uescape).is_none() {
+                unescaped.push(token);
+                continue;
+            }
+            let (start, end) = (self.byte(token.span.start), self.byte(token.span.end));
+            let refused = |message: &str| {
+                Error::new(SqlState::SYNTAX_ERROR, message).with_position(self.character(start))
+            };
+            let Some(TokenWithSpan { token: Token::SingleQuotedString(escape), span }) = tokens.next() else {
+                return Err(refused("UESCAPE must be followed by a simple string literal"));
+            };
+            let mut characters = escape.chars();
+            let (Some(escape), None) = (characters.next(), characters.next()) else {
+                return Err(refused("invalid Unicode escape character"));
+            };
+            let is_no_escape = |character: char| {
+                character.is_ascii_hexdigit()
+                    || character.is_whitespace()
+                    || matches!(character, '+' | '\'' | '"')
+            };
+            // What has been taken for escaped is gone.
+            if is_no_escape(escape) || escape != '\\' && self.text[start..end].contains('\\') {
+                return Err(refused("invalid Unicode escape character"));
+            }
+            let plain = match escape {
+                '\\' => text.clone(),
+                escape => unescape(text, escape).ok_or_else(|| refused("invalid Unicode escape"))?,
+            };
+            let span = Span::new(token.span.start, span.end);
+            unescaped.push(TokenWithSpan { token: Token::UnicodeStringLiteral(plain), span });
+        }
+        Ok(unescaped)
     }
 
     /// The syntax error for a token that should not stand where it does.
@@ -289,6 +336,76 @@ impl<'a> Source<'a> {
             _ => Err(self.unexpected(&next)),
         }
     }
+}
+
+/// A text with the characters that its escapes stand for; `None` if one stands for none.
+fn unescape(text: &str, escape: char) -> Option<String> {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text.chars();
+    // The first half of a pair.
+    let mut high: Option<u32> = None;
+    while let Some(character) = rest.next() {
+        let mut next = rest.clone();
+        let is_plain = character != escape;
+        if is_plain || next.next() == Some(escape) {
+            if !is_plain {
+                rest = next;
+            }
+            if high.is_some() {
+                return None;
+            }
+            plain.push(character);
+            continue;
+        }
+        let length = match rest.clone().next() {
+            Some('+') => {
+                rest.next();
+                6
+            }
+            _ => 4,
+        };
+        let code: String = rest.by_ref().take(length).collect();
+        if code.len() != length || !code.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return None;
+        }
+        let code = u32::from_str_radix(&code, 16).ok()?;
+        let code = match (high.take(), code) {
+            (None, 0xD800..=0xDBFF) => {
+                high = Some(code);
+                continue;
+            }
+            (Some(high), 0xDC00..=0xDFFF) => 0x10000 + ((high - 0xD800) << 10) + (code - 0xDC00),
+            (Some(_), _) => return None,
+            (None, code) => code,
+        };
+        plain.push(char::from_u32(code)?);
+    }
+    high.is_none().then_some(plain)
+}
+
+/// `TABLE t` as `SELECT * FROM t`, wherever a query begins: sqlparser takes two tokens behind the name for a part of it.
+fn spell_out_tables(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    const BEFORE: [&str; 6] = ["union", "intersect", "except", "all", "distinct", "as"];
+    let ends = |before: &Token| match before {
+        Token::LParen | Token::RParen | Token::SemiColon => true,
+        word => BEFORE.iter().any(|before| utility::is_word(word, before)),
+    };
+    let begins =
+        |at: usize| utility::is_word(&tokens[at].token, "table") && (at == 0 || ends(&tokens[at - 1].token));
+    if !(0..tokens.len()).any(begins) {
+        return tokens;
+    }
+    let mut spelt = Vec::with_capacity(tokens.len() + 8);
+    for (at, token) in tokens.iter().enumerate() {
+        if begins(at) {
+            for part in [Token::make_keyword("SELECT"), Token::Mul, Token::make_keyword("FROM")] {
+                spelt.push(TokenWithSpan { token: part, span: token.span });
+            }
+        } else {
+            spelt.push(token.clone());
+        }
+    }
+    spelt
 }
 
 /// Ends operators where PostgreSQL ends them: sqlparser takes the sign of `a>-1` for a part of the operator.

@@ -8,6 +8,7 @@ use super::ROUNDING;
 use super::context::USERS_CAST;
 use super::correlated;
 use super::days;
+use super::dependent;
 use super::floats;
 use super::keys;
 use super::nodes::{self, Nodes};
@@ -54,7 +55,7 @@ pub fn plan(plan: LogicalPlan, parameters: &Parameters, zone: TimeZoneSetting) -
         node.map_data(|node| nodes.digits(node))
     })?;
     let typed = limits(typed.data, parameters)?;
-    let typed = nodes.sorts(typed)?;
+    let typed = dependent::compute(nodes.sorts(typed)?)?;
     let rules: Vec<Arc<dyn datafusion::optimizer::AnalyzerRule + Send + Sync>> =
         vec![Arc::new(ResolveGroupingFunction::new()), Arc::new(TypeCoercion::new())];
     let coerced =

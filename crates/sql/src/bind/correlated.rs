@@ -8,15 +8,18 @@
 //! | `(SELECT x FROM t WHERE t.a = o.a)` | `only_value((SELECT few(x) FROM t WHERE t.a = o.a))` |
 //! | `(SELECT x FROM t WHERE t.a = o.a ORDER BY y LIMIT 1)` | `(SELECT first_value(x ORDER BY y) FROM t WHERE t.a = o.a)` |
 //!
-//! A sub-query that is an aggregate already, or refers to nothing outside, stays.
+//! A sub-query that is an aggregate already, or one row of no table, or refers to nothing outside, stays.
 
+use super::operators::cast;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::functions_aggregate::first_last::first_value_udaf;
 use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction};
 use datafusion::logical_expr::{Expr, Limit, LogicalPlan, LogicalPlanBuilder, SortExpr, Subquery};
+use firn_base::SqlType;
 use firn_base::sync::Arc;
 use firn_exec::aggregate::{few, only_value};
+use firn_exec::types;
 
 /// Rewrites the sub-queries in an expression.
 pub fn aggregate_rows(expression: Expr) -> Result<Transformed<Expr>> {
@@ -33,7 +36,7 @@ pub fn aggregate_rows(expression: Expr) -> Result<Transformed<Expr>> {
 }
 
 fn one_value(subquery: Subquery) -> Result<Transformed<Expr>> {
-    if is_aggregate(&subquery.subquery) {
+    if is_aggregate(&subquery.subquery) || is_one_row(&subquery.subquery) {
         return Ok(Transformed::no(Expr::ScalarSubquery(subquery)));
     }
     if let LogicalPlan::Limit(limit) = subquery.subquery.as_ref() {
@@ -59,7 +62,13 @@ fn only_row(subquery: Subquery) -> Result<Transformed<Expr>> {
     let value = Expr::Column(subquery.subquery.schema().columns().remove(0));
     let call = AggregateFunction::new_udf(few(), vec![value], false, None, Vec::new(), None);
     let rows = aggregated(&subquery, Arc::clone(&subquery.subquery), call)?;
-    Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(only_value(), vec![rows]))))
+    let value = Expr::ScalarFunction(ScalarFunction::new_udf(only_value(), vec![rows]));
+    let field = subquery.subquery.schema().field(0);
+    Ok(Transformed::yes(match types::sql_type(field) {
+        // A list does not know that its elements are of type char(n), say.
+        Some(ty @ (SqlType::Char(_) | SqlType::Varchar(_))) => cast(value, ty),
+        _ => value,
+    }))
 }
 
 /// Whether a plan yields one row of all the rows below it.
@@ -68,6 +77,16 @@ fn is_aggregate(plan: &LogicalPlan) -> bool {
         LogicalPlan::Projection(projection) => is_aggregate(&projection.input),
         LogicalPlan::SubqueryAlias(alias) => is_aggregate(&alias.input),
         LogicalPlan::Aggregate(_) => true,
+        _ => false,
+    }
+}
+
+/// Whether a plan yields a row without reading any.
+fn is_one_row(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Projection(projection) => is_one_row(&projection.input),
+        LogicalPlan::SubqueryAlias(alias) => is_one_row(&alias.input),
+        LogicalPlan::EmptyRelation(empty) => empty.produce_one_row,
         _ => false,
     }
 }

@@ -6,6 +6,7 @@
 //! | `FROM a, generate_series(1, a.n) AS i` | `SELECT a.*, unnest(generate_series(1, a.n)) AS i FROM a` |
 //! | `FROM a, LATERAL (SELECT a.b + 1 AS c) AS l` | `SELECT a.*, a.b + 1 AS c FROM a` |
 //! | `FROM a LEFT JOIN unnest(a.list) AS x ON true` | as the first, with a row of NULL where the list is empty |
+//! | `FROM a, b JOIN unnest(a.list) AS x ON …` | `FROM (a CROSS JOIN b) JOIN unnest(a.list) AS x ON …` first |
 //!
 //! The planner makes a join of each, with a sub-query that refers to the join's other side. DataFusion takes these
 //! apart only by their conditions, which sub-queries over nothing have none of. All columns keep the qualifiers and
@@ -13,8 +14,8 @@
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{
-    Column, DFSchemaRef, JoinType, NullEquality, NullHandling, RecursionUnnestOption, Result, ScalarValue,
-    UnnestOptions,
+    Column, DFSchema, DFSchemaRef, JoinConstraint, JoinType, NullEquality, NullHandling,
+    RecursionUnnestOption, Result, ScalarValue, UnnestOptions,
 };
 use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison};
 use datafusion::logical_expr::utils::conjunction;
@@ -51,7 +52,7 @@ pub fn inline(plan: LogicalPlan) -> Result<LogicalPlan> {
 }
 
 /// Tells anew of every sub-query what it refers to outside: what an item refers to may be within it.
-fn with_references_told(plan: LogicalPlan) -> Result<LogicalPlan> {
+pub fn with_references_told(plan: LogicalPlan) -> Result<LogicalPlan> {
     fn told(subquery: Subquery) -> Subquery {
         Subquery { outer_ref_columns: subquery.subquery.all_out_ref_exprs(), ..subquery }
     }
@@ -109,12 +110,18 @@ fn beside(
     keeps: bool,
     names: &mut usize,
 ) -> Result<Option<LogicalPlan>> {
-    // In `a, unnest(a.list) AS x JOIN b ON …` the item stands on the left of a join on the right.
+    // In `a, unnest(a.list) AS x JOIN b ON …` the item stands on the left of a join on the right, in
+    // `a, b JOIN unnest(a.list) AS x ON …` on the right of one. Such a join makes what it makes of each row of its left
+    // side, so it makes the same of each pair with a row of `a`, which has what the item is computed from.
     if let LogicalPlan::Join(inner) = right {
         if keeps || !matches!(inner.join_type, JoinType::Inner | JoinType::Left) {
             return Ok(None);
         }
-        let Some(begun) = beside(left, &inner.left, false, names)? else { return Ok(None) };
+        let begun = match beside(left, &inner.left, false, names)? {
+            Some(begun) => begun,
+            None if refers(&inner.right, left.schema())? => pairs(left, &inner.left)?,
+            None => return Ok(None),
+        };
         let join = Join::try_new(
             Arc::new(begun),
             Arc::clone(&inner.right),
@@ -138,6 +145,36 @@ fn beside(
         *column = std::mem::take(column).alias_qualified(qualifier.cloned(), field.name());
     }
     Projection::try_new(columns, Arc::new(computed)).map(|all| Some(LogicalPlan::Projection(all)))
+}
+
+/// All pairs of rows.
+fn pairs(left: &Arc<LogicalPlan>, right: &Arc<LogicalPlan>) -> Result<LogicalPlan> {
+    let join = Join::try_new(
+        Arc::clone(left),
+        Arc::clone(right),
+        Vec::new(),
+        None,
+        JoinType::Inner,
+        JoinConstraint::On,
+        NullEquality::NullEqualsNothing,
+        false,
+    )?;
+    Ok(LogicalPlan::Join(join))
+}
+
+/// Whether a plan, or a sub-query in it, refers to columns of such a schema outside of it.
+pub fn refers(plan: &LogicalPlan, outer: &DFSchema) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expression| {
+            expression.apply(|part| {
+                found |= matches!(part, Expr::OuterReferenceColumn(_, column) if outer.is_column_from_schema(column));
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })?;
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
 }
 
 /// Whether a plan refers to what stands before it.

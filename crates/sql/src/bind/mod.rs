@@ -17,6 +17,7 @@ mod analysis;
 mod context;
 mod correlated;
 mod days;
+mod dependent;
 mod floats;
 pub(crate) mod insert;
 mod keys;
@@ -273,13 +274,23 @@ impl<'a> Binder<'a> {
     fn plan_query(&self, mut query: ast::Query) -> Result<LogicalPlan> {
         pg_catalog::rewrite_query(&mut query);
         rewrite::query(&mut query)?;
-        let context = Context::new(self);
-        let statement = ast::Statement::Query(Box::new(query));
-        let planned = SqlToRel::new_with_options(&context, context::parser_options())
-            .sql_statement_to_plan_with_context(statement, &mut self.planner_context());
+        let second_try = rewrite::second_try(&query);
+        let planned = match (self.plan_tree(query), second_try) {
+            (Err(error), Some(query)) if error.to_string().contains("No field named") => {
+                self.plan_tree(query).map_err(|_| error)
+            }
+            (planned, _) => planned,
+        };
         let plan = planned.and_then(lateral::inline).and_then(keys::end_below_unnest);
         let plan = plan.map_err(|error| self.error(error))?;
         analysis::plan(plan, &self.parameters, self.zone()?).map_err(|error| self.error(error))
+    }
+
+    fn plan_tree(&self, query: ast::Query) -> datafusion::common::Result<LogicalPlan> {
+        let context = Context::new(self);
+        let statement = ast::Statement::Query(Box::new(query));
+        SqlToRel::new_with_options(&context, context::parser_options())
+            .sql_statement_to_plan_with_context(statement, &mut self.planner_context())
     }
 
     fn plan_expression(

@@ -10,7 +10,7 @@ use super::{days, floats};
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::tree_node::TreeNode;
-use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::common::{Column, DFSchema, Result, ScalarValue, TableReference};
 use datafusion::logical_expr::expr::{
     Case, Cast, Placeholder, ScalarFunction, WindowFunction, WindowFunctionParams,
 };
@@ -235,6 +235,22 @@ fn padded(text: &str, length: u32) -> String {
 }
 
 impl ExprPlanner for Operators {
+    /// `t.a` where there is a column `t`: no column of ours has fields, so `t` can only be a table.
+    fn plan_compound_identifier(
+        &self,
+        field: &Field,
+        _qualifier: Option<&TableReference>,
+        nested_names: &[String],
+    ) -> Result<PlannerResult<Vec<Expr>>> {
+        Ok(match nested_names {
+            [name] if !field.data_type().is_nested() => {
+                let table = TableReference::bare(field.name().clone());
+                PlannerResult::Planned(Expr::Column(Column::new(Some(table), name.clone())))
+            }
+            _ => PlannerResult::Original(Vec::new()),
+        })
+    }
+
     fn plan_binary_op(&self, raw: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
         let RawBinaryExpr { op, left, right } = raw;
         let (left, left_type) = self.operand(left, schema)?;

@@ -9,6 +9,7 @@
 //! | `SELECT EXISTS (SELECT …)`, `SELECT a IN (SELECT …)`, `(a, b) IN (SELECT c, d …)` | see [`subquery`] |
 //! | `EXISTS (SELECT FROM a)` | `EXISTS (SELECT CAST(1 AS int4) FROM a)` |
 //! | `x = ANY (ARRAY[a, b])` and the like | see [`any`] |
+//! | other `ARRAY[a, b]` of columns | `make_array(a, b)` |
 //! | `VALUES ('a'::char(5)), ('b')` | see [`values`] |
 //! | `x::numeric(38, 16)` | `round(x::numeric, 16)`: otherwise it would be plain `numeric` |
 //! | `x LIKE p ESCAPE e` | `x LIKE like_escape(p, e)` |
@@ -22,6 +23,7 @@
 //! | `(a, b) = (c, d)`, `(a, b) IN ((c, d))` | `a = c AND b = d` |
 //! | `pg_catalog.f(x)` | `f(x)` |
 //! | `mod(a, b)` | `a % b` |
+//! | `regexp_substr(s, p)` | `array_element(regexp_match(s, concat('(', p, ')')), 1)`, but for NULL |
 //! | `SELECT id FROM a FULL JOIN b USING (id)` | `SELECT coalesce(a.id, b.id) AS id …`: see [`using`] |
 //! | `SELECT DISTINCT a + b … ORDER BY a + b` | `… ORDER BY 1`: see [`distinct`] |
 //! | `GROUP BY x, x::text` | `GROUP BY x, "as cast"(x::text)`: see [`grouping`] |
@@ -29,16 +31,19 @@
 //! | `TABLE t` | `SELECT * FROM t` |
 //! | `SELECT generate_series(1, 3)` | `SELECT unnest(generate_series(1, 3))` |
 //! | `FROM generate_series(1, 3) AS i` | `FROM generate_series(1, 3) AS i(i)` |
+//! | `FROM unnest(a) WITH ORDINALITY AS x` | `FROM unnest(a, "list positions"(a)) AS x(x, ordinality)` |
 
 mod any;
 mod distinct;
 mod grouping;
+mod outer;
 mod subquery;
 mod using;
 mod values;
 
 use crate::data_type::{take_decimals, take_digits};
 use crate::ddl::check_collation;
+use crate::pg_catalog;
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArgumentList, FunctionArguments, Ident, LimitClause, ObjectName, ObjectNamePart, Query, Select,
@@ -52,12 +57,25 @@ use std::ops::ControlFlow;
 
 /// Rewrites a query.
 pub fn query(query: &mut Query) -> Result<()> {
-    done(query.visit(&mut Rewriter))
+    done(query.visit(&mut Rewriter))?;
+    let _: ControlFlow<()> = query.visit(&mut Arrays);
+    Ok(())
+}
+
+/// A rewritten query for a second try, if the planner may have taken columns of outer tables for fields of others: see [`outer`].
+pub fn second_try(query: &Query) -> Option<Query> {
+    outer::has_subquery(query).then(|| {
+        let mut query = query.clone();
+        outer::qualify(&mut query);
+        query
+    })
 }
 
 /// Rewrites an expression.
 pub fn expression(expression: &mut Expr) -> Result<()> {
-    done(expression.visit(&mut Rewriter))
+    done(expression.visit(&mut Rewriter))?;
+    let _: ControlFlow<()> = expression.visit(&mut Arrays);
+    Ok(())
 }
 
 fn done(flow: ControlFlow<Error>) -> Result<()> {
@@ -110,6 +128,9 @@ impl VisitorMut for Rewriter {
                 subquery::in_select_list(expression);
             }
         }
+        for condition in select.selection.iter_mut().chain(&mut select.having) {
+            subquery::in_condition(condition, true);
+        }
         ControlFlow::Continue(())
     }
 
@@ -139,14 +160,6 @@ impl VisitorMut for Rewriter {
                     .with_hint("WHERE random() < 0.01 is a sample of about a hundredth."),
             );
         }
-        if let TableFactor::Table { with_ordinality: true, .. }
-        | TableFactor::Function { with_ordinality: true, .. }
-        | TableFactor::UNNEST { with_ordinality: true, .. } = factor
-        {
-            return ControlFlow::Break(
-                Error::unsupported("WITH ORDINALITY").with_hint("row_number() OVER () numbers rows."),
-            );
-        }
         if let TableFactor::Table { name, alias, args: Some(_), .. }
         | TableFactor::Function { name, alias, .. } = factor
         {
@@ -156,14 +169,24 @@ impl VisitorMut for Rewriter {
         if let Some(unnest) = unnest(factor) {
             *factor = unnest;
         }
-        if let TableFactor::UNNEST { alias, array_exprs, .. } = factor {
-            // The planner knows no columns but a FROM's own in a constructor.
-            for array in array_exprs.iter_mut().filter(|array| names_columns(array)) {
-                if let Expr::Array(ast::Array { elem, .. }) = array {
-                    *array = quoted_call("make_array", std::mem::take(elem));
-                }
+        if let TableFactor::UNNEST { alias, array_exprs, with_ordinality, .. } = factor {
+            let unnest = Ident::new("unnest");
+            if std::mem::take(with_ordinality) {
+                let positions = quoted_call("list positions", array_exprs.clone());
+                pg_catalog::name_numbered(
+                    alias.get_or_insert_with(|| named(unnest.clone())),
+                    array_exprs.len(),
+                );
+                array_exprs.push(positions);
             }
-            name_function_column(&ObjectName::from(vec![Ident::new("unnest")]), alias);
+            name_function_column(&ObjectName::from(vec![unnest]), alias);
+        }
+        if let TableFactor::Table { with_ordinality: true, .. }
+        | TableFactor::Function { with_ordinality: true, .. } = factor
+        {
+            return ControlFlow::Break(
+                Error::unsupported("WITH ORDINALITY").with_hint("row_number() OVER () numbers rows."),
+            );
         }
         ControlFlow::Continue(())
     }
@@ -229,6 +252,11 @@ impl VisitorMut for Rewriter {
                 }
             }
             Expr::Exists { subquery, .. } => subquery::give_output(&mut subquery.body),
+            Expr::InSubquery { expr, subquery, .. }
+                if !is_row(expr) && matches!(subquery.body.as_ref(), SetExpr::Values(_)) =>
+            {
+                subquery::select_rows(subquery);
+            }
             Expr::InSubquery { expr, subquery, negated } if is_row(expr) => {
                 if *negated {
                     return ControlFlow::Break(Error::unsupported("NOT IN between rows and a subquery"));
@@ -299,6 +327,24 @@ impl VisitorMut for Rewriter {
                 }
             }
             _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Arrays that are made of columns, when nobody asks any more for what has been written: the planner knows no columns but a FROM's own
+/// in a constructor.
+struct Arrays;
+
+impl VisitorMut for Arrays {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
+        if matches!(expression, Expr::Array(_))
+            && names_columns(expression)
+            && let Expr::Array(array) = expression
+        {
+            *expression = quoted_call("make_array", std::mem::take(&mut array.elem));
         }
         ControlFlow::Continue(())
     }
@@ -698,9 +744,13 @@ fn compare_rows(left: &mut Expr, op: &BinaryOperator, right: &mut Expr) -> Contr
 
 /// `unnest` in FROM is a word to the parser, unless it stands in quotes, behind its schema or behind LATERAL.
 fn unnest(factor: &mut TableFactor) -> Option<TableFactor> {
-    let (name, arguments, alias) = match factor {
-        TableFactor::Table { name, args: Some(arguments), alias, .. } => (name, &arguments.args, alias),
-        TableFactor::Function { name, args, alias, .. } => (name, &*args, alias),
+    let (name, arguments, alias, with_ordinality) = match factor {
+        TableFactor::Table { name, args: Some(arguments), alias, with_ordinality, .. } => {
+            (name, &arguments.args, alias, *with_ordinality)
+        }
+        TableFactor::Function { name, args, alias, with_ordinality, .. } => {
+            (name, &*args, alias, *with_ordinality)
+        }
         _ => return None,
     };
     let [ObjectNamePart::Identifier(name)] = name.0.as_slice() else { return None };
@@ -717,7 +767,7 @@ fn unnest(factor: &mut TableFactor) -> Option<TableFactor> {
         array_exprs,
         with_offset: false,
         with_offset_alias: None,
-        with_ordinality: false,
+        with_ordinality,
     })
 }
 
@@ -738,13 +788,13 @@ fn without_pg_catalog(name: &mut ObjectName) {
     }
 }
 
-/// Functions that are operators by another name.
+/// Functions that are operators by another name, and the one that yields the first group of a pattern that is all of a group.
 fn operator_of(function: &mut Function) -> Option<Expr> {
     let [ObjectNamePart::Identifier(name)] = function.name.0.as_slice() else { return None };
-    let operator = match name.value.to_lowercase().as_str() {
-        "mod" => BinaryOperator::Modulo,
-        _ => return None,
-    };
+    let name = name.value.to_lowercase();
+    if !["mod", "regexp_substr"].contains(&name.as_str()) {
+        return None;
+    }
     let FunctionArguments::List(list) = &mut function.args else { return None };
     let [
         FunctionArg::Unnamed(FunctionArgExpr::Expr(left)),
@@ -754,7 +804,13 @@ fn operator_of(function: &mut Function) -> Option<Expr> {
         return None;
     };
     let (left, right) = (Expr::Nested(Box::new(take(left))), Expr::Nested(Box::new(take(right))));
-    Some(Expr::Nested(Box::new(binary(left, operator, right))))
+    if name == "mod" {
+        return Some(Expr::Nested(Box::new(binary(left, BinaryOperator::Modulo, right))));
+    }
+    let text = |text: &str| Expr::Value(Value::SingleQuotedString(text.to_owned()).with_empty_span());
+    let begun = binary(text("("), BinaryOperator::StringConcat, right);
+    let group = binary(begun, BinaryOperator::StringConcat, text(")"));
+    Some(call("array_element", vec![call("regexp_match", vec![left, group]), digits("1")]))
 }
 
 /// Frame bounds count rows: they are plain numbers.
@@ -776,28 +832,12 @@ fn unnest_series(expression: &mut Expr) {
         && let [ObjectNamePart::Identifier(name)] = function.name.0.as_slice()
         && name.value.eq_ignore_ascii_case("generate_series")
     {
-        let is_integer = of_integers(function);
-        let mut series = take(expression);
-        if is_integer {
-            let integers = ast::ArrayElemTypeDef::SquareBracket(Box::new(DataType::Int4(None)), None);
-            wrap(&mut series, DataType::Array(integers));
-        }
-        *expression = call("unnest", vec![series]);
+        *expression = call("unnest", vec![take(expression)]);
     }
 }
 
-/// Whether all arguments say of themselves that they are no more than integers.
-fn of_integers(function: &Function) -> bool {
-    let FunctionArguments::List(arguments) = &function.args else { return false };
-    arguments.args.iter().all(|argument| {
-        let FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Cast { data_type, .. })) = argument else {
-            return false;
-        };
-        matches!(
-            data_type,
-            DataType::Int4(None) | DataType::Integer(None) | DataType::Int(None) | DataType::SmallInt(None)
-        )
-    })
+fn named(name: Ident) -> TableAlias {
+    TableAlias { explicit: true, name, columns: Vec::new(), at: None }
 }
 
 /// A function in FROM that yields one column names it as its alias, or as itself.
@@ -806,12 +846,7 @@ fn name_function_column(name: &ObjectName, alias: &mut Option<TableAlias>) {
     if !["generate_series", "unnest"].contains(&function.value.to_lowercase().as_str()) {
         return;
     }
-    let alias = alias.get_or_insert_with(|| TableAlias {
-        explicit: true,
-        name: function.clone(),
-        columns: Vec::new(),
-        at: None,
-    });
+    let alias = alias.get_or_insert_with(|| named(function.clone()));
     if alias.columns.is_empty() {
         alias.columns.push(TableAliasColumnDef { name: alias.name.clone(), data_type: None });
     }

@@ -4,8 +4,10 @@
 mod float;
 mod format;
 mod general;
+mod list;
 mod moment;
 mod number;
+mod series;
 mod session;
 mod span;
 mod text;
@@ -17,6 +19,7 @@ use firn_base::sync::Arc;
 use firn_exec::error::unknown_function;
 use firn_exec::lower::quantified::Quantifier;
 
+pub use self::list::{if_present, positions};
 pub use self::moment::extract;
 pub use self::session::SEQUENCE_FUNCTIONS;
 pub use self::span::{extreme as extreme_of_spans, length as length_of_span};
@@ -28,6 +31,8 @@ pub fn scalar(name: &str, facts: &SessionFacts) -> Option<Arc<ScalarUDF>> {
         .or_else(|| float::function(name))
         .or_else(|| text::function(name))
         .or_else(|| general::function(name))
+        .or_else(|| list::function(name))
+        .or_else(|| series::function(name))
         .or_else(|| span::function(name))
         .or_else(|| session::function(name, facts))
         .or_else(|| Quantifier::named(name).map(Quantifier::udf))

@@ -1,11 +1,12 @@
 //! The dialect that everything is parsed in: sqlparser's PostgreSQL, but for the precedence of
-//! `IS [NOT] DISTINCT FROM`, whose right side sqlparser lets reach over AND and OR.
+//! `IS [NOT] DISTINCT FROM`, whose right side sqlparser lets reach over AND and OR, and for `BETWEEN SYMMETRIC`, which
+//! it does not know.
 //!
 //! sqlparser asks a dialect for its type where it knows it by name, and else calls its methods: all
 //! that its own dialect says otherwise than the defaults is passed on, and must be again when
 //! sqlparser is upgraded.
 
-use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -37,10 +38,24 @@ impl Dialect for PostgreSql {
         left: &Expr,
         _precedence: u8,
     ) -> Option<Result<Expr, ParserError>> {
-        use Keyword::{DISTINCT, FROM, IS, NOT};
+        use Keyword::{ASYMMETRIC, BETWEEN, DISTINCT, FROM, IS, NOT, SYMMETRIC};
         let distinct = match () {
             () if parser.parse_keywords(&[IS, DISTINCT, FROM]) => Expr::IsDistinctFrom,
             () if parser.parse_keywords(&[IS, NOT, DISTINCT, FROM]) => Expr::IsNotDistinctFrom,
+            () if parser.parse_keywords(&[BETWEEN, SYMMETRIC]) => {
+                return Some(self.between(parser, left, false).map(either_way));
+            }
+            () if parser.parse_keywords(&[NOT, BETWEEN, SYMMETRIC]) => {
+                let within = self.between(parser, left, false).map(either_way);
+                let not = |within| Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(within) };
+                return Some(within.map(|within| Expr::Nested(Box::new(not(within)))));
+            }
+            () if parser.parse_keywords(&[BETWEEN, ASYMMETRIC]) => {
+                return Some(self.between(parser, left, false));
+            }
+            () if parser.parse_keywords(&[NOT, BETWEEN, ASYMMETRIC]) => {
+                return Some(self.between(parser, left, true));
+            }
             () => return None,
         };
         let right = parser.parse_subexpr(self.prec_value(Precedence::Is));
@@ -111,4 +126,22 @@ impl Dialect for PostgreSql {
         supports_xml_expressions,
         supports_comment_optimizer_hint,
     );
+}
+
+impl PostgreSql {
+    /// What stands behind BETWEEN.
+    fn between(&self, parser: &mut Parser<'_>, left: &Expr, negated: bool) -> Result<Expr, ParserError> {
+        let low = parser.parse_subexpr(self.prec_value(Precedence::Between))?;
+        parser.expect_keyword(Keyword::AND)?;
+        let high = parser.parse_subexpr(self.prec_value(Precedence::Between))?;
+        Ok(Expr::Between { expr: Box::new(left.clone()), negated, low: Box::new(low), high: Box::new(high) })
+    }
+}
+
+/// `x BETWEEN a AND b OR x BETWEEN b AND a`
+fn either_way(between: Expr) -> Expr {
+    let Expr::Between { expr, negated, low, high } = &between else { unreachable!("it is BETWEEN") };
+    let other = Expr::Between { expr: expr.clone(), negated: *negated, low: high.clone(), high: low.clone() };
+    let either = Expr::BinaryOp { left: Box::new(between), op: BinaryOperator::Or, right: Box::new(other) };
+    Expr::Nested(Box::new(either))
 }

@@ -29,6 +29,7 @@ use firn_txn::Catalog;
 use firn_txn::catalog::{Oid, SchemaDef};
 use std::any::Any;
 
+pub(crate) use from::name_numbered;
 pub use functions::function;
 pub(crate) use relation::{Cell, Kind, Relation, Row, parse_relations};
 pub(crate) use rewrite::is_default_collation;

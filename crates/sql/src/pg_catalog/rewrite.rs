@@ -7,7 +7,7 @@
 //!   parameters it loses are mentioned elsewhere, so that they still have a type.
 //! - A subquery for one value over the catalogs becomes an aggregate, which DataFusion demands of
 //!   subqueries that refer outside; it yields one row at most anyway.
-//! - `ARRAY(SELECT …)` becomes `(SELECT array_agg(…))`; functions that yield rows in the SELECT list
+//! - `ARRAY(SELECT …)` becomes `array((SELECT array_agg(…)))`, which is empty where that is NULL; functions that yield rows in the SELECT list
 //!   become `unnest` of functions that yield lists.
 //! - Composite values become columns ([`composite`]); some functions in FROM become subqueries ([`from`]);
 //!   a list that is written as an array's text becomes one of expressions.
@@ -298,8 +298,8 @@ fn rewrite_function(function: &mut Function) -> Option<Expr> {
             format: None,
         }),
         FunctionArguments::Subquery(query) if name == "array" => {
-            let mut query = std::mem::replace(query, Box::new(empty_query()));
-            aggregate(&mut query, "array_agg").then_some(Expr::Subquery(query))
+            let query = array_of_rows(std::mem::replace(query, Box::new(empty_query())))?;
+            Some(call("array", vec![Expr::Subquery(query)]))
         }
         // Sequences go by their names.
         FunctionArguments::List(arguments) if matches!(name.as_str(), "nextval" | "currval" | "setval") => {
@@ -863,6 +863,88 @@ fn aggregate(query: &mut Query, function: &str) -> bool {
     }
     *expr = function_call(function, FunctionArguments::List(arguments));
     true
+}
+
+/// `SELECT array_agg(…)` of the rows of a query. `None` if they have an order that is none of their own column.
+fn array_of_rows(mut query: Box<Query>) -> Option<Box<Query>> {
+    let is_plain = match query.body.as_ref() {
+        SetExpr::Select(select) => {
+            select.having.is_none() && !select.projection.iter().any(makes_or_joins_rows)
+        }
+        _ => false,
+    };
+    if is_plain && aggregate(&mut query, "array_agg") {
+        return Some(query);
+    }
+    let order = match &query.order_by {
+        None => Vec::new(),
+        Some(order) => match &order.kind {
+            OrderByKind::Expressions(order) => order.clone(),
+            OrderByKind::All(_) => return None,
+        },
+    };
+    let element = || Expr::Identifier(Ident::with_quote('"', "array element"));
+    let mut by_element = Vec::with_capacity(order.len());
+    for by in order {
+        if !is_first_output(&query.body, &by.expr) {
+            return None;
+        }
+        by_element.push(OrderByExpr { expr: element(), ..by });
+    }
+    if query.limit_clause.is_none() && query.fetch.is_none() {
+        query.order_by = None;
+    }
+    let text = "SELECT array_agg(\"array element\") FROM (SELECT 1) AS array_rows (\"array element\")";
+    let mut rows = crate::parse::parse_query(text).expect("it is a query");
+    let SetExpr::Select(select) = rows.body.as_mut() else { unreachable!("it is a SELECT") };
+    if let TableFactor::Derived { subquery, .. } = &mut select.from[0].relation {
+        *subquery = query;
+    }
+    if let SelectItem::UnnamedExpr(Expr::Function(function)) = &mut select.projection[0]
+        && let FunctionArguments::List(arguments) = &mut function.args
+        && !by_element.is_empty()
+    {
+        arguments.clauses.push(FunctionArgumentClause::OrderBy(by_element));
+    }
+    Some(rows)
+}
+
+/// Whether an output yields several rows of one, or one of several.
+fn makes_or_joins_rows(item: &SelectItem) -> bool {
+    const OF_ROWS: [&str; 4] = ["unnest", "generate_series", "generate_subscripts", "regexp_split_to_table"];
+    let found = visit_expressions(item, |expr| match expr {
+        Expr::Function(function) if function.over.is_none() => {
+            let name = function_name(function);
+            match AGGREGATES.contains(&name.as_str()) || OF_ROWS.contains(&name.as_str()) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        }
+        Expr::Function(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
+}
+
+/// Whether an expression that rows are ordered by is the first column that they have.
+fn is_first_output(body: &SetExpr, by: &Expr) -> bool {
+    match by {
+        Expr::Value(value) => matches!(&value.value, Value::Number(digits, _) if digits == "1"),
+        by => match body {
+            SetExpr::Select(select) => match select.projection.first() {
+                Some(SelectItem::UnnamedExpr(output)) => match (output, by) {
+                    // A column may be called by its name alone.
+                    (Expr::CompoundIdentifier(names), Expr::Identifier(name)) => names.last() == Some(name),
+                    (output, by) => output == by,
+                },
+                Some(SelectItem::ExprWithAlias { expr, alias }) => {
+                    expr == by || matches!(by, Expr::Identifier(name) if name == alias)
+                }
+                _ => false,
+            },
+            _ => false,
+        },
+    }
 }
 
 fn null() -> Expr {

@@ -3,9 +3,10 @@
 //! | written | becomes |
 //! |---|---|
 //! | `EXISTS (SELECT …)` in a select list | `(SELECT count(*) > 0 …)` |
-//! | `x IN (SELECT …)` in a select list | CASE over counts: of rows equal to `x`, of all if `x` is NULL, of NULLs |
+//! | `x IN (SELECT …)` in a select list, and in conditions beside `OR` and below `NOT`, where it matters | CASE over counts: of rows equal to `x`, of all if `x` is NULL, of NULLs |
 //! | `EXISTS (SELECT FROM …)` | `EXISTS (SELECT 1 FROM …)` |
 //! | `(a, b) IN (SELECT c, d …)` | `EXISTS (SELECT … WHERE c = a AND d = b)` |
+//! | `x IN (VALUES (a), (b))` | `x IN (SELECT * FROM (VALUES (a), (b)))` |
 
 use super::{binary, call, cast, digits, parsed, take};
 use datafusion::sql::sqlparser::ast::{
@@ -18,6 +19,67 @@ use std::ops::ControlFlow;
 /// Rewrites the sub-queries of an output.
 pub(super) fn in_select_list(expression: &mut Expr) {
     let _ = expression.visit(&mut Outputs { queries: 0 });
+}
+
+/// Rewrites IN in a condition where NULL is not the same as false: DataFusion takes one for the other but for NOT IN that all of the
+/// condition depends on. `holds` says whether the condition as a whole does.
+pub(super) fn in_condition(condition: &mut Expr, holds: bool) {
+    super::any::rewrite(condition);
+    match condition {
+        Expr::Nested(inner) => in_condition(inner, holds),
+        Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
+            in_condition(left, holds);
+            in_condition(right, holds);
+        }
+        Expr::BinaryOp { left, op: BinaryOperator::Or, right } => {
+            in_condition(left, false);
+            in_condition(right, false);
+        }
+        Expr::InSubquery { negated, .. } if holds || !*negated => {}
+        Expr::UnaryOp { op: UnaryOperator::Not, expr } if holds && is_in(expr) => {}
+        other if has_in(other) => {
+            let _: ControlFlow<Error> = other.visit(&mut Outputs { queries: 0 });
+        }
+        _ => {}
+    }
+}
+
+fn is_in(expression: &Expr) -> bool {
+    match expression {
+        Expr::Nested(inner) => is_in(inner),
+        Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } => matches!(right.as_ref(), Expr::Subquery(_)),
+        Expr::InSubquery { .. } => true,
+        _ => false,
+    }
+}
+
+/// Whether there is IN with a sub-query in an expression, but for what is in sub-queries.
+fn has_in(expression: &Expr) -> bool {
+    struct Find {
+        queries: usize,
+    }
+    impl ast::Visitor for Find {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
+            self.queries += 1;
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
+            self.queries -= 1;
+            ControlFlow::Continue(())
+        }
+
+        fn pre_visit_expr(&mut self, expression: &Expr) -> ControlFlow<()> {
+            let is_row = matches!(expression, Expr::InSubquery { expr, .. } if super::is_row(expr));
+            match self.queries == 0 && is_in(expression) && !is_row {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        }
+    }
+    ast::Visit::visit(expression, &mut Find { queries: 0 }).is_break()
 }
 
 struct Outputs {
@@ -154,6 +216,18 @@ pub(super) fn give_output(rows: &mut SetExpr) {
     if has_none(rows) {
         give(rows);
     }
+}
+
+/// A list of rows as a query that has named columns: DataFusion looks for the expression of the first of what it joins with.
+pub(super) fn select_rows(rows: &mut Query) {
+    let ast::Statement::Query(mut outer) = parsed("SELECT * FROM (SELECT 1) AS listed_rows") else {
+        unreachable!("it is a query")
+    };
+    let SetExpr::Select(select) = outer.body.as_mut() else { unreachable!("it is a SELECT") };
+    if let TableFactor::Derived { subquery, .. } = &mut select.from[0].relation {
+        **subquery = std::mem::replace(rows, empty_query());
+    }
+    *rows = *outer;
 }
 
 /// A query to leave behind where one is taken out.

@@ -85,7 +85,7 @@ fn merged_columns(select: &Select) -> Vec<Merged> {
 }
 
 /// The name that columns of a table are qualified by.
-fn known_as(factor: &TableFactor) -> Option<Ident> {
+pub(super) fn known_as(factor: &TableFactor) -> Option<Ident> {
     match factor {
         TableFactor::Table { alias: Some(alias), .. }
         | TableFactor::Derived { alias: Some(alias), .. }
