@@ -247,9 +247,13 @@ impl Transaction {
             }
             has_waited
         } else {
-            let (want, keeper) = (Want::Write(table.id()), || keeper_beside(table, owner));
             let attempt = || if only_locks { gate.try_write_too(owner) } else { gate.try_join(owner) };
-            self.wait_until(want, attempt, keeper, patience)?
+            self.wait_until(
+                self.want_to_write(table),
+                attempt,
+                || self.kept_from_writing_by(table),
+                patience,
+            )?
         };
         if only_locks {
             // As long as it does that the table keeps its shape.
@@ -259,6 +263,23 @@ impl Transaction {
             self.joined(table)?;
         }
         Ok(has_waited)
+    }
+
+    /// What it waits for until it may write to a table.
+    fn want_to_write(&self, table: &Arc<Table>) -> Want {
+        match (self.has_closed(table), self.only_locks_in(table)) {
+            (true, _) => Want::Lock(table.id()),
+            (false, true) => Want::WriteToo(table.id()),
+            (false, false) => Want::Write(table.id()),
+        }
+    }
+
+    /// One that keeps it from writing to a table.
+    fn kept_from_writing_by(&self, table: &Arc<Table>) -> Option<Stamp> {
+        match self.want_to_write(table) {
+            Want::WriteToo(_) => table.gate().closed_to_write_too_by().pop(),
+            _ => keeper_beside(table, self.snapshot.owner),
+        }
     }
 
     /// Goes on after it has joined the writers of a table, whose rows it had not locked.

@@ -307,6 +307,18 @@ fn of_those_who_lock_rows_of_a_table_that_others_share_nobody_is_told() {
     });
 }
 
+/// Who comes to write there need not wait for one who has yet to wait for him.
+#[test]
+fn of_one_who_wants_a_table_alone_and_one_who_locks_rows_there_and_wants_to_write_nobody_is_told() {
+    explore(|| {
+        assert_eq!(having_and_wanting(&[(LockRows(0), Some(Write(0))), (Row(0), Some(Lock(0)))]), 0);
+    });
+    // Also after he has waited for another one.
+    const TRANSACTIONS: &[(Thing, Option<Thing>)] =
+        &[(LockRows(0), Some(Write(0))), (Share(0), None), (Row(0), Some(Lock(0)))];
+    explore(|| assert_eq!(having_and_wanting(TRANSACTIONS), 0));
+}
+
 /// The first goes back to sharing the table if it is the one.
 #[test]
 fn of_one_who_shares_a_table_and_wants_it_alone_and_one_who_locks_rows_and_wants_to_write_one_is_told() {
