@@ -343,3 +343,17 @@ fn of_those_who_queue_for_the_maintenance_of_a_table_nobody_is_told() {
         &[(Maintain(0), None), (Write(0), Some(Maintain(0))), (Row(0), Some(Share(0)))];
     explore(|| assert_eq!(having_and_wanting(TRANSACTIONS), 0));
 }
+
+/// Who waits for the maintenance does not write yet, and who waits to write has no maintenance yet.
+#[test]
+fn of_two_who_come_to_maintain_and_to_share_a_table_that_one_has_nobody_is_told() {
+    explore(|| {
+        assert_eq!(having_and_wanting(&[(Maintain(0), Some(Share(0))), (Row(0), Some(Maintain(0)))]), 0);
+    });
+    explore(|| {
+        assert_eq!(having_and_wanting(&[(Share(0), Some(Maintain(0))), (Row(0), Some(Maintain(0)))]), 0);
+    });
+    explore(|| {
+        assert_eq!(having_and_wanting(&[(LockRows(0), Some(Maintain(0))), (Row(0), Some(Lock(0)))]), 0);
+    });
+}
