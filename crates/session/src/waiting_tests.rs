@@ -804,6 +804,17 @@ fn who_has_locked_rows_may_change_them_although_somebody_waits_for_the_table() {
     }
 }
 
+/// Who locks rows of a table has not changed it by his commit, whatever else he changes.
+#[test]
+fn who_keeps_writers_out_of_a_table_changes_it_after_others_have_locked_its_rows() {
+    let database = database();
+    let (mut holder, mut locker) = (database.connect(), database.connect());
+    run(&mut holder, &["BEGIN", "LOCK TABLE t IN SHARE ROW EXCLUSIVE MODE"]).unwrap();
+    let lock = "SELECT * FROM t WHERE a = 1 FOR UPDATE";
+    run(&mut locker, &["BEGIN", lock, "INSERT INTO child VALUES (1, NULL)", "COMMIT"]).unwrap();
+    run(&mut holder, &["ALTER TABLE t ADD COLUMN c integer", "COMMIT"]).unwrap();
+}
+
 /// Who locks rows and then changes them has to wait then.
 #[test]
 fn rows_of_a_table_that_several_share_are_locked_until_one_writes() {

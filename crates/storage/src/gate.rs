@@ -57,7 +57,7 @@ struct Keepers {
 struct Sharers {
     /// How many there are: [`WRITER`] for each that writes, [`LOCKER`] for each that only locks rows.
     counts: AtomicU64,
-    /// The newest commit of one of them.
+    /// The newest commit of one of them that has changed something.
     written_at: AtomicU64,
 }
 
@@ -124,7 +124,7 @@ impl Gate {
         debug_assert!(before >= LOCKER, "it has joined those who lock rows");
     }
 
-    /// A commit of one of the writers tells its time, before it leaves, while nobody else can commit.
+    /// A commit of one of the writers that has changed something tells its time, before it leaves, while nobody else can commit.
     #[inline]
     pub fn note_commit(&self, owner: Stamp, time: Time) {
         // Of one after the other: they ascend.
