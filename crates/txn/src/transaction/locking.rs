@@ -341,12 +341,6 @@ impl Transaction {
         self.locks_only.iter().any(|known| Arc::ptr_eq(known, table))
     }
 
-    /// It is about to leave all gates, and does so as a writer everywhere.
-    pub(super) fn leave_as_writer(&mut self) {
-        let owner = self.snapshot.owner;
-        self.locks_only.drain(..).for_each(|table| table.gate().write_too(owner));
-    }
-
     /// Of a table whose gate does not admit it: 40001 if the table has changed its shape, or has gone, since the
     /// snapshot; 55000 if it went before, so that the next attempt would find it no better.
     #[cold]
@@ -561,6 +555,12 @@ impl Transaction {
             }
         }
     }
+}
+
+/// One that has only locked rows of these tables is about to leave all gates, and does so as a writer everywhere. Those who wait for
+/// writers alone wait for it from now on.
+pub(super) fn leave_as_writer(locks_only: &mut Vec<Arc<Table>>, owner: Stamp) {
+    locks_only.drain(..).for_each(|table| table.gate().write_too(owner));
 }
 
 /// One who has closed a table, or is about to, but for `own`.
