@@ -222,6 +222,11 @@ impl Transaction {
         self.reads_after(has_waited, table)
     }
 
+    /// As [`Transaction::keep_shape`], for one that only looks into the table: also beside those who let nobody write there.
+    pub fn keep_shape_to_look(&mut self, table: &Arc<Table>) -> Result<bool> {
+        self.join_lockers(table, &mut self.patience_for(table))
+    }
+
     fn reads_after(&self, has_waited: bool, table: &Table) -> Result<()> {
         match has_waited && self.isolation == Isolation::ReadCommitted && self.can_move_on() {
             true => Err(Error::write_conflict(&table.name())),
