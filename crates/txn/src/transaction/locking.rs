@@ -116,6 +116,7 @@ impl Transaction {
             )
             .with_hint("Retry the transaction."));
         }
+        engine.active().set_writes(&self.slot);
         Ok(())
     }
 
