@@ -14,7 +14,7 @@
 //! before it did, the child is scanned as this transaction sees it, and only the pointing side can notice the other.
 
 use crate::deferred;
-use crate::dml::target::{LateKey, Reference, Referrer};
+use crate::dml::target::{LateKey, Reference, Referrer, changes_child};
 use crate::dml::writer::{Cells, Writer, describe_named_key};
 use crate::types;
 use firn_base::{Cell, ColumnId, Error, Result, RowId, SqlState, SqlType, TimeZoneSetting, Value, coerce};
@@ -112,16 +112,11 @@ pub(crate) fn finish(mut writer: Writer<'_>) -> Result<()> {
             Pending::SharedKey { target, key, row } => shared_keys.push((target, key, row)),
             Pending::Gone { target, referrer, old, new } => {
                 let mut keys = vec![GoneKey { old, new }];
-                // Others may be about to put rows that point there into its place (TRUNCATE), where nobody would find them. Who
-                // shares a lock on it keeps them from that, and only an action writes to it.
-                let child = &writer.set.target(target).referrers[referrer].child;
-                if !writer.transaction.has_closed(child) {
-                    writer.transaction.keep_shape(child)?;
-                }
                 if writer.set.target(target).referrers[referrer].child_index.is_none() {
                     // Every look at this child is a scan, so let one scan serve all its keys.
                     take_alike(&mut writer.pending, target, referrer, &mut keys);
                 }
+                keep_child(&mut writer, target, referrer, &keys)?;
                 if let Some(later) = act(&mut writer, target, referrer, keys, &mut unreferenced)? {
                     let key = &writer.set.target(target).referrers[referrer];
                     match writer.transaction.defers(key.constraint, key.deferral) {
@@ -146,6 +141,22 @@ pub(crate) fn finish(mut writer: Writer<'_>) -> Result<()> {
     for (target, reference, row) in references {
         let table = writer.set.target(target);
         check_row(writer.transaction, &table.definition, &table.table, &table.references[reference], row)?;
+    }
+    Ok(())
+}
+
+/// Keeps others from putting rows that point at what goes into the place of the pointing table (TRUNCATE), where nobody would find them.
+/// Who shares a lock on it keeps them from that already.
+fn keep_child(writer: &mut Writer<'_>, target: usize, referrer: usize, keys: &[GoneKey]) -> Result<()> {
+    let set = writer.set;
+    let Referrer { child, on_delete, on_update, .. } = &set.target(target).referrers[referrer];
+    let action = |key: &GoneKey| if key.new.is_none() { *on_delete } else { *on_update };
+    if !writer.transaction.has_closed(child) {
+        match keys.iter().any(|key| changes_child(action(key))) {
+            // Before it holds a guard, since it may have to wait for the table.
+            true => writer.transaction.keep_shape(child)?,
+            false => writer.transaction.keep_shape_to_look(child)?,
+        };
     }
     Ok(())
 }

@@ -76,6 +76,33 @@ fn an_action_takes_or_meets_all_rows_that_come_to_point_at_what_goes() {
     }
 }
 
+/// As in PostgreSQL: whoever only looks whether rows point there writes nothing to their table.
+#[test]
+fn who_takes_a_key_away_writes_to_what_may_point_at_it_only_if_an_action_does() {
+    let actions = [
+        ("", false),
+        ("ON DELETE RESTRICT", false),
+        ("ON UPDATE CASCADE", false),
+        ("ON DELETE CASCADE", true),
+        ("ON DELETE SET NULL", true),
+    ];
+    for (action, writes) in actions {
+        let database = family(action);
+        let (mut holder, mut other) = (database.connect(), database.connect());
+        run(&mut holder, &["INSERT INTO p VALUES (2)", "BEGIN"]).unwrap();
+        run(&mut holder, &["LOCK TABLE c IN SHARE ROW EXCLUSIVE MODE"]).unwrap();
+        let delete = "DELETE FROM p WHERE id = 2";
+        run(&mut other, &["SET lock_timeout = '20ms'", "BEGIN"]).unwrap();
+        let outcome = run(&mut other, &[delete]);
+        match writes {
+            true => assert_eq!(state(outcome), SqlState::LOCK_NOT_AVAILABLE, "{action}"),
+            false => outcome.unwrap(),
+        }
+        run(&mut other, &["ROLLBACK"]).unwrap();
+        run(&mut holder, &["COMMIT", delete]).unwrap();
+    }
+}
+
 /// Rows that point there may come with others in the place of all that there were.
 #[test]
 fn who_takes_a_key_away_waits_for_those_who_empty_what_may_point_at_it() {

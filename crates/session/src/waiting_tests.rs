@@ -779,6 +779,42 @@ fn modes_of_table_locks_conflict_as_in_postgresql() {
     }
 }
 
+/// Who wants the table alone waits for him, whether he locks rows or changes them.
+#[test]
+fn who_has_locked_rows_may_change_them_although_somebody_waits_for_the_table() {
+    let alone: [&[&str]; 3] = [
+        &["BEGIN", "LOCK TABLE t", "COMMIT"],
+        &["ALTER TABLE t ADD COLUMN c integer"],
+        &["BEGIN ISOLATION LEVEL READ COMMITTED", "LOCK TABLE t IN EXCLUSIVE MODE", ADD_TEN, "COMMIT"],
+    ];
+    for (wanting, expected) in alone.into_iter().zip([1, 1, 11]) {
+        let database = database();
+        let mut locker = database.connect();
+        run(&mut locker, &["BEGIN", "SELECT * FROM t WHERE a = 1 FOR UPDATE"]).unwrap();
+        let waits = &database.engine().statistics().waits;
+        let before = waits.get();
+        thread::scope(|scope| {
+            let waiting = thread::spawn_scoped(scope, "waiting", || run(&mut database.connect(), wanting));
+            until(|| waits.get() > before);
+            run(&mut locker, &[ADD_ONE, "COMMIT"]).unwrap();
+            waiting.join().unwrap().unwrap();
+        });
+        assert_eq!(rows(&database)[0], (1, expected), "{wanting:?}");
+        assert_eq!(database.engine().statistics().deadlocks.get(), 0, "{wanting:?}");
+    }
+}
+
+/// Who locks rows of a table has not changed it by his commit, whatever else he changes.
+#[test]
+fn who_keeps_writers_out_of_a_table_changes_it_after_others_have_locked_its_rows() {
+    let database = database();
+    let (mut holder, mut locker) = (database.connect(), database.connect());
+    run(&mut holder, &["BEGIN", "LOCK TABLE t IN SHARE ROW EXCLUSIVE MODE"]).unwrap();
+    let lock = "SELECT * FROM t WHERE a = 1 FOR UPDATE";
+    run(&mut locker, &["BEGIN", lock, "INSERT INTO child VALUES (1, NULL)", "COMMIT"]).unwrap();
+    run(&mut holder, &["ALTER TABLE t ADD COLUMN c integer", "COMMIT"]).unwrap();
+}
+
 /// Who locks rows and then changes them has to wait then.
 #[test]
 fn rows_of_a_table_that_several_share_are_locked_until_one_writes() {

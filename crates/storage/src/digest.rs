@@ -43,6 +43,8 @@ pub struct Digest {
     time: Time,
     owner: Stamp,
     pub(crate) tables: TouchedTables,
+    /// A bit for each of these that it changed: others it has only locked rows of, or found none to change.
+    changed: u64,
     /// Stretches of `rows`.
     parts: SmallVec<[Part; 8]>,
     /// In the order in which they were changed.
@@ -79,6 +81,11 @@ thread_local! {
 
 const SPARE_DIGESTS: usize = 128;
 
+/// In `changed`, of the table at a position. From the 64th on they share one.
+fn bit_of(at: usize) -> u64 {
+    1 << at.min(63)
+}
+
 impl Digest {
     /// Of what a write set has done so far and not taken back. It does not end yet.
     pub(crate) fn of(write_set: &WriteSet) -> Box<Digest> {
@@ -87,6 +94,7 @@ impl Digest {
                 time: Time(0),
                 owner: write_set.owner(),
                 tables: TouchedTables::new(),
+                changed: 0,
                 parts: SmallVec::new(),
                 rows: SmallVec::new(),
             })
@@ -102,7 +110,7 @@ impl Digest {
 
     /// Of a transaction that changed nothing which it has not taken back.
     pub(crate) fn of_nothing(owner: Stamp, time: Time, tables: TouchedTables) -> Box<Digest> {
-        Box::new(Digest { time, owner, tables, parts: SmallVec::new(), rows: SmallVec::new() })
+        Box::new(Digest { time, owner, tables, changed: 0, parts: SmallVec::new(), rows: SmallVec::new() })
     }
 
     fn add(&mut self, tables: &[Arc<Table>], record: Record<'_>) {
@@ -112,6 +120,7 @@ impl Digest {
         let Some(part) = self.parts.last_mut().filter(|last| last.table == block.table) else {
             let table = table_of(tables, record);
             let at = tables.iter().position(|known| Arc::ptr_eq(known, table)).expect("just found") as u32;
+            self.changed |= bit_of(at);
             self.rows.push(ChangedRows { first, columns, rows });
             self.parts.push(Part { table: block.table, at, end: self.rows.len() as u32, columns });
             return;
@@ -173,9 +182,13 @@ impl Digest {
         })
     }
 
-    /// Tells the gates of the tables of a commit.
+    /// Tells the gates of the tables that it changed of a commit.
     pub fn note_commit(&self) {
-        self.tables.iter().for_each(|table| table.gate().note_commit(self.owner, self.time));
+        for (at, table) in self.tables.iter().enumerate() {
+            if self.changed & bit_of(at) != 0 {
+                table.gate().note_commit(self.owner, self.time);
+            }
+        }
     }
 
     /// Leaves them.
@@ -189,6 +202,7 @@ impl Digest {
             return;
         }
         self.tables.clear();
+        self.changed = 0;
         self.parts.clear();
         self.rows.clear();
         if in_model() {
@@ -377,6 +391,34 @@ mod tests {
         digest.note_commit();
         digest.leave_gates();
         assert!(one.gate().is_alone(0) && other.gate().is_alone(0));
+    }
+
+    #[test]
+    fn the_gates_of_tables_that_were_changed_are_told() {
+        let tables = [1, 2, 3].map(table);
+        let [locked, taken_back, changed] = &tables;
+        assert!(locked.gate().try_join(OWNER));
+        let mut writes = WriteSet::new(OWNER, None);
+        writes.touch(locked);
+        for table in [taken_back, changed] {
+            assert!(table.gate().try_join(OWNER));
+            writes.touch(table);
+            let mark = writes.mark();
+            table.insert(&mut writes, SNAPSHOT, &[Cell::Word(1), Cell::Word(2)], &pin()).unwrap();
+            if Arc::ptr_eq(table, taken_back) {
+                writes.roll_back(mark, &pin());
+            }
+        }
+        let retired = writes.retire_now(Time(7));
+        let guard = &pin();
+        retired.digest(guard).note_commit();
+        retired.digest(guard).leave_gates();
+        let before = Snapshot { read_time: Time(6), ..SNAPSHOT };
+        for (at, table) in tables.iter().enumerate() {
+            assert_eq!(table.gate().is_current(before), at < 2, "{at}");
+            assert!(table.gate().is_alone(0));
+        }
+        assert!(bit_of(62) != bit_of(63) && bit_of(63) == bit_of(100));
     }
 
     #[test]

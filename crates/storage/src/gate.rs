@@ -15,7 +15,9 @@ use firn_base::{Snapshot, Stamp, Time};
 /// ```
 /// In sequential order: either the writer sees that it is closed, or DDL sees that it is counted.
 ///
-/// It may be closed to writers alone, and several may keep it so together, if none of them writes.
+/// It may be closed to writers alone, and several may keep it so together, if none of them writes. Who locks rows and comes to write stays
+/// counted meanwhile: whoever has closed the gate to all at once waits for the one as for the other, and so does not keep it from that; whoever
+/// had it closed to writers before has counted on there being none, and does.
 #[derive(Default)]
 pub struct Gate {
     /// Whether somebody keeps it closed, at least to writers. Changes under the lock of `keepers`.
@@ -46,6 +48,8 @@ struct Keepers {
     all: Vec<Stamp>,
     /// How all of them do, if there are any.
     how: Closed,
+    /// How they did when they closed it.
+    at_first: Closed,
     maintainer: Option<Stamp>,
 }
 
@@ -53,7 +57,7 @@ struct Keepers {
 struct Sharers {
     /// How many there are: [`WRITER`] for each that writes, [`LOCKER`] for each that only locks rows.
     counts: AtomicU64,
-    /// The newest commit of one of them.
+    /// The newest commit of one of them that has changed something.
     written_at: AtomicU64,
 }
 
@@ -103,10 +107,11 @@ impl Gate {
         self.sharers(owner).counts.fetch_add(LOCKER, Ordering::SeqCst);
     }
 
-    /// Has one who only locks rows go on as a writer, if the gate is open.
+    /// Has one who only locks rows go on as a writer, unless [somebody](Gate::closed_to_write_too_by) keeps it from that.
     pub fn try_write_too(&self, owner: Stamp) -> bool {
+        // First, as in `try_join`.
         self.write_too(owner);
-        let is_open = !self.closed.load(Ordering::SeqCst);
+        let is_open = !self.closed.load(Ordering::SeqCst) || self.closed_to_write_too_by().is_empty();
         if !is_open {
             self.sharers(owner).counts.fetch_add(LOCKER - WRITER, Ordering::SeqCst);
         }
@@ -119,7 +124,7 @@ impl Gate {
         debug_assert!(before >= LOCKER, "it has joined those who lock rows");
     }
 
-    /// A commit of one of the writers tells its time, before it leaves, while nobody else can commit.
+    /// A commit of one of the writers that has changed something tells its time, before it leaves, while nobody else can commit.
     #[inline]
     pub fn note_commit(&self, owner: Stamp, time: Time) {
         // Of one after the other: they ascend.
@@ -138,6 +143,7 @@ impl Gate {
         let may = keepers.all.is_empty() || keepers.how == Closed::Together && how == Closed::Together;
         if may {
             keepers.all.push(owner);
+            keepers.at_first = how;
             self.set_how(&mut keepers, how);
             self.closed.store(true, Ordering::SeqCst);
         }
@@ -173,6 +179,13 @@ impl Gate {
     pub fn closed_to_all_by(&self) -> Option<Stamp> {
         let keepers = self.keepers.lock();
         keepers.all.first().copied().filter(|_| keepers.how == Closed::ToAll)
+    }
+
+    /// Those who keep it closed to one who only locks rows and comes to write: all, unless they have closed it to all at once. Then that
+    /// one came before them, and is waited for already.
+    pub fn closed_to_write_too_by(&self) -> Vec<Stamp> {
+        let keepers = self.keepers.lock();
+        if keepers.at_first == Closed::ToAll { Vec::new() } else { keepers.all.clone() }
     }
 
     /// How it is closed, if it is.
@@ -333,6 +346,8 @@ mod tests {
         assert!(gate.try_keep(keeper, Closed::ToAll));
         assert_eq!(gate.closed_to_all_by(), Some(keeper));
         assert!(!gate.try_join_lockers(Stamp::transaction(3)) && !gate.is_alone(1));
+        // It has counted on nobody's writing there.
+        assert!(!gate.try_write_too(locker) && gate.closed_to_write_too_by() == [keeper]);
         // It has not got it, and goes back to what it had.
         assert!(gate.try_keep(keeper, Closed::Together) && gate.closed_to_all_by().is_none());
         gate.write_too(other);
@@ -342,7 +357,12 @@ mod tests {
         gate.write_too(keeper);
         gate.leave(keeper);
         gate.open(keeper);
-        assert!(gate.try_write_too(locker) && !gate.is_unwritten(0));
+        // Who has it closed to all at once waits for those who are there, whatever they come to do.
+        assert!(gate.try_close(keeper, Closed::ToAll) && gate.closed_to_write_too_by().is_empty());
+        assert!(!gate.try_join(other) && !gate.is_alone(0));
+        assert!(gate.try_write_too(locker) && !gate.is_alone(0));
+        gate.open(keeper);
+        assert!(!gate.is_unwritten(0));
         gate.leave(locker);
         assert!(gate.is_alone(0));
     }

@@ -105,6 +105,8 @@ pub enum Want {
     LockRows(TableId),
     /// To write to a table that another one has locked, or is about to.
     Write(TableId),
+    /// The same, of one who has locked rows there: whoever wants the table alone and has yet to wait for that one is in nobody's way.
+    WriteToo(TableId),
     /// To have the maintenance of a table that another one has.
     Maintain(TableId),
     /// To lock a table, also together with others, that another one has locked alone, or others wait for.
@@ -133,6 +135,7 @@ impl Want {
             Want::LockRows(table) => 6 << 32 | u64::from(table.0),
             Want::Maintain(table) => 7 << 32 | u64::from(table.0),
             Want::Unwritten(table) => 8 << 32 | u64::from(table.0),
+            Want::WriteToo(table) => 9 << 32 | u64::from(table.0),
         }
     }
 
@@ -148,6 +151,7 @@ impl Want {
             6 => Some(Want::LockRows(table)),
             7 => Some(Want::Maintain(table)),
             8 => Some(Want::Unwritten(table)),
+            9 => Some(Want::WriteToo(table)),
             _ => unreachable!("only `to_bits` makes them"),
         }
     }
@@ -337,7 +341,7 @@ impl ActiveSet {
         let used = self.used.load(Ordering::SeqCst);
         self.slots[..used].iter().any(|slot| {
             let want = Want::from_bits(slot.wants.load(Ordering::SeqCst));
-            want == Some(Want::Write(table)) || want == Some(Want::Lock(table))
+            [Want::Write(table), Want::WriteToo(table), Want::Lock(table)].map(Some).contains(&want)
         })
     }
 

@@ -437,6 +437,9 @@ impl Engine {
             Want::Write(table) | Want::Lock(table) | Want::Share(table) => {
                 self.find_table(table).map_or_else(Vec::new, |table| table.gate().closed_by())
             }
+            Want::WriteToo(table) => {
+                self.find_table(table).map_or_else(Vec::new, |table| table.gate().closed_to_write_too_by())
+            }
             Want::LockRows(table) => {
                 self.find_table(table).and_then(|table| table.gate().closed_to_all_by()).into_iter().collect()
             }
@@ -466,7 +469,9 @@ impl Engine {
             locks.extend(writes_to.map(|table| lock(Some(*table), TableLockMode::Writing, true)));
             locks.extend(transaction.wants.map(|want| match want {
                 Want::LockRows(table) => lock(Some(table), TableLockMode::LockingRows, false),
-                Want::Write(table) => lock(Some(table), TableLockMode::Writing, false),
+                Want::Write(table) | Want::WriteToo(table) => {
+                    lock(Some(table), TableLockMode::Writing, false)
+                }
                 Want::Maintain(table) => lock(Some(table), TableLockMode::Maintaining, false),
                 Want::Share(table) => lock(Some(table), TableLockMode::Sharing, false),
                 Want::Lock(table) => lock(Some(table), TableLockMode::Alone, false),

@@ -1038,7 +1038,6 @@ impl Transaction {
         assert!(self.reads.get_mut().is_empty() || !self.reads_nothing, "it has read without a snapshot");
         // Its own write set is collected no earlier than it ends only if it has a snapshot.
         self.take_snapshot_again();
-        self.leave_as_writer();
         let reads = self.reads.get_mut();
         let mut to_validate = None;
         if !reads.is_empty() {
@@ -1046,6 +1045,7 @@ impl Transaction {
             to_validate = Some((reads, self.snapshot, validated));
         }
         let write_set = self.write_set.take().expect("running");
+        locking::leave_as_writer(&mut self.locks_only, self.snapshot.owner);
         match self.engine.commit_section(&self.slot, write_set, self.ddl.as_deref(), to_validate) {
             Ok(ticket) => {
                 if let Some(loading) = self.loading.take() {
@@ -1081,10 +1081,10 @@ impl Drop for Transaction {
         // First, since it reads what is taken back.
         self.loading = None;
         let made_tables = self.ddl.is_some();
-        self.leave_as_writer();
         if let Some(mut write_set) = self.write_set.take() {
             if write_set.is_empty() {
                 self.engine.memory().forget_unfinished(write_set.counted_bytes());
+                locking::leave_as_writer(&mut self.locks_only, self.snapshot.owner);
                 if let Some(redo) = write_set.give_up() {
                     keep_redo(redo);
                 }
@@ -1092,6 +1092,7 @@ impl Drop for Transaction {
                 write_set.roll_back_all(&pin());
                 // As in `commit`.
                 self.take_snapshot_again();
+                locking::leave_as_writer(&mut self.locks_only, self.snapshot.owner);
                 self.engine.rollback_section(write_set);
             }
             if let Some(ddl) = &mut self.ddl {

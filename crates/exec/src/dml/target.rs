@@ -143,7 +143,7 @@ pub(crate) struct Referrer {
 }
 
 /// Whether an action changes the pointing rows.
-fn changes_child(action: ReferentialAction) -> bool {
+pub(crate) fn changes_child(action: ReferentialAction) -> bool {
     match action {
         ReferentialAction::NoAction | ReferentialAction::Restrict => false,
         ReferentialAction::Cascade | ReferentialAction::SetNull | ReferentialAction::SetDefault => true,

@@ -116,6 +116,7 @@ impl Transaction {
             )
             .with_hint("Retry the transaction."));
         }
+        engine.active().set_writes(&self.slot);
         Ok(())
     }
 
@@ -222,6 +223,11 @@ impl Transaction {
         self.reads_after(has_waited, table)
     }
 
+    /// As [`Transaction::keep_shape`], for one that only looks into the table: also beside those who let nobody write there.
+    pub fn keep_shape_to_look(&mut self, table: &Arc<Table>) -> Result<bool> {
+        self.join_lockers(table, &mut self.patience_for(table))
+    }
+
     fn reads_after(&self, has_waited: bool, table: &Table) -> Result<()> {
         match has_waited && self.isolation == Isolation::ReadCommitted && self.can_move_on() {
             true => Err(Error::write_conflict(&table.name())),
@@ -236,38 +242,57 @@ impl Transaction {
         if self.may_write_to(table) {
             return Ok(false);
         }
-        let (gate, owner) = (table.gate(), self.snapshot.owner);
-        let only_locks = self.only_locks_in(table);
-        let has_waited = if self.has_closed(table) {
-            let has_waited = self.keep_closed(table, Closed::ToWriters, patience)?;
-            if only_locks {
-                gate.write_too(owner)
-            } else {
-                gate.join_closed(owner)
-            }
-            has_waited
-        } else {
-            let (want, keeper) = (Want::Write(table.id()), || keeper_beside(table, owner));
-            let attempt = || if only_locks { gate.try_write_too(owner) } else { gate.try_join(owner) };
-            self.wait_until(want, attempt, keeper, patience)?
-        };
-        if only_locks {
-            // As long as it does that the table keeps its shape.
-            self.locks_only.retain(|known| !Arc::ptr_eq(known, table));
-            self.note_joined(table, false);
-        } else {
-            self.joined(table)?;
-        }
+        let (want, keeper) = (self.want_to_write(table), || self.kept_from_writing_by(table));
+        let has_waited = self.wait_until(want, || self.try_join_writers(table), keeper, patience)?;
+        self.joined(table)?;
         Ok(has_waited)
     }
 
-    /// Goes on after it has joined the writers of a table, whose rows it had not locked.
+    /// Has it counted among the writers of a table, unless somebody keeps it from writing there.
+    fn try_join_writers(&self, table: &Arc<Table>) -> bool {
+        let (gate, owner) = (table.gate(), self.snapshot.owner);
+        let only_locks = self.only_locks_in(table);
+        if !self.has_closed(table) {
+            return if only_locks { gate.try_write_too(owner) } else { gate.try_join(owner) };
+        }
+        // Who writes there lets nobody else keep it closed.
+        let is_alone = gate.how_closed() > Some(Closed::Together) || gate.try_keep(owner, Closed::ToWriters);
+        match (is_alone, only_locks) {
+            (false, _) => {}
+            (true, true) => gate.write_too(owner),
+            (true, false) => gate.join_closed(owner),
+        }
+        is_alone
+    }
+
+    /// What it waits for until it may write to a table.
+    fn want_to_write(&self, table: &Arc<Table>) -> Want {
+        match (self.has_closed(table), self.only_locks_in(table)) {
+            (true, _) => Want::Lock(table.id()),
+            (false, true) => Want::WriteToo(table.id()),
+            (false, false) => Want::Write(table.id()),
+        }
+    }
+
+    /// One that keeps it from writing to a table.
+    fn kept_from_writing_by(&self, table: &Arc<Table>) -> Option<Stamp> {
+        match self.want_to_write(table) {
+            Want::WriteToo(_) => table.gate().closed_to_write_too_by().pop(),
+            _ => keeper_beside(table, self.snapshot.owner),
+        }
+    }
+
+    /// Goes on after it was counted among the writers of a table.
     pub(super) fn joined(&mut self, table: &Arc<Table>) -> Result<()> {
-        if !self.is_admitted(table) {
+        if self.only_locks_in(table) {
+            // As long as it does that the table keeps its shape.
+            self.locks_only.retain(|known| !Arc::ptr_eq(known, table));
+        } else if self.is_admitted(table) {
+            self.write_set.as_mut().expect("running").touch(table);
+        } else {
             table.gate().leave(self.snapshot.owner);
             return Err(self.refused(table));
         }
-        self.write_set.as_mut().expect("running").touch(table);
         self.note_joined(table, false);
         Ok(())
     }
@@ -322,12 +347,6 @@ impl Transaction {
         self.locks_only.iter().any(|known| Arc::ptr_eq(known, table))
     }
 
-    /// It is about to leave all gates, and does so as a writer everywhere.
-    pub(super) fn leave_as_writer(&mut self) {
-        let owner = self.snapshot.owner;
-        self.locks_only.drain(..).for_each(|table| table.gate().write_too(owner));
-    }
-
     /// Of a table whose gate does not admit it: 40001 if the table has changed its shape, or has gone, since the
     /// snapshot; 55000 if it went before, so that the next attempt would find it no better.
     #[cold]
@@ -368,19 +387,38 @@ impl Transaction {
     /// Joins the writers of a table, and keeps every other transaction from doing this until it ends: IN SHARE UPDATE EXCLUSIVE MODE. Errors
     /// as for [`Transaction::join_writers`].
     pub fn maintain_table(&mut self, table: &Arc<Table>, patience: Patience<'_>) -> Result<()> {
-        self.join_writers(table, patience)?;
+        assert!(!self.read_only, "a transaction that was begun to read does not write");
+        if self.maintains.iter().any(|known| Arc::ptr_eq(known, table)) {
+            return Ok(());
+        }
+        let (gate, owner) = (table.gate(), self.snapshot.owner);
+        let begun = clock::now();
+        let patience: Patience<'_> = &mut |_| patience(begun.elapsed());
+        // Both or neither: with one it would be in the way of those for whom it waits for the other.
+        while !self.may_write_to(table) {
+            let (want, keeper) = (self.want_to_write(table), || self.kept_from_writing_by(table));
+            self.wait_until(want, || keeper().is_none(), keeper, patience)?;
+            self.wait_for_maintenance(table, patience)?;
+            if self.try_join_writers(table) {
+                self.joined(table).inspect_err(|_| gate.end_maintenance(owner))?;
+            } else {
+                gate.end_maintenance(owner);
+            }
+        }
+        self.wait_for_maintenance(table, patience)?;
+        self.maintains.push(table.clone());
+        Ok(())
+    }
+
+    fn wait_for_maintenance(&self, table: &Table, patience: Patience<'_>) -> Result<()> {
         let (gate, owner) = (table.gate(), self.snapshot.owner);
         let other = || gate.maintained_by().filter(|other| *other != owner);
-        self.wait_until(Want::Maintain(table.id()), || gate.try_maintain(owner), other, patience)?;
-        if !self.maintains.iter().any(|known| Arc::ptr_eq(known, table)) {
-            self.maintains.push(table.clone());
-        }
-        Ok(())
+        self.wait_until(Want::Maintain(table.id()), || gate.try_maintain(owner), other, patience).map(drop)
     }
 
     fn close(&mut self, table: &Arc<Table>, how: Closed, patience: Patience<'_>) -> Result<()> {
         if self.has_closed(table) {
-            return self.keep_closed(table, how, patience).map(drop);
+            return self.keep_closed(table, how, patience);
         }
         let (gate, owner, active) = (table.gate(), self.snapshot.owner, self.engine.active());
         // Who writes there lets nobody else keep it closed.
@@ -392,7 +430,7 @@ impl Transaction {
         let attempt = || is_next() && gate.try_close(owner, how);
         self.wait_until(want, attempt, || keeper_beside(table, owner), patience)?;
         let alone = self.wait_for_sharers(table, how, patience);
-        let alone = alone.and_then(|_| match gate.admits(self.snapshot) {
+        let alone = alone.and_then(|()| match gate.admits(self.snapshot) {
             true => Ok(()),
             false => Err(self.refused(table)),
         });
@@ -404,32 +442,32 @@ impl Transaction {
         Ok(())
     }
 
-    /// Has a table that it has locked closed at least so from now on, once nobody else has locked it; whether it had to wait.
-    fn keep_closed(&self, table: &Arc<Table>, how: Closed, patience: Patience<'_>) -> Result<bool> {
+    /// Has a table that it has locked closed at least so from now on, once nobody else has locked it.
+    fn keep_closed(&self, table: &Arc<Table>, how: Closed, patience: Patience<'_>) -> Result<()> {
         let (gate, owner) = (table.gate(), self.snapshot.owner);
         let before = gate.how_closed().expect("it has closed it");
         if how <= before {
-            return Ok(false);
+            return Ok(());
         }
         let (want, keeper) = (Want::Lock(table.id()), || keeper_beside(table, owner));
-        let has_waited = self.wait_until(want, || gate.try_keep(owner, how), keeper, patience)?;
+        self.wait_until(want, || gate.try_keep(owner, how), keeper, patience)?;
         // Nobody has come to write there; some may have come to lock rows.
-        match self.wait_for_sharers(table, how, patience) {
-            Ok(has_waited_again) => Ok(has_waited || has_waited_again),
-            Err(error) => {
-                assert!(gate.try_keep(owner, before), "nobody else keeps closed what one has alone");
-                Err(error)
-            }
+        if how < Closed::ToAll {
+            return Ok(());
         }
+        let alone = self.wait_for_sharers(table, how, patience);
+        if alone.is_err() {
+            assert!(gate.try_keep(owner, before), "nobody else keeps closed what one has alone");
+        }
+        alone
     }
 
-    /// Waits for those who write to a table that it has just closed, and for those who lock rows there if it is closed to them; whether
-    /// it had to.
-    fn wait_for_sharers(&self, table: &Arc<Table>, how: Closed, patience: Patience<'_>) -> Result<bool> {
+    /// Waits for those who write to a table that it has just closed, and for those who lock rows there if it is closed to them.
+    fn wait_for_sharers(&self, table: &Arc<Table>, how: Closed, patience: Patience<'_>) -> Result<()> {
         let (gate, owner, active) = (table.gate(), self.snapshot.owner, self.engine.active());
         let to_all = how == Closed::ToAll;
         let sharer = || active.sharer_beside(owner, table.id(), to_all);
-        match to_all {
+        let waited = match to_all {
             true => {
                 let own = u64::from(self.writes().has_touched(table));
                 self.wait_until(Want::Alone(table.id()), || gate.is_alone(own), sharer, patience)
@@ -438,7 +476,8 @@ impl Transaction {
                 let own = u64::from(self.may_write_to(table));
                 self.wait_until(Want::Unwritten(table.id()), || gate.is_unwritten(own), sharer, patience)
             }
-        }
+        };
+        waited.map(drop)
     }
 
     /// Moves a transaction that has neither read nor written on to the newest committed state, as if it began only now.
@@ -522,6 +561,12 @@ impl Transaction {
             }
         }
     }
+}
+
+/// One that has only locked rows of these tables is about to leave all gates, and does so as a writer everywhere. Those who wait for
+/// writers alone wait for it from now on.
+pub(super) fn leave_as_writer(locks_only: &mut Vec<Arc<Table>>, owner: Stamp) {
+    locks_only.drain(..).for_each(|table| table.gate().write_too(owner));
 }
 
 /// One who has closed a table, or is about to, but for `own`.

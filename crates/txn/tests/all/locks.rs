@@ -550,6 +550,8 @@ fn one_transaction_at_a_time_maintains_a_table() {
     first.maintain_table(&bank.accounts, &mut impatient()).unwrap();
     first.maintain_table(&bank.accounts, &mut impatient()).unwrap();
     refused(second.maintain_table(&bank.accounts, &mut impatient()));
+    // Nor has it come to write there by that.
+    assert!(bank.engine.table_locks().iter().all(|lock| lock.transaction == number(&first)));
     refused(second.share_table(&bank.accounts, &mut impatient()));
     bank.set_balance(&mut second, 2, 22).unwrap();
     let maintained = bank.engine.table_locks().into_iter().any(|lock| {
@@ -559,10 +561,14 @@ fn one_transaction_at_a_time_maintains_a_table() {
     first.rollback();
     second.maintain_table(&bank.accounts, &mut impatient()).unwrap();
     commit(second);
-    let mut third = bank.engine.begin();
+    let (mut third, mut fourth) = (bank.engine.begin(), bank.engine.begin());
     third.share_table(&bank.accounts, &mut impatient()).unwrap();
+    // Who may not write there has not taken the maintenance, either.
+    refused(fourth.maintain_table(&bank.accounts, &mut impatient()));
     third.maintain_table(&bank.accounts, &mut impatient()).unwrap();
     commit(third);
+    fourth.maintain_table(&bank.accounts, &mut impatient()).unwrap();
+    commit(fourth);
     assert_eq!(bank.engine.table_locks(), []);
 }
 

@@ -307,6 +307,18 @@ fn of_those_who_lock_rows_of_a_table_that_others_share_nobody_is_told() {
     });
 }
 
+/// Who comes to write there need not wait for one who has yet to wait for him.
+#[test]
+fn of_one_who_wants_a_table_alone_and_one_who_locks_rows_there_and_wants_to_write_nobody_is_told() {
+    explore(|| {
+        assert_eq!(having_and_wanting(&[(LockRows(0), Some(Write(0))), (Row(0), Some(Lock(0)))]), 0);
+    });
+    // Also after he has waited for another one.
+    const TRANSACTIONS: &[(Thing, Option<Thing>)] =
+        &[(LockRows(0), Some(Write(0))), (Share(0), None), (Row(0), Some(Lock(0)))];
+    explore(|| assert_eq!(having_and_wanting(TRANSACTIONS), 0));
+}
+
 /// The first goes back to sharing the table if it is the one.
 #[test]
 fn of_one_who_shares_a_table_and_wants_it_alone_and_one_who_locks_rows_and_wants_to_write_one_is_told() {
@@ -330,4 +342,18 @@ fn of_those_who_queue_for_the_maintenance_of_a_table_nobody_is_told() {
     const TRANSACTIONS: &[(Thing, Option<Thing>)] =
         &[(Maintain(0), None), (Write(0), Some(Maintain(0))), (Row(0), Some(Share(0)))];
     explore(|| assert_eq!(having_and_wanting(TRANSACTIONS), 0));
+}
+
+/// Who waits for the maintenance does not write yet, and who waits to write has no maintenance yet.
+#[test]
+fn of_two_who_come_to_maintain_and_to_share_a_table_that_one_has_nobody_is_told() {
+    explore(|| {
+        assert_eq!(having_and_wanting(&[(Maintain(0), Some(Share(0))), (Row(0), Some(Maintain(0)))]), 0);
+    });
+    explore(|| {
+        assert_eq!(having_and_wanting(&[(Share(0), Some(Maintain(0))), (Row(0), Some(Maintain(0)))]), 0);
+    });
+    explore(|| {
+        assert_eq!(having_and_wanting(&[(LockRows(0), Some(Maintain(0))), (Row(0), Some(Lock(0)))]), 0);
+    });
 }
