@@ -119,10 +119,10 @@ impl Digest {
         let (first, rows) = (block.row(record.slot()), record.inserted_rows().max(1));
         let Some(part) = self.parts.last_mut().filter(|last| last.table == block.table) else {
             let table = table_of(tables, record);
-            let at = tables.iter().position(|known| Arc::ptr_eq(known, table)).expect("just found") as u32;
+            let at = tables.iter().position(|known| Arc::ptr_eq(known, table)).expect("just found");
             self.changed |= bit_of(at);
             self.rows.push(ChangedRows { first, columns, rows });
-            self.parts.push(Part { table: block.table, at, end: self.rows.len() as u32, columns });
+            self.parts.push(Part { table: block.table, at: at as u32, end: self.rows.len() as u32, columns });
             return;
         };
         // Who changes many rows mostly takes them as they lie.
