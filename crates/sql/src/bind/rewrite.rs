@@ -27,6 +27,7 @@
 //! | `SELECT id FROM a FULL JOIN b USING (id)` | `SELECT coalesce(a.id, b.id) AS id …`: see [`using`] |
 //! | `SELECT DISTINCT a + b … ORDER BY a + b` | `… ORDER BY 1`: see [`distinct`] |
 //! | `GROUP BY x, x::text` | `GROUP BY x, "as cast"(x::text)`: see [`grouping`] |
+//! | `SELECT DISTINCT a … EXCEPT ALL …` | `(SELECT DISTINCT a … OFFSET 0) EXCEPT ALL …`: see [`counted`] |
 //! | `FETCH FIRST n ROWS ONLY` | `LIMIT n` |
 //! | `TABLE t` | `SELECT * FROM t` |
 //! | `SELECT generate_series(1, 3)` | `SELECT unnest(generate_series(1, 3))` |
@@ -34,6 +35,7 @@
 //! | `FROM unnest(a) WITH ORDINALITY AS x` | `FROM unnest(a, "list positions"(a)) AS x(x, ordinality)` |
 
 mod any;
+mod counted;
 mod distinct;
 mod grouping;
 mod outer;
@@ -111,6 +113,7 @@ impl VisitorMut for Rewriter {
             limit.iter_mut().for_each(count);
             offset.iter_mut().for_each(|offset| count(&mut offset.value));
         }
+        counted::mark_distinct(&mut query.body);
         ControlFlow::Continue(())
     }
 
