@@ -70,7 +70,15 @@ pub fn of_aggregate(aggregate: &mut AggregateFunction, schema: &DFSchema) -> Res
         params.args.iter_mut().try_for_each(|key| of_span(key, schema))?;
     }
     let order = params.order_by.iter_mut().map(|key| &mut key.expr);
-    params.args.iter_mut().chain(order).try_for_each(|key| of_float(key, schema))
+    params.args.iter_mut().chain(order).try_for_each(|key| of_float(key, schema))?;
+    if let [first, second] = params.args.as_mut_slice()
+        && first == second
+        && second.get_type(schema)?.is_floating()
+    {
+        // DataFusion takes the pair for a single argument, by which it would group.
+        make(second);
+    }
+    Ok(())
 }
 
 /// The sides of a comparison that asks which comes first. Constants do not always say that they are char(n), but analysis has left
