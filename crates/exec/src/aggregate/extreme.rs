@@ -1,7 +1,7 @@
 //! `min` and `max`, which DataFusion begins with the largest and the smallest finite float where there are groups, so that it yields
 //! these of groups of nothing but infinity, and for which a NaN there is no value larger than the others.
 //!
-//! Everything but groups of floats is DataFusion's.
+//! Spans of time compare by their lengths ([`crate::spans`]). Everything else is DataFusion's.
 
 use super::{any_type, passes};
 use crate::spans;
@@ -57,7 +57,15 @@ impl Side {
         }
     }
 
-    /// Ours over groups, where DataFusion's is wrong. Each begins with what every other value replaces.
+    /// The span that all others take the place of.
+    fn last_span(self) -> IntervalMonthDayNano {
+        match self {
+            Side::Smallest => IntervalMonthDayNano::new(i32::MAX, i32::MAX, i64::MAX),
+            Side::Largest => IntervalMonthDayNano::new(i32::MIN, i32::MIN, i64::MIN),
+        }
+    }
+
+    /// Ours over groups, where DataFusion has none or is wrong. Each begins with what every other value replaces.
     fn groups(self, ty: &DataType) -> Option<Box<dyn GroupsAccumulator>> {
         match (self, ty) {
             (Side::Smallest, DataType::Float32) => {
@@ -73,6 +81,10 @@ impl Side {
             (Side::Largest, DataType::Float64) => {
                 let larger = |new: f64, old: f64| new > old || new.is_nan();
                 Some(groups_of::<Float64Type>(f64::NEG_INFINITY, larger))
+            }
+            (side, ty) if is_span(ty) => {
+                let replaces = move |new, old| side.replaces(spans::length(new), spans::length(old));
+                Some(groups_of::<IntervalMonthDayNanoType>(side.last_span(), replaces))
             }
             _ => None,
         }
@@ -131,7 +143,8 @@ impl AggregateUDFImpl for Extreme {
     }
 
     fn groups_accumulator_supported(&self, arguments: AccumulatorArgs) -> bool {
-        self.side.theirs().inner().groups_accumulator_supported(arguments)
+        is_span(arguments.return_field.data_type())
+            || self.side.theirs().inner().groups_accumulator_supported(arguments)
     }
 
     fn create_groups_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {

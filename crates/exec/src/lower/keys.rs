@@ -9,8 +9,9 @@
 //! only with them. What orders such strings leaves the blanks out.
 
 use super::spans;
+use crate::floats;
 use crate::spans::keys as spans_to_keys;
-use crate::{floats, types};
+use crate::types::{self, NAME_END};
 use datafusion::arrow::array::{ArrayRef, AsArray, StringViewArray};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, Result, ScalarValue, utils::take_function_args};
@@ -69,7 +70,15 @@ pub fn of_aggregate(aggregate: &mut AggregateFunction, schema: &DFSchema) -> Res
         params.args.iter_mut().try_for_each(|key| of_span(key, schema))?;
     }
     let order = params.order_by.iter_mut().map(|key| &mut key.expr);
-    params.args.iter_mut().chain(order).try_for_each(|key| of_float(key, schema))
+    params.args.iter_mut().chain(order).try_for_each(|key| of_float(key, schema))?;
+    if let [first, second] = params.args.as_mut_slice()
+        && first == second
+        && second.get_type(schema)?.is_floating()
+    {
+        // DataFusion takes the pair for a single argument, by which it would group.
+        make(second);
+    }
+    Ok(())
 }
 
 /// The sides of a comparison that asks which comes first. Constants do not always say that they are char(n), but analysis has left
@@ -112,6 +121,16 @@ pub(super) fn of_span(expression: &mut Expr, schema: &DFSchema) -> Result<()> {
     Ok(())
 }
 
+/// Makes a key of an expression that a join goes by, if it is a span of time. DataFusion computes it beside the columns that it joins,
+/// and wants names that differ; an alias would not last.
+pub(super) fn of_joined_span(expression: &mut Expr, schema: &DFSchema) -> Result<()> {
+    static KEY: OnceLock<Arc<ScalarUDF>> = OnceLock::new();
+    if spans::is_span(&expression.get_type(schema)?) {
+        call(KEY.get_or_init(|| Key::function(true)), expression);
+    }
+    Ok(())
+}
+
 /// Makes a key of an expression, if it is a char(n).
 fn of_string(expression: &mut Expr, schema: &DFSchema) -> Result<()> {
     if is_padded(expression, schema)? {
@@ -127,16 +146,27 @@ fn is_padded(expression: &Expr, schema: &DFSchema) -> Result<bool> {
 
 fn make(expression: &mut Expr) {
     static KEY: OnceLock<Arc<ScalarUDF>> = OnceLock::new();
-    let key = || Arc::new(ScalarUDF::from(Key { signature: Signature::any(1, Volatility::Immutable) }));
+    call(KEY.get_or_init(|| Key::function(false)), expression);
+}
+
+fn call(key: &Arc<ScalarUDF>, expression: &mut Expr) {
     let value = std::mem::take(expression);
-    let key = Arc::clone(KEY.get_or_init(key));
-    *expression = Expr::ScalarFunction(ScalarFunction::new_udf(key, vec![value]));
+    *expression = Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(key), vec![value]));
 }
 
 /// What equal values have in common.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Key {
+    /// Whether it has a name of its own, and not that of what it is a key of.
+    is_named: bool,
     signature: Signature,
+}
+
+impl Key {
+    fn function(is_named: bool) -> Arc<ScalarUDF> {
+        let signature = Signature::any(1, Volatility::Immutable);
+        Arc::new(ScalarUDF::from(Key { is_named, signature }))
+    }
 }
 
 impl ScalarUDFImpl for Key {
@@ -145,7 +175,10 @@ impl ScalarUDFImpl for Key {
     }
 
     fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
-        Ok(arguments[0].schema_name().to_string())
+        Ok(match self.is_named {
+            true => format!("{NAME_END}key {}", arguments[0]),
+            false => arguments[0].schema_name().to_string(),
+        })
     }
 
     fn signature(&self) -> &Signature {

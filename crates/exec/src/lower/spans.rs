@@ -7,10 +7,10 @@
 //! | `SELECT DISTINCT i, x …` | `SELECT DISTINCT ON (key(i), x) i, x …` |
 //! | `a JOIN b USING (i)`, INTERSECT, EXCEPT | a join on `key(a.i) = key(b.i)` |
 
-use super::keys::of_span;
+use super::keys::{of_joined_span, of_span};
 use crate::types::NAME_END;
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::{DFSchema, Result};
+use datafusion::common::{DFSchema, JoinConstraint, Result};
 use datafusion::functions_aggregate::first_last::first_value_udaf;
 use datafusion::logical_expr::expr::{AggregateFunction, Case, GroupingSet};
 use datafusion::logical_expr::utils::grouping_set_to_exprlist;
@@ -89,12 +89,14 @@ pub(super) fn distinct(rows: Arc<LogicalPlan>) -> Result<LogicalPlan> {
     Ok(LogicalPlan::Distinct(Distinct::On(on)))
 }
 
-/// A join.
+/// A join. Names have found their columns, for which DataFusion still looks at what USING compares, and takes it to be columns; these
+/// may be casts by now as well.
 pub(super) fn joined(mut join: Join) -> Result<LogicalPlan> {
     for (left, right) in &mut join.on {
-        of_span(left, join.left.schema())?;
-        of_span(right, join.right.schema())?;
+        of_joined_span(left, join.left.schema())?;
+        of_joined_span(right, join.right.schema())?;
     }
+    join.join_constraint = JoinConstraint::On;
     Ok(LogicalPlan::Join(join))
 }
 

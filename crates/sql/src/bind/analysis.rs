@@ -17,25 +17,25 @@ use super::operators::{
     is_number, length, no_operator, of_numerics, operand, plain_name, united,
 };
 use super::parameters::Parameters;
-use crate::functions::extreme_of_spans;
+use crate::functions::{LENGTH_OF_SPAN, extreme_of_spans};
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{
-    Between, Case, Cast, Exists, InList, InSubquery, Like, Placeholder, ScalarFunction,
+    Between, Case, Cast, Exists, InList, InSubquery, Like, Placeholder, ScalarFunction, WindowFunctionParams,
 };
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     AggregateUDF, BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
-    WindowFunctionDefinition, binary_expr, lit,
+    WindowFrame, WindowFrameBound, WindowFrameUnits, WindowFunctionDefinition, binary_expr, lit,
 };
 use datafusion::optimizer::Analyzer;
 use datafusion::optimizer::analyzer::resolve_grouping_function::ResolveGroupingFunction;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use firn_base::sync::Arc;
-use firn_base::{Error, ParameterType, SqlState, SqlType, TimeZoneSetting, Value, coerce, numeric};
+use firn_base::{Error, ParameterType, SqlState, SqlType, TimeZoneSetting, Value, coerce, interval, numeric};
 use firn_exec::error::to_datafusion;
 use firn_exec::lower::operate::{Operation, operate, operation_of};
 use firn_exec::lower::quantified::{Comparison, Quantifier, quantifier_of};
@@ -225,6 +225,7 @@ impl Pass<'_> {
                 Expr::AggregateFunction(aggregate)
             }
             Expr::WindowFunction(mut window) => {
+                self.frame(&mut window.params, schema)?;
                 for key in &mut window.params.order_by {
                     self.by_length(&mut key.expr, schema);
                 }
@@ -426,6 +427,28 @@ impl Pass<'_> {
         if self.operand(expression, schema) == Operand::Known(SqlType::Interval) {
             *expression = length(std::mem::take(expression));
         }
+    }
+
+    /// Spans of time that bound a frame: read by our own parser, and as their lengths where rows are ordered by spans.
+    fn frame(&self, window: &mut WindowFunctionParams, schema: &DFSchema) -> Result<()> {
+        use SqlType::{Date, Interval, Timestamp, TimestampTz};
+        let ([key], WindowFrameUnits::Range) = (window.order_by.as_slice(), window.window_frame.units) else {
+            return Ok(());
+        };
+        let Operand::Known(ty @ (Date | Timestamp | TimestampTz | Interval)) =
+            self.operand(&key.expr, schema)
+        else {
+            return Ok(());
+        };
+        let WindowFrame { start_bound, end_bound, .. } = &mut window.window_frame;
+        for bound in [start_bound, end_bound] {
+            if let WindowFrameBound::Preceding(offset) | WindowFrameBound::Following(offset) = bound
+                && let ScalarValue::Utf8(Some(text)) = &*offset
+            {
+                *offset = frame_offset(text, ty).map_err(to_datafusion)?;
+            }
+        }
+        Ok(())
     }
 
     fn in_list(&self, list: InList, schema: &DFSchema) -> Result<Expr> {
@@ -871,6 +894,29 @@ impl Pass<'_> {
         };
         arguments.into_iter().zip(wanted).map(adopt).collect()
     }
+}
+
+/// How far a bound of a frame is from its row, where rows are ordered by values of that type.
+fn frame_offset(text: &str, ty: SqlType) -> firn_base::Result<ScalarValue> {
+    if text.parse::<f64>().is_ok() {
+        let message = format!(
+            "RANGE with offset PRECEDING/FOLLOWING is not supported for column type {ty} and offset type integer"
+        );
+        return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+            .with_hint("Cast the offset value to an appropriate type."));
+    }
+    let span = interval::parse(text)?;
+    if span.comparable() < 0 {
+        let message = "invalid preceding or following size in window function";
+        return Err(Error::new(SqlState::new("22013"), message));
+    }
+    Ok(match ty {
+        SqlType::Interval => {
+            let length = Value::Numeric { unscaled: span.comparable(), scale: 0 };
+            types::scalar(&length, LENGTH_OF_SPAN)
+        }
+        _ => types::scalar(&Value::Interval(span), SqlType::Interval),
+    })
 }
 
 /// The cast that rounding is, which declares no digits.

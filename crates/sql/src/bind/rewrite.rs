@@ -27,6 +27,7 @@
 //! | `SELECT id FROM a FULL JOIN b USING (id)` | `SELECT coalesce(a.id, b.id) AS id …`: see [`using`] |
 //! | `SELECT DISTINCT a + b … ORDER BY a + b` | `… ORDER BY 1`: see [`distinct`] |
 //! | `GROUP BY x, x::text` | `GROUP BY x, "as cast"(x::text)`: see [`grouping`] |
+//! | `SELECT DISTINCT a … EXCEPT ALL …` | `(SELECT DISTINCT a … OFFSET 0) EXCEPT ALL …`: see [`counted`] |
 //! | `FETCH FIRST n ROWS ONLY` | `LIMIT n` |
 //! | `TABLE t` | `SELECT * FROM t` |
 //! | `SELECT generate_series(1, 3)` | `SELECT unnest(generate_series(1, 3))` |
@@ -34,6 +35,7 @@
 //! | `FROM unnest(a) WITH ORDINALITY AS x` | `FROM unnest(a, "list positions"(a)) AS x(x, ordinality)` |
 
 mod any;
+mod counted;
 mod distinct;
 mod grouping;
 mod outer;
@@ -111,6 +113,7 @@ impl VisitorMut for Rewriter {
             limit.iter_mut().for_each(count);
             offset.iter_mut().for_each(|offset| count(&mut offset.value));
         }
+        counted::mark_distinct(&mut query.body);
         ControlFlow::Continue(())
     }
 
@@ -146,6 +149,11 @@ impl VisitorMut for Rewriter {
                 item
             {
                 unnest_series(expression);
+            }
+        }
+        for ast::NamedWindowDefinition(_, window) in &mut select.named_window {
+            if let ast::NamedWindowExpr::WindowSpec(window) = window {
+                plain_frame(window);
             }
         }
         ControlFlow::Continue(())
@@ -317,7 +325,9 @@ impl VisitorMut for Rewriter {
             }
             Expr::Function(function) => {
                 without_pg_catalog(&mut function.name);
-                plain_frame(function);
+                if let Some(ast::WindowType::WindowSpec(window)) = &mut function.over {
+                    plain_frame(window);
+                }
                 if let Some(decimals) = precision_of_now(function) {
                     round_moment(expression, decimals);
                     return ControlFlow::Continue(());
@@ -813,16 +823,33 @@ fn operator_of(function: &mut Function) -> Option<Expr> {
     Some(call("array_element", vec![call("regexp_match", vec![left, group]), digits("1")]))
 }
 
-/// Frame bounds count rows: they are plain numbers.
-fn plain_frame(function: &mut Function) {
-    let Some(ast::WindowType::WindowSpec(window)) = &mut function.over else { return };
+/// Frame bounds are constants as they are written: plain numbers that count rows, and intervals without the cast that reads them.
+fn plain_frame(window: &mut ast::WindowSpec) {
     let Some(frame) = &mut window.window_frame else { return };
     for bound in std::iter::once(&mut frame.start_bound).chain(frame.end_bound.iter_mut()) {
         if let ast::WindowFrameBound::Preceding(Some(bound)) | ast::WindowFrameBound::Following(Some(bound)) =
             bound
         {
             plain_number(bound);
+            plain_interval(bound);
         }
+    }
+}
+
+/// `interval '1 day'` of the cast that it has become.
+fn plain_interval(expression: &mut Expr) {
+    if let Expr::Cast { expr, data_type: DataType::Interval { .. }, .. } = expression
+        && let Expr::Value(value) = expr.as_ref()
+        && matches!(value.value, Value::SingleQuotedString(_))
+    {
+        let value = Box::new(take(expr));
+        *expression = Expr::Interval(ast::Interval {
+            value,
+            leading_field: None,
+            leading_precision: None,
+            last_field: None,
+            fractional_seconds_precision: None,
+        });
     }
 }
 

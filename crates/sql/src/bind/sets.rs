@@ -9,7 +9,8 @@
 //! | `a INTERSECT ALL b` | numbered, that `b` has under the same number: as many as the side with fewer has |
 //! | `a EXCEPT ALL b` | numbered, that `b` has not under the same number: as many as `a` has more |
 //!
-//! Where `a` has no duplicates anyway ALL changes nothing, so that a DISTINCT on the left need not tell whose it is.
+//! A DISTINCT on the left is the planner's, of an operation without ALL: below one with ALL those of users are marked
+//! (`rewrite/counted.rs`).
 
 use super::nodes::{Nodes, with_types};
 use super::operators::{Operand, adopt, common_type, operand, plain_name, united};
@@ -17,7 +18,8 @@ use datafusion::arrow::datatypes::FieldRef;
 use datafusion::common::{Column, DFSchema, JoinType, NullEquality, Result};
 use datafusion::functions_window::row_number::row_number;
 use datafusion::logical_expr::{
-    Distinct, Expr, ExprFunctionExt, Join, LogicalPlan, LogicalPlanBuilder, Projection, SubqueryAlias, Union,
+    Distinct, Expr, ExprFunctionExt, Join, Limit, LogicalPlan, LogicalPlanBuilder, Projection, SkipType,
+    SubqueryAlias, Union,
 };
 use firn_base::sync::Arc;
 use firn_base::{Error, ParameterType, SqlState, SqlType};
@@ -65,8 +67,13 @@ impl Nodes<'_> {
 
     /// INTERSECT and EXCEPT.
     pub(super) fn set(&self, join: Join) -> Result<LogicalPlan> {
+        if is_numbered(&join) {
+            // That of a view has been looked at before.
+            return Ok(LogicalPlan::Join(join));
+        }
         let (rows, is_distinct) = match Arc::unwrap_or_clone(join.left) {
             LogicalPlan::Distinct(Distinct::All(rows)) => (Arc::unwrap_or_clone(rows), true),
+            LogicalPlan::Limit(limit) if is_mark(&limit)? => (Arc::unwrap_or_clone(limit.input), false),
             rows => (rows, false),
         };
         let operation = if join.join_type == JoinType::LeftSemi { "INTERSECT" } else { "EXCEPT" };
@@ -160,12 +167,28 @@ fn common(left: SqlType, right: SqlType) -> Option<SqlType> {
     }
 }
 
-/// Rows with one more column that numbers equal ones, and that column. Its name is nobody else's.
+/// Whether a limit is nothing but the mark of rows on the left of an operation with ALL.
+fn is_mark(limit: &Limit) -> Result<bool> {
+    Ok(limit.fetch.is_none() && matches!(limit.get_skip_type()?, SkipType::Literal(0)))
+}
+
+/// Whether the rows of both sides have their numbers.
+fn is_numbered(join: &Join) -> bool {
+    let name = number_of("left");
+    join.on.iter().any(|(left, _)| matches!(left, Expr::Column(column) if column.name == name))
+}
+
+/// The name of the column that numbers the rows of a side. It is nobody else's.
+fn number_of(side: &str) -> String {
+    format!("{NAME_END}number {side}")
+}
+
+/// Rows with one more column that numbers equal ones, and that column.
 fn numbered(rows: LogicalPlan, side: &str) -> Result<(LogicalPlan, Expr)> {
     let mut columns: Vec<Expr> = rows.schema().iter().map(Expr::from).collect();
     let number = row_number().partition_by(columns.clone()).build()?;
     let computed = Column::from_name(number.schema_name().to_string());
-    let name = format!("{NAME_END}number {side}");
+    let name = number_of(side);
     columns.push(Expr::Column(computed).alias(&name));
     let rows = LogicalPlanBuilder::window_plan(rows, [number])?;
     let rows = Projection::try_new(columns, Arc::new(rows))?;

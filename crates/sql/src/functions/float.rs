@@ -5,6 +5,7 @@ use firn_base::operators::one_nan;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, SqlType, Value, numeric};
 use firn_exec::function::{Compute, Resolve, ValueFunction};
+use std::f64::consts::LN_2;
 
 /// A function of this file by its name.
 pub fn function(name: &str) -> Option<Arc<ScalarUDF>> {
@@ -62,6 +63,19 @@ fn within(values: &[Value], is_within: impl Fn(f64) -> bool, compute: impl Fn(f6
 
 fn is_sine(value: f64) -> bool {
     value.abs() <= 1.0
+}
+
+/// From here on both functions are the logarithm of the number's double.
+const LARGE: f64 = 1e9;
+
+/// `acosh`; Rust's adds up to infinity before it takes the logarithm.
+fn area_of_cosine(value: f64) -> f64 {
+    if value >= LARGE { value.ln() + LN_2 } else { value.acosh() }
+}
+
+/// `asinh`, likewise.
+fn area_of_sine(value: f64) -> f64 {
+    if value.abs() >= LARGE { (value.abs().ln() + LN_2).copysign(value) } else { value.asinh() }
 }
 
 fn refuse_logarithm(value: f64) -> Result<()> {
@@ -205,8 +219,9 @@ static FUNCTIONS: &[ValueFunction] = &[
     immutable(
         "acosh",
         |arguments| doubles(arguments, 1),
-        |values, _| within(values, |value| value >= 1.0, f64::acosh),
+        |values, _| within(values, |value| value >= 1.0, area_of_cosine),
     ),
+    immutable("asinh", |arguments| doubles(arguments, 1), |values, _| within(values, |_| true, area_of_sine)),
     immutable("atanh", |arguments| doubles(arguments, 1), |values, _| within(values, is_sine, f64::atanh)),
 ];
 

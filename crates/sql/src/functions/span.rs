@@ -25,8 +25,8 @@ pub fn extreme(name: &str) -> Option<Arc<ScalarUDF>> {
     [&GREATEST, &LEAST].into_iter().find(|function| function.name == name).map(ValueFunction::udf)
 }
 
-/// The type of [`length`].
-const LENGTH_TYPE: SqlType = SqlType::Numeric { precision: 38, scale: 0 };
+/// The type of [`length`], in which sums of lengths stay.
+pub const LENGTH_TYPE: SqlType = SqlType::Numeric { precision: 38, scale: 0 };
 
 static LENGTH: ValueFunction = ValueFunction {
     name: LENGTH_NAME,

@@ -57,11 +57,12 @@ fn in_select(select: &mut Select, order: &mut [OrderByExpr]) {
     if colliding.is_empty() {
         return;
     }
-    let mut wrap = Wrap { colliding, queries: 0 };
+    let mut wrap = Wrap { colliding, queries: 0, depth: 0, found: None };
     let _: ControlFlow<()> = select.projection.visit(&mut wrap);
     let _: ControlFlow<()> = select.group_by.visit(&mut wrap);
     let _: ControlFlow<()> = select.having.visit(&mut wrap);
     let _: ControlFlow<()> = select.distinct.visit(&mut wrap);
+    let _: ControlFlow<()> = select.named_window.visit(&mut wrap);
     for key in order {
         let _: ControlFlow<()> = key.expr.visit(&mut wrap);
     }
@@ -146,11 +147,15 @@ impl VisitorMut for Strip {
     }
 }
 
-/// Makes calls of the expressions that collide.
+/// Makes calls of the expressions that collide. Of those that are parts of each other the whole counts.
 struct Wrap {
     colliding: HashSet<String>,
     /// How many queries deep the visit is: they have columns of their own.
     queries: usize,
+    /// How many expressions deep it is.
+    depth: usize,
+    /// The depth of the expression whose parts are visited, if that is one of them.
+    found: Option<usize>,
 }
 
 impl VisitorMut for Wrap {
@@ -166,10 +171,20 @@ impl VisitorMut for Wrap {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
+        self.depth += 1;
+        if self.queries == 0 && self.found.is_none() && self.colliding.contains(&comparable(expression)) {
+            self.found = Some(self.depth);
+        }
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
-        if self.queries == 0 && self.colliding.contains(&comparable(expression)) {
+        if self.found == Some(self.depth) {
+            self.found = None;
             *expression = quoted_call(AS_CAST, vec![take(expression)]);
         }
+        self.depth -= 1;
         ControlFlow::Continue(())
     }
 }
