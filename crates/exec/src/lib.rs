@@ -11,6 +11,7 @@ mod exact;
 pub mod floats;
 pub mod function;
 mod index_path;
+mod join_keys;
 mod judge;
 pub mod scan;
 pub mod session;

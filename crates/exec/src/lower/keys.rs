@@ -121,14 +121,24 @@ pub(super) fn of_span(expression: &mut Expr, schema: &DFSchema) -> Result<()> {
     Ok(())
 }
 
-/// Makes a key of an expression that a join goes by, if it is a span of time. DataFusion computes it beside the columns that it joins,
-/// and wants names that differ; an alias would not last.
+/// Makes a key of an expression that a join goes by, if it is a span of time.
 pub(super) fn of_joined_span(expression: &mut Expr, schema: &DFSchema) -> Result<()> {
-    static KEY: OnceLock<Arc<ScalarUDF>> = OnceLock::new();
     if spans::is_span(&expression.get_type(schema)?) {
-        call(KEY.get_or_init(|| Key::function(true)), expression);
+        make_of_join(expression);
     }
     Ok(())
+}
+
+/// Makes a key of an expression that a join goes by. DataFusion computes it beside the columns that it joins, and wants names
+/// that differ; an alias would not last.
+pub(crate) fn make_of_join(expression: &mut Expr) {
+    static KEY: OnceLock<Arc<ScalarUDF>> = OnceLock::new();
+    call(KEY.get_or_init(|| Key::function(true)), expression);
+}
+
+/// Whether an expression is a key already.
+pub(crate) fn is_key(expression: &Expr) -> bool {
+    matches!(expression, Expr::ScalarFunction(call) if call.func.inner().downcast_ref::<Key>().is_some())
 }
 
 /// Makes a key of an expression, if it is a char(n).

@@ -19,7 +19,7 @@
 
 pub mod arithmetic;
 pub mod cast;
-mod keys;
+pub(crate) mod keys;
 mod like;
 pub mod operate;
 pub mod quantified;

@@ -1,4 +1,4 @@
-//! Columns that RIGHT and FULL JOIN … USING merge.
+//! Columns that JOIN … USING merges.
 //!
 //! DataFusion takes the left table's column for the merged one, which is NULL in rows that only the
 //! right table has. PostgreSQL takes the right one, or whichever is there:
@@ -8,17 +8,26 @@
 //! | `SELECT id FROM a RIGHT JOIN b USING (id)` | `SELECT b.id FROM …` |
 //! | `SELECT id FROM a FULL JOIN b USING (id)` | `SELECT coalesce(a.id, b.id) AS id FROM …` |
 //! | `SELECT * FROM a FULL JOIN b USING (id)` | `SELECT * REPLACE (coalesce(a.id, b.id) AS id) FROM …` |
+//!
+//! Of other joins the left one is right. But in WHERE, DataFusion takes it for ambiguous:
+//!
+//! | written | becomes |
+//! |---|---|
+//! | `… FROM a JOIN b USING (id) WHERE id > 1` | `… WHERE a.id > 1` |
+//! | `… FROM a JOIN b USING (id) JOIN c USING (x) WHERE x > 1` | `… WHERE c.x > 1`, which is the same one |
 
 use super::call;
 use crate::statement::fold;
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Query, ReplaceSelectElement,
-    ReplaceSelectItem, Select, SelectItem, TableFactor, VisitMut, VisitorMut,
+    ReplaceSelectItem, Select, SelectItem, TableFactor, TableWithJoins, VisitMut, VisitorMut,
 };
 use std::ops::ControlFlow;
 
 /// Rewrites the merged columns of a SELECT.
 pub(super) fn merge_columns(select: &mut Select) {
+    let from_the_left = select.from.iter().flat_map(merged_from_the_left).collect::<Vec<_>>();
+    let _: ControlFlow<()> = select.selection.visit(&mut Replace { merged: &from_the_left, queries: 0 });
     let merged = merged_columns(select);
     if merged.is_empty() {
         return;
@@ -82,6 +91,44 @@ fn merged_columns(select: &Select) -> Vec<Merged> {
         }
     }
     merged
+}
+
+/// What joins of an item of FROM merge whose left side has all rows, as far as it shows which table has it; nothing if there are others
+/// among them, which may merge the same columns.
+fn merged_from_the_left(from: &TableWithJoins) -> Vec<Merged> {
+    let mut merged: Vec<Merged> = Vec::new();
+    let mut left = known_as(&from.relation);
+    for join in &from.joins {
+        let (columns, is_inner) = match &join.join_operator {
+            JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) => {
+                (columns_of(constraint), true)
+            }
+            JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => {
+                (columns_of(constraint), false)
+            }
+            JoinOperator::CrossJoin(_) => (&[][..], true),
+            _ => return Vec::new(),
+        };
+        for column in columns.iter().filter_map(last) {
+            let name = fold(column);
+            if merged.iter().any(|known| known.name == name) {
+                continue;
+            }
+            // Behind the first join it may be of any table there, but an inner one has equal values on its right.
+            let table = left.clone().or_else(|| known_as(&join.relation).filter(|_| is_inner));
+            let value = table.map(|table| Expr::CompoundIdentifier(vec![table, column.clone()]));
+            merged.extend(value.map(|value| Merged { name, value }));
+        }
+        left = None;
+    }
+    merged
+}
+
+fn columns_of(constraint: &JoinConstraint) -> &[ObjectName] {
+    match constraint {
+        JoinConstraint::Using(columns) => columns,
+        _ => &[],
+    }
 }
 
 /// The name that columns of a table are qualified by.
