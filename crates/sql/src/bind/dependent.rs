@@ -261,7 +261,27 @@ fn has(expression: &Expr, is_it: &mut dyn FnMut(&Expr) -> Result<bool>) -> Resul
     Ok(found)
 }
 
+/// Whether there are several such sub-queries in a CASE, as there are where IN yields all three truths: DataFusion loses columns of
+/// the joins that it makes of those.
+fn has_several_in_case(expression: &Expr, schema: &DFSchema) -> Result<bool> {
+    has(expression, &mut |part: &Expr| {
+        let mut count = 0;
+        if matches!(part, Expr::Case(_)) {
+            part.apply(|inner| {
+                if let Some((subquery, _)) = subquery_of(inner) {
+                    count += usize::from(refers(&subquery.subquery, schema)?);
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+        }
+        Ok(count > 1)
+    })
+}
+
 fn has_beyond_joins(expression: &Expr, schema: &DFSchema) -> Result<bool> {
+    if has_several_in_case(expression, schema)? {
+        return Ok(true);
+    }
     has(expression, &mut |part: &Expr| match subquery_of(part) {
         Some((subquery, form)) => is_computed_here(subquery, form, schema),
         None => Ok(false),
@@ -298,8 +318,10 @@ fn values_where(
     let mut is_known = true;
     let mut outputs = Vec::with_capacity(expressions.len());
     for expression in expressions {
+        let wants_all = has_several_in_case(&expression, &schema)?;
         let output = expression.transform_up(|part| {
             let wanted = match subquery_of(&part) {
+                Some((subquery, _)) if wants_all && refers(&subquery.subquery, &schema)? => true,
                 Some((subquery, form)) => is_wanted(subquery, form, &schema)?,
                 None => false,
             };
