@@ -620,11 +620,13 @@ impl Dependent<'_> {
             LogicalPlan::Filter(filter) => {
                 let schema = filter.input.schema();
                 if !refers(&filter.input, &self.outer)? && !reads_nothing(&filter.input) {
-                    let condition = Condition { expression: &filter.predicate, schema, first: &[] };
-                    return self.beside(rows, &filter.input, Some(condition), keeps);
+                    return self.beside_filtered(rows, filter, keeps);
                 }
                 let Some(rows) = self.over(rows, &filter.input, keeps)? else { return Ok(None) };
                 let Some(condition) = self.resolved(&filter.predicate, schema, &rows.columns)? else {
+                    return Ok(None);
+                };
+                let Some((rows, condition)) = self.without_queries(rows, condition, keeps)? else {
                     return Ok(None);
                 };
                 self.filtered(rows, condition, keeps).map(Some)
@@ -1027,6 +1029,88 @@ impl Dependent<'_> {
             false,
         )?;
         Ok(Some(Rows { plan: LogicalPlan::Join(join), columns, present, is_single: false, ..rows }))
+    }
+
+    /// Rows beside those of a plan without outer columns of which conditions are true. A join's condition asks no sub-query: those
+    /// that do are asked of the plan's rows before, or of the pairs afterwards.
+    fn beside_filtered(&mut self, rows: Rows, filter: &Filter, keeps: bool) -> Result<Option<Rows>> {
+        let schema = filter.input.schema();
+        let (mut before, mut joining, mut afterwards) = (Vec::new(), Vec::new(), Vec::new());
+        for condition in split_conjunction_owned(filter.predicate.clone()) {
+            let asks = has(&condition, &mut |part: &Expr| Ok(subquery_of(part).is_some()))?;
+            match (asks, asks && self.is_dependent(&condition)?) {
+                (false, _) => joining.push(condition),
+                (true, false) => before.push(condition),
+                (true, true) => afterwards.push(condition),
+            }
+        }
+        let mut input = filter.input.as_ref().clone();
+        if let Some(condition) = conjunction(before) {
+            input = LogicalPlan::Filter(Filter::try_new(condition, Arc::new(input))?);
+        }
+        let joining = conjunction(joining);
+        let condition = joining.as_ref().map(|expression| Condition { expression, schema, first: &[] });
+        let Some(rows) = self.beside(rows, &input, condition, keeps)? else { return Ok(None) };
+        let Some(condition) = conjunction(afterwards) else { return Ok(Some(rows)) };
+        let Some(condition) = self.resolved(&condition, schema, &rows.columns)? else { return Ok(None) };
+        let Some((rows, condition)) = self.without_queries(rows, condition, keeps)? else { return Ok(None) };
+        self.filtered(rows, condition, keeps).map(Some)
+    }
+
+    /// Whether there are outer columns in an expression, or in a sub-query in it.
+    fn is_dependent(&self, expression: &Expr) -> Result<bool> {
+        has(expression, &mut |part: &Expr| match subquery_of(part) {
+            Some((subquery, _)) => refers(&subquery.subquery, &self.outer),
+            None => Ok(
+                matches!(part, Expr::OuterReferenceColumn(_, column) if self.outer.is_column_from_schema(column)),
+            ),
+        })
+    }
+
+    /// A condition with the values of its sub-queries where DataFusion would make no join of them, and rows that have these.
+    fn without_queries(&mut self, rows: Rows, condition: Expr, keeps: bool) -> Result<Option<(Rows, Expr)>> {
+        let outer = Arc::clone(&self.outer);
+        let is_wanted = |part: &Expr| -> Result<bool> {
+            match subquery_of(part) {
+                Some((subquery, form)) => {
+                    Ok(keeps && form != Form::Value || refers(&subquery.subquery, &outer)?)
+                }
+                None => Ok(false),
+            }
+        };
+        if !has(&condition, &mut |part: &Expr| is_wanted(part))? {
+            return Ok(Some((rows, condition)));
+        }
+        // The number of an outer row does not tell its rows apart.
+        let (plan, own) = self.with_places(rows.plan, row_number(Vec::new(), Vec::new()))?;
+        let mut kept = rows.kept.clone();
+        let order = rows.order.iter().map(|(column, ..)| column);
+        for column in rows.columns.iter().chain(&rows.present).chain(order).chain([&own]) {
+            if !kept.contains(column) {
+                kept.push(column.clone());
+            }
+        }
+        let number = self.number.replace(own);
+        let mut computed =
+            Rows { plan, kept, columns: Vec::new(), present: None, order: Vec::new(), is_single: true };
+        let mut is_known = true;
+        let condition = condition.transform_up(|part| {
+            if !is_known || !is_wanted(&part)? {
+                return Ok(Transformed::no(part));
+            }
+            match self.value(computed.clone(), &part)? {
+                Some((more, value)) => {
+                    computed = more;
+                    Ok(Transformed::yes(value))
+                }
+                None => {
+                    is_known = false;
+                    Ok(Transformed::no(part))
+                }
+            }
+        })?;
+        self.number = number;
+        Ok(is_known.then_some((Rows { plan: computed.plan, ..rows }, condition.data)))
     }
 
     /// Of each outer row those that are present, or else one that is not.
