@@ -1070,7 +1070,7 @@ impl Dependent<'_> {
     /// A condition with the values of its sub-queries where DataFusion would make no join of them, and rows that have these.
     fn without_queries(&mut self, rows: Rows, condition: Expr, keeps: bool) -> Result<Option<(Rows, Expr)>> {
         let outer = Arc::clone(&self.outer);
-        let is_wanted = |part: &Expr| -> Result<bool> {
+        let mut is_wanted = |part: &Expr| -> Result<bool> {
             match subquery_of(part) {
                 Some((subquery, form)) => {
                     Ok(keeps && form != Form::Value || refers(&subquery.subquery, &outer)?)
@@ -1078,7 +1078,7 @@ impl Dependent<'_> {
                 None => Ok(false),
             }
         };
-        if !has(&condition, &mut |part: &Expr| is_wanted(part))? {
+        if !has(&condition, &mut is_wanted)? {
             return Ok(Some((rows, condition)));
         }
         // The number of an outer row does not tell its rows apart.
