@@ -124,13 +124,21 @@ impl VisitorMut for Outputs {
     }
 }
 
-/// `(SELECT count(*) > 0 …)` for the rows of a plain sub-query; `None` for others, which are refused.
+/// `(SELECT count(*) > 0 …)` for the rows of a sub-query: in place of its outputs if these make no rows of others. `None` for sets.
 fn count_of(subquery: &mut Box<Query>, negated: bool) -> Option<Expr> {
-    let SetExpr::Select(select) = subquery.body.as_mut() else { return None };
+    let SetExpr::Select(select) = subquery.body.as_ref() else { return None };
     let grouped = !matches!(&select.group_by, ast::GroupByExpr::Expressions(list, _) if list.is_empty());
-    if grouped || select.having.is_some() || subquery.limit_clause.is_some() {
-        return None;
+    let limited = subquery.limit_clause.is_some() || subquery.fetch.is_some();
+    if grouped || select.having.is_some() || limited || select.projection.iter().any(calls) {
+        let mut rows = parsed_rows("SELECT 1 FROM (SELECT 1) AS exists_rows");
+        give_output(&mut subquery.body);
+        let SetExpr::Select(select) = rows.body.as_mut() else { unreachable!("it is a SELECT") };
+        if let TableFactor::Derived { subquery: source, .. } = &mut select.from[0].relation {
+            std::mem::swap(source, subquery);
+        }
+        *subquery = rows;
     }
+    let SetExpr::Select(select) = subquery.body.as_mut() else { unreachable!("it is a SELECT") };
     let all = FunctionArg::Unnamed(FunctionArgExpr::Wildcard);
     let Expr::Function(mut count) = call("count", Vec::new()) else { unreachable!("it is a call") };
     if let FunctionArguments::List(list) = &mut count.args {
@@ -142,6 +150,22 @@ fn count_of(subquery: &mut Box<Query>, negated: bool) -> Option<Expr> {
     select.distinct = None;
     subquery.order_by = None;
     Some(Expr::Subquery(std::mem::replace(subquery, Box::new(empty_query()))))
+}
+
+/// Whether there is a call in an output: one of an aggregate yields a row of many, one of `unnest` many of one.
+fn calls(item: &SelectItem) -> bool {
+    let is_call = |expression: &Expr| match expression {
+        Expr::Function(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    ast::visit_expressions(item, is_call).is_break()
+}
+
+fn parsed_rows(text: &str) -> Box<Query> {
+    match parsed(text) {
+        ast::Statement::Query(query) => query,
+        other => unreachable!("{other} is a query"),
+    }
 }
 
 /// `x IN (SELECT …)` with all three truths: true if a row is equal, else NULL if a comparison was
@@ -232,10 +256,7 @@ pub(super) fn select_rows(rows: &mut Query) {
 
 /// A query to leave behind where one is taken out.
 fn empty_query() -> Query {
-    match parsed("SELECT 1") {
-        ast::Statement::Query(query) => *query,
-        other => unreachable!("{other} is a query"),
-    }
+    *parsed_rows("SELECT 1")
 }
 
 /// `(a, b) IN (SELECT c, d …)` as EXISTS over the subquery under names of our own.
