@@ -24,6 +24,9 @@ pub(super) fn in_select_list(expression: &mut Expr) {
 /// Rewrites IN in a condition where NULL is not the same as false: DataFusion takes one for the other but for NOT IN that all of the
 /// condition depends on. `holds` says whether the condition as a whole does.
 pub(super) fn in_condition(condition: &mut Expr, holds: bool) {
+    if !holds {
+        super::any::rewrite_beside_null(condition);
+    }
     super::any::rewrite(condition);
     match condition {
         Expr::Nested(inner) => in_condition(inner, holds),
@@ -36,7 +39,7 @@ pub(super) fn in_condition(condition: &mut Expr, holds: bool) {
             in_condition(right, false);
         }
         Expr::InSubquery { negated, .. } if holds || !*negated => {}
-        Expr::UnaryOp { op: UnaryOperator::Not, expr } if holds && is_in(expr) => {}
+        Expr::UnaryOp { op: UnaryOperator::Not, expr } if holds && is_membership(expr) => {}
         other if has_in(other) => {
             let _: ControlFlow<Error> = other.visit(&mut Outputs { queries: 0 });
         }
@@ -50,6 +53,15 @@ fn is_in(expression: &Expr) -> bool {
         Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } => matches!(right.as_ref(), Expr::Subquery(_)),
         Expr::InSubquery { .. } => true,
         _ => false,
+    }
+}
+
+/// Whether an expression is IN, or another word for it.
+fn is_membership(expression: &Expr) -> bool {
+    match expression {
+        Expr::Nested(inner) => is_membership(inner),
+        Expr::InSubquery { .. } => true,
+        other => super::any::is_membership(other),
     }
 }
 
@@ -104,6 +116,7 @@ impl VisitorMut for Outputs {
         if self.queries > 0 {
             return ControlFlow::Continue(());
         }
+        super::any::rewrite_beside_null(expression);
         super::any::rewrite(expression);
         match expression {
             Expr::Exists { subquery, negated } => {
