@@ -385,13 +385,15 @@ fn unescape(text: &str, escape: char) -> Option<String> {
 
 /// `TABLE t` as `SELECT * FROM t`, wherever a query begins: sqlparser takes two tokens behind the name for a part of it.
 fn spell_out_tables(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    const BEFORE: [&str; 6] = ["union", "intersect", "except", "all", "distinct", "as"];
+    const BEFORE: [&str; 5] = ["union", "intersect", "except", "all", "distinct"];
     let ends = |before: &Token| match before {
         Token::LParen | Token::RParen | Token::SemiColon => true,
         word => BEFORE.iter().any(|before| utility::is_word(word, before)),
     };
-    let begins =
-        |at: usize| utility::is_word(&tokens[at].token, "table") && (at == 0 || ends(&tokens[at - 1].token));
+    let begins = |at: usize| {
+        utility::is_word(&tokens[at].token, "table")
+            && (at == 0 || ends(&tokens[at - 1].token) || is_definition(&tokens[..at]))
+    };
     if !(0..tokens.len()).any(begins) {
         return tokens;
     }
@@ -406,6 +408,24 @@ fn spell_out_tables(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         }
     }
     spelt
+}
+
+/// Whether tokens end in the AS behind which a statement is written that another defines, and not in that of `SELECT 1 AS table`.
+fn is_definition(tokens: &[TokenWithSpan]) -> bool {
+    let begin = tokens.iter().rposition(|token| token.token == Token::SemiColon).map_or(0, |end| end + 1);
+    let mut defines = false;
+    let mut depth = 0_usize;
+    for (at, token) in tokens.iter().enumerate().skip(begin) {
+        match &token.token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth = depth.saturating_sub(1),
+            word if depth > 0 || utility::is_word(word, "select") => defines &= depth > 0,
+            word if utility::is_word(word, "create") || utility::is_word(word, "prepare") => defines = true,
+            word if utility::is_word(word, "as") => return defines && at + 1 == tokens.len(),
+            _ => {}
+        }
+    }
+    false
 }
 
 /// Ends operators where PostgreSQL ends them: sqlparser takes the sign of `a>-1` for a part of the operator.

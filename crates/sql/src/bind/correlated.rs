@@ -43,7 +43,14 @@ fn one_value(subquery: Subquery) -> Result<Transformed<Expr>> {
         if !is_first_row(limit) {
             return Ok(Transformed::no(Expr::ScalarSubquery(subquery)));
         }
-        let (input, value, order) = ordered(&limit.input);
+        let (input, value, mut order) = ordered(&limit.input);
+        // A key that has been looked at before tells nothing, and DataFusion's aggregate wants none.
+        let mut known: Vec<Expr> = Vec::with_capacity(order.len());
+        order.retain(|key| {
+            let is_new = !known.contains(&key.expr);
+            known.push(key.expr.clone());
+            is_new
+        });
         let first = AggregateFunction::new_udf(first_value_udaf(), vec![value], false, None, order, None);
         return aggregated(&subquery, input, first).map(Transformed::yes);
     }

@@ -36,8 +36,10 @@ use datafusion::logical_expr::{
     WindowFrame, WindowFunctionDefinition, binary_expr, lit,
 };
 use datafusion::optimizer::decorrelate::PullUpCorrelatedExpr;
+use firn_base::Error;
 use firn_base::sync::Arc;
 use firn_exec::aggregate::{few, only_value};
+use firn_exec::error::to_datafusion;
 use firn_exec::types::{self, NAME_END};
 
 /// Computes such sub-queries of a plan whose expressions have their types. Those of other kinds stay.
@@ -222,6 +224,7 @@ enum Form {
     Value,
     Exists,
     In,
+    NotIn,
     Lateral,
 }
 
@@ -230,13 +233,20 @@ fn subquery_of(expression: &Expr) -> Option<(&Subquery, Form)> {
     match expression {
         Expr::ScalarSubquery(subquery) => Some((subquery, Form::Value)),
         Expr::Exists(exists) => Some((&exists.subquery, Form::Exists)),
-        Expr::InSubquery(within) => Some((&within.subquery, Form::In)),
+        Expr::InSubquery(within) => {
+            Some((&within.subquery, if within.negated { Form::NotIn } else { Form::In }))
+        }
         _ => None,
     }
 }
 
 /// Whether DataFusion makes no join of a plan that refers to outer rows.
 fn is_beyond_joins(plan: &LogicalPlan, form: Form, outer: &DFSchema) -> Result<bool> {
+    // NULL counts in NOT IN, and aggregates without groups yield a row of no rows.
+    let asks_for_rows = matches!(form, Form::Exists | Form::In);
+    if form == Form::NotIn || asks_for_rows && is_of_all_rows(plan) || tells_rows_apart(plan, form, outer)? {
+        return Ok(true);
+    }
     let mut pulled = PullUpCorrelatedExpr::new()
         .with_need_handle_count_bug(matches!(form, Form::Value | Form::Lateral))
         .with_exists_sub_query(form == Form::Exists);
@@ -245,6 +255,56 @@ fn is_beyond_joins(plan: &LogicalPlan, form: Form, outer: &DFSchema) -> Result<b
         return Ok(true);
     }
     refers(&rest.data, outer)
+}
+
+/// Whether a plan yields one row of all the rows below it, or some part of that one.
+fn is_of_all_rows(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
+        LogicalPlan::Projection(_)
+        | LogicalPlan::SubqueryAlias(_)
+        | LogicalPlan::Filter(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Limit(_) => plan.inputs().into_iter().all(is_of_all_rows),
+        _ => false,
+    }
+}
+
+/// Whether rows are told apart or counted above a condition on outer columns that would become a join's: they would be those of
+/// all outer rows.
+fn tells_rows_apart(plan: &LogicalPlan, form: Form, outer: &DFSchema) -> Result<bool> {
+    let mut found = false;
+    plan.apply(|node| {
+        found |= match node {
+            LogicalPlan::Window(window) => refers(&window.input, outer)?,
+            LogicalPlan::Distinct(distinct) if matches!(form, Form::Value | Form::Lateral) => {
+                compares_otherwise(distinct.input(), outer)?
+            }
+            LogicalPlan::Aggregate(aggregate) => compares_otherwise(&aggregate.input, outer)?,
+            LogicalPlan::Filter(filter) if form == Form::Lateral => {
+                is_of_all_rows(&filter.input) && refers(&filter.input, outer)?
+            }
+            _ => false,
+        };
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}
+
+/// Whether there is a condition on outer columns in a plan that is no equality.
+fn compares_otherwise(plan: &LogicalPlan, outer: &DFSchema) -> Result<bool> {
+    let is_outer = |part: &Expr| matches!(part, Expr::OuterReferenceColumn(_, column) if outer.is_column_from_schema(column));
+    let mut found = false;
+    plan.apply(|node| {
+        if let LogicalPlan::Filter(filter) = node {
+            for condition in split_conjunction_owned(filter.predicate.clone()) {
+                let is_equality = matches!(&condition, Expr::BinaryExpr(binary) if binary.op == Operator::Eq);
+                found |= !is_equality && has(&condition, &mut |part: &Expr| Ok(is_outer(part)))?;
+            }
+        }
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
 }
 
 fn is_computed_here(subquery: &Subquery, form: Form, schema: &DFSchema) -> Result<bool> {
@@ -261,7 +321,27 @@ fn has(expression: &Expr, is_it: &mut dyn FnMut(&Expr) -> Result<bool>) -> Resul
     Ok(found)
 }
 
+/// Whether there are several such sub-queries in a CASE, as there are where IN yields all three truths: DataFusion loses columns of
+/// the joins that it makes of those.
+fn has_several_in_case(expression: &Expr, schema: &DFSchema) -> Result<bool> {
+    has(expression, &mut |part: &Expr| {
+        let mut count = 0;
+        if matches!(part, Expr::Case(_)) {
+            part.apply(|inner| {
+                if let Some((subquery, _)) = subquery_of(inner) {
+                    count += usize::from(refers(&subquery.subquery, schema)?);
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+        }
+        Ok(count > 1)
+    })
+}
+
 fn has_beyond_joins(expression: &Expr, schema: &DFSchema) -> Result<bool> {
+    if has_several_in_case(expression, schema)? {
+        return Ok(true);
+    }
     has(expression, &mut |part: &Expr| match subquery_of(part) {
         Some((subquery, form)) => is_computed_here(subquery, form, schema),
         None => Ok(false),
@@ -298,8 +378,10 @@ fn values_where(
     let mut is_known = true;
     let mut outputs = Vec::with_capacity(expressions.len());
     for expression in expressions {
+        let wants_all = has_several_in_case(&expression, &schema)?;
         let output = expression.transform_up(|part| {
             let wanted = match subquery_of(&part) {
+                Some((subquery, _)) if wants_all && refers(&subquery.subquery, &schema)? => true,
                 Some((subquery, form)) => is_wanted(subquery, form, &schema)?,
                 None => false,
             };
@@ -598,11 +680,13 @@ impl Dependent<'_> {
             LogicalPlan::Filter(filter) => {
                 let schema = filter.input.schema();
                 if !refers(&filter.input, &self.outer)? && !reads_nothing(&filter.input) {
-                    let condition = Condition { expression: &filter.predicate, schema, first: &[] };
-                    return self.beside(rows, &filter.input, Some(condition), keeps);
+                    return self.beside_filtered(rows, filter, keeps);
                 }
                 let Some(rows) = self.over(rows, &filter.input, keeps)? else { return Ok(None) };
                 let Some(condition) = self.resolved(&filter.predicate, schema, &rows.columns)? else {
+                    return Ok(None);
+                };
+                let Some((rows, condition)) = self.without_queries(rows, condition, keeps)? else {
                     return Ok(None);
                 };
                 self.filtered(rows, condition, keeps).map(Some)
@@ -773,6 +857,10 @@ impl Dependent<'_> {
         }
         let mut aggregates = Vec::with_capacity(aggregate.aggr_expr.len());
         for call in &aggregate.aggr_expr {
+            if has(call, &mut |part: &Expr| self.belongs_outside(part))? {
+                let error = Error::unsupported("an aggregate of an outer query in a sub-query");
+                return Err(to_datafusion(error));
+            }
             let Some(call) = self.resolved(call, schema, &columns)? else { return Ok(None) };
             let call = call.transform_up(|part| match part {
                 Expr::AggregateFunction(call) => {
@@ -783,6 +871,23 @@ impl Dependent<'_> {
             aggregates.push(call.data);
         }
         self.grouped(rows, &keys, aggregates, is_grouped).map(Some)
+    }
+
+    /// Whether an expression is an aggregate of outer columns alone, which is the outer query's. (Two are also made of sub-queries
+    /// that stand for a value or an array, and may have such arguments.)
+    fn belongs_outside(&self, expression: &Expr) -> Result<bool> {
+        const MADE: [&str; 2] = ["array_agg", "first_value"];
+        let Expr::AggregateFunction(call) = expression else { return Ok(false) };
+        if MADE.contains(&call.func.name()) {
+            return Ok(false);
+        }
+        let (mut outer, mut own) = (false, false);
+        let keys = call.params.order_by.iter().map(|key| &key.expr);
+        for argument in call.params.args.iter().chain(call.params.filter.as_deref()).chain(keys) {
+            outer |= self.is_dependent(argument)?;
+            own |= has(argument, &mut |part: &Expr| Ok(matches!(part, Expr::Column(_))))?;
+        }
+        Ok(outer && !own)
     }
 
     /// A call of an aggregate over the rows that are present, in their order if that matters.
@@ -1005,6 +1110,88 @@ impl Dependent<'_> {
             false,
         )?;
         Ok(Some(Rows { plan: LogicalPlan::Join(join), columns, present, is_single: false, ..rows }))
+    }
+
+    /// Rows beside those of a plan without outer columns of which conditions are true. A join's condition asks no sub-query: those
+    /// that do are asked of the plan's rows before, or of the pairs afterwards.
+    fn beside_filtered(&mut self, rows: Rows, filter: &Filter, keeps: bool) -> Result<Option<Rows>> {
+        let schema = filter.input.schema();
+        let (mut before, mut joining, mut afterwards) = (Vec::new(), Vec::new(), Vec::new());
+        for condition in split_conjunction_owned(filter.predicate.clone()) {
+            let asks = has(&condition, &mut |part: &Expr| Ok(subquery_of(part).is_some()))?;
+            match (asks, asks && self.is_dependent(&condition)?) {
+                (false, _) => joining.push(condition),
+                (true, false) => before.push(condition),
+                (true, true) => afterwards.push(condition),
+            }
+        }
+        let mut input = filter.input.as_ref().clone();
+        if let Some(condition) = conjunction(before) {
+            input = LogicalPlan::Filter(Filter::try_new(condition, Arc::new(input))?);
+        }
+        let joining = conjunction(joining);
+        let condition = joining.as_ref().map(|expression| Condition { expression, schema, first: &[] });
+        let Some(rows) = self.beside(rows, &input, condition, keeps)? else { return Ok(None) };
+        let Some(condition) = conjunction(afterwards) else { return Ok(Some(rows)) };
+        let Some(condition) = self.resolved(&condition, schema, &rows.columns)? else { return Ok(None) };
+        let Some((rows, condition)) = self.without_queries(rows, condition, keeps)? else { return Ok(None) };
+        self.filtered(rows, condition, keeps).map(Some)
+    }
+
+    /// Whether there are outer columns in an expression, or in a sub-query in it.
+    fn is_dependent(&self, expression: &Expr) -> Result<bool> {
+        has(expression, &mut |part: &Expr| match subquery_of(part) {
+            Some((subquery, _)) => refers(&subquery.subquery, &self.outer),
+            None => Ok(
+                matches!(part, Expr::OuterReferenceColumn(_, column) if self.outer.is_column_from_schema(column)),
+            ),
+        })
+    }
+
+    /// A condition with the values of its sub-queries where DataFusion would make no join of them, and rows that have these.
+    fn without_queries(&mut self, rows: Rows, condition: Expr, keeps: bool) -> Result<Option<(Rows, Expr)>> {
+        let outer = Arc::clone(&self.outer);
+        let mut is_wanted = |part: &Expr| -> Result<bool> {
+            match subquery_of(part) {
+                Some((subquery, form)) => {
+                    Ok(keeps && form != Form::Value || refers(&subquery.subquery, &outer)?)
+                }
+                None => Ok(false),
+            }
+        };
+        if !has(&condition, &mut is_wanted)? {
+            return Ok(Some((rows, condition)));
+        }
+        // The number of an outer row does not tell its rows apart.
+        let (plan, own) = self.with_places(rows.plan, row_number(Vec::new(), Vec::new()))?;
+        let mut kept = rows.kept.clone();
+        let order = rows.order.iter().map(|(column, ..)| column);
+        for column in rows.columns.iter().chain(&rows.present).chain(order).chain([&own]) {
+            if !kept.contains(column) {
+                kept.push(column.clone());
+            }
+        }
+        let number = self.number.replace(own);
+        let mut computed =
+            Rows { plan, kept, columns: Vec::new(), present: None, order: Vec::new(), is_single: true };
+        let mut is_known = true;
+        let condition = condition.transform_up(|part| {
+            if !is_known || !is_wanted(&part)? {
+                return Ok(Transformed::no(part));
+            }
+            match self.value(computed.clone(), &part)? {
+                Some((more, value)) => {
+                    computed = more;
+                    Ok(Transformed::yes(value))
+                }
+                None => {
+                    is_known = false;
+                    Ok(Transformed::no(part))
+                }
+            }
+        })?;
+        self.number = number;
+        Ok(is_known.then_some((Rows { plan: computed.plan, ..rows }, condition.data)))
     }
 
     /// Of each outer row those that are present, or else one that is not.

@@ -841,14 +841,19 @@ fn aggregate(query: &mut Query, function: &str) -> bool {
     if query.limit_clause.is_some() && function != "first_value" {
         return false;
     }
+    let alias = match &*item {
+        SelectItem::ExprWithAlias { alias, .. } => Some(alias.clone()),
+        _ => None,
+    };
     let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else { return false };
     let mut order: Vec<OrderByExpr> = match query.order_by.take().map(|order| order.kind) {
         Some(OrderByKind::Expressions(order)) => order,
         _ => Vec::new(),
     };
     for by in &mut order {
-        // ORDER BY 1 means the column itself.
-        if let Expr::Value(_) = by.expr {
+        // ORDER BY 1 means the column itself, as its name does.
+        let is_named = matches!(&by.expr, Expr::Identifier(name) if alias.as_ref() == Some(name));
+        if is_named || matches!(by.expr, Expr::Value(_)) {
             by.expr = expr.clone();
         }
     }

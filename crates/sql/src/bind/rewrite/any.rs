@@ -10,9 +10,10 @@
 //! | `x = ANY (SELECT …)`, `x <> ALL (SELECT …)` | `x IN (SELECT …)`, `x NOT IN (SELECT …)` |
 //! | `x = ANY ($1)`, `x < ALL (y)`, `x LIKE ANY ($1)` | a function: [`Quantifier`] |
 
-use super::{binary, cast, parsed, quoted_call, take};
+use super::{binary, cast, digits, parsed, quoted_call, take};
 use datafusion::sql::sqlparser::ast::{
-    ArrayElemTypeDef, BinaryOperator, DataType, Expr, Ident, Query, SetExpr, Statement, TableFactor, Value,
+    ArrayElemTypeDef, BinaryOperator, DataType, Expr, Ident, Query, SelectItem, SetExpr, Statement,
+    TableFactor, Value,
 };
 use firn_exec::lower::quantified::{Comparison, Quantifier};
 
@@ -42,6 +43,68 @@ pub(super) fn rewrite(expression: &mut Expr) {
     }
 }
 
+/// The same where NULL is not false, of comparisons with rows but for those that IN makes.
+pub(super) fn rewrite_beside_null(expression: &mut Expr) {
+    let any = matches!(expression, Expr::AnyOp { .. });
+    if is_membership(expression) {
+        return;
+    }
+    let rewritten = match expression {
+        Expr::AnyOp { left, compare_op, right, .. } | Expr::AllOp { left, compare_op, right } => {
+            match right.as_ref() {
+                Expr::Subquery(rows) => Some(counts_of_compared(take(left), compare_op, rows, any)),
+                _ => None,
+            }
+        }
+        _ => None,
+    };
+    if let Some(rewritten) = rewritten {
+        *expression = rewritten;
+    }
+}
+
+/// Whether an expression is `= ANY` or `<> ALL`.
+pub(super) fn is_membership(expression: &Expr) -> bool {
+    match expression {
+        Expr::AnyOp { compare_op, .. } => *compare_op == BinaryOperator::Eq,
+        Expr::AllOp { compare_op, .. } => *compare_op == BinaryOperator::NotEq,
+        _ => false,
+    }
+}
+
+/// `x < ANY (SELECT …)` and `x < ALL (SELECT …)` with all three truths: that of a row which decides, else NULL if a comparison was
+/// with NULL, else the other.
+fn counts_of_compared(left: Expr, op: &BinaryOperator, rows: &Query, any: bool) -> Expr {
+    let text = format!("SELECT CASE WHEN 1 > 0 THEN {any} WHEN 1 > 0 THEN NULL ELSE {} END", !any);
+    let Statement::Query(mut outer) = parsed(&text) else { unreachable!("it is a query") };
+    let SetExpr::Select(select) = outer.body.as_mut() else { unreachable!("it is a SELECT") };
+    let Some(SelectItem::UnnamedExpr(mut case)) = select.projection.pop() else {
+        unreachable!("it has an output")
+    };
+    let value = Expr::Identifier(Ident::with_quote('"', "set value"));
+    let compared = Box::new(Expr::Nested(Box::new(binary(Expr::Nested(Box::new(left)), op.clone(), value))));
+    let decides = if any { Expr::IsTrue(compared.clone()) } else { Expr::IsFalse(compared.clone()) };
+    if let Expr::Case { conditions, .. } = &mut case {
+        for (branch, condition) in conditions.iter_mut().zip([decides, Expr::IsNull(compared)]) {
+            let count = Expr::Subquery(set_rows("count(*)", rows.clone(), condition));
+            branch.condition = binary(count, BinaryOperator::Gt, digits("0"));
+        }
+    }
+    Expr::Nested(Box::new(case))
+}
+
+/// A query of those rows, whose column is called "set value", of which a condition is true.
+fn set_rows(output: &str, rows: Query, condition: Expr) -> Box<Query> {
+    let text = format!("SELECT {output} FROM (SELECT 1) AS set_rows(\"set value\") WHERE true");
+    let Statement::Query(mut query) = parsed(&text) else { unreachable!("it is a query") };
+    let SetExpr::Select(select) = query.body.as_mut() else { unreachable!("it is a SELECT") };
+    if let TableFactor::Derived { subquery, .. } = &mut select.from[0].relation {
+        **subquery = rows;
+    }
+    select.selection = Some(condition);
+    query
+}
+
 fn over(left: &mut Expr, op: &BinaryOperator, right: &mut Expr, any: bool) -> Option<Expr> {
     let is_in = any && *op == BinaryOperator::Eq;
     let is_not_in = !any && *op == BinaryOperator::NotEq;
@@ -69,16 +132,10 @@ fn over(left: &mut Expr, op: &BinaryOperator, right: &mut Expr, any: bool) -> Op
 /// `x < ANY (SELECT …)` as EXISTS over the rows for which the comparison is true, `x < ALL (SELECT …)`
 /// as NOT EXISTS over those for which it is not. (DataFusion's own plan of these yields other rows.)
 fn compared_with_rows(left: Expr, op: &BinaryOperator, subquery: Query, any: bool) -> Expr {
-    let text = "SELECT 1 FROM (SELECT 1) AS set_rows(\"set value\") WHERE true";
-    let Statement::Query(mut query) = parsed(text) else { unreachable!("it is a query") };
-    let SetExpr::Select(select) = query.body.as_mut() else { unreachable!("it is a SELECT") };
-    if let TableFactor::Derived { subquery: rows, .. } = &mut select.from[0].relation {
-        **rows = subquery;
-    }
     let value = Expr::Identifier(Ident::with_quote('"', "set value"));
     let compared = Expr::Nested(Box::new(binary(Expr::Nested(Box::new(left)), op.clone(), value)));
-    select.selection = Some(if any { compared } else { Expr::IsNotTrue(Box::new(compared)) });
-    Expr::Exists { subquery: query, negated: !any }
+    let condition = if any { compared } else { Expr::IsNotTrue(Box::new(compared)) };
+    Expr::Exists { subquery: set_rows("1", subquery, condition), negated: !any }
 }
 
 /// All of the conditions with an operator between them; `empty` if there is none.

@@ -24,6 +24,9 @@ pub(super) fn in_select_list(expression: &mut Expr) {
 /// Rewrites IN in a condition where NULL is not the same as false: DataFusion takes one for the other but for NOT IN that all of the
 /// condition depends on. `holds` says whether the condition as a whole does.
 pub(super) fn in_condition(condition: &mut Expr, holds: bool) {
+    if !holds {
+        super::any::rewrite_beside_null(condition);
+    }
     super::any::rewrite(condition);
     match condition {
         Expr::Nested(inner) => in_condition(inner, holds),
@@ -36,7 +39,7 @@ pub(super) fn in_condition(condition: &mut Expr, holds: bool) {
             in_condition(right, false);
         }
         Expr::InSubquery { negated, .. } if holds || !*negated => {}
-        Expr::UnaryOp { op: UnaryOperator::Not, expr } if holds && is_in(expr) => {}
+        Expr::UnaryOp { op: UnaryOperator::Not, expr } if holds && is_membership(expr) => {}
         other if has_in(other) => {
             let _: ControlFlow<Error> = other.visit(&mut Outputs { queries: 0 });
         }
@@ -50,6 +53,15 @@ fn is_in(expression: &Expr) -> bool {
         Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } => matches!(right.as_ref(), Expr::Subquery(_)),
         Expr::InSubquery { .. } => true,
         _ => false,
+    }
+}
+
+/// Whether an expression is IN, or another word for it.
+fn is_membership(expression: &Expr) -> bool {
+    match expression {
+        Expr::Nested(inner) => is_membership(inner),
+        Expr::InSubquery { .. } => true,
+        other => super::any::is_membership(other),
     }
 }
 
@@ -104,6 +116,7 @@ impl VisitorMut for Outputs {
         if self.queries > 0 {
             return ControlFlow::Continue(());
         }
+        super::any::rewrite_beside_null(expression);
         super::any::rewrite(expression);
         match expression {
             Expr::Exists { subquery, negated } => {
@@ -124,13 +137,21 @@ impl VisitorMut for Outputs {
     }
 }
 
-/// `(SELECT count(*) > 0 …)` for the rows of a plain sub-query; `None` for others, which are refused.
+/// `(SELECT count(*) > 0 …)` for the rows of a sub-query: in place of its outputs if these make no rows of others. `None` for sets.
 fn count_of(subquery: &mut Box<Query>, negated: bool) -> Option<Expr> {
-    let SetExpr::Select(select) = subquery.body.as_mut() else { return None };
+    let SetExpr::Select(select) = subquery.body.as_ref() else { return None };
     let grouped = !matches!(&select.group_by, ast::GroupByExpr::Expressions(list, _) if list.is_empty());
-    if grouped || select.having.is_some() || subquery.limit_clause.is_some() {
-        return None;
+    let limited = subquery.limit_clause.is_some() || subquery.fetch.is_some();
+    if grouped || select.having.is_some() || limited || select.projection.iter().any(calls) {
+        let mut rows = parsed_rows("SELECT 1 FROM (SELECT 1) AS exists_rows");
+        give_output(&mut subquery.body);
+        let SetExpr::Select(select) = rows.body.as_mut() else { unreachable!("it is a SELECT") };
+        if let TableFactor::Derived { subquery: source, .. } = &mut select.from[0].relation {
+            std::mem::swap(source, subquery);
+        }
+        *subquery = rows;
     }
+    let SetExpr::Select(select) = subquery.body.as_mut() else { unreachable!("it is a SELECT") };
     let all = FunctionArg::Unnamed(FunctionArgExpr::Wildcard);
     let Expr::Function(mut count) = call("count", Vec::new()) else { unreachable!("it is a call") };
     if let FunctionArguments::List(list) = &mut count.args {
@@ -142,6 +163,22 @@ fn count_of(subquery: &mut Box<Query>, negated: bool) -> Option<Expr> {
     select.distinct = None;
     subquery.order_by = None;
     Some(Expr::Subquery(std::mem::replace(subquery, Box::new(empty_query()))))
+}
+
+/// Whether there is a call in an output: one of an aggregate yields a row of many, one of `unnest` many of one.
+fn calls(item: &SelectItem) -> bool {
+    let is_call = |expression: &Expr| match expression {
+        Expr::Function(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    ast::visit_expressions(item, is_call).is_break()
+}
+
+fn parsed_rows(text: &str) -> Box<Query> {
+    match parsed(text) {
+        ast::Statement::Query(query) => query,
+        other => unreachable!("{other} is a query"),
+    }
 }
 
 /// `x IN (SELECT …)` with all three truths: true if a row is equal, else NULL if a comparison was
@@ -232,10 +269,7 @@ pub(super) fn select_rows(rows: &mut Query) {
 
 /// A query to leave behind where one is taken out.
 fn empty_query() -> Query {
-    match parsed("SELECT 1") {
-        ast::Statement::Query(query) => *query,
-        other => unreachable!("{other} is a query"),
-    }
+    *parsed_rows("SELECT 1")
 }
 
 /// `(a, b) IN (SELECT c, d …)` as EXISTS over the subquery under names of our own.
