@@ -14,6 +14,9 @@
 //! lost: whether a row is *present*, which means that the sub-query has it, is a column of its own then. What might fail is
 //! computed of rows that are present alone.
 //!
+//! The way is that of Neumann and Kemper, "Unnesting Arbitrary Queries" (BTW 2015), with numbers in place of sets of outer values:
+//! see decision 51.
+//!
 //! This happens when all types are known; operators that are made here compare values of types that have been brought together.
 
 use super::keys;
