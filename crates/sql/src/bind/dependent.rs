@@ -14,6 +14,9 @@
 //! lost: whether a row is *present*, which means that the sub-query has it, is a column of its own then. What might fail is
 //! computed of rows that are present alone.
 //!
+//! The way is that of Neumann and Kemper, "Unnesting Arbitrary Queries" (BTW 2015), with numbers in place of sets of outer values:
+//! see decision 51.
+//!
 //! This happens when all types are known; operators that are made here compare values of types that have been brought together.
 
 use super::keys;
@@ -502,6 +505,18 @@ fn only_if(present: &Column, value: &Column) -> Expr {
     Expr::ScalarFunction(ScalarFunction::new_udf(if_present(), arguments))
 }
 
+/// A condition whose columns are NULL of rows that are not present: DataFusion makes AND of a CASE of conditions, and may then look at
+/// all rows.
+fn of_present_inputs(condition: Expr, present: &Column) -> Result<Expr> {
+    let guarded = condition.transform_up(|part| {
+        Ok(match part {
+            Expr::Column(column) => Transformed::yes(only_if(present, &column)),
+            other => Transformed::no(other),
+        })
+    })?;
+    Ok(guarded.data)
+}
+
 fn case(branches: Vec<(Expr, Expr)>, otherwise: Option<Expr>) -> Expr {
     let branches = branches.into_iter().map(|(when, then)| (Box::new(when), Box::new(then)));
     Expr::Case(Case::new(None, branches.collect(), otherwise.map(Box::new)))
@@ -792,7 +807,7 @@ impl Dependent<'_> {
             return Ok(Rows { plan, present: None, is_single: false, ..rows });
         }
         let present = match &rows.present {
-            Some(present) => case(vec![(is_true(present), condition)], None),
+            Some(present) => case(vec![(is_true(present), of_present_inputs(condition, present)?)], None),
             None => condition,
         };
         let (rows, present) = self.with_column(rows, present)?;
@@ -897,7 +912,11 @@ impl Dependent<'_> {
         for argument in params.args.iter_mut().chain(params.order_by.iter_mut().map(|key| &mut key.expr)) {
             *argument = self.guarded(std::mem::take(argument), rows)?;
         }
-        params.filter = rows.present_and(params.filter.take().map(|filter| *filter)).map(Box::new);
+        let mut filter = params.filter.take().map(|filter| *filter);
+        if let (Some(condition), Some(present)) = (&mut filter, &rows.present) {
+            *condition = of_present_inputs(std::mem::take(condition), present)?;
+        }
+        params.filter = rows.present_and(filter).map(Box::new);
         if params.order_by.is_empty() && !params.distinct && IN_ORDER.contains(&call.func.name()) {
             params.order_by = rows.sort_keys();
         }
@@ -915,7 +934,12 @@ impl Dependent<'_> {
             let call = call.unalias().transform_up(|part| {
                 Ok(match part {
                     Expr::WindowFunction(mut call) => {
-                        let partition = &mut call.params.partition_by;
+                        let params = &mut call.params;
+                        let keys = params.order_by.iter_mut().map(|key| &mut key.expr);
+                        for input in params.args.iter_mut().chain(&mut params.partition_by).chain(keys) {
+                            *input = self.guarded(std::mem::take(input), &rows)?;
+                        }
+                        let partition = &mut params.partition_by;
                         partition.push(Expr::Column(number.clone()));
                         partition.extend(rows.present.as_ref().map(is_true));
                         Transformed::yes(Expr::WindowFunction(call))

@@ -7,6 +7,7 @@
 //! | `x < ANY (ARRAY[a, b])`, `x LIKE ANY (ARRAY[a, b])` | `x < a OR x < b`, `x LIKE a OR x LIKE b` |
 //! | `x < ALL (ARRAY[a, b])` | `x < a AND x < b` |
 //! | `x < ANY (SELECT y …)`, `x < ALL (SELECT y …)` | `[NOT] EXISTS (SELECT … WHERE …)` |
+//! | the same where NULL is not false | CASE over counts: of rows that decide, of those that nobody knows of |
 //! | `x = ANY (SELECT …)`, `x <> ALL (SELECT …)` | `x IN (SELECT …)`, `x NOT IN (SELECT …)` |
 //! | `x = ANY ($1)`, `x < ALL (y)`, `x LIKE ANY ($1)` | a function: [`Quantifier`] |
 
@@ -51,7 +52,7 @@ pub(super) fn rewrite_beside_null(expression: &mut Expr) {
     }
     let rewritten = match expression {
         Expr::AnyOp { left, compare_op, right, .. } | Expr::AllOp { left, compare_op, right } => {
-            match right.as_ref() {
+            match &**right {
                 Expr::Subquery(rows) => Some(counts_of_compared(take(left), compare_op, rows, any)),
                 _ => None,
             }
