@@ -13,6 +13,7 @@ pub mod function;
 mod index_path;
 mod join_keys;
 mod judge;
+mod plain_conditions;
 pub mod scan;
 pub mod session;
 mod spans;

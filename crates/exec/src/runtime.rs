@@ -9,6 +9,7 @@
 use crate::exact::ExactComparisons;
 use crate::join_keys::FloatKeys;
 use crate::memory::QueryMemory;
+use crate::plain_conditions::PlainConditions;
 use crate::query::{Cancel, Stop};
 use crate::session::SessionServices;
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
@@ -89,11 +90,12 @@ pub fn planning_state() -> &'static SessionState {
     })
 }
 
-/// DataFusion's rules, and ours: one where constants have been folded and filters are still above the joins, and one at the end.
+/// DataFusion's rules, and ours: one where constants have been folded and filters are still above the joins, and two at the end.
 fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let mut rules = Optimizer::new().rules;
     let folded = rules.iter().position(|rule| rule.name() == "simplify_expressions");
     rules.insert(folded.expect("DataFusion simplifies expressions") + 1, Arc::new(ExactComparisons));
+    rules.push(Arc::new(PlainConditions));
     rules.push(Arc::new(FloatKeys));
     rules
 }

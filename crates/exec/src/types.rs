@@ -66,6 +66,10 @@ pub fn parameter_type(field: &Field) -> Option<ParameterType> {
     }
 }
 
+/// The name of a function that yields its argument, of whatever type: an expression of which DataFusion does not see that it is a
+/// column, and so may be a key. In conditions the optimiser takes it away, where an index may find the rows.
+pub const AS_IS: &str = "as_is";
+
 /// Ends the part of an output column's name that users see: what follows keeps equal names apart
 /// inside plans, where DataFusion wants them to differ.
 pub const NAME_END: char = '\u{0}';

@@ -72,7 +72,7 @@ pub fn compute(plan: LogicalPlan) -> Result<LogicalPlan> {
         Ok(computed.map_or_else(|| Transformed::no(node), Transformed::yes))
     })?;
     match changed {
-        true => keys::end_below_unnest(with_references_told(computed.data)?),
+        true => keys::end(with_references_told(computed.data)?),
         false => Ok(plan),
     }
 }

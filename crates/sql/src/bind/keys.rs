@@ -1,9 +1,14 @@
-//! Keys end below `unnest`, which makes several rows of one.
+//! Keys end below `unnest`, which makes several rows of one, and above groups that they are only a part of.
 //!
 //! DataFusion takes the keys of the rows below it for keys of those that it yields, and by them leaves out DISTINCT,
 //! grouping columns, and what ORDER BY names behind a key: `SELECT DISTINCT id FROM (SELECT id, unnest(list) FROM t)` had every
 //! id as often as its list has elements. So tables are read as if they had no keys there, which costs nothing; and
 //! columns that a grouping below may have made a key of are called by a function that DataFusion does not see through.
+//!
+//! A join makes several rows of one as well, and then DataFusion knows that a key determines what is in its own table alone. But of
+//! groups by the key and a column of another table it takes the key for one of the groups: `SELECT t.id, o.x FROM t JOIN o … GROUP BY t.id, o.x
+//! ORDER BY t.id, o.x` was in the order of t.id. What such groups yield, and such rows under DISTINCT, is called by that function, too; where
+//! it stands in a condition the optimiser takes it away again ([`firn_exec::types::AS_IS`]).
 //!
 //! Items of FROM lose their keys as they are planned: the planner groups by all that a key determines.
 //!
@@ -19,12 +24,13 @@ use datafusion::logical_expr::planner::{
     PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
 };
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, LogicalPlan, Projection, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ColumnarValue, Distinct, Expr, LogicalPlan, Projection, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature, TableScan, TableScanBuilder, Unnest, Volatility,
 };
 use datafusion::sql::sqlparser::ast::TableFactor;
 use firn_base::sync::{Arc, AtomicBool, OnceLock, Ordering};
 use firn_exec::FirnTable;
+pub use firn_exec::types::AS_IS;
 
 /// Plans items of FROM as the planner does, and ends the keys in them.
 #[derive(Debug, Default)]
@@ -44,13 +50,63 @@ impl RelationPlanner for Items {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         }
         self.told.store(true, Ordering::Relaxed);
-        let plan = end_below_unnest(context.plan(relation)?)?;
+        let plan = end(context.plan(relation)?)?;
         Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, None))))
     }
 }
 
 /// Ends them in all of a plan.
-pub fn end_below_unnest(plan: LogicalPlan) -> Result<LogicalPlan> {
+pub fn end(plan: LogicalPlan) -> Result<LogicalPlan> {
+    end_above_groups(end_below_unnest(plan)?)
+}
+
+fn end_above_groups(plan: LogicalPlan) -> Result<LogicalPlan> {
+    if !contains(&plan, has_false_keys)? {
+        return Ok(plan);
+    }
+    let ended = plan.transform_up_with_subqueries(|node| {
+        Ok(Transformed::yes(match node.recompute_schema()? {
+            node if has_false_keys(&node) => hidden(node)?,
+            // This is not the first time.
+            LogicalPlan::Projection(mut outer) if is_call_of_all(&outer) => {
+                if let LogicalPlan::Projection(inner) = outer.input.as_ref()
+                    && is_call_of_all(inner)
+                {
+                    outer.input = Arc::clone(&inner.input);
+                }
+                LogicalPlan::Projection(outer)
+            }
+            node => node,
+        }))
+    })?;
+    Ok(ended.data)
+}
+
+/// Whether DataFusion takes a part of what a node groups by for a key that is none.
+fn has_false_keys(node: &LogicalPlan) -> bool {
+    let (input, groups): (&LogicalPlan, Vec<String>) = match node {
+        LogicalPlan::Aggregate(aggregate) => {
+            let names = aggregate.group_expr.iter().map(|group| group.schema_name().to_string());
+            (aggregate.input.as_ref(), names.collect())
+        }
+        LogicalPlan::Distinct(Distinct::All(input)) => (input.as_ref(), input.schema().field_names()),
+        _ => return false,
+    };
+    let keys = input.schema().functional_dependencies();
+    if keys.is_empty() {
+        return false;
+    }
+    let names = input.schema().field_names();
+    keys.iter().any(|key| {
+        let is_in = |within: &[usize], group: &String| within.iter().any(|at| names[*at] == *group);
+        key.source_indices.iter().all(|at| groups.contains(&names[*at]))
+            && !groups
+                .iter()
+                .all(|group| is_in(&key.target_indices, group) || is_in(&key.source_indices, group))
+    })
+}
+
+fn end_below_unnest(plan: LogicalPlan) -> Result<LogicalPlan> {
     if !contains(&plan, |node| matches!(node, LogicalPlan::Unnest(_)))? {
         return Ok(plan);
     }
@@ -82,19 +138,28 @@ fn without_keys(unnest: Unnest) -> Result<LogicalPlan> {
         matches!(node, LogicalPlan::Aggregate(_) | LogicalPlan::Distinct(_) | LogicalPlan::Window(_))
     };
     if !is_hidden(&input) && contains(&input, makes_keys)? {
-        let columns = input.schema().iter().map(|(qualifier, field)| {
-            let column = Expr::from((qualifier, field));
-            let hidden = ScalarFunction::new_udf(as_is(), vec![column]);
-            Expr::ScalarFunction(hidden).alias_qualified(qualifier.cloned(), field.name())
-        });
-        let columns: Vec<Expr> = columns.collect();
-        input = LogicalPlan::Projection(Projection::try_new(columns, Arc::new(input))?);
+        input = hidden(input)?;
     }
     Unnest::try_new(Arc::new(input), exec_columns, options).map(LogicalPlan::Unnest)
 }
 
+/// The columns of a plan as calls that DataFusion does not see through.
+fn hidden(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let columns = plan.schema().iter().map(|(qualifier, field)| {
+        let column = Expr::from((qualifier, field));
+        let hidden = ScalarFunction::new_udf(as_is(), vec![column]);
+        Expr::ScalarFunction(hidden).alias_qualified(qualifier.cloned(), field.name())
+    });
+    let columns: Vec<Expr> = columns.collect();
+    Projection::try_new(columns, Arc::new(plan)).map(LogicalPlan::Projection)
+}
+
 /// Whether all columns of a plan are such calls.
 fn is_hidden(plan: &LogicalPlan) -> bool {
+    matches!(plan, LogicalPlan::Projection(projection) if is_call_of_all(projection))
+}
+
+fn is_call_of_all(projection: &Projection) -> bool {
     fn is_call(expression: &Expr) -> bool {
         match expression {
             Expr::Alias(alias) => is_call(&alias.expr),
@@ -102,7 +167,7 @@ fn is_hidden(plan: &LogicalPlan) -> bool {
             _ => false,
         }
     }
-    matches!(plan, LogicalPlan::Projection(projection) if projection.expr.iter().all(is_call))
+    projection.expr.iter().all(is_call)
 }
 
 /// A scan of a table of ours as one without keys.
@@ -119,9 +184,6 @@ fn keyless(scan: TableScan) -> Result<LogicalPlan> {
         .build()?;
     Ok(LogicalPlan::TableScan(scan))
 }
-
-/// The name of the function that yields its argument, of whatever type.
-pub const AS_IS: &str = "as_is";
 
 fn as_is() -> Arc<ScalarUDF> {
     static FUNCTION: OnceLock<Arc<ScalarUDF>> = OnceLock::new();

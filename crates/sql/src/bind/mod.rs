@@ -281,7 +281,7 @@ impl<'a> Binder<'a> {
             }
             (planned, _) => planned,
         };
-        let plan = planned.and_then(lateral::inline).and_then(keys::end_below_unnest);
+        let plan = planned.and_then(lateral::inline).and_then(keys::end);
         let plan = plan.map_err(|error| self.error(error))?;
         analysis::plan(plan, &self.parameters, self.zone()?).map_err(|error| self.error(error))
     }
