@@ -14,6 +14,7 @@
 //!
 //! A function that yields its argument also keeps apart keys of GROUP BY that are alike but for casts: see [`AS_CAST`].
 
+use super::sets;
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -24,8 +25,8 @@ use datafusion::logical_expr::planner::{
     PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
 };
 use datafusion::logical_expr::{
-    ColumnarValue, Distinct, Expr, LogicalPlan, Projection, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, TableScan, TableScanBuilder, Unnest, Volatility,
+    Aggregate, ColumnarValue, Distinct, Expr, Join, LogicalPlan, Projection, ReturnFieldArgs,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TableScan, TableScanBuilder, Unnest, Volatility,
 };
 use datafusion::sql::sqlparser::ast::TableFactor;
 use firn_base::sync::{Arc, AtomicBool, OnceLock, Ordering};
@@ -66,7 +67,9 @@ fn end_above_groups(plan: LogicalPlan) -> Result<LogicalPlan> {
     }
     let ended = plan.transform_up_with_subqueries(|node| {
         Ok(Transformed::yes(match node.recompute_schema()? {
+            LogicalPlan::Aggregate(aggregate) if tells_values_apart(&aggregate) => of_distinct(aggregate)?,
             node if has_false_keys(&node) => hidden(node)?,
+            LogicalPlan::Join(join) if sets::is_set(&join) => above_set(join)?,
             // This is not the first time.
             LogicalPlan::Projection(mut outer) if is_call_of_all(&outer) => {
                 if let LogicalPlan::Projection(inner) = outer.input.as_ref()
@@ -80,6 +83,34 @@ fn end_above_groups(plan: LogicalPlan) -> Result<LogicalPlan> {
         }))
     })?;
     Ok(ended.data)
+}
+
+fn tells_values_apart(aggregate: &Aggregate) -> bool {
+    let is_distinct = |part: &Expr| Ok(matches!(part, Expr::AggregateFunction(call) if call.params.distinct));
+    aggregate.aggr_expr.iter().any(|call| call.exists(is_distinct).expect("it never fails"))
+}
+
+/// An aggregation of values that differ: the optimiser groups by these as well, below its groups, where a key is as false.
+fn of_distinct(aggregate: Aggregate) -> Result<LogicalPlan> {
+    let Aggregate { input, group_expr, aggr_expr, .. } = aggregate;
+    // Of an input that has keys, and more than one table to have them.
+    let is_joined = contains(&input, |node| matches!(node, LogicalPlan::Join(_) | LogicalPlan::Window(_)))?;
+    let has_keys = !input.schema().functional_dependencies().is_empty();
+    let input = match is_joined && has_keys && !group_expr.is_empty() {
+        true => Arc::new(hidden(Arc::unwrap_or_clone(input))?),
+        false => input,
+    };
+    Aggregate::try_new(input, group_expr, aggr_expr).map(LogicalPlan::Aggregate)
+}
+
+/// A set operation says by DISTINCT on its left that it is not one of ALL. It has the keys of that, which end above it.
+fn above_set(mut join: Join) -> Result<LogicalPlan> {
+    let LogicalPlan::Projection(left) = join.left.as_ref() else { return Ok(LogicalPlan::Join(join)) };
+    if !is_call_of_all(left) || !matches!(left.input.as_ref(), LogicalPlan::Distinct(Distinct::All(_))) {
+        return Ok(LogicalPlan::Join(join));
+    }
+    join.left = Arc::clone(&left.input);
+    hidden(LogicalPlan::Join(join).recompute_schema()?)
 }
 
 /// Whether DataFusion takes a part of what a node groups by for a key that is none.

@@ -4,7 +4,7 @@
 //! columns of tables and casts to `numeric(p, s)` have them: what else a query computes is plain
 //! `numeric`, and a table made of it must hold later values of any scale.
 
-use crate::bind::ROUNDING;
+use crate::bind::{AS_CAST, AS_IS, ROUNDING};
 use datafusion::logical_expr::{Distinct, Expr, ExprSchemable, LogicalPlan};
 
 /// Whether the precision of an output was declared.
@@ -39,6 +39,9 @@ fn expression_is_declared(expression: &Expr, input: &LogicalPlan) -> bool {
         Expr::Alias(alias) => expression_is_declared(&alias.expr, input),
         Expr::Column(column) => {
             input.schema().index_of_column(column).is_ok_and(|position| is_declared(input, position))
+        }
+        Expr::ScalarFunction(call) if matches!(call.name(), AS_IS | AS_CAST) => {
+            expression_is_declared(&call.args[0], input)
         }
         Expr::Cast(cast) if cast.field.name() == ROUNDING => false,
         // A cast of an integer is more likely one to plain numeric than one without decimals.

@@ -14,19 +14,18 @@
 //! | written | becomes |
 //! |---|---|
 //! | `… FROM a JOIN b USING (id) WHERE id > 1` | `… WHERE a.id > 1` |
-//! | `… FROM a JOIN b USING (id) JOIN c USING (x) WHERE x > 1` | `… WHERE c.x > 1`, which is the same one |
 
 use super::call;
 use crate::statement::fold;
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Query, ReplaceSelectElement,
-    ReplaceSelectItem, Select, SelectItem, TableFactor, TableWithJoins, VisitMut, VisitorMut,
+    ReplaceSelectItem, Select, SelectItem, TableFactor, VisitMut, VisitorMut,
 };
 use std::ops::ControlFlow;
 
 /// Rewrites the merged columns of a SELECT.
 pub(super) fn merge_columns(select: &mut Select) {
-    let from_the_left = select.from.iter().flat_map(merged_from_the_left).collect::<Vec<_>>();
+    let from_the_left = merged_from_the_left(select);
     let _: ControlFlow<()> = select.selection.visit(&mut Replace { merged: &from_the_left, queries: 0 });
     let merged = merged_columns(select);
     if merged.is_empty() {
@@ -93,42 +92,27 @@ fn merged_columns(select: &Select) -> Vec<Merged> {
     merged
 }
 
-/// What joins of an item of FROM merge whose left side has all rows, as far as it shows which table has it; nothing if there are others
-/// among them, which may merge the same columns.
-fn merged_from_the_left(from: &TableWithJoins) -> Vec<Merged> {
-    let mut merged: Vec<Merged> = Vec::new();
-    let mut left = known_as(&from.relation);
-    for join in &from.joins {
-        let (columns, is_inner) = match &join.join_operator {
-            JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) => {
-                (columns_of(constraint), true)
-            }
-            JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => {
-                (columns_of(constraint), false)
-            }
-            JoinOperator::CrossJoin(_) => (&[][..], true),
-            _ => return Vec::new(),
-        };
-        for column in columns.iter().filter_map(last) {
-            let name = fold(column);
-            if merged.iter().any(|known| known.name == name) {
-                continue;
-            }
-            // Behind the first join it may be of any table there, but an inner one has equal values on its right.
-            let table = left.clone().or_else(|| known_as(&join.relation).filter(|_| is_inner));
-            let value = table.map(|table| Expr::CompoundIdentifier(vec![table, column.clone()]));
-            merged.extend(value.map(|value| Merged { name, value }));
-        }
-        left = None;
-    }
-    merged
-}
-
-fn columns_of(constraint: &JoinConstraint) -> &[ObjectName] {
-    match constraint {
-        JoinConstraint::Using(columns) => columns,
+/// What INNER and LEFT JOINs merge, if there are no others and each of them merges it: else a table may have a column of that name
+/// which is not merged, and then it is ambiguous.
+fn merged_from_the_left(select: &Select) -> Vec<Merged> {
+    let [from] = select.from.as_slice() else { return Vec::new() };
+    let Some(left) = known_as(&from.relation) else { return Vec::new() };
+    let mut joins = from.joins.iter().map(|join| match &join.join_operator {
+        JoinOperator::Join(JoinConstraint::Using(columns))
+        | JoinOperator::Inner(JoinConstraint::Using(columns))
+        | JoinOperator::Left(JoinConstraint::Using(columns))
+        | JoinOperator::LeftOuter(JoinConstraint::Using(columns)) => columns.as_slice(),
         _ => &[],
-    }
+    });
+    let Some(first) = joins.next() else { return Vec::new() };
+    let others: Vec<_> = joins.collect();
+    let merged = first.iter().filter_map(last).filter_map(|column| {
+        let name = fold(column);
+        let is_merged = |columns: &&[ObjectName]| columns.iter().filter_map(last).any(|it| fold(it) == name);
+        let value = Expr::CompoundIdentifier(vec![left.clone(), column.clone()]);
+        others.iter().all(is_merged).then_some(Merged { name, value })
+    });
+    merged.collect()
 }
 
 /// The name that columns of a table are qualified by.
