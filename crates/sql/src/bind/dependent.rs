@@ -26,7 +26,8 @@ use super::lateral::{refers, with_references_told};
 use super::operators::cast;
 use crate::functions::{if_present, positions};
 use beyond::{
-    Form, any_beyond_joins, has, has_beyond_joins, has_several_in_case, is_beyond_joins, subquery_of,
+    Form, any_beyond_joins, has, has_beyond_joins, has_several_in_case, is_beyond_joins, is_computed_here,
+    subquery_of,
 };
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{

@@ -32,6 +32,8 @@ mod rewrite;
 mod series;
 mod sets;
 
+pub(crate) use keys::{AS_CAST, AS_IS};
+
 pub use self::locking::LockingParts;
 pub use firn_exec::types::columns_of;
 

@@ -96,7 +96,7 @@ fn compares_otherwise(plan: &LogicalPlan, outer: &DFSchema) -> Result<bool> {
     Ok(found)
 }
 
-fn is_computed_here(subquery: &Subquery, form: Form, schema: &DFSchema) -> Result<bool> {
+pub(super) fn is_computed_here(subquery: &Subquery, form: Form, schema: &DFSchema) -> Result<bool> {
     Ok(refers(&subquery.subquery, schema)? && is_beyond_joins(&subquery.subquery, form, schema)?)
 }
 
