@@ -121,7 +121,7 @@ impl Compact {
     }
 
     /// A value; NULL where there never was a row, as whoever is led there by what is out of date is about to find.
-    #[inline]
+    #[inline(always)]
     pub fn cell(&self, slot: usize, column: ColumnId) -> Cell<'_> {
         if slot >= self.rows.slots as usize {
             return Cell::Null;

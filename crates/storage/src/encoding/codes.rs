@@ -12,6 +12,7 @@
 //! read by one load; 64 codes of a byte are compared by one instruction (AVX-512) or two. Packing would save up to half of
 //! codes of 9 to 12 and of 17 to 24 bits (docs/decisions/0024-codes-are-whole-bytes.md).
 
+use crate::memory::prefetch;
 use arrow_buffer::{ArrowNativeType, ScalarBuffer};
 use std::ops::Range;
 
@@ -146,6 +147,12 @@ impl Codes {
     #[inline]
     pub fn get(&self, at: usize) -> usize {
         each_codes!(self, codes => codes[at].number() as usize)
+    }
+
+    /// Asks the processor to fetch one of them.
+    #[inline]
+    pub fn prefetch(&self, at: usize) {
+        each_codes!(self, codes => prefetch(codes.as_ptr().wrapping_add(at).cast()));
     }
 
     /// As [`Codes::get`], of numbers that may need 64 bits whatever the machine's size.

@@ -54,6 +54,7 @@ pub use strings::{MOST_STRING_BYTES, Strings};
 pub use word::{Order, Word};
 
 use crate::heap::{INLINE_BYTES, inline_cell, inline_view};
+use crate::memory::prefetch;
 use crate::spare::Spare;
 use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
@@ -264,6 +265,15 @@ impl<T: Word> Words<T> {
             Words::Plain(words) => words[at],
             Words::Offsets { base, offsets } => base.plus(offsets.number(at)),
             Words::Codes { codes, dictionary } => dictionary.word(codes.get(at)),
+        }
+    }
+
+    /// Asks the processor to fetch what [`Words::get`] reads first.
+    #[inline]
+    fn prefetch(&self, at: usize) {
+        match self {
+            Words::Plain(words) => prefetch(words.as_ptr().wrapping_add(at).cast()),
+            Words::Offsets { offsets: codes, .. } | Words::Codes { codes, .. } => codes.prefetch(at),
         }
     }
 
@@ -543,8 +553,27 @@ impl EncodedColumn {
         slots.iter().map(|slot| place(*slot)).collect()
     }
 
-    /// The value of a slot. `keep` is given a longer string that had to be decoded, and says where it is as long as the cell.
+    /// Asks the processor to fetch what [`EncodedColumn::cell`] reads first. Where many columns of a row are read, the misses
+    /// of the cache come side by side so.
     #[inline]
+    pub fn prefetch(&self, slot: usize) {
+        match &self.runs {
+            Some(runs) => runs.prefetch(slot),
+            None => each_values!(
+                &self.values,
+                bits => prefetch(bits.values().as_ptr().wrapping_add((bits.offset() + slot) / 8)),
+                words => words.prefetch(slot),
+                strings => match strings {
+                    StringValues::Plain { strings, .. } => strings.prefetch(slot),
+                    StringValues::Symbols(strings) => strings.prefetch(slot),
+                    StringValues::Codes { codes, .. } => codes.prefetch(slot),
+                }
+            ),
+        }
+    }
+
+    /// The value of a slot. `keep` is given a longer string that had to be decoded, and says where it is as long as the cell.
+    #[inline(always)]
     pub fn cell<'a>(&'a self, slot: usize, keep: impl FnOnce(Vec<u8>) -> &'a [u8]) -> Cell<'a> {
         assert!(slot < self.slots);
         let place = self.place(slot);

@@ -6,6 +6,7 @@
 //! ```
 //! A frozen block's view takes 16 bytes beside the bytes that do not fit into it; these take 4.
 
+use crate::memory::prefetch;
 use arrow_array::types::{BinaryType, Utf8Type};
 use arrow_array::{ArrayRef, BinaryArray, BinaryViewArray, GenericByteArray, StringArray, StringViewArray};
 use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
@@ -68,6 +69,12 @@ impl Strings {
     #[inline]
     pub fn get(&self, at: usize) -> &[u8] {
         &self.bytes[self.offsets[at] as usize..self.offsets[at + 1] as usize]
+    }
+
+    /// Asks the processor to fetch where one of them begins.
+    #[inline]
+    pub fn prefetch(&self, at: usize) {
+        prefetch(self.offsets.as_ptr().wrapping_add(at).cast());
     }
 
     /// The memory they take.

@@ -89,6 +89,13 @@ impl SymbolStrings {
         self.codes.len()
     }
 
+    /// Asks the processor to fetch what [`SymbolStrings::decode`] reads first.
+    #[inline]
+    pub fn prefetch(&self, at: usize) {
+        self.codes.prefetch(at);
+        self.lengths.prefetch(at);
+    }
+
     /// Appends one of them.
     #[inline]
     pub fn decode(&self, at: usize, out: &mut Vec<u8>) {

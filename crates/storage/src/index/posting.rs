@@ -17,8 +17,8 @@ use super::Verdict;
 use super::radix::VALUE_BITS;
 use firn_base::RowId;
 use firn_base::sync::{AtomicU64, Mutex, Ordering};
+use hashbrown::HashMap;
 use smallvec::SmallVec;
-use std::collections::HashMap;
 
 const LISTED: u64 = 1 << (VALUE_BITS - 1);
 /// The row id stands at the end of the key, which holds a NULL and so conflicts with no other.

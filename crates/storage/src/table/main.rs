@@ -25,6 +25,7 @@ use crate::encoding::{
     Dictionary, Distinct, EncodedColumn, Encoding, Kept, Offer, Piece, Statistics, choose,
 };
 use crate::freeze::FrozenRows;
+use crate::memory::prefetch;
 use crate::state::BlockState;
 use crate::{Guard, WriteSet};
 use firn_base::sync::{Arc, AtomicUsize, Mutex, Ordering};
@@ -207,11 +208,22 @@ impl Table {
         cells: &[Cell<'_>],
         guard: &Guard,
     ) -> Result<()> {
-        let all = (0..self.columns.len()).map(|column| ColumnId(column as u16));
-        let mut image: SmallVec<[Cell<'_>; 16]> =
-            all.map(|column| compact.cell(row.slot().index(), column)).collect();
+        let slot = row.slot().index();
+        compact.columns().iter().for_each(|column| column.prefetch(slot));
+        self.block(row).prefetch_head(row.slot());
+        let mut image: SmallVec<[Cell<'_>; 16]> = SmallVec::from_elem(Cell::Null, self.columns.len());
+        for (column, cell) in image.iter_mut().enumerate() {
+            *cell = compact.cell(slot, ColumnId(column as u16));
+        }
         for (column, cell) in columns.iter().zip(cells) {
             image[column.index()] = *cell;
+        }
+        // They are copied when the row has been deleted, and mostly lie in a dictionary, where nobody else has been lately.
+        for cell in &image {
+            if let Cell::Bytes(bytes) = cell {
+                prefetch(bytes.as_ptr());
+                prefetch(bytes.as_ptr_range().end.wrapping_sub(1));
+            }
         }
         let (block, slot) = self.allocate_slot()?;
         self.move_to((block, slot), write_set, snapshot, row, &image, guard)
