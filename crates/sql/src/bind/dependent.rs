@@ -44,10 +44,8 @@ use datafusion::logical_expr::{
     LogicalPlanBuilder, Operator, Projection, SkipType, Sort, SortExpr, Subquery, Unnest, Values, Window,
     WindowFrame, WindowFunctionDefinition, binary_expr, lit,
 };
-use firn_base::Error;
 use firn_base::sync::Arc;
 use firn_exec::aggregate::{few, only_value};
-use firn_exec::error::to_datafusion;
 use firn_exec::types::{self, NAME_END};
 
 /// Computes such sub-queries of a plan whose expressions have their types. Those of other kinds stay.
@@ -738,10 +736,6 @@ impl Dependent<'_> {
         }
         let mut aggregates = Vec::with_capacity(aggregate.aggr_expr.len());
         for call in &aggregate.aggr_expr {
-            if has(call, &mut |part: &Expr| self.belongs_outside(part))? {
-                let error = Error::unsupported("an aggregate of an outer query in a sub-query");
-                return Err(to_datafusion(error));
-            }
             let Some(call) = self.resolved(call, schema, &columns)? else { return Ok(None) };
             let call = call.transform_up(|part| match part {
                 Expr::AggregateFunction(call) => {
@@ -752,23 +746,6 @@ impl Dependent<'_> {
             aggregates.push(call.data);
         }
         self.grouped(rows, &keys, aggregates, is_grouped).map(Some)
-    }
-
-    /// Whether an expression is an aggregate of outer columns alone, which is the outer query's. (Two are also made of sub-queries
-    /// that stand for a value or an array, and may have such arguments.)
-    fn belongs_outside(&self, expression: &Expr) -> Result<bool> {
-        const MADE: [&str; 2] = ["array_agg", "first_value"];
-        let Expr::AggregateFunction(call) = expression else { return Ok(false) };
-        if MADE.contains(&call.func.name()) {
-            return Ok(false);
-        }
-        let (mut outer, mut own) = (false, false);
-        let keys = call.params.order_by.iter().map(|key| &key.expr);
-        for argument in call.params.args.iter().chain(call.params.filter.as_deref()).chain(keys) {
-            outer |= self.is_dependent(argument)?;
-            own |= has(argument, &mut |part: &Expr| Ok(matches!(part, Expr::Column(_))))?;
-        }
-        Ok(outer && !own)
     }
 
     /// A call of an aggregate over the rows that are present, in their order if that matters.
