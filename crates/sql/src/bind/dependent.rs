@@ -20,6 +20,7 @@
 //! This happens when all types are known; operators that are made here compare values of types that have been brought together.
 
 mod beyond;
+mod sorts;
 
 use super::keys;
 use super::lateral::{refers, with_references_told};
@@ -41,7 +42,7 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, ExprSchemable, FetchType, Filter, Join, Limit, LogicalPlan,
-    LogicalPlanBuilder, Operator, Projection, SkipType, Sort, SortExpr, Subquery, Unnest, Values, Window,
+    LogicalPlanBuilder, Operator, Projection, SkipType, SortExpr, Subquery, Unnest, Values, Window,
     WindowFrame, WindowFunctionDefinition, binary_expr, lit,
 };
 use firn_base::sync::Arc;
@@ -68,7 +69,7 @@ pub fn compute(plan: LogicalPlan) -> Result<LogicalPlan> {
             LogicalPlan::Filter(filter) => in_filter(filter, &mut names)?,
             LogicalPlan::Projection(projection) => in_projection(projection, &mut names)?,
             LogicalPlan::Aggregate(aggregate) => in_aggregate(aggregate, &mut names)?,
-            LogicalPlan::Sort(sort) => in_sort(sort, &mut names)?,
+            LogicalPlan::Sort(sort) => sorts::in_sort(sort, &mut names)?,
             _ => None,
         };
         changed |= computed.is_some();
@@ -194,28 +195,6 @@ fn in_aggregate(aggregate: &Aggregate, names: &mut usize) -> Result<Option<Logic
         outputs.into_iter().zip(saved).map(|(output, name)| name.restore(output)).collect();
     let aggregates = groups.split_off(aggregate.group_expr.len());
     Aggregate::try_new(Arc::new(computed), groups, aggregates).map(|all| Some(LogicalPlan::Aggregate(all)))
-}
-
-/// DataFusion has no sub-queries that refer to outer rows in an order.
-fn in_sort(sort: &Sort, names: &mut usize) -> Result<Option<LogicalPlan>> {
-    let schema = sort.input.schema();
-    let keys: Vec<Expr> = sort.expr.iter().map(|key| key.expr.clone()).collect();
-    let mut any = false;
-    for key in &keys {
-        any |= has(key, &mut |part: &Expr| match subquery_of(part) {
-            Some((subquery, _)) => refers(&subquery.subquery, schema),
-            None => Ok(false),
-        })?;
-    }
-    if !any {
-        return Ok(None);
-    }
-    let input = sort.input.as_ref().clone();
-    let is_wanted = |subquery: &Subquery, _: Form, outer: &DFSchema| refers(&subquery.subquery, outer);
-    let Some((computed, keys)) = values_where(input, keys, names, is_wanted)? else { return Ok(None) };
-    let keys = keys.into_iter().zip(&sort.expr).map(|(key, old)| old.with_expr(key)).collect();
-    let sorted = Sort { expr: keys, input: Arc::new(computed), fetch: sort.fetch };
-    only_columns(LogicalPlan::Sort(sorted), schema).map(Some)
 }
 
 /// The columns of a schema, and no others.

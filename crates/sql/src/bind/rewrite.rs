@@ -95,6 +95,11 @@ impl VisitorMut for Rewriter {
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         refuse_locks(query)?;
         distinct::order_by_position(query)?;
+        if let Some(order_by) = &mut query.order_by
+            && let ast::OrderByKind::Expressions(expressions) = &mut order_by.kind
+        {
+            expressions.iter_mut().for_each(|item| subquery::in_select_list(&mut item.expr));
+        }
         grouping::tell_casts_apart(query);
         fetch_to_limit(query)?;
         table_to_select(query);
