@@ -20,6 +20,7 @@
 //! This happens when all types are known; operators that are made here compare values of types that have been brought together.
 
 mod beyond;
+mod gates;
 mod sorts;
 
 use super::keys;
@@ -360,6 +361,41 @@ fn of_present_inputs(condition: Expr, present: &Column) -> Result<Expr> {
     Ok(guarded.data)
 }
 
+/// A condition on pairs, whose first rows may not be present: where it might fail, their columns are NULL then. It stays one by which
+/// rows are joined, as each side keeps to its columns; these are the second's.
+fn of_present_pairs(condition: Expr, present: &Column, second: &[Column]) -> Result<Expr> {
+    let mut conditions = split_conjunction_owned(condition);
+    for condition in &mut conditions {
+        if compares_plainly(condition) {
+            continue;
+        }
+        let guarded = std::mem::take(condition).transform_up(|part| {
+            Ok(match part {
+                Expr::Column(column) if !second.contains(&column) => {
+                    Transformed::yes(only_if(present, &column))
+                }
+                other => Transformed::no(other),
+            })
+        })?;
+        *condition = guarded.data;
+    }
+    Ok(conjunction(conditions).expect("there was one"))
+}
+
+/// Whether a condition compares columns and literals, and does nothing else: it cannot fail.
+fn compares_plainly(condition: &Expr) -> bool {
+    match condition {
+        Expr::BinaryExpr(binary) => {
+            use Operator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+            matches!(binary.op, Eq | NotEq | Lt | LtEq | Gt | GtEq)
+                && is_plain(&binary.left)
+                && is_plain(&binary.right)
+        }
+        Expr::IsNull(value) | Expr::IsNotNull(value) => is_plain(value),
+        _ => false,
+    }
+}
+
 fn case(branches: Vec<(Expr, Expr)>, otherwise: Option<Expr>) -> Expr {
     let branches = branches.into_iter().map(|(when, then)| (Box::new(when), Box::new(then)));
     Expr::Case(Case::new(None, branches.collect(), otherwise.map(Box::new)))
@@ -536,6 +572,10 @@ impl Dependent<'_> {
                 self.projected(rows, &projection.expr, projection.input.schema())
             }
             LogicalPlan::Filter(filter) => {
+                if let Some((gates, rest)) = self.gates(filter)? {
+                    let rows = self.gated(rows, gates, keeps)?;
+                    return self.over(rows, &rest, keeps);
+                }
                 let schema = filter.input.schema();
                 if !refers(&filter.input, &self.outer)? && !reads_nothing(&filter.input) {
                     return self.beside_filtered(rows, filter, keeps);
@@ -936,7 +976,10 @@ impl Dependent<'_> {
         if let Some(Condition { expression, schema, first }) = condition {
             let names: Vec<Column> = first.iter().chain(&columns).cloned().collect();
             let Some(resolved) = self.resolved(expression, schema, &names)? else { return Ok(None) };
-            filter = Some(resolved);
+            filter = Some(match &rows.present {
+                Some(present) => of_present_pairs(resolved, present, &columns)?,
+                None => resolved,
+            });
         }
         if keeps {
             let name = self.name();
