@@ -21,6 +21,7 @@
 
 mod beyond;
 mod gates;
+mod outer_joins;
 mod sorts;
 
 use super::keys;
@@ -613,6 +614,9 @@ impl Dependent<'_> {
             LogicalPlan::Unnest(unnest) => {
                 let Some(rows) = self.over(rows, &unnest.input, keeps)? else { return Ok(None) };
                 self.unnested(rows, unnest, keeps)
+            }
+            LogicalPlan::Join(join) if join.join_type == JoinType::Left => {
+                self.left_joined(rows, join, keeps)
             }
             LogicalPlan::Join(join) => self.joined(rows, join, keeps),
             LogicalPlan::Values(values) => self.listed(rows, values),
