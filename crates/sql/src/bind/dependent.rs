@@ -20,7 +20,7 @@
 //! This happens when all types are known; operators that are made here compare values of types that have been brought together.
 
 mod beyond;
-mod gates;
+mod outer_conditions;
 mod outer_joins;
 mod sorts;
 
@@ -573,8 +573,8 @@ impl Dependent<'_> {
                 self.projected(rows, &projection.expr, projection.input.schema())
             }
             LogicalPlan::Filter(filter) => {
-                if let Some((gates, rest)) = self.gates(filter)? {
-                    let rows = self.gated(rows, gates, keeps)?;
+                if let Some((conditions, rest)) = self.outer_conditions(filter)? {
+                    let rows = self.where_all(rows, conditions, keeps)?;
                     return self.over(rows, &rest, keeps);
                 }
                 let schema = filter.input.schema();

@@ -14,29 +14,29 @@ use firn_base::sync::Arc;
 impl Dependent<'_> {
     /// Such conditions of a filter, and the plan without them. `None` if there are none, or if they may not be asked before: an
     /// aggregate without groups makes a row of nothing.
-    pub(super) fn gates(&self, filter: &Filter) -> Result<Option<(Vec<Expr>, LogicalPlan)>> {
+    pub(super) fn outer_conditions(&self, filter: &Filter) -> Result<Option<(Vec<Expr>, LogicalPlan)>> {
         if makes_rows_of_nothing(&filter.input)? {
             return Ok(None);
         }
-        let mut gates = Vec::new();
+        let mut outer = Vec::new();
         let mut others = Vec::new();
         for condition in split_conjunction_owned(filter.predicate.clone()) {
-            match self.is_gate(&condition)? {
-                true => gates.push(condition),
+            match self.is_outer_condition(&condition)? {
+                true => outer.push(condition),
                 false => others.push(condition),
             }
         }
-        if gates.is_empty() {
+        if outer.is_empty() {
             return Ok(None);
         }
         let rest = match conjunction(others) {
             Some(condition) => LogicalPlan::Filter(Filter::try_new(condition, Arc::clone(&filter.input))?),
             None => filter.input.as_ref().clone(),
         };
-        Ok(Some((gates, rest)))
+        Ok(Some((outer, rest)))
     }
 
-    fn is_gate(&self, condition: &Expr) -> Result<bool> {
+    fn is_outer_condition(&self, condition: &Expr) -> Result<bool> {
         let has_others = has(condition, &mut |part: &Expr| {
             Ok(matches!(part, Expr::Column(_) | Expr::SetComparison(_)) || subquery_of(part).is_some())
         })?;
@@ -44,10 +44,11 @@ impl Dependent<'_> {
     }
 
     /// Outer rows of which such conditions are true, one after the other.
-    pub(super) fn gated(&mut self, mut rows: Rows, gates: Vec<Expr>, keeps: bool) -> Result<Rows> {
-        for gate in gates {
-            let gate = self.resolved(&gate, &DFSchema::empty(), &[])?.expect("it asks no sub-query");
-            rows = self.filtered(rows, gate, keeps)?;
+    pub(super) fn where_all(&mut self, mut rows: Rows, conditions: Vec<Expr>, keeps: bool) -> Result<Rows> {
+        for condition in conditions {
+            let condition =
+                self.resolved(&condition, &DFSchema::empty(), &[])?.expect("it asks no sub-query");
+            rows = self.filtered(rows, condition, keeps)?;
         }
         Ok(rows)
     }
