@@ -3,10 +3,14 @@
 //! DataFusion tells most mistakes apart by their wording only, so this file reads messages. What it
 //! does not recognise keeps its wording under a general code.
 
+mod patterns;
+
 use crate::memory::NOTHING_LEFT;
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, SchemaError};
 use firn_base::{Error, SqlState};
+
+pub use patterns::check as check_pattern;
 
 /// The error to show a user. Our own errors that travelled through DataFusion come out as they
 /// went in.
@@ -205,6 +209,9 @@ const MORE_THAN_ONE_ROW: &str = "more than one row returned by a subquery used a
 fn from_message(message: &str) -> Error {
     if let Some(panic) = panic_of_task(message) {
         return Error::internal(&panic);
+    }
+    if let Some(error) = patterns::of_message(message) {
+        return error;
     }
     let line = first_line(message);
     if let Some(name) = quoted_after(message, "Invalid function '", '\'') {

@@ -20,6 +20,9 @@
 //! This happens when all types are known; operators that are made here compare values of types that have been brought together.
 
 mod beyond;
+mod outer_conditions;
+mod outer_joins;
+mod sorts;
 
 use super::keys;
 use super::lateral::{refers, with_references_told};
@@ -41,13 +44,11 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, ExprSchemable, FetchType, Filter, Join, Limit, LogicalPlan,
-    LogicalPlanBuilder, Operator, Projection, SkipType, Sort, SortExpr, Subquery, Unnest, Values, Window,
+    LogicalPlanBuilder, Operator, Projection, SkipType, SortExpr, Subquery, Unnest, Values, Window,
     WindowFrame, WindowFunctionDefinition, binary_expr, lit,
 };
-use firn_base::Error;
 use firn_base::sync::Arc;
 use firn_exec::aggregate::{few, only_value};
-use firn_exec::error::to_datafusion;
 use firn_exec::types::{self, NAME_END};
 
 /// Computes such sub-queries of a plan whose expressions have their types. Those of other kinds stay.
@@ -70,7 +71,7 @@ pub fn compute(plan: LogicalPlan) -> Result<LogicalPlan> {
             LogicalPlan::Filter(filter) => in_filter(filter, &mut names)?,
             LogicalPlan::Projection(projection) => in_projection(projection, &mut names)?,
             LogicalPlan::Aggregate(aggregate) => in_aggregate(aggregate, &mut names)?,
-            LogicalPlan::Sort(sort) => in_sort(sort, &mut names)?,
+            LogicalPlan::Sort(sort) => sorts::in_sort(sort, &mut names)?,
             _ => None,
         };
         changed |= computed.is_some();
@@ -196,28 +197,6 @@ fn in_aggregate(aggregate: &Aggregate, names: &mut usize) -> Result<Option<Logic
         outputs.into_iter().zip(saved).map(|(output, name)| name.restore(output)).collect();
     let aggregates = groups.split_off(aggregate.group_expr.len());
     Aggregate::try_new(Arc::new(computed), groups, aggregates).map(|all| Some(LogicalPlan::Aggregate(all)))
-}
-
-/// DataFusion has no sub-queries that refer to outer rows in an order.
-fn in_sort(sort: &Sort, names: &mut usize) -> Result<Option<LogicalPlan>> {
-    let schema = sort.input.schema();
-    let keys: Vec<Expr> = sort.expr.iter().map(|key| key.expr.clone()).collect();
-    let mut any = false;
-    for key in &keys {
-        any |= has(key, &mut |part: &Expr| match subquery_of(part) {
-            Some((subquery, _)) => refers(&subquery.subquery, schema),
-            None => Ok(false),
-        })?;
-    }
-    if !any {
-        return Ok(None);
-    }
-    let input = sort.input.as_ref().clone();
-    let is_wanted = |subquery: &Subquery, _: Form, outer: &DFSchema| refers(&subquery.subquery, outer);
-    let Some((computed, keys)) = values_where(input, keys, names, is_wanted)? else { return Ok(None) };
-    let keys = keys.into_iter().zip(&sort.expr).map(|(key, old)| old.with_expr(key)).collect();
-    let sorted = Sort { expr: keys, input: Arc::new(computed), fetch: sort.fetch };
-    only_columns(LogicalPlan::Sort(sorted), schema).map(Some)
 }
 
 /// The columns of a schema, and no others.
@@ -381,6 +360,41 @@ fn of_present_inputs(condition: Expr, present: &Column) -> Result<Expr> {
         })
     })?;
     Ok(guarded.data)
+}
+
+/// A condition on pairs, whose first rows may not be present: where it might fail, their columns are NULL then. It stays one by which
+/// rows are joined, as each side keeps to its columns; these are the second's.
+fn of_present_pairs(condition: Expr, present: &Column, second: &[Column]) -> Result<Expr> {
+    let mut conditions = split_conjunction_owned(condition);
+    for condition in &mut conditions {
+        if compares_plainly(condition) {
+            continue;
+        }
+        let guarded = std::mem::take(condition).transform_up(|part| {
+            Ok(match part {
+                Expr::Column(column) if !second.contains(&column) => {
+                    Transformed::yes(only_if(present, &column))
+                }
+                other => Transformed::no(other),
+            })
+        })?;
+        *condition = guarded.data;
+    }
+    Ok(conjunction(conditions).expect("there was one"))
+}
+
+/// Whether a condition compares columns and literals, and does nothing else: it cannot fail.
+fn compares_plainly(condition: &Expr) -> bool {
+    match condition {
+        Expr::BinaryExpr(binary) => {
+            use Operator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+            matches!(binary.op, Eq | NotEq | Lt | LtEq | Gt | GtEq)
+                && is_plain(&binary.left)
+                && is_plain(&binary.right)
+        }
+        Expr::IsNull(value) | Expr::IsNotNull(value) => is_plain(value),
+        _ => false,
+    }
 }
 
 fn case(branches: Vec<(Expr, Expr)>, otherwise: Option<Expr>) -> Expr {
@@ -559,6 +573,10 @@ impl Dependent<'_> {
                 self.projected(rows, &projection.expr, projection.input.schema())
             }
             LogicalPlan::Filter(filter) => {
+                if let Some((conditions, rest)) = self.outer_conditions(filter)? {
+                    let rows = self.where_all(rows, conditions, keeps)?;
+                    return self.over(rows, &rest, keeps);
+                }
                 let schema = filter.input.schema();
                 if !refers(&filter.input, &self.outer)? && !reads_nothing(&filter.input) {
                     return self.beside_filtered(rows, filter, keeps);
@@ -596,6 +614,9 @@ impl Dependent<'_> {
             LogicalPlan::Unnest(unnest) => {
                 let Some(rows) = self.over(rows, &unnest.input, keeps)? else { return Ok(None) };
                 self.unnested(rows, unnest, keeps)
+            }
+            LogicalPlan::Join(join) if join.join_type == JoinType::Left => {
+                self.left_joined(rows, join, keeps)
             }
             LogicalPlan::Join(join) => self.joined(rows, join, keeps),
             LogicalPlan::Values(values) => self.listed(rows, values),
@@ -738,10 +759,6 @@ impl Dependent<'_> {
         }
         let mut aggregates = Vec::with_capacity(aggregate.aggr_expr.len());
         for call in &aggregate.aggr_expr {
-            if has(call, &mut |part: &Expr| self.belongs_outside(part))? {
-                let error = Error::unsupported("an aggregate of an outer query in a sub-query");
-                return Err(to_datafusion(error));
-            }
             let Some(call) = self.resolved(call, schema, &columns)? else { return Ok(None) };
             let call = call.transform_up(|part| match part {
                 Expr::AggregateFunction(call) => {
@@ -752,23 +769,6 @@ impl Dependent<'_> {
             aggregates.push(call.data);
         }
         self.grouped(rows, &keys, aggregates, is_grouped).map(Some)
-    }
-
-    /// Whether an expression is an aggregate of outer columns alone, which is the outer query's. (Two are also made of sub-queries
-    /// that stand for a value or an array, and may have such arguments.)
-    fn belongs_outside(&self, expression: &Expr) -> Result<bool> {
-        const MADE: [&str; 2] = ["array_agg", "first_value"];
-        let Expr::AggregateFunction(call) = expression else { return Ok(false) };
-        if MADE.contains(&call.func.name()) {
-            return Ok(false);
-        }
-        let (mut outer, mut own) = (false, false);
-        let keys = call.params.order_by.iter().map(|key| &key.expr);
-        for argument in call.params.args.iter().chain(call.params.filter.as_deref()).chain(keys) {
-            outer |= self.is_dependent(argument)?;
-            own |= has(argument, &mut |part: &Expr| Ok(matches!(part, Expr::Column(_))))?;
-        }
-        Ok(outer && !own)
     }
 
     /// A call of an aggregate over the rows that are present, in their order if that matters.
@@ -980,7 +980,10 @@ impl Dependent<'_> {
         if let Some(Condition { expression, schema, first }) = condition {
             let names: Vec<Column> = first.iter().chain(&columns).cloned().collect();
             let Some(resolved) = self.resolved(expression, schema, &names)? else { return Ok(None) };
-            filter = Some(resolved);
+            filter = Some(match &rows.present {
+                Some(present) => of_present_pairs(resolved, present, &columns)?,
+                None => resolved,
+            });
         }
         if keeps {
             let name = self.name();

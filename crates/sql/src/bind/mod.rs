@@ -26,6 +26,7 @@ mod locking;
 mod names;
 mod nodes;
 mod operators;
+mod outer_aggregates;
 mod parameters;
 mod position;
 mod rewrite;
@@ -277,13 +278,17 @@ impl<'a> Binder<'a> {
         pg_catalog::rewrite_query(&mut query);
         rewrite::query(&mut query)?;
         let second_try = rewrite::second_try(&query);
-        let planned = match (self.plan_tree(query), second_try) {
+        let planned = match (self.plan_tree(query), &second_try) {
             (Err(error), Some(query)) if error.to_string().contains("No field named") => {
-                self.plan_tree(query).map_err(|_| error)
+                self.plan_tree(query.clone()).map_err(|_| error)
             }
             (planned, _) => planned,
         };
-        let plan = planned.and_then(lateral::inline).and_then(keys::end);
+        let plan = planned.map_err(|error| self.error(error))?;
+        if let Some(query) = &second_try {
+            outer_aggregates::refuse(&plan, query, self.text)?;
+        }
+        let plan = lateral::inline(plan).and_then(keys::end);
         let plan = plan.map_err(|error| self.error(error))?;
         analysis::plan(plan, &self.parameters, self.zone()?).map_err(|error| self.error(error))
     }

@@ -23,7 +23,7 @@
 //! | `(a, b) = (c, d)`, `(a, b) IN ((c, d))` | `a = c AND b = d` |
 //! | `pg_catalog.f(x)` | `f(x)` |
 //! | `mod(a, b)` | `a % b` |
-//! | `regexp_substr(s, p)` | `array_element(regexp_match(s, concat('(', p, ')')), 1)`, but for NULL |
+//! | `regexp_substr(s, p)` | `array_element(regexp_match(s, "whole group"(p)), 1)` |
 //! | `SELECT id FROM a FULL JOIN b USING (id)` | `SELECT coalesce(a.id, b.id) AS id …`: see [`using`] |
 //! | `SELECT DISTINCT a + b … ORDER BY a + b` | `… ORDER BY 1`: see [`distinct`] |
 //! | `GROUP BY x, x::text` | `GROUP BY x, "as cast"(x::text)`: see [`grouping`] |
@@ -95,6 +95,11 @@ impl VisitorMut for Rewriter {
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         refuse_locks(query)?;
         distinct::order_by_position(query)?;
+        if let Some(order_by) = &mut query.order_by
+            && let ast::OrderByKind::Expressions(expressions) = &mut order_by.kind
+        {
+            expressions.iter_mut().for_each(|item| subquery::in_select_list(&mut item.expr));
+        }
         grouping::tell_casts_apart(query);
         fetch_to_limit(query)?;
         table_to_select(query);
@@ -817,9 +822,7 @@ fn operator_of(function: &mut Function) -> Option<Expr> {
     if name == "mod" {
         return Some(Expr::Nested(Box::new(binary(left, BinaryOperator::Modulo, right))));
     }
-    let text = |text: &str| Expr::Value(Value::SingleQuotedString(text.to_owned()).with_empty_span());
-    let begun = binary(text("("), BinaryOperator::StringConcat, right);
-    let group = binary(begun, BinaryOperator::StringConcat, text(")"));
+    let group = quoted_call("whole group", vec![right]);
     Some(call("array_element", vec![call("regexp_match", vec![left, group]), digits("1")]))
 }
 

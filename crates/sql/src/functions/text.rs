@@ -3,6 +3,7 @@
 use datafusion::logical_expr::{ScalarUDF, Volatility};
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, SqlType, Value};
+use firn_exec::error::check_pattern;
 use firn_exec::function::ValueFunction;
 
 /// A function of this file by its name.
@@ -61,6 +62,13 @@ static FUNCTIONS: &[ValueFunction] = &[
             let escape = values.get(1).map_or("\\", string);
             similar_to_regex(string(&values[0]), escape).map(Value::Text)
         },
+        volatility: Volatility::Immutable,
+        takes_null: false,
+    },
+    ValueFunction {
+        name: "whole group",
+        resolve: |arguments| (arguments.len() == 1).then(|| (vec![SqlType::Text], SqlType::Text)),
+        compute: |values, _| whole_group(string(&values[0])).map(Value::Text),
         volatility: Volatility::Immutable,
         takes_null: false,
     },
@@ -136,6 +144,14 @@ static FUNCTIONS: &[ValueFunction] = &[
         takes_null: true,
     },
 ];
+
+/// A regular expression all of which is a group. The parentheses must not make one of what is none: `a)(b` becomes no `(a)(b)`.
+fn whole_group(pattern: &str) -> Result<String> {
+    if pattern.contains(')') {
+        check_pattern(pattern)?;
+    }
+    Ok(format!("({pattern})"))
+}
 
 /// A LIKE pattern with another escape character as one with the backslash.
 fn like_escape(pattern: &str, escape: &str) -> firn_base::Result<String> {

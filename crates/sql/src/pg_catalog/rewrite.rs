@@ -15,7 +15,7 @@
 use super::{composite, from, relation};
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
-    ArrayElemTypeDef, BinaryOperator, CaseWhen, CastKind, DataType, Expr, Function, FunctionArg,
+    ArrayElemTypeDef, BinaryOperator, CaseWhen, CastKind, DataType, Distinct, Expr, Function, FunctionArg,
     FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList, FunctionArguments, GroupByExpr, Ident,
     JoinOperator, ObjectName, ObjectNamePart, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr,
     TableFactor, Value, Values, Visit, VisitMut, Visitor, VisitorMut, visit_expressions,
@@ -870,7 +870,8 @@ fn aggregate(query: &mut Query, function: &str) -> bool {
     true
 }
 
-/// `SELECT array_agg(…)` of the rows of a query. `None` if they have an order that is none of their own column.
+/// `SELECT array_agg(…)` of the rows of a query. What they are ordered by becomes columns of theirs. `None` if that cannot be told of a
+/// row: where they are made of others afterwards, or equal ones left out.
 fn array_of_rows(mut query: Box<Query>) -> Option<Box<Query>> {
     let is_plain = match query.body.as_ref() {
         SetExpr::Select(select) => {
@@ -888,44 +889,73 @@ fn array_of_rows(mut query: Box<Query>) -> Option<Box<Query>> {
             OrderByKind::All(_) => return None,
         },
     };
-    let element = || Expr::Identifier(Ident::with_quote('"', "array element"));
-    let mut by_element = Vec::with_capacity(order.len());
+    let picks_by_order = matches!(query.body.as_ref(), SetExpr::Select(select) if matches!(select.distinct, Some(Distinct::On(_))));
+    let mut columns = vec![Ident::with_quote('"', "array element")];
+    let mut by_columns = Vec::with_capacity(order.len());
     for by in order {
-        if !is_first_output(&query.body, &by.expr) {
-            return None;
-        }
-        by_element.push(OrderByExpr { expr: element(), ..by });
+        let column = match is_first_output(&query.body, &by.expr) {
+            true => columns[0].clone(),
+            false => {
+                let name = Ident::with_quote('"', format!("array order {}", columns.len()));
+                add_output(&mut query.body, by.expr.clone(), name.clone())?;
+                columns.push(name.clone());
+                name
+            }
+        };
+        by_columns.push(OrderByExpr { expr: Expr::Identifier(column), ..by });
     }
-    if query.limit_clause.is_none() && query.fetch.is_none() {
+    if query.limit_clause.is_none() && query.fetch.is_none() && !picks_by_order {
         query.order_by = None;
     }
-    let text = "SELECT array_agg(\"array element\") FROM (SELECT 1) AS array_rows (\"array element\")";
-    let mut rows = crate::parse::parse_query(text).expect("it is a query");
+    let names: Vec<String> = columns.iter().map(Ident::to_string).collect();
+    let text = format!("SELECT array_agg({}) FROM (SELECT 1) AS array_rows ({})", names[0], names.join(", "));
+    let mut rows = crate::parse::parse_query(&text).expect("it is a query");
     let SetExpr::Select(select) = rows.body.as_mut() else { unreachable!("it is a SELECT") };
     if let TableFactor::Derived { subquery, .. } = &mut select.from[0].relation {
         *subquery = query;
     }
     if let SelectItem::UnnamedExpr(Expr::Function(function)) = &mut select.projection[0]
         && let FunctionArguments::List(arguments) = &mut function.args
-        && !by_element.is_empty()
+        && !by_columns.is_empty()
     {
-        arguments.clauses.push(FunctionArgumentClause::OrderBy(by_element));
+        arguments.clauses.push(FunctionArgumentClause::OrderBy(by_columns));
     }
     Some(rows)
 }
 
+/// Adds a column that rows are ordered by to their outputs. `None` if it has no value for each.
+fn add_output(body: &mut SetExpr, by: Expr, alias: Ident) -> Option<()> {
+    let SetExpr::Select(select) = body else { return None };
+    let makes_rows = |item: &SelectItem| calls_any(item, &OF_ROWS);
+    if matches!(by, Expr::Value(_))
+        || matches!(select.distinct, Some(Distinct::Distinct))
+        || select.projection.iter().any(makes_rows)
+    {
+        return None;
+    }
+    select.projection.push(SelectItem::ExprWithAlias { expr: by, alias });
+    Some(())
+}
+
+const OF_ROWS: [&str; 4] = ["unnest", "generate_series", "generate_subscripts", "regexp_split_to_table"];
+
 /// Whether an output yields several rows of one, or one of several.
 fn makes_or_joins_rows(item: &SelectItem) -> bool {
-    const OF_ROWS: [&str; 4] = ["unnest", "generate_series", "generate_subscripts", "regexp_split_to_table"];
+    let has_window = visit_expressions(item, |expr| match expr {
+        Expr::Function(function) if function.over.is_some() => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    has_window.is_break() || calls_any(item, &AGGREGATES) || calls_any(item, &OF_ROWS)
+}
+
+/// Whether an output calls a function of such a name, but as a window.
+fn calls_any(item: &SelectItem, names: &[&str]) -> bool {
     let found = visit_expressions(item, |expr| match expr {
-        Expr::Function(function) if function.over.is_none() => {
-            let name = function_name(function);
-            match AGGREGATES.contains(&name.as_str()) || OF_ROWS.contains(&name.as_str()) {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
+        Expr::Function(function)
+            if function.over.is_none() && names.contains(&function_name(function).as_str()) =>
+        {
+            ControlFlow::Break(())
         }
-        Expr::Function(_) => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     });
     found.is_break()
@@ -947,6 +977,8 @@ fn is_first_output(body: &SetExpr, by: &Expr) -> bool {
                 }
                 _ => false,
             },
+            SetExpr::Query(query) => is_first_output(&query.body, by),
+            SetExpr::SetOperation { left, .. } => is_first_output(left, by),
             _ => false,
         },
     }

@@ -32,6 +32,14 @@ fn a_missing_function_is_named() {
 }
 
 #[test]
+fn an_aggregate_of_an_outer_query_is_refused_with_its_place() {
+    let text = "SELECT (SELECT max(c_id) FROM (VALUES (1)) AS v (x)) FROM customer";
+    let error = refused(text, "0A000", "an aggregate of an outer query in a sub-query is not supported");
+    assert_eq!(error.position(), Some(16));
+    assert!(error.hint().unwrap().contains("Write it there"), "{error:?}");
+}
+
+#[test]
 fn operands_that_do_not_fit_are_refused() {
     refused(
         "SELECT c_id = c_name FROM customer",

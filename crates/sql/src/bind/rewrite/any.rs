@@ -18,6 +18,9 @@ use datafusion::sql::sqlparser::ast::{
 };
 use firn_exec::lower::quantified::{Comparison, Quantifier};
 
+/// What the column of rows is called that something is compared with.
+const VALUE: &str = "set value";
+
 /// Rewrites the expression if it is one of these.
 pub(super) fn rewrite(expression: &mut Expr) {
     let rewritten = match expression {
@@ -73,30 +76,47 @@ pub(super) fn is_membership(expression: &Expr) -> bool {
     }
 }
 
-/// `x < ANY (SELECT …)` and `x < ALL (SELECT …)` with all three truths: that of a row which decides, else NULL if a comparison was
-/// with NULL, else the other.
+/// `x < ANY (SELECT …)` and `x < ALL (SELECT …)` with all three truths.
 fn counts_of_compared(left: Expr, op: &BinaryOperator, rows: &Query, any: bool) -> Expr {
-    let text = format!("SELECT CASE WHEN 1 > 0 THEN {any} WHEN 1 > 0 THEN NULL ELSE {} END", !any);
+    let value = Expr::Identifier(Ident::with_quote('"', VALUE));
+    let compared = Box::new(Expr::Nested(Box::new(binary(Expr::Nested(Box::new(left)), op.clone(), value))));
+    let decides = if any { Expr::IsTrue(compared.clone()) } else { Expr::IsFalse(compared.clone()) };
+    truth_by_counts(rows, &[VALUE.to_owned()], decides, Expr::IsNull(compared), any)
+}
+
+/// `(a, b) IN (SELECT c, d …)` with all three truths.
+pub(super) fn counts_of_row_in(row: Vec<Expr>, rows: &Query) -> Expr {
+    let names: Vec<String> = (1..=row.len()).map(|place| format!("{VALUE} {place}")).collect();
+    let equal = row.into_iter().zip(&names).map(|(value, name)| {
+        let column = Expr::Identifier(Ident::with_quote('"', name.as_str()));
+        binary(column, BinaryOperator::Eq, Expr::Nested(Box::new(value)))
+    });
+    let equal = joined(equal, BinaryOperator::And, true);
+    truth_by_counts(rows, &names, equal.clone(), Expr::IsNull(Box::new(equal)), true)
+}
+
+/// What a condition is of some rows, whose columns have such names: `truth` if a row decides, else NULL if one is not known of, else
+/// the other.
+fn truth_by_counts(rows: &Query, names: &[String], decides: Expr, unknown: Expr, truth: bool) -> Expr {
+    let text = format!("SELECT CASE WHEN 1 > 0 THEN {truth} WHEN 1 > 0 THEN NULL ELSE {} END", !truth);
     let Statement::Query(mut outer) = parsed(&text) else { unreachable!("it is a query") };
     let SetExpr::Select(select) = outer.body.as_mut() else { unreachable!("it is a SELECT") };
     let Some(SelectItem::UnnamedExpr(mut case)) = select.projection.pop() else {
         unreachable!("it has an output")
     };
-    let value = Expr::Identifier(Ident::with_quote('"', "set value"));
-    let compared = Box::new(Expr::Nested(Box::new(binary(Expr::Nested(Box::new(left)), op.clone(), value))));
-    let decides = if any { Expr::IsTrue(compared.clone()) } else { Expr::IsFalse(compared.clone()) };
     if let Expr::Case { conditions, .. } = &mut case {
-        for (branch, condition) in conditions.iter_mut().zip([decides, Expr::IsNull(compared)]) {
-            let count = Expr::Subquery(set_rows("count(*)", rows.clone(), condition));
+        for (branch, condition) in conditions.iter_mut().zip([decides, unknown]) {
+            let count = Expr::Subquery(set_rows("count(*)", rows.clone(), names, condition));
             branch.condition = binary(count, BinaryOperator::Gt, digits("0"));
         }
     }
     Expr::Nested(Box::new(case))
 }
 
-/// A query of those rows, whose column is called "set value", of which a condition is true.
-fn set_rows(output: &str, rows: Query, condition: Expr) -> Box<Query> {
-    let text = format!("SELECT {output} FROM (SELECT 1) AS set_rows(\"set value\") WHERE true");
+/// A query of those rows, whose columns have such names, of which a condition is true.
+fn set_rows(output: &str, rows: Query, names: &[String], condition: Expr) -> Box<Query> {
+    let names: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
+    let text = format!("SELECT {output} FROM (SELECT 1) AS set_rows({}) WHERE true", names.join(", "));
     let Statement::Query(mut query) = parsed(&text) else { unreachable!("it is a query") };
     let SetExpr::Select(select) = query.body.as_mut() else { unreachable!("it is a SELECT") };
     if let TableFactor::Derived { subquery, .. } = &mut select.from[0].relation {
@@ -133,10 +153,10 @@ fn over(left: &mut Expr, op: &BinaryOperator, right: &mut Expr, any: bool) -> Op
 /// `x < ANY (SELECT …)` as EXISTS over the rows for which the comparison is true, `x < ALL (SELECT …)`
 /// as NOT EXISTS over those for which it is not. (DataFusion's own plan of these yields other rows.)
 fn compared_with_rows(left: Expr, op: &BinaryOperator, subquery: Query, any: bool) -> Expr {
-    let value = Expr::Identifier(Ident::with_quote('"', "set value"));
+    let value = Expr::Identifier(Ident::with_quote('"', VALUE));
     let compared = Expr::Nested(Box::new(binary(Expr::Nested(Box::new(left)), op.clone(), value)));
     let condition = if any { compared } else { Expr::IsNotTrue(Box::new(compared)) };
-    Expr::Exists { subquery: set_rows("1", subquery, condition), negated: !any }
+    Expr::Exists { subquery: set_rows("1", subquery, &[VALUE.to_owned()], condition), negated: !any }
 }
 
 /// All of the conditions with an operator between them; `empty` if there is none.

@@ -5,7 +5,8 @@
 //! | `EXISTS (SELECT …)` in a select list | `(SELECT count(*) > 0 …)` |
 //! | `x IN (SELECT …)` in a select list, and in conditions beside `OR` and below `NOT`, where it matters | CASE over counts: of rows equal to `x`, of all if `x` is NULL, of NULLs |
 //! | `EXISTS (SELECT FROM …)` | `EXISTS (SELECT 1 FROM …)` |
-//! | `(a, b) IN (SELECT c, d …)` | `EXISTS (SELECT … WHERE c = a AND d = b)` |
+//! | `NOT (x IN (SELECT …))` that all of a condition depends on | `x NOT IN (SELECT …)` |
+//! | `(a, b) IN (SELECT c, d …)` | `EXISTS (SELECT … WHERE c = a AND d = b)`; where NULL is not false, CASE over counts as above |
 //! | `x IN (VALUES (a), (b))` | `x IN (SELECT * FROM (VALUES (a), (b)))` |
 
 use super::{binary, call, cast, digits, parsed, take};
@@ -38,8 +39,14 @@ pub(super) fn in_condition(condition: &mut Expr, holds: bool) {
             in_condition(left, false);
             in_condition(right, false);
         }
-        Expr::InSubquery { negated, .. } if holds || !*negated => {}
-        Expr::UnaryOp { op: UnaryOperator::Not, expr } if holds && is_membership(expr) => {}
+        Expr::InSubquery { negated: false, .. } => {}
+        Expr::InSubquery { expr, .. } if holds && !super::is_row(expr) => {}
+        Expr::UnaryOp { op: UnaryOperator::Not, expr } if holds && is_membership(expr) => {
+            if let Some(turned) = turned(expr) {
+                *condition = turned;
+                in_condition(condition, true);
+            }
+        }
         other if has_in(other) => {
             let _: ControlFlow<Error> = other.visit(&mut Outputs { queries: 0 });
         }
@@ -65,6 +72,20 @@ fn is_membership(expression: &Expr) -> bool {
     }
 }
 
+/// NOT IN of what means IN with a sub-query, and the reverse. NOT around IN would hold where IN is NULL: DataFusion makes a join of
+/// it that leaves out those of which it is true.
+fn turned(expression: &mut Expr) -> Option<Expr> {
+    super::any::rewrite(expression);
+    match expression {
+        Expr::Nested(inner) => turned(inner),
+        Expr::InSubquery { negated, .. } => {
+            *negated = !*negated;
+            Some(take(expression))
+        }
+        _ => None,
+    }
+}
+
 /// Whether there is IN with a sub-query in an expression, but for what is in sub-queries.
 fn has_in(expression: &Expr) -> bool {
     struct Find {
@@ -84,8 +105,7 @@ fn has_in(expression: &Expr) -> bool {
         }
 
         fn pre_visit_expr(&mut self, expression: &Expr) -> ControlFlow<()> {
-            let is_row = matches!(expression, Expr::InSubquery { expr, .. } if super::is_row(expr));
-            match self.queries == 0 && is_in(expression) && !is_row {
+            match self.queries == 0 && is_in(expression) {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
@@ -124,8 +144,11 @@ impl VisitorMut for Outputs {
                     *expression = count;
                 }
             }
-            Expr::InSubquery { expr, subquery, negated } if !super::is_row(expr) => {
-                let within = counts_of_in(take(expr), subquery);
+            Expr::InSubquery { expr, subquery, negated } => {
+                let within = match take(expr) {
+                    Expr::Tuple(row) => super::any::counts_of_row_in(row, subquery),
+                    value => counts_of_in(value, subquery),
+                };
                 *expression = match negated {
                     true => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(within) },
                     false => within,
