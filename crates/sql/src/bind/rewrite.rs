@@ -43,6 +43,8 @@ mod subquery;
 mod using;
 mod values;
 
+pub use self::using::{Relations, merge};
+
 use crate::data_type::{take_decimals, take_digits};
 use crate::ddl::check_collation;
 use crate::pg_catalog;
@@ -57,8 +59,9 @@ use firn_exec::types::NAME_END;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-/// Rewrites a query.
-pub fn query(query: &mut Query) -> Result<()> {
+/// Rewrites a query over relations that others know of.
+pub fn query(query: &mut Query, relations: Relations<'_>) -> Result<()> {
+    merge(query, relations);
     done(query.visit(&mut Rewriter))?;
     let _: ControlFlow<()> = query.visit(&mut Arrays);
     Ok(())
@@ -73,8 +76,9 @@ pub fn second_try(query: &Query) -> Option<Query> {
     })
 }
 
-/// Rewrites an expression.
-pub fn expression(expression: &mut Expr) -> Result<()> {
+/// Rewrites an expression, as [`query`] does.
+pub fn expression(expression: &mut Expr, relations: Relations<'_>) -> Result<()> {
+    merge(expression, relations);
     done(expression.visit(&mut Rewriter))?;
     let _: ControlFlow<()> = expression.visit(&mut Arrays);
     Ok(())
@@ -122,7 +126,6 @@ impl VisitorMut for Rewriter {
             let message = "SELECT DISTINCT must have at least one column";
             return ControlFlow::Break(Error::new(SqlState::SYNTAX_ERROR, message));
         }
-        using::merge_columns(select);
         name_outputs(&mut select.projection);
         for item in &mut select.projection {
             if let SelectItem::UnnamedExpr(expression) | SelectItem::ExprWithAlias { expr: expression, .. } =
@@ -888,7 +891,7 @@ mod tests {
     fn rewritten(text: &str) -> String {
         let mut statements = Parser::parse_sql(&PostgreSqlDialect {}, text).unwrap();
         let Some(ast::Statement::Query(mut parsed)) = statements.pop() else { panic!("{text} is no query") };
-        query(&mut parsed).unwrap();
+        query(&mut parsed, &|_, _| None).unwrap();
         parsed.to_string()
     }
 
