@@ -13,6 +13,7 @@
 //! Parameter types are found by binding until nothing new is learnt: each use of `$n` beside
 //! something typed records a type, and the next round starts from it.
 
+mod alike;
 mod analysis;
 mod context;
 mod correlated;

@@ -102,7 +102,7 @@ impl VisitorMut for Rewriter {
         grouping::tell_casts_apart(query);
         fetch_to_limit(query)?;
         table_to_select(query);
-        values::unite_strings(&mut query.body);
+        values::unite(&mut query.body);
         ControlFlow::Continue(())
     }
 
