@@ -33,6 +33,7 @@
 //! | `SELECT generate_series(1, 3)` | `SELECT unnest(generate_series(1, 3))` |
 //! | `FROM generate_series(1, 3) AS i` | `FROM generate_series(1, 3) AS i(i)` |
 //! | `FROM unnest(a) WITH ORDINALITY AS x` | `FROM unnest(a, "list positions"(a)) AS x(x, ordinality)` |
+//! | `FROM unnest('{1,2}'::int[]) WITH ORDINALITY` | `FROM (SELECT unnest("list 1"), … FROM (SELECT '{1,2}'::int[] AS "list 1") …) …` |
 
 mod any;
 mod counted;
@@ -183,12 +184,16 @@ impl VisitorMut for Rewriter {
         if let TableFactor::UNNEST { alias, array_exprs, with_ordinality, .. } = factor {
             let unnest = Ident::new("unnest");
             if std::mem::take(with_ordinality) {
-                let positions = quoted_call("list positions", array_exprs.clone());
                 pg_catalog::name_numbered(
                     alias.get_or_insert_with(|| named(unnest.clone())),
                     array_exprs.len(),
                 );
-                array_exprs.push(positions);
+                if !array_exprs.iter().any(names_columns) {
+                    let (alias, subquery) = (alias.take(), numbered(std::mem::take(array_exprs)));
+                    *factor = TableFactor::Derived { lateral: false, subquery, alias, sample: None };
+                    return ControlFlow::Continue(());
+                }
+                array_exprs.push(quoted_call("list positions", array_exprs.clone()));
             }
             name_function_column(&ObjectName::from(vec![unnest]), alias);
         }
@@ -782,6 +787,29 @@ fn unnest(factor: &mut TableFactor) -> Option<TableFactor> {
         with_offset_alias: None,
         with_ordinality,
     })
+}
+
+/// A query of what some lists hold, side by side and numbered, that makes each list once, whatever else that does.
+fn numbered(lists: Vec<Expr>) -> Box<Query> {
+    let names: Vec<String> = (1..=lists.len()).map(|number| format!("list {number}")).collect();
+    let outputs: String = names.iter().map(|name| format!("unnest(\"{name}\") AS \"{name}\", ")).collect();
+    let all: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
+    let text = format!(
+        "SELECT {outputs} unnest(\"list positions\"({})) AS ordinality FROM (SELECT 1) AS lists",
+        all.join(", ")
+    );
+    let ast::Statement::Query(mut query) = parsed(&text) else { unreachable!("it is a query") };
+    if let SetExpr::Select(outer) = query.body.as_mut()
+        && let TableFactor::Derived { subquery, .. } = &mut outer.from[0].relation
+        && let SetExpr::Select(inner) = subquery.body.as_mut()
+    {
+        let item = |(expr, name): (Expr, &String)| SelectItem::ExprWithAlias {
+            expr,
+            alias: Ident::with_quote('"', name),
+        };
+        inner.projection = lists.into_iter().zip(&names).map(item).collect();
+    }
+    query
 }
 
 /// Whether there is a name of a column in an expression.
