@@ -3,6 +3,7 @@
 //! otherwise: the extremes of floats in groups know infinity and NaN, and so do variances and their like.
 
 mod average;
+mod distinct_spans;
 mod extreme;
 mod nan;
 mod ordered;
@@ -13,6 +14,7 @@ mod statistics;
 mod sum;
 mod wide;
 
+pub(crate) use distinct_spans::gather as gather_spans;
 pub use extreme::{largest, smallest};
 pub use ordered::{mode, percentile_disc};
 pub use percentile::percentile_cont;

@@ -9,6 +9,7 @@
 //! only with them. What orders such strings leaves the blanks out.
 
 use super::spans;
+use crate::aggregate::gather_spans;
 use crate::floats;
 use crate::spans::keys as spans_to_keys;
 use crate::types::{self, NAME_END};
@@ -65,9 +66,18 @@ pub fn of_aggregate(aggregate: &mut AggregateFunction, schema: &DFSchema) -> Res
     if !params.distinct {
         return of_order(&mut params.order_by, schema);
     }
-    if aggregate.func.name() == "count" {
-        // Others yield of what they are given.
-        params.args.iter_mut().try_for_each(|key| of_span(key, schema))?;
+    let is_of_spans = match params.args.as_slice() {
+        [argument] => spans::is_span(&argument.get_type(schema)?),
+        _ => false,
+    };
+    match aggregate.func.name() {
+        "count" => params.args.iter_mut().try_for_each(|key| of_span(key, schema))?,
+        // What these yield is made of spans, and not of keys.
+        "sum" | "avg" | "array_agg" if is_of_spans => {
+            gather_spans(aggregate);
+            return Ok(());
+        }
+        _ => {}
     }
     let order = params.order_by.iter_mut().map(|key| &mut key.expr);
     params.args.iter_mut().chain(order).try_for_each(|key| of_float(key, schema))?;

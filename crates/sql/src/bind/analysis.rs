@@ -5,6 +5,7 @@
 //! leaves up.
 
 use super::ROUNDING;
+use super::alike;
 use super::context::USERS_CAST;
 use super::correlated;
 use super::days;
@@ -771,6 +772,7 @@ impl Pass<'_> {
             return self.quantified(function, quantifier, schema);
         }
         let ScalarFunction { func, args } = function;
+        let func = alike::analysed(func);
         if let Some((operation, _)) = operation_of(&func)
             && let Some(types) = self.floats_among(&args, schema)
         {

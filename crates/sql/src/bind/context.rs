@@ -1,7 +1,7 @@
 //! What DataFusion's planner asks while it binds: tables, views, functions, types.
 
 use super::operators::Operators;
-use super::{Binder, keys, names, series};
+use super::{Binder, alike, keys, names, series};
 use crate::bind::analysis;
 use crate::files::FilePlanner;
 use crate::functions;
@@ -242,6 +242,7 @@ impl ContextProvider for Context<'_> {
             .or_else(|| (name == keys::AS_CAST).then(keys::as_cast))
             .or_else(|| pg_catalog::function(name, self.binder.catalog, self.binder.facts))
             .or_else(|| self.state.scalar_functions().get(name).map(firn_exec::lengthening::bounded))
+            .map(alike::planned)
     }
 
     fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {

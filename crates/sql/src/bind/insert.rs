@@ -86,7 +86,7 @@ fn type_output(expression: &mut ast::Expr, ty: SqlType) {
 }
 
 /// A type as the syntax tree writes it.
-fn syntax_of(ty: SqlType) -> DataType {
+pub fn syntax_of(ty: SqlType) -> DataType {
     match ty {
         SqlType::Boolean => DataType::Boolean,
         SqlType::SmallInt => DataType::SmallInt(None),

@@ -194,7 +194,7 @@ fn is_call_of_all(projection: &Projection) -> bool {
     fn is_call(expression: &Expr) -> bool {
         match expression {
             Expr::Alias(alias) => is_call(&alias.expr),
-            Expr::ScalarFunction(function) => function.func.inner().downcast_ref::<AsIs>().is_some(),
+            Expr::ScalarFunction(function) => function.name() == AS_IS,
             _ => false,
         }
     }
@@ -218,10 +218,7 @@ fn keyless(scan: TableScan) -> Result<LogicalPlan> {
 
 fn as_is() -> Arc<ScalarUDF> {
     static FUNCTION: OnceLock<Arc<ScalarUDF>> = OnceLock::new();
-    let function = FUNCTION.get_or_init(|| {
-        Arc::new(ScalarUDF::from(AsIs { signature: Signature::any(1, Volatility::Immutable) }))
-    });
-    Arc::clone(function)
+    Arc::clone(FUNCTION.get_or_init(|| Same::function(false)))
 }
 
 /// The name of a function that yields its argument as well, and is called by what that is with its casts. No user writes it.
@@ -229,49 +226,34 @@ pub const AS_CAST: &str = "as cast";
 
 /// The function [`AS_CAST`].
 pub fn as_cast() -> Arc<ScalarUDF> {
-    Arc::new(ScalarUDF::from(AsCast { signature: Signature::any(1, Volatility::Immutable) }))
+    Same::function(true)
 }
 
+/// The functions that yield their argument.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct AsIs {
+struct Same {
+    /// It is [`AS_CAST`], and not [`AS_IS`].
+    tells_casts: bool,
     signature: Signature,
 }
 
-impl ScalarUDFImpl for AsIs {
-    fn name(&self) -> &str {
-        AS_IS
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
-        Ok(arguments[0].clone())
-    }
-
-    fn return_field_from_args(&self, arguments: ReturnFieldArgs) -> Result<FieldRef> {
-        Ok(Arc::clone(&arguments.arg_fields[0]))
-    }
-
-    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let [value] = take_function_args(self.name(), arguments.args)?;
-        Ok(value)
+impl Same {
+    fn function(tells_casts: bool) -> Arc<ScalarUDF> {
+        let signature = Signature::any(1, Volatility::Immutable);
+        Arc::new(ScalarUDF::from(Same { tells_casts, signature }))
     }
 }
 
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct AsCast {
-    signature: Signature,
-}
-
-impl ScalarUDFImpl for AsCast {
+impl ScalarUDFImpl for Same {
     fn name(&self) -> &str {
-        AS_CAST
+        if self.tells_casts { AS_CAST } else { AS_IS }
     }
 
     fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
-        Ok(arguments[0].to_string())
+        Ok(match self.tells_casts {
+            true => arguments[0].to_string(),
+            false => format!("{AS_IS}({})", arguments[0].schema_name()),
+        })
     }
 
     fn signature(&self) -> &Signature {

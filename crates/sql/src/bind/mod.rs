@@ -13,6 +13,7 @@
 //! Parameter types are found by binding until nothing new is learnt: each use of `$n` beside
 //! something typed records a type, and the next round starts from it.
 
+mod alike;
 mod analysis;
 mod context;
 mod correlated;
@@ -41,10 +42,12 @@ pub use firn_exec::types::columns_of;
 use self::context::Context;
 use self::parameters::Parameters;
 use crate::files::{Files, ZoneMaps};
-use crate::names::Names;
+use crate::names::{Names, Relation};
 use crate::pg_catalog;
 use crate::sources::Sources;
 use crate::statement::qualified_name;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::TableProvider;
 use datafusion::common::{DFSchema, DataFusionError};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::planner::{PlannerContext, SqlToRel};
@@ -192,6 +195,22 @@ impl<'a> Binder<'a> {
         self.settle(|| self.plan_query(query.clone()))
     }
 
+    /// Outputs over such rows, in which columns that joins merge are told as the columns that they stand for.
+    pub fn merged_outputs(
+        &self,
+        target: &ast::TableFactor,
+        from: &[ast::TableWithJoins],
+        with: Option<&ast::With>,
+        outputs: &[ast::SelectItem],
+    ) -> Result<Vec<ast::SelectItem>> {
+        let mut query = insert::row_source_query(with, target, from, None, outputs)?;
+        rewrite::merge(&mut query, &|name, arguments| self.columns(name, arguments));
+        let ast::SetExpr::Select(mut select) = *query.body else { unreachable!("it is a SELECT") };
+        // The row id.
+        select.projection.pop();
+        Ok(select.projection)
+    }
+
     /// Outputs over the rows of a change, which go by the name of `relation`: `SELECT outputs… FROM
     /// relation` in the order of the rows, analysed.
     pub fn query_over_changed(
@@ -258,6 +277,42 @@ impl<'a> Binder<'a> {
         Names::new(self.catalog, self.facts)
     }
 
+    /// What a relation in FROM is called without an alias, and its columns.
+    fn columns(
+        &self,
+        name: &ast::ObjectName,
+        arguments: Option<&ast::TableFunctionArgs>,
+    ) -> Option<(String, Vec<String>)> {
+        if let Some(file) = crate::files::columns_of(name, arguments).ok()? {
+            return Some(file);
+        }
+        if arguments.is_some() {
+            return None;
+        }
+        let mut name = qualified_name(name).ok()?;
+        name.name.truncate(name.name.trim_end_matches(context::WITH_ROW_ID).len());
+        let schema = name.schema.as_deref();
+        let of_schema = |schema: SchemaRef| -> Vec<String> {
+            schema.fields().iter().map(|field| field.name().clone()).collect()
+        };
+        let columns = if let Some(source) = self.facts.sources.find(schema, &name.name) {
+            of_schema(source.schema())
+        } else if let Some(table) =
+            pg_catalog::provider(schema.unwrap_or("pg_catalog"), &name.name, self.catalog, self.facts)
+        {
+            of_schema(table.schema())
+        } else {
+            match self.names().find(&name)? {
+                Relation::Table(table) => {
+                    table.visible_columns().map(|(_, column)| column.name.clone()).collect()
+                }
+                Relation::View(view) => view.columns.iter().map(|column| column.name.clone()).collect(),
+                _ => return None,
+            }
+        };
+        Some((name.name, columns))
+    }
+
     fn provider(&self, table: &Arc<TableDef>) -> FirnTable {
         FirnTable::new(Arc::clone(table), (self.tables)(table.storage()))
     }
@@ -276,7 +331,7 @@ impl<'a> Binder<'a> {
 
     fn plan_query(&self, mut query: ast::Query) -> Result<LogicalPlan> {
         pg_catalog::rewrite_query(&mut query);
-        rewrite::query(&mut query)?;
+        rewrite::query(&mut query, &|name, arguments| self.columns(name, arguments))?;
         let second_try = rewrite::second_try(&query);
         let planned = match (self.plan_tree(query), &second_try) {
             (Err(error), Some(query)) if error.to_string().contains("No field named") => {
@@ -308,7 +363,7 @@ impl<'a> Binder<'a> {
     ) -> Result<Expr> {
         let mut expression = expression.clone();
         pg_catalog::rewrite_expression(&mut expression);
-        rewrite::expression(&mut expression)?;
+        rewrite::expression(&mut expression, &|name, arguments| self.columns(name, arguments))?;
         let context = Context::new(self);
         let planned = SqlToRel::new_with_options(&context, context::parser_options()).sql_to_expr(
             expression,

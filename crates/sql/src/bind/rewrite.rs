@@ -33,6 +33,7 @@
 //! | `SELECT generate_series(1, 3)` | `SELECT unnest(generate_series(1, 3))` |
 //! | `FROM generate_series(1, 3) AS i` | `FROM generate_series(1, 3) AS i(i)` |
 //! | `FROM unnest(a) WITH ORDINALITY AS x` | `FROM unnest(a, "list positions"(a)) AS x(x, ordinality)` |
+//! | `FROM unnest('{1,2}'::int[]) WITH ORDINALITY` | `FROM (SELECT unnest("list 1"), … FROM (SELECT '{1,2}'::int[] AS "list 1") …) …` |
 
 mod any;
 mod counted;
@@ -42,6 +43,8 @@ mod outer;
 mod subquery;
 mod using;
 mod values;
+
+pub use self::using::{Relations, merge};
 
 use crate::data_type::{take_decimals, take_digits};
 use crate::ddl::check_collation;
@@ -57,8 +60,9 @@ use firn_exec::types::NAME_END;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-/// Rewrites a query.
-pub fn query(query: &mut Query) -> Result<()> {
+/// Rewrites a query over relations that others know of.
+pub fn query(query: &mut Query, relations: Relations<'_>) -> Result<()> {
+    merge(query, relations);
     done(query.visit(&mut Rewriter))?;
     let _: ControlFlow<()> = query.visit(&mut Arrays);
     Ok(())
@@ -73,8 +77,9 @@ pub fn second_try(query: &Query) -> Option<Query> {
     })
 }
 
-/// Rewrites an expression.
-pub fn expression(expression: &mut Expr) -> Result<()> {
+/// Rewrites an expression, as [`query`] does.
+pub fn expression(expression: &mut Expr, relations: Relations<'_>) -> Result<()> {
+    merge(expression, relations);
     done(expression.visit(&mut Rewriter))?;
     let _: ControlFlow<()> = expression.visit(&mut Arrays);
     Ok(())
@@ -103,7 +108,7 @@ impl VisitorMut for Rewriter {
         grouping::tell_casts_apart(query);
         fetch_to_limit(query)?;
         table_to_select(query);
-        values::unite_strings(&mut query.body);
+        values::unite(&mut query.body);
         ControlFlow::Continue(())
     }
 
@@ -127,7 +132,6 @@ impl VisitorMut for Rewriter {
             let message = "SELECT DISTINCT must have at least one column";
             return ControlFlow::Break(Error::new(SqlState::SYNTAX_ERROR, message));
         }
-        using::merge_columns(select);
         name_outputs(&mut select.projection);
         for item in &mut select.projection {
             if let SelectItem::UnnamedExpr(expression) | SelectItem::ExprWithAlias { expr: expression, .. } =
@@ -185,12 +189,16 @@ impl VisitorMut for Rewriter {
         if let TableFactor::UNNEST { alias, array_exprs, with_ordinality, .. } = factor {
             let unnest = Ident::new("unnest");
             if std::mem::take(with_ordinality) {
-                let positions = quoted_call("list positions", array_exprs.clone());
                 pg_catalog::name_numbered(
                     alias.get_or_insert_with(|| named(unnest.clone())),
                     array_exprs.len(),
                 );
-                array_exprs.push(positions);
+                if !array_exprs.iter().any(names_columns) {
+                    let (alias, subquery) = (alias.take(), numbered(std::mem::take(array_exprs)));
+                    *factor = TableFactor::Derived { lateral: false, subquery, alias, sample: None };
+                    return ControlFlow::Continue(());
+                }
+                array_exprs.push(quoted_call("list positions", array_exprs.clone()));
             }
             name_function_column(&ObjectName::from(vec![unnest]), alias);
         }
@@ -786,6 +794,29 @@ fn unnest(factor: &mut TableFactor) -> Option<TableFactor> {
     })
 }
 
+/// A query of what some lists hold, side by side and numbered, that makes each list once, whatever else that does.
+fn numbered(lists: Vec<Expr>) -> Box<Query> {
+    let names: Vec<String> = (1..=lists.len()).map(|number| format!("list {number}")).collect();
+    let outputs: String = names.iter().map(|name| format!("unnest(\"{name}\") AS \"{name}\", ")).collect();
+    let all: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
+    let text = format!(
+        "SELECT {outputs} unnest(\"list positions\"({})) AS ordinality FROM (SELECT 1) AS lists",
+        all.join(", ")
+    );
+    let ast::Statement::Query(mut query) = parsed(&text) else { unreachable!("it is a query") };
+    if let SetExpr::Select(outer) = query.body.as_mut()
+        && let TableFactor::Derived { subquery, .. } = &mut outer.from[0].relation
+        && let SetExpr::Select(inner) = subquery.body.as_mut()
+    {
+        let item = |(expr, name): (Expr, &String)| SelectItem::ExprWithAlias {
+            expr,
+            alias: Ident::with_quote('"', name),
+        };
+        inner.projection = lists.into_iter().zip(&names).map(item).collect();
+    }
+    query
+}
+
 /// Whether there is a name of a column in an expression.
 fn names_columns(expression: &Expr) -> bool {
     let found = ast::visit_expressions(expression, |part| match part {
@@ -891,7 +922,7 @@ mod tests {
     fn rewritten(text: &str) -> String {
         let mut statements = Parser::parse_sql(&PostgreSqlDialect {}, text).unwrap();
         let Some(ast::Statement::Query(mut parsed)) = statements.pop() else { panic!("{text} is no query") };
-        query(&mut parsed).unwrap();
+        query(&mut parsed, &|_, _| None).unwrap();
         parsed.to_string()
     }
 

@@ -69,7 +69,9 @@ pub(super) fn plan_update(
         }
     }
     let carried = carried(&source, assigned)?;
-    let returning = returning_of(binder, update.returning.as_deref(), &table, &alias, &carried)?;
+    let outputs = update.returning.as_deref();
+    let outputs = outputs.map(|outputs| binder.merged_outputs(&update.table.relation, from, with, outputs));
+    let returning = returning_of(binder, outputs.transpose()?.as_deref(), &table, &alias, &carried)?;
     returning::refuse_reading(returning.as_ref(), &set)?;
     Ok(DmlPlan {
         set,
@@ -113,7 +115,9 @@ pub(super) fn plan_delete(
     carry(&mut outputs, using, delete.returning.is_some())?;
     let source = binder.row_source(with, relation, using, delete.selection.as_ref(), &outputs)?;
     let carried = carried(&source, 0)?;
-    let returning = returning_of(binder, delete.returning.as_deref(), &table, &alias, &carried)?;
+    let outputs = delete.returning.as_deref();
+    let outputs = outputs.map(|outputs| binder.merged_outputs(relation, using, with, outputs));
+    let returning = returning_of(binder, outputs.transpose()?.as_deref(), &table, &alias, &carried)?;
     returning::refuse_reading(returning.as_ref(), &set)?;
     Ok(DmlPlan {
         set,

@@ -1,24 +1,26 @@
-//! Functions that plans of sub-queries are made with, over values of any type, and lists.
+//! Functions of lists, and those over values of any type that plans of sub-queries are made with.
 
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Int64Builder, ListArray, ListBuilder,
+    Array, ArrayRef, AsArray, BooleanArray, Int32Array, Int64Builder, ListArray, ListBuilder, new_null_array,
 };
 use datafusion::arrow::buffer::OffsetBuffer;
-use datafusion::arrow::compute::{concat, nullif};
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::arrow::compute::{cast, concat, nullif};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
 use datafusion::common::utils::take_function_args;
 use datafusion::common::{Result, exec_err, plan_err};
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use firn_base::sync::{Arc, OnceLock};
+use firn_base::{Error, SqlState};
+use firn_exec::error::to_datafusion;
 
 /// A function of this file by its name.
 pub fn function(name: &str) -> Option<Arc<ScalarUDF>> {
     match name {
         ARRAY => Some(array()),
         POSITIONS => Some(positions()),
-        _ => None,
+        _ => Measure::named(name).map(Measure::udf),
     }
 }
 
@@ -49,6 +51,133 @@ fn array() -> Arc<ScalarUDF> {
     let signature = || Signature::any(1, Volatility::Immutable);
     let function = FUNCTION.get_or_init(|| Arc::new(ScalarUDF::from(FromRows { signature: signature() })));
     Arc::clone(function)
+}
+
+/// What is told of the size of a list. DataFusion's functions of these names yield bigints, and take empty lists for lists of one dimension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Measure {
+    /// Of a dimension, if there is one.
+    Length,
+    /// Likewise; the least is 1.
+    Upper,
+    Lower,
+    /// Elements of all dimensions.
+    Cardinality,
+    Dimensions,
+}
+
+impl Measure {
+    const ALL: [Measure; 5] =
+        [Measure::Length, Measure::Upper, Measure::Lower, Measure::Cardinality, Measure::Dimensions];
+
+    fn named(name: &str) -> Option<Measure> {
+        Measure::ALL.into_iter().find(|measure| measure.name() == name)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Measure::Length => "array_length",
+            Measure::Upper => "array_upper",
+            Measure::Lower => "array_lower",
+            Measure::Cardinality => "cardinality",
+            Measure::Dimensions => "array_ndims",
+        }
+    }
+
+    fn is_of_dimension(self) -> bool {
+        matches!(self, Measure::Length | Measure::Upper | Measure::Lower)
+    }
+
+    fn udf(self) -> Arc<ScalarUDF> {
+        let arguments = if self.is_of_dimension() { 2 } else { 1 };
+        let signature = Signature::any(arguments, Volatility::Immutable);
+        Arc::new(ScalarUDF::from(Measured { measure: self, signature }))
+    }
+
+    /// What it is of one list.
+    fn of(self, lists: &ListArray, row: usize, dimension: i64) -> Option<i32> {
+        if lists.is_null(row) {
+            return None;
+        }
+        match self {
+            Measure::Length | Measure::Upper => length(lists, row, dimension),
+            Measure::Lower => length(lists, row, dimension).map(|_| 1),
+            Measure::Cardinality => Some(leaves(lists, row)),
+            Measure::Dimensions => dimensions(lists, row),
+        }
+    }
+}
+
+/// How many elements a list has in one of its dimensions: they are all of one length.
+fn length(lists: &ListArray, row: usize, dimension: i64) -> Option<i32> {
+    match (dimension, lists.value_length(row)) {
+        (_, 0) => None,
+        (1, length) => Some(length),
+        (2.., _) => length(lists.value(row).as_list_opt::<i32>()?, 0, dimension - 1),
+        _ => None,
+    }
+}
+
+fn leaves(lists: &ListArray, row: usize) -> i32 {
+    let elements = lists.value(row);
+    match elements.as_list_opt::<i32>() {
+        Some(inner) => (0..inner.len()).map(|row| leaves(inner, row)).sum(),
+        None => lists.value_length(row),
+    }
+}
+
+fn dimensions(lists: &ListArray, row: usize) -> Option<i32> {
+    let elements = lists.value(row);
+    match elements.as_list_opt::<i32>() {
+        _ if elements.is_empty() => None,
+        Some(inner) => dimensions(inner, 0).map(|inner| inner + 1),
+        None => Some(1),
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Measured {
+    measure: Measure,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Measured {
+    fn name(&self) -> &str {
+        self.measure.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        match &arguments[0] {
+            DataType::List(_) | DataType::Null => Ok(DataType::Int32),
+            _ => {
+                let message = format!("function {} does not take arguments of these types", self.name());
+                Err(to_datafusion(Error::new(SqlState::UNDEFINED_FUNCTION, message)))
+            }
+        }
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let rows = arguments.number_rows;
+        let arrays = arguments.args.into_iter().map(|argument| argument.into_array(rows));
+        let arrays = arrays.collect::<Result<Vec<ArrayRef>>>()?;
+        let Some(lists) = arrays[0].as_list_opt::<i32>() else {
+            return Ok(ColumnarValue::Array(new_null_array(&DataType::Int32, rows)));
+        };
+        let dimensions = arrays.get(1).map(|dimensions| cast(dimensions, &DataType::Int64)).transpose()?;
+        let dimensions = dimensions.as_ref().map(|dimensions| dimensions.as_primitive::<Int64Type>());
+        let measured: Int32Array = (0..lists.len())
+            .map(|row| match dimensions {
+                Some(dimensions) if dimensions.is_null(row) => None,
+                Some(dimensions) => self.measure.of(lists, row, dimensions.value(row)),
+                None => self.measure.of(lists, row, 1),
+            })
+            .collect();
+        Ok(ColumnarValue::Array(Arc::new(measured)))
+    }
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]

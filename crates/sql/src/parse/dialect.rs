@@ -1,6 +1,6 @@
 //! The dialect that everything is parsed in: sqlparser's PostgreSQL, but for the precedence of
-//! `IS [NOT] DISTINCT FROM`, whose right side sqlparser lets reach over AND and OR, and for `BETWEEN SYMMETRIC`, which
-//! it does not know.
+//! `IS [NOT] DISTINCT FROM`, whose right side sqlparser lets reach over AND and OR, and for `BETWEEN SYMMETRIC` and
+//! `ANY (VALUES …)`, which it does not know.
 //!
 //! sqlparser asks a dialect for its type where it knows it by name, and else calls its methods: all
 //! that its own dialect says otherwise than the defaults is passed on, and must be again when
@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::Token;
 use std::any::TypeId;
 
 /// PostgreSQL's SQL.
@@ -30,6 +31,19 @@ macro_rules! as_in_base {
 impl Dialect for PostgreSql {
     fn dialect(&self) -> TypeId {
         BASE.dialect()
+    }
+
+    fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+        // In parentheses sqlparser knows queries by SELECT and WITH alone.
+        let next = |place: usize| &parser.peek_nth_token_ref(place).token;
+        let Token::Word(first) = next(0) else { return None };
+        let is_query = match first.keyword {
+            Keyword::VALUES => *next(1) == Token::LParen,
+            Keyword::TABLE => matches!(next(1), Token::Word(_)),
+            _ => false,
+        };
+        let is_inside = parser.get_current_token().token == Token::LParen;
+        (is_query && is_inside).then(|| parser.parse_query().map(Expr::Subquery))
     }
 
     fn parse_infix(

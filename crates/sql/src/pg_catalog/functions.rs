@@ -183,12 +183,6 @@ const FUNCTIONS: &[Spec] = &[
     spec("pg_database_size", 1..=1, Kind::BigInt, none),
     spec("pg_tablespace_size", 1..=1, Kind::BigInt, none),
     spec("pg_size_pretty", 1..=1, Kind::Text, size_pretty),
-    spec("array_upper", 2..=2, Kind::Integer, |_, arguments| {
-        Ok(Some(list_length(&arguments[0])).filter(|length| *length > 0).into())
-    }),
-    spec("array_lower", 2..=2, Kind::Integer, |_, arguments| {
-        Ok((list_length(&arguments[0]) > 0).then_some(1).into())
-    }),
     spec("firn_subscripts", 2..=2, Kind::IntegerList, |_, arguments| {
         Ok((1..=list_length(&arguments[0])).collect::<Vec<i64>>().into())
     }),
