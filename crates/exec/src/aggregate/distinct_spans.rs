@@ -2,7 +2,7 @@
 //! `24 hours`, so that another aggregate gathers the spans by their lengths, the first of each, and gives them in order to the one that is meant.
 
 use crate::spans::length;
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, IntervalMonthDayNanoArray};
+use datafusion::arrow::array::{ArrayRef, AsArray, IntervalMonthDayNanoArray};
 use datafusion::arrow::datatypes::{
     DataType, Field, FieldRef, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
 };

@@ -44,6 +44,10 @@ fn one_value(subquery: Subquery) -> Result<Transformed<Expr>> {
             return Ok(Transformed::no(Expr::ScalarSubquery(subquery)));
         }
         let (input, value, mut order) = ordered(&limit.input);
+        // They may name what is below the value, and are computed where it is.
+        if order.iter().any(|key| asks(&key.expr)) {
+            return Ok(Transformed::no(Expr::ScalarSubquery(subquery)));
+        }
         // A key that has been looked at before tells nothing, and DataFusion's aggregate wants none.
         let mut known: Vec<Expr> = Vec::with_capacity(order.len());
         order.retain(|key| {
@@ -110,6 +114,17 @@ fn is_first_row(limit: &Limit) -> bool {
     }
     let skip = limit.skip.as_deref().map_or(Some(0), number);
     skip == Some(0) && limit.fetch.as_deref().and_then(number) == Some(1)
+}
+
+/// Whether there is a sub-query in an expression.
+fn asks(expression: &Expr) -> bool {
+    let is_query = |part: &Expr| {
+        Ok(matches!(
+            part,
+            Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_)
+        ))
+    };
+    expression.exists(is_query).expect("nothing fails here")
 }
 
 /// The rows below an order, the value that is wanted of each, and the order.

@@ -49,6 +49,7 @@ pub use self::using::{Relations, merge};
 use crate::data_type::{take_decimals, take_digits};
 use crate::ddl::check_collation;
 use crate::pg_catalog;
+use crate::statement::fold;
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArgumentList, FunctionArguments, Ident, LimitClause, ObjectName, ObjectNamePart, Query, Select,
@@ -189,11 +190,11 @@ impl VisitorMut for Rewriter {
         if let TableFactor::UNNEST { alias, array_exprs, with_ordinality, .. } = factor {
             let unnest = Ident::new("unnest");
             if std::mem::take(with_ordinality) {
-                pg_catalog::name_numbered(
-                    alias.get_or_insert_with(|| named(unnest.clone())),
-                    array_exprs.len(),
-                );
-                if !array_exprs.iter().any(names_columns) {
+                let alias_of_all = alias.get_or_insert_with(|| named(unnest.clone()));
+                pg_catalog::name_numbered(alias_of_all, array_exprs.len());
+                let mut names = HashSet::new();
+                let differ = alias_of_all.columns.iter().all(|column| names.insert(fold(&column.name)));
+                if differ && !array_exprs.iter().any(names_columns) {
                     let (alias, subquery) = (alias.take(), numbered(std::mem::take(array_exprs)));
                     *factor = TableFactor::Derived { lateral: false, subquery, alias, sample: None };
                     return ControlFlow::Continue(());
@@ -598,7 +599,7 @@ fn name_outputs(projection: &mut [SelectItem]) {
                 }
                 (name, take(expression))
             }
-            SelectItem::ExprWithAlias { expr, alias } => (crate::statement::fold(alias), take(expr)),
+            SelectItem::ExprWithAlias { expr, alias } => (fold(alias), take(expr)),
             _ => continue,
         };
         let mut unique = name.clone();
@@ -615,10 +616,8 @@ fn name_outputs(projection: &mut [SelectItem]) {
 fn output_name(expression: &Expr) -> String {
     const NONE: &str = "?column?";
     match expression {
-        Expr::Identifier(ident) => crate::statement::fold(ident),
-        Expr::CompoundIdentifier(idents) => {
-            idents.last().map_or_else(|| NONE.to_owned(), crate::statement::fold)
-        }
+        Expr::Identifier(ident) => fold(ident),
+        Expr::CompoundIdentifier(idents) => idents.last().map_or_else(|| NONE.to_owned(), fold),
         Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => output_name(inner),
         Expr::Cast { expr, data_type, .. } if is_literal(expr) => type_name(data_type),
         Expr::Cast { expr, data_type, .. } => match output_name(expr).as_str() {
@@ -631,7 +630,7 @@ fn output_name(expression: &Expr) -> String {
             output_name(argument)
         }
         Expr::Function(function) => match function.name.0.last() {
-            Some(ObjectNamePart::Identifier(ident)) => crate::statement::fold(ident),
+            Some(ObjectNamePart::Identifier(ident)) => fold(ident),
             _ => NONE.to_owned(),
         },
         Expr::Case { else_result: Some(otherwise), .. } => match output_name(otherwise).as_str() {
@@ -661,7 +660,7 @@ fn output_name(expression: &Expr) -> String {
         Expr::Subquery(query) => match query.body.as_ref() {
             SetExpr::Select(select) => match select.projection.first() {
                 Some(SelectItem::UnnamedExpr(expression)) => output_name(expression),
-                Some(SelectItem::ExprWithAlias { alias, .. }) => crate::statement::fold(alias),
+                Some(SelectItem::ExprWithAlias { alias, .. }) => fold(alias),
                 _ => NONE.to_owned(),
             },
             _ => NONE.to_owned(),
@@ -777,7 +776,7 @@ fn unnest(factor: &mut TableFactor) -> Option<TableFactor> {
         _ => return None,
     };
     let [ObjectNamePart::Identifier(name)] = name.0.as_slice() else { return None };
-    if crate::statement::fold(name) != "unnest" {
+    if fold(name) != "unnest" {
         return None;
     }
     let argument = |argument: &FunctionArg| match argument {

@@ -10,6 +10,7 @@
 //! | `SELECT id FROM a NATURAL FULL JOIN b` | `SELECT coalesce(a.id, b.id) AS id FROM a FULL JOIN b ON a.id = b.id` |
 //! | `SELECT * FROM a JOIN b USING (id) WHERE id > 1` | `SELECT a.id, a.x, b.y FROM a JOIN b ON a.id = b.id WHERE a.id > 1` |
 //! | `FROM (a JOIN b USING (id)) AS j` | `FROM (SELECT * FROM a JOIN b USING (id)) AS j` |
+//! | `FROM a AS q (n)` | `FROM a AS q (n, x)` |
 //!
 //! A name that stands for more than one column remains as it is, and is ambiguous. So does a whole FROM with a relation whose columns nobody knows
 //! before it is planned.
@@ -19,7 +20,7 @@ use crate::statement::fold;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Distinct, Expr, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart,
     OrderByKind, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, TableAlias,
-    TableFactor, TableFunctionArgs, TableWithJoins, Value, VisitMut, VisitorMut, With,
+    TableAliasColumnDef, TableFactor, TableFunctionArgs, TableWithJoins, Value, VisitMut, VisitorMut, With,
 };
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -126,6 +127,11 @@ impl VisitorMut for Merge<'_> {
         if select.from.iter().any(merges) {
             self.select(select);
         }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        self.name_the_rest(factor);
         ControlFlow::Continue(())
     }
 
@@ -355,6 +361,26 @@ impl Merge<'_> {
         let all = columns.iter().map(column).collect();
         named.push((name, columns));
         Some(all)
+    }
+
+    /// An alias may name the first columns alone; DataFusion wants all named.
+    fn name_the_rest(&mut self, factor: &mut TableFactor) {
+        let names_some = |alias: &Option<TableAlias>| alias.as_ref().is_some_and(|it| !it.columns.is_empty());
+        let (TableFactor::Table { alias, .. } | TableFactor::Derived { alias, .. }) = &*factor else {
+            return;
+        };
+        if !names_some(alias) {
+            return;
+        }
+        let Some(columns) = self.factor(&mut factor.clone(), &mut Named::new()) else { return };
+        if let TableFactor::Table { alias: Some(alias), .. }
+        | TableFactor::Derived { alias: Some(alias), .. } = factor
+        {
+            let rest = columns.into_iter().skip(alias.columns.len());
+            let names =
+                rest.map(|column| TableAliasColumnDef { name: quoted(&column.name), data_type: None });
+            alias.columns.extend(names);
+        }
     }
 
     /// A table of a WITH, or what others know.
