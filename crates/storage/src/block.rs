@@ -787,6 +787,9 @@ impl Block {
     pub fn prefetch(&self, slot: Slot, columns: &[ColumnId]) {
         let at = slot.index();
         self.prefetch_head(slot);
+        if self.prefetch_compact(slot, columns) {
+            return;
+        }
         self.memory().prefetch(at / 64 * 8);
         for column in columns {
             let column = self.layout.column(*column);
@@ -803,6 +806,9 @@ impl Block {
     pub fn prefetch_further(&self, slot: Slot, columns: &[ColumnId], guard: &Guard) {
         self.check(slot);
         self.prefetch_newest(slot, guard);
+        if let Some(compact) = self.compact() {
+            return compact.prefetch_further(slot.index(), columns);
+        }
         for column in columns {
             let column = self.layout.column(*column);
             if column.unit() == Unit::View

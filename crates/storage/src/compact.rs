@@ -27,12 +27,13 @@ use crate::block::{Block, RawCell};
 use crate::budget::{Counted, Held, MemoryBudget};
 use crate::encoding::EncodedColumn;
 use crate::heap::{BUFFERS, INLINE_BYTES, inline_view, long_view, view_elsewhere};
+use crate::memory::prefetch;
 use crate::shared::CountedMemory;
 use crate::state::{BlockEvent, BlockState};
 use crate::{Guard, decoded};
 use arrow_buffer::Buffer;
 use firn_base::sync::{Arc, AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use firn_base::{Cell, ColumnId};
+use firn_base::{Cell, ColumnId, Slot};
 use std::ptr;
 
 /// The rows of a compact block.
@@ -128,6 +129,25 @@ impl Compact {
         }
         // SAFETY: whoever has found the block compact holds a guard as long as he looks at what is in it.
         self.column(column).cell(slot, |decoded| unsafe { decoded::keep(decoded) })
+    }
+
+    /// Asks the processor to fetch what reading columns of a row touches first.
+    #[inline]
+    pub fn prefetch(&self, slot: usize, columns: impl IntoIterator<Item = ColumnId>) {
+        if let Some(present) = self.rows.present.get(slot / 64) {
+            prefetch(std::ptr::from_ref(present).cast());
+        }
+        for column in columns {
+            self.column(column).prefetch(slot);
+        }
+    }
+
+    /// Asks the processor to fetch what the memory leads to that [`Compact::prefetch`] asked for.
+    #[inline]
+    pub fn prefetch_further(&self, slot: usize, columns: &[ColumnId]) {
+        if slot < self.rows.slots as usize {
+            columns.iter().for_each(|column| self.column(*column).prefetch_further(slot));
+        }
     }
 
     /// A value, as it would lie in a block that is not compact.
@@ -236,6 +256,20 @@ impl Block {
         // SAFETY: null or made from a box, which is freed when every guard has gone that was held when it was replaced.
         // Acquire: its content is there.
         unsafe { self.compact.0.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// [`Compact::prefetch`], if the block is compact; false otherwise.
+    #[inline]
+    pub fn prefetch_compact(&self, slot: Slot, columns: &[ColumnId]) -> bool {
+        if !self.is_compact() {
+            return false;
+        }
+        // Whoever asks may hold none.
+        let _guard = crate::pin();
+        if let Some(compact) = self.compact() {
+            compact.prefetch(slot.index(), columns.iter().copied());
+        }
+        true
     }
 
     /// Whether updates go elsewhere. The caller has prepared to write.

@@ -277,6 +277,14 @@ impl<T: Word> Words<T> {
         }
     }
 
+    /// Asks the processor to fetch what the code leads to, if it is one in a dictionary.
+    #[inline]
+    fn prefetch_further(&self, at: usize) {
+        if let Words::Codes { codes, dictionary } = self {
+            prefetch(dictionary.ordinals.as_ptr().wrapping_add(codes.get(at)).cast());
+        }
+    }
+
     /// Appends a range of them, each as `of` has it. The places of NULLs hold anything.
     #[inline]
     fn decode<U>(&self, range: Range<usize>, out: &mut Vec<U>, of: impl Fn(T) -> U) {
@@ -559,17 +567,43 @@ impl EncodedColumn {
     pub fn prefetch(&self, slot: usize) {
         match &self.runs {
             Some(runs) => runs.prefetch(slot),
-            None => each_values!(
-                &self.values,
-                bits => prefetch(bits.values().as_ptr().wrapping_add((bits.offset() + slot) / 8)),
-                words => words.prefetch(slot),
-                strings => match strings {
-                    StringValues::Plain { strings, .. } => strings.prefetch(slot),
-                    StringValues::Symbols(strings) => strings.prefetch(slot),
-                    StringValues::Codes { codes, .. } => codes.prefetch(slot),
-                }
-            ),
+            None => self.prefetch_place(slot),
         }
+    }
+
+    #[inline]
+    fn prefetch_place(&self, place: usize) {
+        if let Some(nulls) = &self.nulls {
+            prefetch(nulls.validity().as_ptr().wrapping_add((nulls.offset() + place) / 8));
+        }
+        each_values!(
+            &self.values,
+            bits => prefetch(bits.values().as_ptr().wrapping_add((bits.offset() + place) / 8)),
+            words => words.prefetch(place),
+            strings => match strings {
+                StringValues::Plain { strings, .. } => strings.prefetch(place),
+                StringValues::Symbols(strings) => strings.prefetch(place),
+                StringValues::Codes { codes, .. } => codes.prefetch(place),
+            }
+        );
+    }
+
+    /// Asks the processor to fetch what the memory leads to that [`EncodedColumn::prefetch`] asked for.
+    #[inline]
+    pub fn prefetch_further(&self, slot: usize) {
+        if let Some(runs) = &self.runs {
+            return self.prefetch_place(runs.find(slot));
+        }
+        each_values!(
+            &self.values,
+            _bits => {},
+            words => words.prefetch_further(slot),
+            strings => match strings {
+                StringValues::Plain { strings, .. } => strings.prefetch_further(slot),
+                StringValues::Symbols(strings) => strings.prefetch_further(slot),
+                StringValues::Codes { codes, dictionary } => dictionary.strings.prefetch(codes.get(slot)),
+            }
+        );
     }
 
     /// The value of a slot. `keep` is given a longer string that had to be decoded, and says where it is as long as the cell.

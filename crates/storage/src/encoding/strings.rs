@@ -77,6 +77,14 @@ impl Strings {
         prefetch(self.offsets.as_ptr().wrapping_add(at).cast());
     }
 
+    /// Asks the processor to fetch one of them, and what may come before its end.
+    #[inline]
+    pub fn prefetch_further(&self, at: usize) {
+        let string = self.get(at).as_ptr_range();
+        prefetch(string.start);
+        prefetch(string.end.wrapping_sub(1));
+    }
+
     /// The memory they take.
     pub fn bytes(&self) -> usize {
         size_of_val(&self.offsets[..]) + self.bytes.len()

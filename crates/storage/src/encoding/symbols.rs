@@ -96,6 +96,12 @@ impl SymbolStrings {
         self.lengths.prefetch(at);
     }
 
+    /// Asks the processor to fetch the codes of one of them.
+    #[inline]
+    pub fn prefetch_further(&self, at: usize) {
+        self.codes.prefetch_further(at);
+    }
+
     /// Appends one of them.
     #[inline]
     pub fn decode(&self, at: usize, out: &mut Vec<u8>) {

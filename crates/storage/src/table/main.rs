@@ -209,7 +209,7 @@ impl Table {
         guard: &Guard,
     ) -> Result<()> {
         let slot = row.slot().index();
-        compact.columns().iter().for_each(|column| column.prefetch(slot));
+        compact.prefetch(slot, (0..self.columns.len()).map(|column| ColumnId(column as u16)));
         self.block(row).prefetch_head(row.slot());
         let mut image: SmallVec<[Cell<'_>; 16]> = SmallVec::from_elem(Cell::Null, self.columns.len());
         for (column, cell) in image.iter_mut().enumerate() {

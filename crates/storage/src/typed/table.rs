@@ -72,6 +72,9 @@ impl Block {
     #[inline(always)]
     fn prefetch_as<R: Row>(&self, slot: Slot, projection: &Projection<R>) {
         self.prefetch_head(slot);
+        if self.prefetch_compact(slot, projection.columns()) {
+            return;
+        }
         self.prefetch_present(slot.index());
         R::prefetch(Place { block: self, at: slot.index() }, projection.layouts(self));
     }
@@ -81,6 +84,9 @@ impl Block {
     fn prefetch_further_as<R: Row>(&self, slot: Slot, projection: &Projection<R>, guard: &Guard) {
         self.check(slot);
         self.prefetch_newest(slot, guard);
+        if let Some(compact) = self.compact() {
+            return compact.prefetch_further(slot.index(), projection.columns());
+        }
         let place = Place { block: self, at: slot.index() };
         // SAFETY: just checked, and the columns are this block's.
         unsafe { R::prefetch_further(place, projection.layouts(self)) };
