@@ -10,6 +10,7 @@ pub mod error;
 mod exact;
 pub mod floats;
 pub mod function;
+mod guards;
 mod index_path;
 mod join_keys;
 mod judge;

@@ -358,6 +358,7 @@ fn plan_physically(
             |_, _| {},
         )?;
         crate::reads::note(&pruned, transaction)?;
+        let pruned = crate::guards::plan(pruned)?;
         let planned = async { state.query_planner().create_physical_plan(&pruned, state).await };
         let planned = runtime::workers().block_on(planned)?;
         if has_order(plan) { in_order(planned) } else { Ok(planned) }

@@ -2,6 +2,7 @@
 //!
 //! Decimals are checked by Arrow itself; integers wrap there and floats run to infinity, or to a NaN with a sign.
 
+use super::operate::{Operation, operation_of};
 use crate::floats;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Datum};
 use datafusion::arrow::compute::kernels::numeric;
@@ -38,6 +39,13 @@ fn checked(operator: Operator) -> Option<Arc<ScalarUDF>> {
         operators.into_iter().map(function).collect()
     });
     functions.iter().find(|(candidate, _)| *candidate == operator).map(|(_, function)| Arc::clone(function))
+}
+
+/// Whether a function divides by its last argument.
+pub(crate) fn divides(function: &ScalarUDF) -> bool {
+    let checked = function.inner().downcast_ref::<Checked>().map(|checked| checked.operator);
+    matches!(checked, Some(Operator::Divide | Operator::Modulo))
+        || operation_of(function).is_some_and(|(operation, _)| operation == Operation::Divide)
 }
 
 /// Replaces an operator on two integers or two floats by its checked function.

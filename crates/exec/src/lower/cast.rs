@@ -30,6 +30,11 @@ struct PgCast {
     signature: Signature,
 }
 
+/// Whether a function casts to what not all values can be cast to.
+pub(crate) fn may_fail(function: &ScalarUDF) -> bool {
+    function.inner().downcast_ref::<PgCast>().is_some_and(|cast| !cast.to.is_string())
+}
+
 /// Replaces a cast that DataFusion would compute differently.
 pub fn lower(cast: Cast, from: &Field) -> Transformed<Expr> {
     let types = types::sql_type(from).zip(types::sql_type(&cast.field));
