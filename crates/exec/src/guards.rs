@@ -11,7 +11,7 @@
 //! | `a AND failing`, where NULL is not false | `CASE WHEN NOT a THEN false ELSE a AND failing END` |
 //! | `sum(failing) FILTER (WHERE a)` | `sum(CASE WHEN a THEN failing END) FILTER (WHERE a)` |
 //!
-//! This comes after all rules of the optimiser: conditions have gone where they go, and joins have found their keys among them.
+//! But for aggregates, this comes after all rules of the optimiser: conditions have gone where they go, and joins have found their keys among them.
 
 use crate::lower::{arithmetic, cast, under_its_name};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -59,7 +59,7 @@ pub(crate) fn plan(plan: LogicalPlan) -> Result<LogicalPlan> {
                 join.filter = Some(condition(filter)?);
                 return Ok(Transformed::yes(node));
             }
-            LogicalPlan::Projection(_) | LogicalPlan::Aggregate(_) | LogicalPlan::Sort(_) => {}
+            LogicalPlan::Projection(_) | LogicalPlan::Aggregate(_) => {}
             _ => return Ok(Transformed::no(node)),
         }
         let names = NamePreserver::new(&node);
@@ -117,7 +117,6 @@ fn value(expression: Expr) -> Result<Transformed<Expr>> {
                 let joined = parts.into_iter().rfold(last, |rest, part| lazily(part, op, rest));
                 Transformed::new(joined, true, TreeNodeRecursion::Jump)
             }
-            Expr::AggregateFunction(call) => aggregate(call),
             other => Transformed::no(other),
         })
     })
@@ -144,17 +143,14 @@ fn lazily(left: Expr, op: Operator, right: Expr) -> Expr {
     case(decides, boolean(truth), Some(binary_expr(left, op, right)))
 }
 
-/// An aggregate whose arguments are computed of the rows alone that its filter leaves.
-fn aggregate(mut call: AggregateFunction) -> Transformed<Expr> {
-    let mut changed = false;
-    if let Some(filter) = call.params.filter.clone().filter(|filter| !is_told_twice_otherwise(filter)) {
+/// Has arguments of an aggregate computed of the rows alone that its filter leaves. Before the rules of the optimiser, which compute what
+/// several aggregates have in common of all rows.
+pub(crate) fn of_aggregate(call: &mut AggregateFunction) {
+    if let Some(filter) = call.params.filter.as_ref().filter(|filter| !is_told_twice_otherwise(filter)) {
         for argument in call.params.args.iter_mut().filter(|argument| may_fail(argument)) {
-            *argument = case((*filter).clone(), std::mem::take(argument), None);
-            changed = true;
+            *argument = case((**filter).clone(), std::mem::take(argument), None);
         }
     }
-    let call = Expr::AggregateFunction(call);
-    if changed { Transformed::yes(call) } else { Transformed::no(call) }
 }
 
 fn case(when: Expr, then: Expr, otherwise: Option<Expr>) -> Expr {

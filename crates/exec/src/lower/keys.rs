@@ -70,10 +70,11 @@ pub fn of_aggregate(aggregate: &mut AggregateFunction, schema: &DFSchema) -> Res
         [argument] => spans::is_span(&argument.get_type(schema)?),
         _ => false,
     };
+    let is_argument = |key: &SortKey| key.expr == params.args[0];
     match aggregate.func.name() {
         "count" => params.args.iter_mut().try_for_each(|key| of_span(key, schema))?,
         // What these yield is made of spans, and not of keys.
-        "sum" | "avg" | "array_agg" if is_of_spans => {
+        "sum" | "avg" | "array_agg" if is_of_spans && params.order_by.iter().all(is_argument) => {
             gather_spans(aggregate);
             return Ok(());
         }

@@ -26,6 +26,7 @@ pub mod quantified;
 mod spans;
 mod zeros;
 
+use crate::guards;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, plan_datafusion_err};
 use datafusion::logical_expr::expr::Placeholder;
@@ -111,6 +112,7 @@ fn lower(expression: Expr, schema: &DFSchema, parameters: &[Value]) -> Result<Tr
         }
         Expr::AggregateFunction(mut aggregate) => {
             keys::of_aggregate(&mut aggregate, schema)?;
+            guards::of_aggregate(&mut aggregate);
             Ok(Transformed::yes(Expr::AggregateFunction(aggregate)))
         }
         other => Ok(Transformed::no(other)),

@@ -37,6 +37,7 @@ mod sets;
 pub(crate) use keys::{AS_CAST, AS_IS};
 
 pub use self::locking::LockingParts;
+pub use self::rewrite::output_name;
 pub use firn_exec::types::columns_of;
 
 use self::context::Context;
@@ -193,6 +194,11 @@ impl<'a> Binder<'a> {
     ) -> Result<LogicalPlan> {
         let query = insert::row_source_query(with, target, from, selection, outputs)?;
         self.settle(|| self.plan_query(query.clone()))
+    }
+
+    /// Tells columns that joins merge, in a query that is kept as a text, as the columns that they stand for.
+    pub fn merge_columns(&self, query: &mut ast::Query) {
+        rewrite::merge(query, &|name, arguments| self.columns(name, arguments));
     }
 
     /// Outputs over such rows, in which columns that joins merge are told as the columns that they stand for.

@@ -613,7 +613,7 @@ fn name_outputs(projection: &mut [SelectItem]) {
 }
 
 /// The name that PostgreSQL gives an output column.
-fn output_name(expression: &Expr) -> String {
+pub fn output_name(expression: &Expr) -> String {
     const NONE: &str = "?column?";
     match expression {
         Expr::Identifier(ident) => fold(ident),

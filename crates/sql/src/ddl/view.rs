@@ -44,6 +44,10 @@ pub(super) fn create(
         keeps_columns(old, &output)?;
     }
     let mut query = query.clone();
+    context.bind(|binder| {
+        binder.merge_columns(&mut query);
+        Ok(())
+    })?;
     expand_wildcards(context, &mut query);
     qualify(context, &mut query)?;
     let oid = old.as_ref().map_or_else(|| context.allocate(), |old| old.oid);
@@ -292,8 +296,12 @@ fn expand_wildcards(context: &Context<'_>, query: &mut ast::Query) {
                 _ => return,
             };
             match alias {
-                Some(alias) if !alias.columns.is_empty() => return,
-                Some(alias) => tables.push((fold(&alias.name), columns)),
+                Some(alias) if alias.columns.is_empty() => tables.push((fold(&alias.name), columns)),
+                Some(alias) if alias.columns.len() == columns.len() => {
+                    let columns = alias.columns.iter().map(|column| fold(&column.name)).collect();
+                    tables.push((fold(&alias.name), columns));
+                }
+                Some(_) => return,
                 None => tables.push((name.name, columns)),
             }
         }

@@ -4,8 +4,8 @@ use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Int32Array, Int64Builder, ListArray, ListBuilder, new_null_array,
 };
 use datafusion::arrow::buffer::OffsetBuffer;
-use datafusion::arrow::compute::{cast, concat, nullif};
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
+use datafusion::arrow::compute::{concat, nullif};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Int32Type};
 use datafusion::common::utils::take_function_args;
 use datafusion::common::{Result, exec_err, plan_err};
 use datafusion::logical_expr::{
@@ -89,13 +89,12 @@ impl Measure {
     }
 
     fn udf(self) -> Arc<ScalarUDF> {
-        let arguments = if self.is_of_dimension() { 2 } else { 1 };
-        let signature = Signature::any(arguments, Volatility::Immutable);
+        let signature = Signature::user_defined(Volatility::Immutable);
         Arc::new(ScalarUDF::from(Measured { measure: self, signature }))
     }
 
     /// What it is of one list.
-    fn of(self, lists: &ListArray, row: usize, dimension: i64) -> Option<i32> {
+    fn of(self, lists: &ListArray, row: usize, dimension: i32) -> Option<i32> {
         if lists.is_null(row) {
             return None;
         }
@@ -109,9 +108,11 @@ impl Measure {
 }
 
 /// How many elements a list has in one of its dimensions: they are all of one length.
-fn length(lists: &ListArray, row: usize, dimension: i64) -> Option<i32> {
+fn length(lists: &ListArray, row: usize, dimension: i32) -> Option<i32> {
+    if leaves(lists, row) == 0 {
+        return None;
+    }
     match (dimension, lists.value_length(row)) {
-        (_, 0) => None,
         (1, length) => Some(length),
         (2.., _) => length(lists.value(row).as_list_opt::<i32>()?, 0, dimension - 1),
         _ => None,
@@ -150,14 +151,23 @@ impl ScalarUDFImpl for Measured {
         &self.signature
     }
 
-    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
-        match &arguments[0] {
-            DataType::List(_) | DataType::Null => Ok(DataType::Int32),
+    /// A bare literal may be a dimension.
+    fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
+        use DataType::{Int8, Int16, Int32, Int64, List, Null, Utf8};
+        match (self.measure.is_of_dimension(), arguments) {
+            (false, [list @ (List(_) | Null)]) => Ok(vec![list.clone()]),
+            (true, [list @ (List(_) | Null), Int8 | Int16 | Int32 | Int64 | Utf8 | Null]) => {
+                Ok(vec![list.clone(), Int32])
+            }
             _ => {
                 let message = format!("function {} does not take arguments of these types", self.name());
                 Err(to_datafusion(Error::new(SqlState::UNDEFINED_FUNCTION, message)))
             }
         }
+    }
+
+    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Int32)
     }
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -167,8 +177,7 @@ impl ScalarUDFImpl for Measured {
         let Some(lists) = arrays[0].as_list_opt::<i32>() else {
             return Ok(ColumnarValue::Array(new_null_array(&DataType::Int32, rows)));
         };
-        let dimensions = arrays.get(1).map(|dimensions| cast(dimensions, &DataType::Int64)).transpose()?;
-        let dimensions = dimensions.as_ref().map(|dimensions| dimensions.as_primitive::<Int64Type>());
+        let dimensions = arrays.get(1).map(|dimensions| dimensions.as_primitive::<Int32Type>());
         let measured: Int32Array = (0..lists.len())
             .map(|row| match dimensions {
                 Some(dimensions) if dimensions.is_null(row) => None,

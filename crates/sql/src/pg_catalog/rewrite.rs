@@ -13,6 +13,8 @@
 //!   a list that is written as an array's text becomes one of expressions.
 
 use super::{composite, from, relation};
+use crate::bind::output_name;
+use crate::statement::fold;
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, BinaryOperator, CaseWhen, CastKind, DataType, Distinct, Expr, Function, FunctionArg,
@@ -841,10 +843,7 @@ fn aggregate(query: &mut Query, function: &str) -> bool {
     if query.limit_clause.is_some() && function != "first_value" {
         return false;
     }
-    let alias = match &*item {
-        SelectItem::ExprWithAlias { alias, .. } => Some(alias.clone()),
-        _ => None,
-    };
+    let called = output_of(item);
     let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else { return false };
     let mut order: Vec<OrderByExpr> = match query.order_by.take().map(|order| order.kind) {
         Some(OrderByKind::Expressions(order)) => order,
@@ -852,7 +851,7 @@ fn aggregate(query: &mut Query, function: &str) -> bool {
     };
     for by in &mut order {
         // ORDER BY 1 means the column itself, as its name does.
-        let is_named = matches!(&by.expr, Expr::Identifier(name) if alias.as_ref() == Some(name));
+        let is_named = matches!(&by.expr, Expr::Identifier(name) if called.as_deref() == Some(&fold(name)));
         if is_named || matches!(by.expr, Expr::Value(_)) {
             by.expr = expr.clone();
         }
@@ -892,20 +891,27 @@ fn array_of_rows(mut query: Box<Query>) -> Option<Box<Query>> {
     let picks_by_order = matches!(query.body.as_ref(), SetExpr::Select(select) if matches!(select.distinct, Some(Distinct::On(_))));
     let mut columns = vec![Ident::with_quote('"', "array element")];
     let mut by_columns = Vec::with_capacity(order.len());
-    for by in order {
+    let mut own_order = query.order_by.take();
+    for (place, by) in order.into_iter().enumerate() {
         let column = match is_first_output(&query.body, &by.expr) {
             true => columns[0].clone(),
             false => {
                 let name = Ident::with_quote('"', format!("array order {}", columns.len()));
                 add_output(&mut query.body, by.expr.clone(), name.clone())?;
                 columns.push(name.clone());
+                // By the column, as a name in it might be taken for that of an output. Rows that are picked are picked by what is written.
+                if let Some(OrderByKind::Expressions(own)) = own_order.as_mut().map(|own| &mut own.kind)
+                    && !picks_by_order
+                {
+                    own[place].expr = Expr::Identifier(name.clone());
+                }
                 name
             }
         };
         by_columns.push(OrderByExpr { expr: Expr::Identifier(column), ..by });
     }
-    if query.limit_clause.is_none() && query.fetch.is_none() && !picks_by_order {
-        query.order_by = None;
+    if query.limit_clause.is_some() || query.fetch.is_some() || picks_by_order {
+        query.order_by = own_order;
     }
     let names: Vec<String> = columns.iter().map(Ident::to_string).collect();
     let text = format!("SELECT array_agg({}) FROM (SELECT 1) AS array_rows ({})", names[0], names.join(", "));
@@ -967,20 +973,30 @@ fn is_first_output(body: &SetExpr, by: &Expr) -> bool {
         Expr::Value(value) => matches!(&value.value, Value::Number(digits, _) if digits == "1"),
         by => match body {
             SetExpr::Select(select) => match select.projection.first() {
-                Some(SelectItem::UnnamedExpr(output)) => match (output, by) {
-                    // A column may be called by its name alone.
-                    (Expr::CompoundIdentifier(names), Expr::Identifier(name)) => names.last() == Some(name),
-                    (output, by) => output == by,
+                Some(item) => match (item, by) {
+                    // The name of an output comes before a column's.
+                    (item, Expr::Identifier(name)) if output_of(item).as_deref() == Some(&fold(name)) => true,
+                    (SelectItem::UnnamedExpr(output), by) => output == by,
+                    (SelectItem::ExprWithAlias { expr, .. }, by) => {
+                        expr == by && !matches!(by, Expr::Identifier(_))
+                    }
+                    _ => false,
                 },
-                Some(SelectItem::ExprWithAlias { expr, alias }) => {
-                    expr == by || matches!(by, Expr::Identifier(name) if name == alias)
-                }
-                _ => false,
+                None => false,
             },
             SetExpr::Query(query) => is_first_output(&query.body, by),
             SetExpr::SetOperation { left, .. } => is_first_output(left, by),
             _ => false,
         },
+    }
+}
+
+/// What an output is called.
+fn output_of(item: &SelectItem) -> Option<String> {
+    match item {
+        SelectItem::UnnamedExpr(expression) => Some(output_name(expression)),
+        SelectItem::ExprWithAlias { alias, .. } => Some(fold(alias)),
+        _ => None,
     }
 }
 

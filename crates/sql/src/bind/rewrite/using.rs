@@ -369,7 +369,9 @@ impl Merge<'_> {
         let (TableFactor::Table { alias, .. } | TableFactor::Derived { alias, .. }) = &*factor else {
             return;
         };
-        if !names_some(alias) {
+        // The rows of `ARRAY(SELECT …)` are of no more columns than that names.
+        let is_of_array = |alias: &TableAlias| alias.columns[0].name.value == "array element";
+        if !names_some(alias) || alias.as_ref().is_some_and(is_of_array) {
             return;
         }
         let Some(columns) = self.factor(&mut factor.clone(), &mut Named::new()) else { return };
