@@ -2,10 +2,11 @@
 
 use super::refers;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, Result};
-use datafusion::logical_expr::utils::split_conjunction_owned;
+use datafusion::common::{Column, DFSchema, Result};
+use datafusion::logical_expr::utils::{split_conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{Expr, LogicalPlan, Operator, Subquery};
 use datafusion::optimizer::decorrelate::PullUpCorrelatedExpr;
+use std::collections::HashSet;
 
 /// What a sub-query is asked for.
 #[derive(Clone, Copy, PartialEq)]
@@ -43,7 +44,39 @@ pub(super) fn is_beyond_joins(plan: &LogicalPlan, form: Form, outer: &DFSchema) 
     if !pulled.can_pull_up || form == Form::Lateral && pulled.pull_up_having_expr.is_some() {
         return Ok(true);
     }
-    refers(&rest.data, outer)
+    Ok(refers(&rest.data, outer)? || confuses_names(plan, &rest.data)?)
+}
+
+/// Whether columns that are compared with outer ones have one name, or that of another output: the join's condition has no other
+/// way to tell them apart. `rest` is the plan without these conditions, which yields the columns too.
+fn confuses_names(plan: &LogicalPlan, rest: &LogicalPlan) -> Result<bool> {
+    let mut compared: HashSet<Column> = HashSet::new();
+    plan.apply(|node| {
+        match node {
+            LogicalPlan::Subquery(_) => return Ok(TreeNodeRecursion::Jump),
+            LogicalPlan::Filter(filter) => {
+                for condition in split_conjunction(&filter.predicate) {
+                    if condition.contains_outer() {
+                        compared.extend(condition.column_refs().into_iter().cloned());
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    let names: HashSet<&str> = compared.iter().map(|column| column.name.as_str()).collect();
+    let is_doubled = |schema: &DFSchema| {
+        let count = |name: &str| schema.fields().iter().filter(|field| field.name() == name).count();
+        names.iter().any(|name| count(name) > 1)
+    };
+    let mut found = names.len() < compared.len() || is_doubled(rest.schema());
+    // Behind an alias they have one qualifier.
+    rest.apply(|node| {
+        found |= matches!(node, LogicalPlan::SubqueryAlias(alias) if is_doubled(alias.input.schema()));
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
 }
 
 /// Whether a plan yields one row of all the rows below it, or some part of that one.
