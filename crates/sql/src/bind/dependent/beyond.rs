@@ -41,7 +41,7 @@ pub(super) fn is_beyond_joins(plan: &LogicalPlan, form: Form, outer: &DFSchema) 
         .with_need_handle_count_bug(matches!(form, Form::Value | Form::Lateral))
         .with_exists_sub_query(form == Form::Exists);
     let Ok(rest) = plan.clone().rewrite(&mut pulled) else { return Ok(true) };
-    if !pulled.can_pull_up || form == Form::Lateral && pulled.pull_up_having_expr.is_some() {
+    if !pulled.can_pull_up || pulled.pull_up_having_expr.is_some() {
         return Ok(true);
     }
     Ok(refers(&rest.data, outer)? || confuses_names(plan, &rest.data)?)
@@ -103,7 +103,7 @@ fn tells_rows_apart(plan: &LogicalPlan, form: Form, outer: &DFSchema) -> Result<
                 compares_otherwise(distinct.input(), outer)?
             }
             LogicalPlan::Aggregate(aggregate) => compares_otherwise(&aggregate.input, outer)?,
-            LogicalPlan::Filter(filter) if form == Form::Lateral => {
+            LogicalPlan::Filter(filter) if matches!(form, Form::Value | Form::Lateral) => {
                 is_of_all_rows(&filter.input) && refers(&filter.input, outer)?
             }
             _ => false,
