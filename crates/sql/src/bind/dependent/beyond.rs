@@ -106,6 +106,12 @@ fn tells_rows_apart(plan: &LogicalPlan, form: Form, outer: &DFSchema) -> Result<
             LogicalPlan::Filter(filter) if matches!(form, Form::Value | Form::Lateral) => {
                 is_of_all_rows(&filter.input) && refers(&filter.input, outer)?
             }
+            // What is no aggregate's would be NULL where there is nothing to aggregate.
+            LogicalPlan::Projection(projection) if matches!(form, Form::Value | Form::Lateral) => {
+                projection.expr.iter().any(|output| !output.any_column_refs())
+                    && is_of_all_rows(&projection.input)
+                    && refers(&projection.input, outer)?
+            }
             _ => false,
         };
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
