@@ -4,7 +4,7 @@ use super::refers;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, Result};
 use datafusion::logical_expr::utils::{split_conjunction, split_conjunction_owned};
-use datafusion::logical_expr::{Expr, LogicalPlan, Operator, Subquery};
+use datafusion::logical_expr::{Expr, LogicalPlan, Operator, SkipType, Subquery};
 use datafusion::optimizer::decorrelate::PullUpCorrelatedExpr;
 use std::collections::HashSet;
 
@@ -103,6 +103,12 @@ fn tells_rows_apart(plan: &LogicalPlan, form: Form, outer: &DFSchema) -> Result<
                 compares_otherwise(distinct.input(), outer)?
             }
             LogicalPlan::Aggregate(aggregate) => compares_otherwise(&aggregate.input, outer)?,
+            // It would get lost, which matters but for the last LIMIT.
+            LogicalPlan::Limit(limit) if form == Form::Exists => {
+                let is_last = std::ptr::eq(node, plan);
+                let skips = !matches!(limit.get_skip_type()?, SkipType::Literal(0));
+                (skips || !is_last) && refers(&limit.input, outer)?
+            }
             LogicalPlan::Filter(filter) if matches!(form, Form::Value | Form::Lateral) => {
                 is_of_all_rows(&filter.input) && refers(&filter.input, outer)?
             }
