@@ -8,14 +8,17 @@
 //! | `(SELECT x FROM t WHERE t.a = o.a)` | `only_value((SELECT few(x) FROM t WHERE t.a = o.a))` |
 //! | `(SELECT x FROM t WHERE t.a = o.a ORDER BY y LIMIT 1)` | `(SELECT first_value(x ORDER BY y) FROM t WHERE t.a = o.a)` |
 //!
-//! A sub-query that is an aggregate already, or one row of no table, or refers to nothing outside, stays.
+//! A sub-query that is an aggregate already, or one row of no table, or refers to nothing outside, stays. An order of the one row of
+//! an aggregate without groups, `LIMIT 1` and `DISTINCT` are left out: they would make no row of it where nothing is aggregated.
 
 use super::operators::cast;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::functions_aggregate::first_last::first_value_udaf;
 use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction};
-use datafusion::logical_expr::{Expr, Limit, LogicalPlan, LogicalPlanBuilder, SortExpr, Subquery};
+use datafusion::logical_expr::{
+    Distinct, Expr, Limit, LogicalPlan, LogicalPlanBuilder, Projection, SortExpr, Subquery, SubqueryAlias,
+};
 use firn_base::SqlType;
 use firn_base::sync::Arc;
 use firn_exec::aggregate::{few, only_value};
@@ -36,6 +39,11 @@ pub fn aggregate_rows(expression: Expr) -> Result<Transformed<Expr>> {
 }
 
 fn one_value(subquery: Subquery) -> Result<Transformed<Expr>> {
+    if !is_aggregate(&subquery.subquery)
+        && let Some(plan) = single_row(&subquery.subquery)?
+    {
+        return Ok(Transformed::yes(Expr::ScalarSubquery(Subquery { subquery: plan, ..subquery })));
+    }
     if is_aggregate(&subquery.subquery) || is_one_row(&subquery.subquery) {
         return Ok(Transformed::no(Expr::ScalarSubquery(subquery)));
     }
@@ -89,6 +97,28 @@ fn is_aggregate(plan: &LogicalPlan) -> bool {
         LogicalPlan::SubqueryAlias(alias) => is_aggregate(&alias.input),
         LogicalPlan::Aggregate(_) => true,
         _ => false,
+    }
+}
+
+/// An aggregate without groups, and what is computed of its row, without what would only pick or order rows. `None` if a plan is
+/// something else.
+fn single_row(plan: &Arc<LogicalPlan>) -> Result<Option<Arc<LogicalPlan>>> {
+    match plan.as_ref() {
+        LogicalPlan::Aggregate(aggregate) => Ok(aggregate.group_expr.is_empty().then(|| Arc::clone(plan))),
+        LogicalPlan::Limit(limit) if is_first_row(limit) => single_row(&limit.input),
+        LogicalPlan::Sort(sort) if sort.fetch.is_none() => single_row(&sort.input),
+        LogicalPlan::Distinct(Distinct::All(input)) => single_row(input),
+        LogicalPlan::Projection(projection) => {
+            let Some(input) = single_row(&projection.input)? else { return Ok(None) };
+            let projection = Projection::try_new(projection.expr.clone(), input)?;
+            Ok(Some(Arc::new(LogicalPlan::Projection(projection))))
+        }
+        LogicalPlan::SubqueryAlias(alias) => {
+            let Some(input) = single_row(&alias.input)? else { return Ok(None) };
+            let alias = SubqueryAlias::try_new(input, alias.alias.clone())?;
+            Ok(Some(Arc::new(LogicalPlan::SubqueryAlias(alias))))
+        }
+        _ => Ok(None),
     }
 }
 

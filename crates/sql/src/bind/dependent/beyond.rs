@@ -2,10 +2,11 @@
 
 use super::refers;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, Result};
-use datafusion::logical_expr::utils::split_conjunction_owned;
-use datafusion::logical_expr::{Expr, LogicalPlan, Operator, Subquery};
+use datafusion::common::{Column, DFSchema, Result};
+use datafusion::logical_expr::utils::{split_conjunction, split_conjunction_owned};
+use datafusion::logical_expr::{Expr, LogicalPlan, Operator, SkipType, Subquery};
 use datafusion::optimizer::decorrelate::PullUpCorrelatedExpr;
+use std::collections::HashSet;
 
 /// What a sub-query is asked for.
 #[derive(Clone, Copy, PartialEq)]
@@ -40,10 +41,42 @@ pub(super) fn is_beyond_joins(plan: &LogicalPlan, form: Form, outer: &DFSchema) 
         .with_need_handle_count_bug(matches!(form, Form::Value | Form::Lateral))
         .with_exists_sub_query(form == Form::Exists);
     let Ok(rest) = plan.clone().rewrite(&mut pulled) else { return Ok(true) };
-    if !pulled.can_pull_up || form == Form::Lateral && pulled.pull_up_having_expr.is_some() {
+    if !pulled.can_pull_up || pulled.pull_up_having_expr.is_some() {
         return Ok(true);
     }
-    refers(&rest.data, outer)
+    Ok(refers(&rest.data, outer)? || confuses_names(plan, &rest.data)?)
+}
+
+/// Whether columns that are compared with outer ones have one name, or that of another output: the join's condition has no other
+/// way to tell them apart. `rest` is the plan without these conditions, which yields the columns too.
+fn confuses_names(plan: &LogicalPlan, rest: &LogicalPlan) -> Result<bool> {
+    let mut compared: HashSet<Column> = HashSet::new();
+    plan.apply(|node| {
+        match node {
+            LogicalPlan::Subquery(_) => return Ok(TreeNodeRecursion::Jump),
+            LogicalPlan::Filter(filter) => {
+                for condition in split_conjunction(&filter.predicate) {
+                    if condition.contains_outer() {
+                        compared.extend(condition.column_refs().into_iter().cloned());
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    let names: HashSet<&str> = compared.iter().map(|column| column.name.as_str()).collect();
+    let is_doubled = |schema: &DFSchema| {
+        let count = |name: &str| schema.fields().iter().filter(|field| field.name() == name).count();
+        names.iter().any(|name| count(name) > 1)
+    };
+    let mut found = names.len() < compared.len() || is_doubled(rest.schema());
+    // Behind an alias they have one qualifier.
+    rest.apply(|node| {
+        found |= matches!(node, LogicalPlan::SubqueryAlias(alias) if is_doubled(alias.input.schema()));
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
 }
 
 /// Whether a plan yields one row of all the rows below it, or some part of that one.
@@ -70,8 +103,20 @@ fn tells_rows_apart(plan: &LogicalPlan, form: Form, outer: &DFSchema) -> Result<
                 compares_otherwise(distinct.input(), outer)?
             }
             LogicalPlan::Aggregate(aggregate) => compares_otherwise(&aggregate.input, outer)?,
-            LogicalPlan::Filter(filter) if form == Form::Lateral => {
+            // It would get lost, which matters but for the last LIMIT.
+            LogicalPlan::Limit(limit) if form == Form::Exists => {
+                let is_last = std::ptr::eq(node, plan);
+                let skips = !matches!(limit.get_skip_type()?, SkipType::Literal(0));
+                (skips || !is_last) && refers(&limit.input, outer)?
+            }
+            LogicalPlan::Filter(filter) if matches!(form, Form::Value | Form::Lateral) => {
                 is_of_all_rows(&filter.input) && refers(&filter.input, outer)?
+            }
+            // What is no aggregate's would be NULL where there is nothing to aggregate.
+            LogicalPlan::Projection(projection) if matches!(form, Form::Value | Form::Lateral) => {
+                projection.expr.iter().any(|output| !output.any_column_refs())
+                    && is_of_all_rows(&projection.input)
+                    && refers(&projection.input, outer)?
             }
             _ => false,
         };
