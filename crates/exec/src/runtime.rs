@@ -21,6 +21,8 @@ use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::optimizer::{Optimizer, OptimizerRule};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::SessionConfig;
 use firn_base::sync::{Arc, OnceLock};
 use firn_base::thread::{self, Behind};
@@ -86,8 +88,22 @@ pub fn planning_state() -> &'static SessionState {
             .with_runtime_env(environment())
             .with_default_features()
             .with_optimizer_rules(optimizer_rules())
+            .with_physical_optimizer_rules(physical_optimizer_rules())
             .build()
     })
+}
+
+/// DataFusion's rules for physical plans, but the one that pushes conditions down.
+///
+/// That one tells columns by their names, which have no tables any more: below a projection of `a.id` and `t.id`, `a.id <> t.id` became
+/// `id@1 <> id@1`. It would also take conditions that are guarded ([`crate::guards`]) to rows that others had left out. The logical plan's
+/// conditions are where they go, and no source of ours takes any from the physical plan; so the filters that joins and sorts make as they run,
+/// which a later rule of the same kind pushes down, end nowhere but in such sources.
+fn physical_optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let mut rules = PhysicalOptimizer::default().rules;
+    let pushing = rules.iter().position(|rule| rule.name() == "FilterPushdown");
+    rules.remove(pushing.expect("DataFusion pushes conditions down"));
+    rules
 }
 
 /// DataFusion's rules, and ours: one where constants have been folded and filters are still above the joins, and two at the end.

@@ -8,7 +8,8 @@
 //! A join makes several rows of one as well, and then DataFusion knows that a key determines what is in its own table alone. But of
 //! groups by the key and a column of another table it takes the key for one of the groups: `SELECT t.id, o.x FROM t JOIN o … GROUP BY t.id, o.x
 //! ORDER BY t.id, o.x` was in the order of t.id. What such groups yield, and such rows under DISTINCT, is called by that function, too; where
-//! it stands in a condition the optimiser takes it away again ([`firn_exec::types::AS_IS`]).
+//! it stands in a condition the optimiser takes it away again ([`firn_exec::types::AS_IS`]). DISTINCT below, and what is a UNION, INTERSECT or EXCEPT by it,
+//! has keys no sooner than the optimiser has made a grouping of it, so that is looked at as if it were one.
 //!
 //! Items of FROM lose their keys as they are planned: the planner groups by all that a key determines.
 //!
@@ -68,7 +69,7 @@ fn end_above_groups(plan: LogicalPlan) -> Result<LogicalPlan> {
     let ended = plan.transform_up_with_subqueries(|node| {
         Ok(Transformed::yes(match node.recompute_schema()? {
             LogicalPlan::Aggregate(aggregate) if tells_values_apart(&aggregate) => of_distinct(aggregate)?,
-            node if has_false_keys(&node) => hidden(node)?,
+            node if has_false_keys(&node)? => hidden(node)?,
             LogicalPlan::Join(join) if sets::is_set(&join) => above_set(join)?,
             // This is not the first time.
             LogicalPlan::Projection(mut outer) if is_call_of_all(&outer) => {
@@ -94,8 +95,9 @@ fn tells_values_apart(aggregate: &Aggregate) -> bool {
 fn of_distinct(aggregate: Aggregate) -> Result<LogicalPlan> {
     let Aggregate { input, group_expr, aggr_expr, .. } = aggregate;
     // Of an input that has keys, and more than one table to have them.
-    let is_joined = contains(&input, |node| matches!(node, LogicalPlan::Join(_) | LogicalPlan::Window(_)))?;
-    let has_keys = !input.schema().functional_dependencies().is_empty();
+    let is_joined =
+        contains(&input, |node| Ok(matches!(node, LogicalPlan::Join(_) | LogicalPlan::Window(_))))?;
+    let has_keys = !with_groupings(&input)?.schema().functional_dependencies().is_empty();
     let input = match is_joined && has_keys && !group_expr.is_empty() {
         true => Arc::new(hidden(Arc::unwrap_or_clone(input))?),
         false => input,
@@ -114,31 +116,49 @@ fn above_set(mut join: Join) -> Result<LogicalPlan> {
 }
 
 /// Whether DataFusion takes a part of what a node groups by for a key that is none.
-fn has_false_keys(node: &LogicalPlan) -> bool {
-    let (input, groups): (&LogicalPlan, Vec<String>) = match node {
+fn has_false_keys(node: &LogicalPlan) -> Result<bool> {
+    let (input, groups): (&Arc<LogicalPlan>, Vec<String>) = match node {
         LogicalPlan::Aggregate(aggregate) => {
             let names = aggregate.group_expr.iter().map(|group| group.schema_name().to_string());
-            (aggregate.input.as_ref(), names.collect())
+            (&aggregate.input, names.collect())
         }
-        LogicalPlan::Distinct(Distinct::All(input)) => (input.as_ref(), input.schema().field_names()),
-        _ => return false,
+        LogicalPlan::Distinct(Distinct::All(input)) => (input, input.schema().field_names()),
+        _ => return Ok(false),
     };
+    let input = with_groupings(input)?;
     let keys = input.schema().functional_dependencies();
     if keys.is_empty() {
-        return false;
+        return Ok(false);
     }
     let names = input.schema().field_names();
-    keys.iter().any(|key| {
+    Ok(keys.iter().any(|key| {
         let is_in = |within: &[usize], group: &String| within.iter().any(|at| names[*at] == *group);
         key.source_indices.iter().all(|at| groups.contains(&names[*at]))
             && !groups
                 .iter()
                 .all(|group| is_in(&key.target_indices, group) || is_in(&key.source_indices, group))
-    })
+    }))
+}
+
+/// A plan with the groupings that the optimiser makes of DISTINCT, which have keys.
+fn with_groupings(plan: &Arc<LogicalPlan>) -> Result<Arc<LogicalPlan>> {
+    if !contains(plan, |node| Ok(matches!(node, LogicalPlan::Distinct(Distinct::All(_)))))? {
+        return Ok(Arc::clone(plan));
+    }
+    let grouped = plan.as_ref().clone().transform_up(|node| {
+        Ok(Transformed::yes(match node {
+            LogicalPlan::Distinct(Distinct::All(input)) if !input.schema().fields().is_empty() => {
+                let columns = input.schema().iter().map(Expr::from).collect();
+                LogicalPlan::Aggregate(Aggregate::try_new(input, columns, Vec::new())?)
+            }
+            other => other.recompute_schema()?,
+        }))
+    })?;
+    Ok(Arc::new(grouped.data))
 }
 
 fn end_below_unnest(plan: LogicalPlan) -> Result<LogicalPlan> {
-    if !contains(&plan, |node| matches!(node, LogicalPlan::Unnest(_)))? {
+    if !contains(&plan, |node| Ok(matches!(node, LogicalPlan::Unnest(_))))? {
         return Ok(plan);
     }
     let ended = plan.transform_up_with_subqueries(|node| match node {
@@ -148,10 +168,10 @@ fn end_below_unnest(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(ended.data)
 }
 
-fn contains(plan: &LogicalPlan, wanted: impl Fn(&LogicalPlan) -> bool) -> Result<bool> {
+fn contains(plan: &LogicalPlan, wanted: impl Fn(&LogicalPlan) -> Result<bool>) -> Result<bool> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
-        found |= wanted(node);
+        found |= wanted(node)?;
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok(found)
@@ -166,7 +186,7 @@ fn without_keys(unnest: Unnest) -> Result<LogicalPlan> {
     let mut input = input.data;
     // DISTINCT becomes a grouping later, and a window may number the rows.
     let makes_keys = |node: &LogicalPlan| {
-        matches!(node, LogicalPlan::Aggregate(_) | LogicalPlan::Distinct(_) | LogicalPlan::Window(_))
+        Ok(matches!(node, LogicalPlan::Aggregate(_) | LogicalPlan::Distinct(_) | LogicalPlan::Window(_)))
     };
     if !is_hidden(&input) && contains(&input, makes_keys)? {
         input = hidden(input)?;
