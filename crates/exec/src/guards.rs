@@ -37,12 +37,13 @@ const PARTIAL: &[&str] = &[
     "pow",
     "power",
     "sqrt",
-    "substr",
-    "substring",
     "to_date",
     "to_number",
     "to_timestamp",
 ];
+
+/// Those that take a length.
+const SUBSTRINGS: &[&str] = &["substr", "substring"];
 
 /// Rewrites the conditions of a plan.
 pub(crate) fn plan(plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -81,6 +82,10 @@ fn may_fail(expression: &Expr) -> bool {
             }
             Expr::ScalarFunction(call) if arithmetic::divides(&call.func) => {
                 !matches!(call.args.last(), Some(Expr::Literal(..)))
+            }
+            // No length is less than nothing.
+            Expr::ScalarFunction(call) if SUBSTRINGS.contains(&call.name()) => {
+                call.args.iter().skip(1).any(|argument| !matches!(argument, Expr::Literal(..)))
             }
             Expr::ScalarFunction(call) => cast::may_fail(&call.func) || PARTIAL.contains(&call.name()),
             _ => false,
