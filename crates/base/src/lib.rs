@@ -7,8 +7,11 @@
 pub mod ids;
 pub mod snapshot;
 
+pub mod data_type;
 pub mod error;
+pub mod representation;
 pub mod type_name;
+pub mod type_table;
 pub mod types;
 pub mod value;
 
@@ -31,8 +34,10 @@ pub mod random;
 pub mod sync;
 pub mod thread;
 
+pub use data_type::{Collation, Type, TypeId};
 pub use error::{Error, Result, SqlState};
 pub use ids::{BlockNumber, ColumnId, ColumnSet, Lsn, RowId, Slot, TableId};
+pub use representation::Representation;
 pub use snapshot::{Snapshot, Stamp, Time, visible};
 pub use time_zone::TimeZoneSetting;
 pub use types::{ParameterType, SqlType};

@@ -1,0 +1,184 @@
+//! Representations: how the values of a type lie in vectors, blocks and Arrow.
+//!
+//! A type says what a value means; a representation says what its bits are. Several types share one
+//! representation (`oid`, `regclass` and `xid` are all 32-bit unsigned numbers), and one type may
+//! have several: `numeric(12,2)` is a [`Representation::Decimal`], plain `numeric` is a
+//! [`Representation::Numeric`], whose values have scales of their own.
+//!
+//! | representation | in a block | Arrow |
+//! |---|---|---|
+//! | Boolean | 1 bit | Boolean |
+//! | Int16, Int32, Int64 | 2, 4, 8 bytes | Int16, Int32, Int64 |
+//! | Oid | 4 bytes | UInt32 |
+//! | Float32, Float64 | 4, 8 bytes | Float32, Float64 |
+//! | Decimal | 8 bytes up to 18 digits, else 16 | Decimal128(precision, scale) |
+//! | Numeric | a view of an image | Decimal128(38, 16), if no digit is lost |
+//! | Text, PaddedText | a view of UTF-8 | Utf8View |
+//! | Bytes | a view | BinaryView |
+//! | Date | 4 bytes | Date32 |
+//! | Time, Timestamp, TimestampTz | 8 bytes | Time64(µs), Timestamp(µs[, UTC]) |
+//! | Interval | 16 bytes | Interval(MonthDayNano) |
+//! | Uuid | 16 bytes | FixedSizeBinary(16) |
+//! | List | a view of an image | List |
+//! | Record | a view of an image | Struct |
+
+use crate::types::{SqlType, Width};
+
+/// How values lie in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Representation {
+    /// One bit.
+    Boolean,
+    /// A signed integer of 2 bytes.
+    Int16,
+    /// A signed integer of 4 bytes.
+    Int32,
+    /// A signed integer of 8 bytes.
+    Int64,
+    /// An unsigned integer of 4 bytes: object identifiers, transaction ids.
+    Oid,
+    /// IEEE 754 binary32.
+    Float32,
+    /// IEEE 754 binary64.
+    Float64,
+    /// `unscaled · 10^-scale`, with one scale for all values.
+    Decimal {
+        /// Digits in all, 1 to 38.
+        precision: u8,
+        /// Digits after the point, 0 to `precision`.
+        scale: u8,
+    },
+    /// `unscaled · 10^-scale` with a scale for each value, not-a-number and infinities.
+    Numeric,
+    /// UTF-8, ordered by its bytes.
+    Text,
+    /// UTF-8, ordered by its bytes without the blanks at its end: `character(n)`.
+    PaddedText,
+    /// Bytes.
+    Bytes,
+    /// Days since 1970-01-01.
+    Date,
+    /// Microseconds since midnight.
+    Time,
+    /// Microseconds since 1970-01-01, local.
+    Timestamp,
+    /// Microseconds since 1970-01-01 UTC.
+    TimestampTz,
+    /// Months, days, nanoseconds.
+    Interval,
+    /// 16 bytes.
+    Uuid,
+    /// Any number of elements, in any number of dimensions. The element is neither a list nor a decimal of
+    /// one scale: elements of arrays of numerics are [`Representation::Numeric`].
+    List(&'static Representation),
+    /// Fields, each with a type of its own.
+    Record,
+}
+
+impl Representation {
+    /// How values lie in a block.
+    pub fn width(self) -> Width {
+        match self {
+            Representation::Boolean => Width::Bit,
+            Representation::Int16 => Width::Fixed(2),
+            Representation::Int32 | Representation::Oid | Representation::Float32 | Representation::Date => {
+                Width::Fixed(4)
+            }
+            Representation::Int64
+            | Representation::Float64
+            | Representation::Time
+            | Representation::Timestamp
+            | Representation::TimestampTz => Width::Fixed(8),
+            Representation::Decimal { precision, .. } => Width::Fixed(if precision <= 18 { 8 } else { 16 }),
+            Representation::Interval | Representation::Uuid => Width::Fixed(16),
+            Representation::Numeric
+            | Representation::Text
+            | Representation::PaddedText
+            | Representation::Bytes
+            | Representation::List(_)
+            | Representation::Record => Width::View,
+        }
+    }
+
+    /// Whether values are character strings.
+    pub fn is_string(self) -> bool {
+        matches!(self, Representation::Text | Representation::PaddedText)
+    }
+
+    /// Whether two values are equal exactly if their bits are. It is false of numerics (1.0 and 1.00), intervals
+    /// (`1 mon` and `30 days`), padded text, floats (zeros of both signs) and of what is made of these.
+    pub fn equality_is_of_bits(self) -> bool {
+        match self {
+            Representation::Numeric
+            | Representation::Interval
+            | Representation::PaddedText
+            | Representation::Float32
+            | Representation::Float64
+            | Representation::Record => false,
+            Representation::List(element) => element.equality_is_of_bits(),
+            _ => true,
+        }
+    }
+
+    /// The representation of lists of such elements. Panics if it is a list itself: arrays of arrays are
+    /// arrays with more dimensions.
+    pub fn list(self) -> Representation {
+        Representation::List(match self {
+            Representation::Boolean => &Representation::Boolean,
+            Representation::Int16 => &Representation::Int16,
+            Representation::Int32 => &Representation::Int32,
+            Representation::Int64 => &Representation::Int64,
+            Representation::Oid => &Representation::Oid,
+            Representation::Float32 => &Representation::Float32,
+            Representation::Float64 => &Representation::Float64,
+            Representation::Decimal { .. } | Representation::Numeric => &Representation::Numeric,
+            Representation::Text => &Representation::Text,
+            Representation::PaddedText => &Representation::PaddedText,
+            Representation::Bytes => &Representation::Bytes,
+            Representation::Date => &Representation::Date,
+            Representation::Time => &Representation::Time,
+            Representation::Timestamp => &Representation::Timestamp,
+            Representation::TimestampTz => &Representation::TimestampTz,
+            Representation::Interval => &Representation::Interval,
+            Representation::Uuid => &Representation::Uuid,
+            Representation::Record => &Representation::Record,
+            Representation::List(_) => panic!("a list has no lists as elements"),
+        })
+    }
+}
+
+impl From<SqlType> for Representation {
+    fn from(ty: SqlType) -> Representation {
+        match ty {
+            SqlType::Boolean => Representation::Boolean,
+            SqlType::SmallInt => Representation::Int16,
+            SqlType::Integer => Representation::Int32,
+            SqlType::BigInt => Representation::Int64,
+            SqlType::Real => Representation::Float32,
+            SqlType::Double => Representation::Float64,
+            SqlType::Numeric { precision, scale } => Representation::Decimal { precision, scale },
+            SqlType::Text | SqlType::Varchar(_) => Representation::Text,
+            SqlType::Char(_) => Representation::PaddedText,
+            SqlType::Bytea => Representation::Bytes,
+            SqlType::Date => Representation::Date,
+            SqlType::Time => Representation::Time,
+            SqlType::Timestamp => Representation::Timestamp,
+            SqlType::TimestampTz => Representation::TimestampTz,
+            SqlType::Interval => Representation::Interval,
+            SqlType::Uuid => Representation::Uuid,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_takes_the_general_form_of_its_elements() {
+        let decimal = Representation::Decimal { precision: 12, scale: 2 };
+        assert_eq!(decimal.list(), Representation::List(&Representation::Numeric));
+        assert!(!decimal.list().equality_is_of_bits(), "1.0 and 1.00 are equal within arrays as well");
+        assert!(Representation::Int32.list().equality_is_of_bits());
+    }
+}
