@@ -24,7 +24,7 @@ use firn_base::{Error, ParameterType, Result, SqlState, TimeZoneSetting, Value, 
 use firn_sql::activity::{Activity, State};
 use firn_sql::plan::QueryOutput;
 use firn_sql::services::Services;
-use firn_sql::bind::SessionFacts;
+use firn_sql::session_facts::SessionFacts;
 use firn_sql::settings::Settings;
 use firn_sql::sources::{Source, Sources};
 use firn_sql::statement::{Parsed, Statement as Parse};

@@ -13,9 +13,10 @@ mod rejects;
 mod rows_out;
 mod workers;
 
-use crate::bind::{Binder, SessionFacts, columns_of};
+use crate::bind::{Binder, columns_of};
 use crate::files::Kind;
 use crate::names::{Names, Relation, missing_column};
+use crate::session_facts::SessionFacts;
 use crate::statement::{Copy, CopyEndpoint, CopySubject, QualifiedName, quote_ident};
 use columns::{ColumnWriter, ColumnsIn};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
