@@ -2,30 +2,31 @@
 
 use firn_base::{Stamp, TableId};
 
-/// What a transaction waits for that does not wait for a row.
+/// What a transaction waits for, other than a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Want {
-    /// To lock rows of a table that another one has locked against that, or is about to.
+    /// To lock rows of a table. Another transaction has locked the table against that, or is about to.
     LockRows(TableId),
-    /// To write to a table that another one has locked, or is about to.
+    /// To write to a table. Another transaction has locked the table, or is about to.
     Write(TableId),
-    /// The same, of one who has locked rows there: whoever wants the table alone and has yet to wait for that one is in nobody's way.
+    /// The same, of a transaction that has locked rows of the table: it is not blocked by one that wants the table alone and has
+    /// yet to wait for it.
     WriteToo(TableId),
-    /// To have the maintenance of a table that another one has.
+    /// To lock a table in SHARE UPDATE EXCLUSIVE mode, which another transaction holds.
     Maintain(TableId),
-    /// To lock a table, also together with others, that another one has locked alone, or others wait for.
+    /// To lock a table, possibly together with others. Another transaction has locked it alone, or waits for it.
     Share(TableId),
-    /// To lock a table alone that another one has locked, or is about to.
+    /// To lock a table alone. Another transaction has locked it, or is about to.
     Lock(TableId),
-    /// That those end who write to a table. Nobody joins them any more.
+    /// For the end of the transactions that write to a table. No others join them.
     Unwritten(TableId),
-    /// That those end who write to a table or lock rows there. Nobody joins them any more.
+    /// For the end of the transactions that write to a table or lock rows of it. No others join them.
     Alone(TableId),
-    /// To change the catalog, as another one does.
+    /// To change the catalog, which another transaction does.
     Catalog,
 }
 
-/// Who has what somebody wants, but for the writers of a table.
+/// Returns the holders of what a transaction wants, except the writers of a table.
 pub type HoldersOf<'h> = &'h dyn Fn(Want) -> Vec<Stamp>;
 
 impl Want {
@@ -63,15 +64,15 @@ impl Want {
     }
 }
 
-/// How waiting for another transaction's end came out.
+/// How a wait for the end of another transaction ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Waited {
-    /// It has ended.
+    /// The other transaction has ended.
     Ended,
-    /// It has not yet.
+    /// It still runs.
     NotYet,
-    /// It has not, but has gone back to a savepoint: what is waited for may be free.
+    /// It still runs, but has rolled back to a savepoint: the row may be free.
     Released,
-    /// It never would: it waits, perhaps through others, for the one that would wait for it.
+    /// It waits, perhaps through others, for the transaction that would wait for it.
     Deadlock,
 }
