@@ -1,11 +1,11 @@
-//! Constraint checks that a transaction puts off; `deferred.rs` keeps them.
+//! The constraint checks that a transaction defers; `deferred.rs` lists them.
 
 use super::Transaction;
 use crate::catalog::{Deferral, Oid};
 use crate::deferred::Check;
 
 impl Transaction {
-    /// Whether a constraint's checks are to wait for the end of the transaction.
+    /// Whether a constraint's checks are deferred to the end of the transaction.
     #[inline]
     pub fn defers(&self, constraint: Oid, deferral: Deferral) -> bool {
         match &self.deferred {
@@ -15,28 +15,28 @@ impl Transaction {
         }
     }
 
-    /// SET CONSTRAINTS, of all without a list. Checks that no longer wait are then to be made.
+    /// SET CONSTRAINTS; ALL without a list. The caller must then make the checks that are no longer deferred.
     pub fn set_constraints(&mut self, constraints: Option<&[Oid]>, deferred: bool) {
         self.deferred.get_or_insert_default().set(constraints, deferred);
     }
 
-    /// Puts a check off. It is to be made before the transaction commits.
+    /// Defers a check. It must be made before the transaction commits.
     pub fn defer(&mut self, check: Check) {
         self.deferred.get_or_insert_default().add(check);
     }
 
-    /// Whether checks are to be made before it may commit.
+    /// Whether checks must be made before it can commit.
     #[inline]
     pub fn has_deferred_checks(&self) -> bool {
         self.deferred.as_ref().is_some_and(|deferred| !deferred.is_empty())
     }
 
-    /// The checks that are to be made, in the order in which they were put off.
+    /// The checks that must be made, in the order in which they were deferred.
     pub fn deferred_checks(&self) -> impl Iterator<Item = &Check> {
         self.deferred.iter().flat_map(|deferred| deferred.pending())
     }
 
-    /// The deferred checks of these constraints have been made: nothing violates them.
+    /// Notes that the deferred checks of these constraints have been made, and nothing violates them.
     pub fn checks_made(&mut self, is_made: impl Fn(Oid) -> bool) {
         if let Some(deferred) = &mut self.deferred {
             deferred.made(is_made);
