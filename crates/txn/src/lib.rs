@@ -1,6 +1,6 @@
-//! Begin, commit, roll back, collect garbage, checkpoint, recover; the catalog.
+//! Transactions: begin, commit, rollback, garbage collection, checkpoints, recovery; the catalog.
 //!
-//! Modules in reading order.
+//! The modules are listed in reading order.
 
 pub mod catalog;
 pub mod engine;
