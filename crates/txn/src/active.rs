@@ -201,7 +201,7 @@ impl ActiveSet {
         traits.store(traits.load(Ordering::Relaxed) | WRITES, Ordering::Relaxed);
     }
 
-    /// Notes that a transaction has joined a table that others can use, until its end: the writers, or those who only lock rows.
+    /// Notes that a transaction has joined a table that others can use, until its end: its writers, or its lockers.
     pub fn note_joined(&self, slot: &ActiveSlot, table: TableId, only_locks: bool) {
         self.set_writes(slot);
         assert!(table.0 < ONLY_LOCKS, "table numbers leave the highest bit free");

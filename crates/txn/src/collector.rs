@@ -191,7 +191,7 @@ impl Collector {
     }
 
     /// Runs `body` while no thread collects.
-    pub fn while_nobody_collects<T>(&self, body: impl FnOnce() -> T) -> T {
+    pub fn with_collection_paused<T>(&self, body: impl FnOnce() -> T) -> T {
         let _turn = self.turn.lock();
         body()
     }

@@ -789,8 +789,8 @@ impl Engine {
     }
 
     /// Runs `body` while no thread collects.
-    pub(crate) fn while_nobody_collects<T>(&self, body: impl FnOnce() -> T) -> T {
-        self.collector.while_nobody_collects(body)
+    pub(crate) fn with_collection_paused<T>(&self, body: impl FnOnce() -> T) -> T {
+        self.collector.with_collection_paused(body)
     }
 
     /// What the background thread does at each interval; returns whether there was anything to do.

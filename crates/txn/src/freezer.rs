@@ -202,7 +202,7 @@ impl Round {
                 Frozen::Empty => empty.push(block),
                 Frozen::HasGaps if gaps.len() < GROUP => gaps.push(block),
                 Frozen::HasVersions if table.may_share_heads(block, &guard) => {
-                    if engine.while_nobody_collects(|| table.share_heads(block, &guard)) {
+                    if engine.with_collection_paused(|| table.share_heads(block, &guard)) {
                         // It is frozen next, under another guard, so that no thread waits for both steps.
                         blocks.push(block);
                     }

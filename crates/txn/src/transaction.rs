@@ -298,7 +298,7 @@ impl Transaction {
         }
     }
 
-    /// Undoes everything since the savepoint. A row that went in proves that its keys were free, and keeps them so while it is
+    /// Undoes everything since the savepoint. A row that was inserted proves that its keys were free, and keeps them so while it is
     /// there. When it is undone and the transaction `continues`, that the keys were free must be noted as read.
     fn undo_to(&mut self, savepoint: Savepoint, continues: bool) {
         self.bulk.undo();
@@ -405,7 +405,7 @@ impl Drop for Transaction {
             self.catalog_view.undo_actions(&self.engine);
             self.end_ddl();
         }
-        // Before those who wait for the transaction wake at its end.
+        // Before the transactions that wait for this one wake at its end.
         self.locks.release_shared_rows(0, self.snapshot.owner, self.engine.memory());
         self.engine.leave(&self.slot);
         self.engine.collect_if_due();

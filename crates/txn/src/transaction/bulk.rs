@@ -39,8 +39,8 @@ impl Bulk {
 
 impl Transaction {
     /// As [`Transaction::insert_batch`], but the keys may wait for those of later rows and enter the indexes together, on at
-    /// most `threads` threads: when there are many, and at the latest by [`Transaction::enter_keys`]. Until then nobody finds
-    /// the rows by these keys, and no error reports that one is taken. An error about a row of an earlier batch names it by
+    /// most `threads` threads: when there are many, and at the latest by [`Transaction::enter_keys`]. Until then the rows cannot be found
+    /// by these keys, and no error reports that one is taken. An error about a row of an earlier batch names it by
     /// [`Error::row`] in place of its ordinal. For rows that one statement puts into one table.
     pub fn insert_batch_waiting(
         &mut self,
@@ -48,7 +48,7 @@ impl Transaction {
         columns: &[ArrayRef],
         threads: usize,
     ) -> Result<()> {
-        /// Keys of so many rows, or of so many bytes, are added before the check whether they are due.
+        /// How many rows, or bytes, of keys are added between checks whether they are due.
         const ROWS: usize = 64 << 10;
         const BYTES: usize = 32 << 20;
         const LEAST_ROWS: usize = 1 << 10;

@@ -13,7 +13,7 @@ use firn_storage::{ColumnSpec, IndexId, IndexSpec, Table};
 /// Which catalog a transaction sees.
 #[derive(Default)]
 pub(super) struct CatalogView {
-    /// The committed catalog of the snapshot, once it has been asked for.
+    /// The committed catalog of the snapshot, once it has been looked up.
     committed: OnceLock<Arc<Catalog>>,
     /// The changed one, once the transaction runs DDL.
     ddl: Option<Box<Ddl>>,
@@ -37,7 +37,7 @@ impl CatalogView {
         self.committed = OnceLock::new();
     }
 
-    /// Where its DDL stands.
+    /// The present point in its DDL.
     pub fn mark(&self) -> DdlMark {
         self.ddl.as_ref().map_or_else(DdlMark::default, |ddl| ddl.mark())
     }

@@ -140,7 +140,7 @@ impl Transaction {
         self.join_writers(table, &mut self.wait_limit_for(table)).map(drop)
     }
 
-    /// The write set, after the transaction has joined those who lock rows of `table`.
+    /// The write set, after the transaction has joined the lockers of `table`.
     fn locks_in(&mut self, table: &Arc<Table>) -> Result<&mut WriteSet> {
         if !self.writes().has_touched(table) {
             self.join_lockers(table, &mut self.wait_limit_for(table))?;
@@ -150,8 +150,8 @@ impl Transaction {
         Ok(write_set)
     }
 
-    /// Locks a table in ROW EXCLUSIVE mode until the transaction ends, whether it writes there or not: nobody else changes the
-    /// table's definition, or all of its rows. Returns whether it had to wait. Errors: 55P03, 40P01; 40001 if the table's
+    /// Locks a table in ROW EXCLUSIVE mode until the transaction ends, whether it writes there or not: no other transaction changes
+    /// the table's definition, or all of its rows. Returns whether it had to wait. Errors: 55P03, 40P01; 40001 if the table's
     /// definition has changed since the snapshot.
     pub fn lock_row_exclusive(&mut self, table: &Arc<Table>) -> Result<bool> {
         self.join_writers(table, &mut self.wait_limit_for(table))
@@ -246,7 +246,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Joins those who lock rows of a table, unless it has joined its writers: compatible with locks against writers, but not
+    /// Joins the lockers of a table, unless it has joined its writers: compatible with locks against writers, but not
     /// with exclusive ones. Returns and errors as [`Transaction::join_writers`].
     pub fn join_lockers(&mut self, table: &Arc<Table>, limit: WaitLimit<'_>) -> Result<bool> {
         assert!(!self.read_only, "a transaction that was begun to read does not lock");
@@ -406,7 +406,7 @@ impl Transaction {
         alone
     }
 
-    /// Waits for the writers of a table that it has just locked, and for those who lock rows there if the lock excludes them.
+    /// Waits for the writers of a table that it has just locked, and for its lockers if the lock excludes them.
     fn wait_for_sharers(&self, table: &Arc<Table>, how: Closed, limit: WaitLimit<'_>) -> Result<()> {
         let (gate, owner, active) = (table.gate(), self.snapshot.owner, self.engine.active());
         let to_all = how == Closed::ToAll;

@@ -120,7 +120,7 @@ impl Locks {
         self.tables.pop().expect("one has just been locked").gate().open(owner);
     }
 
-    /// Whether the transaction has joined those who lock rows of a table, and not its writers.
+    /// Whether the transaction has joined the lockers of a table, and not its writers.
     #[inline]
     pub fn only_locks_rows_of(&self, table: &Arc<Table>) -> bool {
         self.row_locks_only.iter().any(|known| Arc::ptr_eq(known, table))
@@ -131,7 +131,7 @@ impl Locks {
         self.row_locks_only.is_empty()
     }
 
-    /// The transaction has joined those who lock rows of a table.
+    /// The transaction has joined the lockers of a table.
     pub fn add_row_locker(&mut self, table: &Arc<Table>) {
         self.row_locks_only.push(table.clone());
     }
@@ -142,7 +142,7 @@ impl Locks {
     }
 
     /// Counts the transaction among the writers of every table of which it has only locked rows: it is about to leave all
-    /// gates, and does so as a writer everywhere. Those who wait only for writers wait for it from now on.
+    /// gates, and does so as a writer everywhere. Transactions that wait only for writers wait for it from now on.
     pub fn leave_as_writer(&mut self, owner: Stamp) {
         self.row_locks_only.drain(..).for_each(|table| table.gate().write_too(owner));
     }
@@ -201,7 +201,7 @@ impl Locks {
         matches!(self.changes, ChangeMode::LockFirst { .. })
     }
 
-    /// Notes a conflict after which the statement has gone on.
+    /// Notes a conflict after which the statement has continued.
     pub fn skip_conflict(&mut self, conflict: Error) {
         if let ChangeMode::LockFirst { skipped } = &mut self.changes {
             skipped.get_or_insert(conflict);
