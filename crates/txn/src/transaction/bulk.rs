@@ -39,9 +39,9 @@ impl Bulk {
 
 impl Transaction {
     /// As [`Transaction::insert_batch`], but the keys may wait for those of later rows and enter the indexes together, on at
-    /// most `threads` threads: when there are many, and at the latest by [`Transaction::enter_keys`]. Until then the rows cannot be found
-    /// by these keys, and no error reports that one is taken. An error about a row of an earlier batch names it by
-    /// [`Error::row`] in place of its ordinal. For rows that one statement puts into one table.
+    /// most `threads` threads: when there are many, and at the latest by [`Transaction::enter_keys`]. Until then the rows
+    /// cannot be found by these keys, and no error reports that one is taken. An error about a row of an earlier batch names
+    /// the row by [`Error::row`] in place of its ordinal. For rows that one statement puts into one table.
     pub fn insert_batch_waiting(
         &mut self,
         table: &Arc<Table>,
