@@ -13,20 +13,19 @@
 //!                | commit time | length | records (see `record`)
 //! ```
 //!
-//! An LSN counts the bytes behind the segment headers, as if all segments lay end to end; a group
-//! may begin in one segment and end in a later one. A group is what one flush wrote; each entry
-//! is one commit. CRCs are CRC32C: a segment header's covers the header without itself, a group's
-//! everything behind itself.
+//! An LSN counts the bytes after the segment headers, as if all segments lay end to end; a group
+//! may begin in one segment and end in a later one. One flush writes one group; each entry is one
+//! commit. CRCs are CRC32C: that of a segment header covers the header without the CRC, that of a group
+//! everything after the CRC.
 //!
-//! Segments are recycled, so old bytes follow the newest group. They are never taken for new ones,
-//! because a group names its own LSN, which no two places of one log share, and repeats the random
-//! salt of the segment it begins in, so that not even a stored value that imitates a group passes
-//! for one.
+//! Segments are recycled, so old bytes follow the newest group. They never pass for new ones, because
+//! a group contains its own LSN, which is unique in a log, and the random salt of the segment in which
+//! it begins. So not even a stored value that imitates a group passes for one.
 
 use firn_base::{Error, Lsn, Result, SqlState};
 use std::path::Path;
 
-/// Identifies a database, so that files of two are never mixed up.
+/// Identifies a database, so that the files of two databases are never mixed up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct DatabaseId(pub [u8; 16]);
 
@@ -56,23 +55,23 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
 }
 
-/// What a segment file says of itself.
+/// The header of a segment file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentHeader {
     /// Segments are numbered without gaps.
     pub number: u64,
-    /// The LSN of the first byte behind the header.
+    /// The LSN of the first byte after the header.
     pub first: Lsn,
     /// Length of the file.
     pub file_bytes: u64,
-    /// Whose it is.
+    /// The database that it belongs to.
     pub database: DatabaseId,
     /// Repeated by the groups that begin here.
     pub salt: u64,
 }
 
 impl SegmentHeader {
-    /// The LSN behind its last byte: where the next segment begins.
+    /// The LSN after its last byte, where the next segment begins.
     pub fn end(&self) -> Lsn {
         Lsn(self.first.0 + (self.file_bytes - DATA_START))
     }
@@ -151,23 +150,23 @@ fn segment_crc(bytes: &[u8; SEGMENT_HEADER_LEN]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&bytes[..12]), &bytes[16..])
 }
 
-/// What a group says of itself.
+/// The header of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroupHeader {
     /// CRC32C of the rest of the header and the entries.
     pub crc: u32,
-    /// How many commits it holds.
+    /// The number of commits in it.
     pub entries: u32,
-    /// Where it begins.
+    /// The LSN at which it begins.
     pub lsn: Lsn,
-    /// Bytes behind the header, padding included.
+    /// Bytes after the header, padding included.
     pub length: u64,
-    /// The salt of the segment it begins in.
+    /// The salt of the segment in which it begins.
     pub salt: u64,
 }
 
 impl GroupHeader {
-    /// Reads a header; the caller judges it.
+    /// Reads a header; the caller checks it.
     pub fn decode(bytes: &[u8; GROUP_HEADER_LEN]) -> GroupHeader {
         GroupHeader {
             crc: u32_at(bytes, 0),
@@ -179,7 +178,7 @@ impl GroupHeader {
     }
 }
 
-/// Completes a group whose entries stand in `chunks`, the first of which begins with room for the header.
+/// Completes a group whose entries are in `chunks`, the first of which begins with space for the header.
 pub fn seal_group(chunks: &mut [Vec<u8>], entries: u32, lsn: Lsn, salt: u64) {
     let length = chunks.iter().map(Vec::len).sum::<usize>();
     debug_assert!(length > GROUP_HEADER_LEN && length.is_multiple_of(GROUP_ALIGNMENT));

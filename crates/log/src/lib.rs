@@ -1,8 +1,8 @@
-//! The redo log: what has been committed, in commit order, safe on disk.
+//! The redo log: all commits, in commit order, on disk.
 //!
-//! [`record`] is what one change looks like, [`format`] how groups of commits lie in segment files,
-//! [`Log`] writes them, [`Reader`] reads them back; [`spill`] takes what long transactions write before they commit. The log knows nothing of what tables and rows
-//! are; it never holds an address.
+//! [`record`] defines the redo of one change, [`format`] the layout of groups of commits in segment files. [`Log`] writes groups,
+//! [`Reader`] reads them. [`spill`] holds the redo that long transactions write before they commit. The log does not depend on what
+//! tables and rows are, and never contains an address.
 
 pub mod format;
 pub mod reader;

@@ -1,10 +1,10 @@
-//! Reading the log back: groups in order, up to where it ends.
+//! Reading the log: groups in order, up to the end of the log.
 //!
-//! The log ends at the first place where no whole group stands. There are three reasons for one:
-//! nothing was written there yet; a crash tore the last write; or the file is damaged. Flushes are
-//! serial, each synced before the next begins, so a torn write has nothing valid behind it; if
-//! something valid stands behind, the log is damaged in between, commits that were acknowledged
-//! are lost, and the reader says so (XX001) instead of ending early.
+//! The log ends at the first position without a whole group. There are three possible causes: nothing
+//! was written there yet; a crash tore the last write; or the file is damaged. Flushes are serial, each
+//! synced before the next begins, so there is nothing valid after a torn write. If there is something
+//! valid, the log is damaged in between and acknowledged commits are lost; the reader then reports an
+//! error (XX001) instead of ending early.
 
 use crate::format::{
     DATA_START, DatabaseId, ENTRY_HEADER_LEN, GROUP_ALIGNMENT, GROUP_HEADER_LEN, GroupHeader,
@@ -16,17 +16,17 @@ use firn_base::disk::Disk;
 use firn_base::{Error, Lsn, Result, SqlState, Time};
 use std::path::{Path, PathBuf};
 
-/// How much is read at once.
+/// The length of one read.
 const WINDOW_BYTES: u64 = 1 << 20;
 
-/// A reader of a log that nobody writes.
+/// A reader of a log that is not being written.
 pub struct Reader {
     directory: PathBuf,
-    /// From the one that holds the starting LSN on, without gaps.
+    /// The segments from the one with the starting LSN on, without gaps.
     segments: Vec<Segment>,
-    /// LSN behind the last segment.
+    /// The LSN after the last segment.
     end: Lsn,
-    /// Set if segments follow a gap behind `end`: the first of them.
+    /// Set if segments follow a gap after `end`: the first of them.
     after_gap: Option<Segment>,
     position: Lsn,
     ended: bool,
@@ -34,12 +34,12 @@ pub struct Reader {
     window_begin: Lsn,
 }
 
-/// Commits that one flush wrote.
+/// The commits that one flush has written.
 #[derive(Debug)]
 pub struct Group {
-    /// Where it begins.
+    /// The LSN at which it begins.
     pub begin: Lsn,
-    /// Where the next one begins.
+    /// The LSN at which the next group begins.
     pub end: Lsn,
     entries: u32,
     bytes: Vec<u8>,
@@ -50,7 +50,7 @@ pub struct Group {
 pub struct Entry<'a> {
     /// Its commit time.
     pub time: Time,
-    /// Its redo records, as [`crate::RedoBuffer::as_bytes`] gave them.
+    /// Its redo records, as [`crate::RedoBuffer::as_bytes`] returned them.
     pub bytes: &'a [u8],
 }
 
@@ -79,7 +79,7 @@ fn take_entry<'a>(rest: &mut &'a [u8]) -> Option<Entry<'a>> {
     Some(Entry { time, bytes })
 }
 
-/// Whether the bytes behind a group's header are `entries` entries and padding.
+/// Whether the bytes after a group's header are `entries` entries and padding.
 fn well_formed(bytes: &[u8], entries: u32) -> bool {
     let mut rest = bytes;
     (0..entries).all(|_| take_entry(&mut rest).is_some())
@@ -90,12 +90,12 @@ fn well_formed(bytes: &[u8], entries: u32) -> bool {
 impl Reader {
     /// A reader of the log in `directory` from the group that begins at `from` on.
     ///
-    /// Errors: XX001 if the log lacks that place, is another database's, or is damaged; 55000 if
-    /// another version wrote it.
+    /// Errors: XX001 if the log does not contain that position, belongs to another database, or is damaged;
+    /// 55000 if another version wrote it.
     pub fn open(disk: &dyn Disk, directory: &Path, database: DatabaseId, from: Lsn) -> Result<Reader> {
         let numbers = if disk.exists(directory)? { segment_numbers(disk, directory)? } else { Vec::new() };
         let newest = numbers.last().copied();
-        // Backwards, so that segments which nobody needs any more are not even opened.
+        // Backwards, so that segments that are not needed any more are not even opened.
         let mut found: Vec<Segment> = Vec::new();
         for number in numbers.into_iter().rev() {
             match open_segment(disk, directory, number, database)? {
@@ -152,7 +152,7 @@ impl Reader {
         })
     }
 
-    /// Where the next group begins or, at the end of the log, where writing continues.
+    /// The LSN at which the next group begins or, at the end of the log, writing continues.
     pub fn position(&self) -> Lsn {
         self.position
     }
@@ -174,7 +174,7 @@ impl Reader {
         Ok(None)
     }
 
-    /// The whole, unharmed group that begins at `lsn`, if there is one.
+    /// The whole, undamaged group that begins at `lsn`, if there is one.
     fn group_at(&mut self, lsn: Lsn) -> Result<Option<Group>> {
         let Some(salt) = self.segment_of(lsn).map(|segment| segment.header.salt) else {
             return Ok(None);
@@ -198,7 +198,7 @@ impl Reader {
         Ok(Some(Group { begin: lsn, end: Lsn(lsn.0 + length), entries: header.entries, bytes }))
     }
 
-    /// Tells a torn tail from damage: looks for a group behind the place where the log ends.
+    /// Distinguishes a torn write from damage: searches for a group after the end of the log.
     fn check_that_nothing_follows(&mut self) -> Result<()> {
         const STEP: u64 = GROUP_ALIGNMENT as u64;
         const HEADER: u64 = GROUP_HEADER_LEN as u64;
@@ -206,7 +206,7 @@ impl Reader {
         while lsn + HEADER <= self.end.0 {
             let length = (self.end.0 - lsn).min(WINDOW_BYTES);
             let bytes = self.fetch(Lsn(lsn), length)?.expect("it ends before the log's files do");
-            // A group begins with its own LSN after eight bytes; hardly anything else does.
+            // A group has its own LSN after eight bytes; other data hardly ever matches that.
             let candidates: Vec<u64> = (0..=length - HEADER)
                 .step_by(GROUP_ALIGNMENT)
                 .filter(|at| bytes[*at as usize + 8..*at as usize + 16] == (lsn + at).to_le_bytes())
@@ -225,7 +225,7 @@ impl Reader {
                     ));
                 }
             }
-            // The next window begins with the first header that did not fit into this one.
+            // The next window begins at the first header that did not fit into this one.
             lsn += (length - HEADER) / STEP * STEP + STEP;
         }
         if let Some(segment) = self.after_gap.take() {
@@ -241,7 +241,7 @@ impl Reader {
         (lsn < segment.header.end()).then_some(segment)
     }
 
-    /// The file and the byte in it where an LSN lies.
+    /// The file of an LSN, and the offset in it.
     fn place(&self, lsn: Lsn) -> (PathBuf, u64) {
         match self.segment_of(lsn).or(self.segments.last()) {
             Some(segment) => (segment.path.clone(), DATA_START + (lsn.0 - segment.header.first.0)),
@@ -263,7 +263,7 @@ impl Reader {
     }
 
     /// `length` bytes of the log from `lsn` on, read in large pieces; `None` if the log's files end
-    /// before. What a file lacks of its length reads as zeros.
+    /// before. A file that is shorter than its header states reads as if zeros followed.
     fn fetch(&mut self, lsn: Lsn, length: u64) -> Result<Option<&[u8]>> {
         if length > self.end.0.saturating_sub(lsn.0) {
             return Ok(None);

@@ -1,7 +1,7 @@
 //! Redo records: the after-image of one change, as the log stores it.
 //!
-//! A transaction appends records to its [`RedoBuffer`] as it goes; commit hands the bytes to the
-//! log; recovery and replicas read them back with [`Records`]. All integers are little-endian.
+//! A transaction appends records to its [`RedoBuffer`] while it runs. Commit appends the bytes to the
+//! log. Recovery and replicas read them with [`Records`]. All integers are little-endian.
 //!
 //! ```text
 //! every record            0        4      5      6       8       12              20
@@ -9,19 +9,19 @@
 //!                         | u32    | u8   | u8   | u16   | u32   | u64           |
 //!   Insert                  count cells, one per column
 //!   InsertBatch             rows u32, then per column: length of its cells u32, `rows` cells
-//!                           (rows get consecutive ids from `row` on; count = columns)
+//!                           (the rows have consecutive ids from `row` on; count = columns)
 //!   Update                  count × (column u16, cell)
 //!   Delete                  nothing
-//!   CatalogChange           bytes that the catalog understands (count, table, row are 0)
+//!   CatalogChange           bytes in the catalog's own format (count, table, row are 0)
 //!   SequenceAdvance         nothing (count = was called, table = oid, row = value)
 //!   Spilled                 per chunk: offset, stored, used as u64, CRC32C as u32 (row = number of the spill file;
-//!                           the records there come before those that follow this one; see `spill`)
-//!   Loaded                  bytes that name files of rows, for whoever knows such files (count, table, row are 0)
+//!                           its records precede those after this one; see `spill`)
+//!   Loaded                  bytes that name files of rows, in the format of those files' owner (count, table, row are 0)
 //! ```
 //!
-//! A cell is a tag and what the tag says follows. Words are stored zero-extended in the fewest of
-//! 0, 1, 2, 4 or 8 bytes; the column's type knows its width, so none is lost. `length` spans the
-//! whole record, so that a reader which replays some tables only skips the others' unread.
+//! A cell is a tag and the bytes that the tag announces. Words are stored zero-extended in the fewest of
+//! 0, 1, 2, 4 or 8 bytes; the column's type determines the width, so nothing is lost. `length` covers the
+//! whole record, so that a reader that replays only some tables skips the records of the others unread.
 
 use crate::spill::{Chunk, Spill, Spills};
 use firn_base::sync::Arc;
@@ -44,7 +44,7 @@ const KIND_SEQUENCE_ADVANCE: u8 = 6;
 const KIND_SPILLED: u8 = 7;
 const KIND_LOADED: u8 = 8;
 
-/// Bytes of what a record says of one chunk of a spill file.
+/// Bytes of a record per chunk of a spill file.
 const CHUNK_LEN: usize = 28;
 
 const TAG_NULL: u8 = 0;
@@ -64,14 +64,14 @@ const TAG_SHORT: u8 = 0x80;
 /// One transaction's redo records, in order.
 #[derive(Default, Debug)]
 pub struct RedoBuffer {
-    /// Initialised memory, longer than what is used of it: room is not cleared for every record.
+    /// Initialised memory, of which the first `used` bytes hold records: so memory is not cleared again for every record.
     bytes: Vec<u8>,
     used: usize,
-    /// Where the records before these are, of a long transaction.
+    /// The spill file with the records before these, of a long transaction.
     spill: Option<Box<Spill>>,
 }
 
-/// A place in a [`RedoBuffer`] to cut it back to: bytes of redo before it.
+/// A position in a [`RedoBuffer`] to truncate it to: the number of bytes of redo before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RedoMark(u64);
 
@@ -86,12 +86,12 @@ impl RedoBuffer {
         self.used == 0 && self.spilled_bytes() == 0
     }
 
-    /// The records in memory; once it is [sealed](RedoBuffer::seal), as [`crate::Log::append`] takes them.
+    /// The records in memory; once the buffer is [sealed](RedoBuffer::seal), what [`crate::Log::append`] takes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.used]
     }
 
-    /// Empties it; its memory stays for the next transaction unless it is much.
+    /// Empties the buffer. Its memory is kept for the next transaction, up to a limit.
     pub fn clear(&mut self) {
         const KEEP: usize = 1 << 20;
         self.used = 0;
@@ -101,13 +101,13 @@ impl RedoBuffer {
         }
     }
 
-    /// Where it is now.
+    /// The current position.
     #[inline]
     pub fn mark(&self) -> RedoMark {
         RedoMark(self.spilled_bytes() + self.used as u64)
     }
 
-    /// Forgets every record appended since `mark`.
+    /// Removes every record that was appended since `mark`.
     pub fn truncate(&mut self, mark: RedoMark) {
         let spilled = self.spilled_bytes();
         if let Some(spill) = &mut self.spill
@@ -127,7 +127,7 @@ impl RedoBuffer {
         self.spill.as_ref().map_or(0, |spill| spill.bytes())
     }
 
-    /// Moves the records from memory to the transaction's spill file. After an error they are where they were.
+    /// Moves the records from memory to the transaction's spill file. After an error they are still in memory.
     #[cold]
     pub fn spill(&mut self, spills: &Arc<Spills>) -> Result<()> {
         if self.spill.is_none() {
@@ -139,7 +139,7 @@ impl RedoBuffer {
         Ok(())
     }
 
-    /// Before a commit: what has been spilled becomes safe on disk, and a record that names it all there is in memory.
+    /// Before a commit: syncs what has been spilled, so that memory holds only the record that names the spill file.
     #[inline]
     pub fn seal(&mut self, spills: &Arc<Spills>) -> Result<()> {
         if self.spill.is_some() { self.seal_spill(spills) } else { Ok(()) }
@@ -148,7 +148,7 @@ impl RedoBuffer {
     #[cold]
     fn seal_spill(&mut self, spills: &Arc<Spills>) -> Result<()> {
         if self.used > 0 {
-            // The rest as well, which is to be applied after it.
+            // The rest too, since recovery applies it after the spilled records.
             self.spill(spills)?;
         }
         let spill = self.spill.as_ref().expect("checked by the caller");
@@ -165,7 +165,7 @@ impl RedoBuffer {
         Ok(())
     }
 
-    /// Its entry is in the log, up to `end`: what was spilled stays as long as that.
+    /// Its entry is in the log and ends at `end`: the spill file is kept as long as the entry.
     #[inline]
     pub fn logged(&mut self, end: Lsn) {
         if let Some(spill) = self.spill.take() {
@@ -174,15 +174,15 @@ impl RedoBuffer {
     }
 
     /// Appends the insertion of a row of one cell per column.
-    // Where the kinds of cells are known, little of this is left.
+    // Inlined where the kinds of the cells are constants, which removes most of this code.
     #[inline(always)]
     pub fn insert(&mut self, table: TableId, row: RowId, cells: &[Cell<'_>]) {
-        let mut room = self.room(RECORD_HEADER_LEN + most_bytes(cells));
-        room.put_header(KIND_INSERT, cells.len() as u16, table.0, row.to_bits());
+        let mut tail = self.reserve(RECORD_HEADER_LEN + max_bytes(cells));
+        tail.put_header(KIND_INSERT, cells.len() as u16, table.0, row.to_bits());
         for cell in cells {
-            room.put_cell(cell);
+            tail.put_cell(cell);
         }
-        self.used = room.end_record();
+        self.used = tail.end_record();
     }
 
     /// Appends the insertion of `rows` rows with consecutive ids from `first` on. `fill` is called
@@ -196,15 +196,15 @@ impl RedoBuffer {
         mut fill: impl FnMut(ColumnId, &mut CellWriter<'_>),
     ) {
         let start = self.used;
-        let mut room = self.room(RECORD_HEADER_LEN + 4);
-        room.put_header(KIND_INSERT_BATCH, columns, table.0, first.to_bits());
-        room.put(rows.to_le_bytes());
-        self.used = room.at;
+        let mut tail = self.reserve(RECORD_HEADER_LEN + 4);
+        tail.put_header(KIND_INSERT_BATCH, columns, table.0, first.to_bits());
+        tail.put(rows.to_le_bytes());
+        self.used = tail.at;
         for column in 0..columns {
             let length_at = self.used;
-            let mut room = self.room(4);
-            room.put([0; 4]);
-            self.used = room.at;
+            let mut tail = self.reserve(4);
+            tail.put([0; 4]);
+            self.used = tail.at;
             let mut writer = CellWriter { buffer: self, cells: 0 };
             fill(ColumnId(column), &mut writer);
             assert_eq!(writer.cells, rows, "one cell per row");
@@ -212,7 +212,7 @@ impl RedoBuffer {
             let length = u32::try_from(length).expect("a batch is split before a column passes 4 GiB");
             self.bytes[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
         }
-        Room { bytes: &mut self.bytes, start, at: self.used }.end_record();
+        Tail { bytes: &mut self.bytes, start, at: self.used }.end_record();
     }
 
     /// Appends the change of some columns of a row.
@@ -220,18 +220,18 @@ impl RedoBuffer {
     #[inline(always)]
     pub fn update(&mut self, table: TableId, row: RowId, columns: &[ColumnId], cells: &[Cell<'_>]) {
         assert_eq!(columns.len(), cells.len());
-        let mut room = self.room(RECORD_HEADER_LEN + most_bytes(cells));
-        room.put_header(KIND_UPDATE, cells.len() as u16, table.0, row.to_bits());
+        let mut tail = self.reserve(RECORD_HEADER_LEN + max_bytes(cells));
+        tail.put_header(KIND_UPDATE, cells.len() as u16, table.0, row.to_bits());
         for (column, cell) in columns.iter().zip(cells) {
             match cell {
-                Cell::Word(word) => room.put_after(u64::from(column.0), 2, *word),
+                Cell::Word(word) => tail.put_after(u64::from(column.0), 2, *word),
                 other => {
-                    room.put(column.0.to_le_bytes());
-                    room.put_other(other);
+                    tail.put(column.0.to_le_bytes());
+                    tail.put_other(other);
                 }
             }
         }
-        self.used = room.end_record();
+        self.used = tail.end_record();
     }
 
     /// Appends the deletion of a row.
@@ -245,44 +245,44 @@ impl RedoBuffer {
         self.plain(KIND_CATALOG_CHANGE, 0, 0, 0, bytes);
     }
 
-    /// Appends that rows have come which lie in files of their own, not in redo. After [`RedoBuffer::seal`].
+    /// Appends the names of files that hold inserted rows, which have no redo. After [`RedoBuffer::seal`].
     pub fn loaded(&mut self, bytes: &[u8]) {
         self.plain(KIND_LOADED, 0, 0, 0, bytes);
     }
 
-    /// Appends the new state of a sequence: `value` is the last one given if `called`, else the
-    /// next one to give.
+    /// Appends the new state of a sequence: `value` is the last one returned if `called`, else the
+    /// next one to return.
     pub fn sequence_advance(&mut self, oid: u32, value: i64, called: bool) {
         self.plain(KIND_SEQUENCE_ADVANCE, u16::from(called), oid, value as u64, &[]);
     }
 
     fn plain(&mut self, kind: u8, count: u16, table: u32, row: u64, body: &[u8]) {
-        let mut room = self.room(RECORD_HEADER_LEN + body.len());
-        room.put_header(kind, count, table, row);
-        room.put_bytes(body);
-        self.used = room.end_record();
+        let mut tail = self.reserve(RECORD_HEADER_LEN + body.len());
+        tail.put_header(kind, count, table, row);
+        tail.put_bytes(body);
+        self.used = tail.end_record();
     }
 
-    /// Room for a record, or a part of one, of at most so many bytes.
+    /// Reserves memory for a record, or a part of one, of at most `bytes` bytes.
     #[inline]
-    fn room(&mut self, bytes: usize) -> Room<'_> {
+    fn reserve(&mut self, bytes: usize) -> Tail<'_> {
         if self.bytes.len() - self.used < bytes {
             self.grow(bytes);
         }
-        Room { bytes: &mut self.bytes, start: self.used, at: self.used }
+        Tail { bytes: &mut self.bytes, start: self.used, at: self.used }
     }
 
     #[cold]
     fn grow(&mut self, bytes: usize) {
         const LEAST: usize = 4096;
-        // All of it cleared at once, which Miri would do byte by byte in `resize`.
+        // Cleared in one call; `resize` would clear it byte by byte under Miri.
         let mut larger = vec![0; (self.used + bytes).next_power_of_two().max(LEAST)];
         larger[..self.used].copy_from_slice(self.as_bytes());
         self.bytes = larger;
     }
 }
 
-/// Takes the cells of one column of a batch.
+/// Appends the cells of one column of a batch.
 pub struct CellWriter<'b> {
     buffer: &'b mut RedoBuffer,
     cells: u32,
@@ -292,14 +292,14 @@ impl CellWriter<'_> {
     /// Appends the next rows' cells.
     #[inline]
     pub fn extend<'c>(&mut self, cells: impl Iterator<Item = Cell<'c>> + Clone) {
-        let bytes = cells.clone().map(|cell| most_bytes(&[cell])).sum();
-        let mut room = self.buffer.room(bytes);
+        let bytes = cells.clone().map(|cell| max_bytes(&[cell])).sum();
+        let mut tail = self.buffer.reserve(bytes);
         let mut written = 0;
         for cell in cells {
-            room.put_cell(&cell);
+            tail.put_cell(&cell);
             written += 1;
         }
-        self.buffer.used = room.at;
+        self.buffer.used = tail.at;
         self.cells += written;
     }
 
@@ -307,11 +307,11 @@ impl CellWriter<'_> {
     #[inline]
     pub fn extend_words(&mut self, words: impl ExactSizeIterator<Item = u64>) {
         self.cells += words.len() as u32;
-        let mut room = self.buffer.room(words.len() * CELL_ROOM);
+        let mut tail = self.buffer.reserve(words.len() * MAX_CELL_BYTES);
         for word in words {
-            room.put_word(word);
+            tail.put_word(word);
         }
-        self.buffer.used = room.at;
+        self.buffer.used = tail.at;
     }
 
     /// Appends the next rows' cells, strings that are not NULL.
@@ -319,22 +319,22 @@ impl CellWriter<'_> {
     pub fn extend_strings<'s>(&mut self, strings: impl ExactSizeIterator<Item = &'s [u8]> + Clone) {
         self.cells += strings.len() as u32;
         let bytes: usize = strings.clone().map(<[u8]>::len).sum();
-        let mut room = self.buffer.room(bytes + strings.len() * CELL_ROOM);
+        let mut tail = self.buffer.reserve(bytes + strings.len() * MAX_CELL_BYTES);
         for string in strings {
-            room.put_string(string);
+            tail.put_string(string);
         }
-        self.buffer.used = room.at;
+        self.buffer.used = tail.at;
     }
 }
 
-/// More than the number of a column and any cell but for the bytes of a long string.
-const CELL_ROOM: usize = 24;
+/// An upper bound of the bytes of a column's number and any cell, without the bytes of a long string.
+const MAX_CELL_BYTES: usize = 24;
 
-/// What these cells take at most, each with the number of its column.
+/// An upper bound of the bytes of some cells, each with the number of its column.
 #[inline]
-fn most_bytes(cells: &[Cell<'_>]) -> usize {
+fn max_bytes(cells: &[Cell<'_>]) -> usize {
     let strings = |cell: &Cell<'_>| if let Cell::Bytes(bytes) = cell { bytes.len() } else { 0 };
-    cells.len() * CELL_ROOM + cells.iter().map(strings).sum::<usize>()
+    cells.len() * MAX_CELL_BYTES + cells.iter().map(strings).sum::<usize>()
 }
 
 /// The tag and the width of a word of so many bytes.
@@ -350,15 +350,15 @@ const WORD_FORMS: [(u8, u8); 9] = [
     (TAG_WORD_8, 8),
 ];
 
-/// The unused end of a buffer, long enough for what is to come: a cell is written without asking for
-/// memory, and in copies of constant length, which cost a store each and not a call.
-struct Room<'b> {
+/// The unused end of a buffer, long enough for everything that will be written: so a cell is written without a check of
+/// the capacity, and by copies of constant length, which are one store each and no call.
+struct Tail<'b> {
     bytes: &'b mut [u8],
     start: usize,
     at: usize,
 }
 
-impl Room<'_> {
+impl Tail<'_> {
     #[inline]
     fn put_header(&mut self, kind: u8, count: u16, table: u32, row: u64) {
         let mut header = [0; RECORD_HEADER_LEN];
@@ -369,7 +369,7 @@ impl Room<'_> {
         self.put(header);
     }
 
-    /// Writes the length of the record that began at `start`; gives its end.
+    /// Writes the length of the record that began at `start`; returns its end.
     #[inline]
     fn end_record(self) -> usize {
         let length = u32::try_from(self.at - self.start).expect("a record is shorter than 4 GiB");
@@ -443,64 +443,64 @@ impl Room<'_> {
     }
 }
 
-/// A record as read back; cells borrow the log's bytes.
+/// A record that was read; cells borrow the log's bytes.
 #[derive(Clone, Debug)]
 pub enum Record<'a> {
-    /// A row came.
+    /// A row was inserted.
     Insert {
-        /// Where.
+        /// The table.
         table: TableId,
-        /// Under which id.
+        /// The id of the row.
         row: RowId,
         /// One cell per column.
         cells: Cells<'a>,
     },
-    /// Rows came.
+    /// Rows were inserted.
     InsertBatch {
-        /// Where.
+        /// The table.
         table: TableId,
-        /// The first one's id; the others follow it.
+        /// The id of the first row; the others follow it.
         first: RowId,
-        /// How many.
+        /// The number of rows.
         rows: u32,
         /// The cells by column.
         columns: BatchColumns<'a>,
     },
-    /// Columns of a row changed.
+    /// Columns of a row were updated.
     Update {
-        /// Where.
+        /// The table.
         table: TableId,
-        /// Which row.
+        /// The id of the row.
         row: RowId,
         /// The changed columns and their new cells.
         cells: UpdatedCells<'a>,
     },
-    /// A row went.
+    /// A row was deleted.
     Delete {
-        /// Where.
+        /// The table.
         table: TableId,
-        /// Which row.
+        /// The id of the row.
         row: RowId,
     },
     /// The catalog changed.
     CatalogChange(&'a [u8]),
-    /// A sequence moved.
+    /// A sequence advanced.
     SequenceAdvance {
-        /// Which one.
+        /// The oid of the sequence.
         oid: u32,
-        /// The value last given, or the next one to give if none was.
+        /// The value last returned, or the next one to return if none was.
         value: i64,
-        /// Whether `value` was given.
+        /// Whether `value` was returned.
         called: bool,
     },
-    /// Records in a file of their own come before those that follow.
+    /// The records in a spill file precede those after this one.
     Spilled {
         /// The number of the file.
         number: u64,
-        /// Where they lie there.
+        /// The chunks of the file that hold the records.
         chunks: SpilledChunks<'a>,
     },
-    /// Rows came that lie in files, which the bytes name.
+    /// Rows were inserted that lie in files, which the bytes name.
     Loaded(&'a [u8]),
 }
 
@@ -527,7 +527,7 @@ fn malformed(what: &str) -> Error {
         .with_hint("The log was written by a defective or different version; restore it from a backup.")
 }
 
-/// Splits the first `length` bytes off.
+/// Splits off the first `length` bytes.
 #[inline]
 fn take<'a>(bytes: &mut &'a [u8], length: usize) -> Result<&'a [u8]> {
     match bytes.split_at_checked(length) {
@@ -587,7 +587,7 @@ impl<'a> Records<'a> {
         Records { rest: bytes }
     }
 
-    /// The next record with its body unread; quicker where most are passed over. An error is the last.
+    /// The next record with its body unread; faster where most records are skipped. After an error there are no more.
     #[inline(always)]
     pub fn next_raw(&mut self) -> Option<Result<RawRecord<'a>>> {
         if self.rest.is_empty() {
@@ -643,13 +643,13 @@ impl<'a> RawRecord<'a> {
         is_row.then(|| (TableId(self.table), RowId::from_bits(self.bits)))
     }
 
-    /// Whether it sets columns of a row or deletes it.
+    /// Whether it updates or deletes a row.
     #[inline]
     pub fn changes_a_row(&self) -> bool {
         matches!(self.kind, KIND_UPDATE | KIND_DELETE)
     }
 
-    /// The columns that it sets of a row, as far as they can be read.
+    /// The columns of a row that it updates, as far as they can be read.
     #[inline]
     pub fn updated_columns(&self) -> impl Iterator<Item = ColumnId> {
         let mut reader = CellReader { rest: self.body };
@@ -661,7 +661,7 @@ impl<'a> RawRecord<'a> {
         })
     }
 
-    /// Reads it.
+    /// Reads the body.
     #[inline(always)]
     pub fn read(self) -> Result<Record<'a>> {
         let RawRecord { kind, count, table, bits, mut body } = self;
@@ -729,14 +729,13 @@ impl Iterator for SpilledChunks<'_> {
     }
 }
 
-/// Reads cells whose types are known, without a [`Cell`] between: what replays a log reads hundreds of
-/// millions.
+/// Reads cells whose types are known, without making a [`Cell`] of each: replay of a log reads hundreds of millions.
 #[derive(Clone, Debug)]
 pub struct CellReader<'a> {
     rest: &'a [u8],
 }
 
-/// Bytes behind the tags of words, and which bits of the 8 bytes there are theirs.
+/// The number of bytes after each word's tag, and a mask of the bits that belong to the word in the next 8 bytes.
 const WORD_WIDTHS: [(u8, u64); 6] =
     [(0, 0), (0, 0), (1, 0xff), (2, 0xffff), (4, 0xffff_ffff), (8, 0xffff_ffff_ffff_ffff)];
 
@@ -797,7 +796,7 @@ impl<'a> CellReader<'a> {
         Ok(ColumnId(u16::from_le_bytes(*take_array(&mut self.rest)?)))
     }
 
-    /// Passes over a cell.
+    /// Skips a cell.
     #[inline(always)]
     pub fn skip(&mut self) -> Result<()> {
         let Some(tag) = self.rest.first() else { return Err(malformed("it ends early")) };
@@ -813,7 +812,7 @@ impl<'a> CellReader<'a> {
         take(&mut self.rest, 1 + length).map(|_| ())
     }
 
-    /// Error: something is left.
+    /// Error: bytes are left over.
     #[inline]
     pub fn end(self) -> Result<()> {
         if self.rest.is_empty() { Ok(()) } else { Err(malformed("bytes are left over")) }
@@ -860,14 +859,14 @@ impl<'a> Iterator for Cells<'a> {
 }
 
 impl<'a> Cells<'a> {
-    /// How many cells there are to be.
+    /// The number of cells.
     #[allow(clippy::len_without_is_empty)]
     #[inline]
     pub fn len(&self) -> usize {
         self.left as usize
     }
 
-    /// To read them by their types.
+    /// A reader of the cells for callers that know their types.
     #[inline]
     pub fn reader(&self) -> CellReader<'a> {
         CellReader { rest: self.rest }
@@ -894,14 +893,14 @@ impl<'a> Iterator for UpdatedCells<'a> {
 }
 
 impl<'a> UpdatedCells<'a> {
-    /// How many columns there are to be.
+    /// The number of columns.
     #[allow(clippy::len_without_is_empty)]
     #[inline]
     pub fn len(&self) -> usize {
         usize::from(self.left)
     }
 
-    /// To read them by their types, each behind its column.
+    /// A reader of the cells, each after its column's number, for callers that know their types.
     #[inline]
     pub fn reader(&self) -> CellReader<'a> {
         CellReader { rest: self.rest }
@@ -930,14 +929,14 @@ impl<'a> Iterator for BatchColumns<'a> {
 }
 
 impl BatchColumns<'_> {
-    /// How many columns there are to be.
+    /// The number of columns.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         usize::from(self.left)
     }
 }
 
-/// One step of an iterator over `left` items in `rest`; an error is its last item.
+/// One step of an iterator over `left` items in `rest`; after an error it has no more items.
 #[inline(always)]
 fn finish<'a, T, N: From<u8> + PartialEq + Copy + std::ops::SubAssign>(
     rest: &mut &'a [u8],
@@ -1022,7 +1021,7 @@ mod tests {
         assert_eq!(redo.as_bytes(), expected);
     }
 
-    /// Text of everything in `bytes`, to compare by.
+    /// The contents of `bytes` as text, for comparisons.
     fn show(bytes: &[u8]) -> Result<Vec<String>> {
         let cells = |cells: Cells<'_>| -> Result<String> {
             let cells: Result<Vec<Cell<'_>>> = cells.collect();

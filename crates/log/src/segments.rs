@@ -1,10 +1,10 @@
-//! The files of the log: made ahead of need, filled in order, used again.
+//! The files of the log: created in advance, filled in order, recycled.
 //!
 //! Overwriting blocks that are already allocated makes an fdatasync cost two thirds of one that
-//! must also record a new length (90 µs against 135 µs where this was measured), so a segment is
-//! written full of zeros before its first use, and a segment that the checkpoint has made
-//! superfluous becomes a spare for the next one. A file gets its segment name only after its
-//! header is safe: a segment name with a torn header is always damage.
+//! must also record a new length (90 µs against 135 µs where this was measured). So a segment is
+//! filled with zeros before its first use, and a segment that a checkpoint has made superfluous becomes a
+//! spare for the next one. A file gets its segment name only after its header is on disk: a segment name
+//! with a torn header is always damage.
 
 use crate::format::{DATA_START, DatabaseId, SegmentHeader, parse_segment_name, segment_name};
 use firn_base::clock::{Instant, now};
@@ -18,28 +18,28 @@ use std::time::Duration;
 
 /// The name of a file that is becoming a segment.
 const PREPARING: &str = "preparing.tmp";
-/// Spares end so; a number comes before.
+/// The suffix of the names of spares, after a number.
 const SPARE_SUFFIX: &str = ".spare";
 /// Length of the first segment; each following one is twice as long up to the option's length.
 const FIRST_FILE_BYTES: u64 = 4 << 20;
-/// How many superfluous segments are kept for later.
+/// How many superfluous segments are kept as spares.
 const KEPT_SPARES: usize = 4;
 
-/// A log that fills a segment in less time than this is written in large flushes, which gain nothing
-/// from blocks that are allocated already, and writing zeros would double what goes to the disk.
+/// A log that fills a segment in less time than this is written in large flushes. These gain nothing from blocks that are
+/// already allocated, and filling with zeros would double the bytes written to the disk.
 const QUICK: Duration = Duration::from_secs(2);
 
 /// One segment, open.
 #[derive(Clone, Debug)]
 pub struct Segment {
     pub header: SegmentHeader,
-    /// Open to write through: what a group puts here is one call, and safe when it returns. That takes 9 µs less
+    /// Opened for writing through: a group is written by one call, and is on disk when the call returns. That takes 9 µs less
     /// than a write and an fdatasync (about 72 µs against 80 µs where this was measured).
     pub file: Arc<dyn DiskFile>,
     pub path: PathBuf,
 }
 
-/// Whether the blocks of a new segment are worth writing before its data comes.
+/// Whether it pays to write the blocks of a new segment before its data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fill {
     /// Yes: many small flushes will follow.
@@ -54,16 +54,16 @@ pub struct Segments {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
     database: DatabaseId,
-    /// Length that the files to be made grow to; those found may have another.
+    /// The length up to which new files grow; files that were found may have another length.
     file_bytes: u64,
     /// Segments in use, oldest first; the last one is being written.
     used: VecDeque<SegmentHeader>,
     /// Segments ready for use, next first.
     ready: VecDeque<Segment>,
     spares: Vec<PathBuf>,
-    /// When the segment being written was begun.
+    /// When writing of the present segment began.
     begun: Instant,
-    /// How to make the next one, going by how long the last one lasted.
+    /// How to create the next segment, depending on how long the last one lasted.
     fill_ahead: Fill,
     random: Random,
 }
@@ -71,7 +71,7 @@ pub struct Segments {
 /// A segment file as found in the directory.
 pub enum Found {
     Segment(Segment),
-    /// Too short for a header: a copy of a log was cut here. (A crash leaves no such file.)
+    /// Too short for a header: a copy of a log was truncated here. (A crash leaves no such file.)
     Stub(PathBuf),
 }
 
@@ -96,8 +96,8 @@ pub fn open_segment(disk: &dyn Disk, directory: &Path, number: u64, database: Da
 }
 
 impl Segments {
-    /// Takes over the files in `directory` for writing at `at`, and the segment to write first.
-    /// What a reader has read up to `at` becomes safe; leftovers of a crash are removed.
+    /// Takes over the files in `directory` for writing at `at`; returns also the segment to write first. Syncs what a reader has
+    /// read up to `at`, and removes leftovers of a crash.
     pub fn open(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -131,8 +131,8 @@ impl Segments {
             if segment.file.len()? < segment.header.file_bytes {
                 segment.file.set_len(segment.header.file_bytes)?;
             }
-            // A crash of the process may have left unsynced bytes that reading has just taken for
-            // committed; only now do they become so.
+            // A crash of the process may have left unsynced bytes that recovery has just read as
+            // committed. The sync makes them so.
             segment.file.sync()?;
             if segment.header.first <= at {
                 segments.used.push_back(segment.header);
@@ -170,7 +170,7 @@ impl Segments {
         Ok((segments, current))
     }
 
-    /// The segment after the last one used. Made on the spot if none is ready.
+    /// The segment after the last one used. Creates it now if none is ready.
     pub fn next(&mut self, fill: Fill) -> Result<Segment> {
         if self.ready.is_empty() {
             self.prepare(fill)?;
@@ -198,8 +198,8 @@ impl Segments {
         let temporary = self.directory.join(PREPARING);
         let prepared = self.make(&temporary, number, first, file_bytes, fill);
         if prepared.is_err() {
-            // On a full disk, what was written of it is better given back; if even that fails, the
-            // first error says more.
+            // On a full disk the file is removed again to free its space. If that fails too, the first
+            // error is the more useful one.
             let _ = self.disk.remove(&temporary);
         }
         self.ready.push_back(prepared?);
@@ -245,7 +245,7 @@ impl Segments {
         Ok(Segment { header, file, path })
     }
 
-    /// Lets go of the segments that end at or before `lsn`; never of the one being written.
+    /// Removes or recycles the segments that end at or before `lsn`, but never the one being written.
     pub fn truncate_before(&mut self, lsn: Lsn) -> Result<()> {
         let mut changed = false;
         while self.used.len() > 1 && self.used[0].end() <= lsn {
@@ -264,7 +264,7 @@ impl Segments {
         if changed { self.disk.sync_directory(&self.directory) } else { Ok(()) }
     }
 
-    /// The LSN of the first byte still there.
+    /// The LSN of the first byte that is retained.
     pub fn begin(&self) -> Lsn {
         self.used.front().expect("an open log has a segment").first
     }

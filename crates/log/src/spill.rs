@@ -1,8 +1,9 @@
 //! Spill files: the redo of transactions that write more than memory should hold.
 //!
-//! What a long transaction has written so far goes to a file of its own ahead of the commit, in
-//! chunks; the commit syncs it, and its entry in the log begins with a record that names the file and the chunks. So
-//! its redo takes a bounded amount of memory, and its commit puts a few bytes into the log, however much it has written.
+//! A long transaction writes its redo to a file of its own before the commit, in chunks. The commit
+//! syncs the file, and its entry in the log begins with a record that names the file and the chunks. So
+//! the redo takes a bounded amount of memory, and the commit appends a few bytes to the log, however much
+//! the transaction has written.
 //!
 //! ```text
 //! spill file     | header | chunk | chunk | …            chunk: redo records, as a buffer held them
@@ -12,9 +13,9 @@
 //!                | magic  | version | crc | number | database |
 //! ```
 //!
-//! A file counts if an entry of the log names it: what a crash leaves of a transaction that did not commit is removed when the
-//! database is opened, and what the checkpoint holds goes with the log before it. Where each chunk lies, how long it
-//! is and its CRC32C stand in the log; so a rollback to a savepoint touches no file.
+//! A file counts if an entry of the log names it. The file of a transaction that did not commit before a crash is removed when
+//! the database is opened, and a file whose entry precedes the checkpoint is removed together with that part of the log. The
+//! position, length and CRC32C of each chunk are in the log, so a rollback to a savepoint changes no file.
 
 use crate::DatabaseId;
 use firn_base::disk::{Disk, DiskFile, PageBuffer};
@@ -22,12 +23,12 @@ use firn_base::sync::{Arc, AtomicU64, Mutex, Ordering};
 use firn_base::{Error, Lsn, Result, SqlState};
 use std::path::{Path, PathBuf};
 
-/// Names of spill files end so; a number comes before.
+/// The suffix of the names of spill files, after a number.
 const SUFFIX: &str = ".spill";
 const MAGIC: [u8; 8] = *b"FIRNSPIL";
 const VERSION: u32 = 1;
 const HEADER_LEN: usize = 40;
-/// How much is written at once.
+/// The most that one write writes.
 const WRITE_BYTES: usize = 1 << 20;
 
 /// The spill files of one log.
@@ -38,7 +39,7 @@ pub struct Spills {
     database: DatabaseId,
     /// The number of the next file.
     next: AtomicU64,
-    /// Those that entries of the log name.
+    /// The files that entries of the log name.
     kept: Mutex<Vec<Kept>>,
     /// Bytes of redo in files that were ever kept since the log was opened.
     kept_bytes: AtomicU64,
@@ -47,24 +48,24 @@ pub struct Spills {
 /// A spill file that an entry of the log names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Kept {
-    /// Which one.
+    /// The number of the file.
     pub number: u64,
-    /// The position behind the entry: a log that begins there does without the file.
+    /// The position after the entry: a log that begins there does not need the file.
     pub needed_to: Lsn,
-    /// Bytes of redo in it that count.
+    /// Bytes of redo in it that are valid.
     pub bytes: u64,
 }
 
-/// Where some redo records lie in a spill file.
+/// Part of a spill file, with some redo records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Chunk {
-    /// Its place in the file.
+    /// Its offset in the file.
     pub offset: u64,
-    /// How long it is there.
+    /// Its length in the file.
     pub stored: u64,
-    /// How much of that counts: what is behind has been rolled back.
+    /// How much of that is valid: the records after it have been rolled back.
     pub used: u64,
-    /// CRC32C of all of it.
+    /// CRC32C of the whole chunk.
     pub crc: u32,
 }
 
@@ -75,10 +76,10 @@ pub(crate) struct Spill {
     file: Arc<dyn DiskFile>,
     buffer: PageBuffer,
     number: u64,
-    /// Where the next chunk goes.
+    /// The offset of the next chunk.
     end: u64,
     chunks: Vec<Chunk>,
-    /// Bytes of redo that count.
+    /// Bytes of redo that are valid.
     bytes: u64,
     kept: bool,
 }
@@ -119,7 +120,7 @@ impl Spills {
         self.kept_bytes.load(Ordering::Relaxed)
     }
 
-    /// Removes the files that only the log before `lsn` names.
+    /// Removes the files that no entry after `lsn` names.
     pub(crate) fn truncate_before(&self, lsn: Lsn) -> Result<()> {
         let superfluous: Vec<Kept> =
             self.kept.lock().iter().filter(|kept| kept.needed_to <= lsn).copied().collect();
@@ -143,7 +144,7 @@ impl Spill {
     pub fn create(spills: &Arc<Spills>) -> Result<Spill> {
         let number = spills.next.fetch_add(1, Ordering::Relaxed);
         let file = spills.disk.create_direct(&spills.path(number))?;
-        // From here on dropping it removes the file.
+        // From here on, dropping the value removes the file.
         let mut spill = Spill {
             spills: spills.clone(),
             file,
@@ -162,12 +163,12 @@ impl Spill {
         self.number
     }
 
-    /// The chunks that count.
+    /// The valid chunks.
     pub fn chunks(&self) -> &[Chunk] {
         &self.chunks
     }
 
-    /// Bytes of redo that count.
+    /// Bytes of redo that are valid.
     #[inline]
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -183,7 +184,7 @@ impl Spill {
         Ok(())
     }
 
-    /// Writes bytes at the end, with zeros behind them up to a page: where the next ones go.
+    /// Writes bytes at the end, and zeros up to the next page, where the next chunk begins.
     fn write(&mut self, mut bytes: &[u8]) -> Result<u64> {
         let mut end = self.end;
         while !bytes.is_empty() {
@@ -197,7 +198,7 @@ impl Spill {
         Ok(end)
     }
 
-    /// Keeps so many bytes of redo only.
+    /// Truncates the redo to `bytes` bytes.
     pub fn truncate(&mut self, bytes: u64) {
         while self.bytes > bytes {
             let last = self.chunks.last_mut().expect("its bytes are those of its chunks");
@@ -210,13 +211,13 @@ impl Spill {
         }
     }
 
-    /// Makes all of it safe on disk.
+    /// Syncs the file.
     pub fn sync(&self) -> Result<()> {
         self.file.sync()?;
         self.spills.disk.sync_directory(&self.spills.directory)
     }
 
-    /// An entry of the log that ends at `needed_to` names it.
+    /// An entry of the log that ends at `needed_to` names the file.
     pub fn keep(mut self, needed_to: Lsn) {
         self.kept = true;
         self.spills.keep(Kept { number: self.number, needed_to, bytes: self.bytes });
@@ -226,7 +227,7 @@ impl Spill {
 impl Drop for Spill {
     fn drop(&mut self) {
         if !self.kept {
-            // What stays behind is removed when the database is opened.
+            // A file that cannot be removed now is removed when the database is opened.
             let _ = self.spills.disk.remove(&self.spills.path(self.number));
         }
     }
@@ -257,16 +258,16 @@ fn header(number: u64, database: DatabaseId) -> [u8; HEADER_LEN] {
 /// Reads the spill files of a log.
 #[derive(Clone, Copy, Debug)]
 pub struct SpillReader<'a> {
-    /// Where they are.
+    /// The disk that they are on.
     pub disk: &'a dyn Disk,
     /// The directory of the log.
     pub directory: &'a Path,
-    /// Whose log it is.
+    /// The database whose log it is.
     pub database: DatabaseId,
 }
 
 impl SpillReader<'_> {
-    /// Reads a file that the log names, chunk by chunk: `sink` gets the records of each that count.
+    /// Reads a file that the log names, chunk by chunk, and passes the valid records of each to `sink`.
     ///
     /// Errors: XX001 if the file is missing, of another database, or damaged; those of `sink`.
     pub fn read(

@@ -1,26 +1,26 @@
-//! Writing the log: commits queue up, and whoever first needs one to be safe writes them all.
+//! Writing the log: commits are queued, and the first thread that needs one to be durable writes the whole queue.
 //!
 //! [`Log::append`] runs inside the commit critical section and only copies into a queue in memory.
-//! [`Log::wait_durable`] makes its caller the *leader* if nobody is flushing: it takes the whole
-//! queue as one group, writes it through to the disk in one call, and wakes those who came
-//! meanwhile; one of them leads next. A lone committer so pays no hand-over to another thread
-//! (waking a sleeping core costs 50 µs where this was measured, half a write to the disk).
+//! [`Log::wait_durable`] makes its caller the *leader* if no thread is flushing. The leader takes the
+//! whole queue as one group, writes it through to the disk in one call, and wakes the threads that have
+//! begun to wait meanwhile; one of them leads next. So a single committer needs no switch to another
+//! thread (waking a sleeping core took 50 µs where this was measured, half of a write to the disk).
 //!
 //! ```text
 //!   committers ── append ──> queue ── leader swaps it for an empty one ──> group ──> segment file
 //!                            (appending goes on while the leader writes)
 //! ```
 //!
-//! Two threads stand beside: the *flusher* leads when commits lie in the queue for longer than a
-//! tick and nobody waits for them (`synchronous_commit = off`), or when the queue grows large; the
-//! *preparer* makes the next segment ready. Both sleep while nothing is appended.
+//! There are two background threads. The *flusher* leads when commits have been in the queue for longer
+//! than a tick and no thread waits for them (`synchronous_commit = off`), or when the queue grows large.
+//! The *preparer* creates the next segment in advance. Both sleep while nothing is appended.
 //!
 //! Invariant: groups are written one after the other, each synced before the next begins; so a
-//! torn group is the last one, and `durable` never passes a byte that is not safe.
+//! torn group is the last one, and `durable` never passes a byte that is not on disk.
 //!
-//! After a failed write or sync nobody knows what is on disk, and asking the kernel to sync again
-//! may report a success that never happened. So the log fails for good: whatever was not durable
-//! by then gets that error, and so does everything later, until the database is opened again.
+//! After a failed write or sync it is unknown what is on disk, and another sync may report a success
+//! that never happened. So the log fails permanently: every commit that was not durable by then gets the
+//! error, and every later one, until the database is opened again.
 
 use crate::DatabaseId;
 use crate::format::{DATA_START, GROUP_ALIGNMENT, GROUP_HEADER_LEN, encode_entry_header, seal_group};
@@ -40,15 +40,15 @@ pub struct LogOptions {
     /// Largest length of segment files made from now on; a multiple of 8 above 4096. The first one
     /// is smaller and each following one twice as long, so that a small database stays small.
     pub segment_bytes: u64,
-    /// Commits that nobody waits for are written after one to two of these.
+    /// Commits that no thread waits for are written after one to two intervals.
     pub flush_interval: Duration,
     /// A queue of this length is written at once.
     pub flush_bytes: usize,
     /// A queue of this length makes committers wait for the disk.
     pub queue_bytes: usize,
-    /// The queue grows by buffers of this length. What is written in time fits into one.
+    /// The queue grows by buffers of this length. One is enough while the disk keeps up.
     pub chunk_bytes: usize,
-    /// A running transaction's redo of this length goes to a file of its own.
+    /// Redo of a running transaction that reaches this length is written to a file of its own.
     pub spill_bytes: usize,
 }
 
@@ -68,8 +68,8 @@ impl Default for LogOptions {
 /// After so many ticks without a commit the flusher sleeps until the next one wakes it.
 const IDLE_TICKS: u32 = 20;
 
-/// A log open for writing. Dropping it flushes what is queued, but only [`Log::close`] reports
-/// whether that worked.
+/// A log open for writing. Dropping it flushes the queue, but only [`Log::close`] reports whether that
+/// succeeded.
 pub struct Log {
     shared: Arc<Shared>,
     spills: Arc<Spills>,
@@ -79,28 +79,28 @@ pub struct Log {
 struct Shared {
     options: LogOptions,
     queue: ShortMutex<Queue>,
-    /// Committers that wait for room in the queue.
-    room: Condvar,
-    /// All before it is safe. Stored by the leader after its sync (Release), read by those who wait
-    /// for it (Acquire), though nothing but the number itself is handed over.
+    /// Committers wait here for space in the queue.
+    space: Condvar,
+    /// Everything before this position is on disk. The leader stores it after its sync (Release); waiting threads load it
+    /// (Acquire), although it publishes nothing but the number itself.
     durable: AtomicU64,
-    /// All commits up to this time are before that.
+    /// Every commit up to this time lies before `durable`.
     durable_time: AtomicU64,
-    /// Whether the log has failed: appends go nowhere. Set under the queue's lock.
+    /// Whether the log has failed: appended records are discarded. Set under the queue's lock.
     failed: AtomicBool,
-    turn: Mutex<Turn>,
-    /// Flushes have ended: those with an even number, those with an odd one.
-    turns_over: [Condvar; 2],
-    /// Locked by the leader only.
+    flushes: Mutex<Flushes>,
+    /// Threads wait here for the end of a flush: of one with an even number, of one with an odd number.
+    flush_ended: [Condvar; 2],
+    /// Only the leader locks it.
     writer: Mutex<Writer>,
-    /// Never locked by the leader but when it needs another segment.
+    /// The leader locks it only when it needs another segment.
     segments: Mutex<Segments>,
-    flusher: Bell<FlusherCall>,
-    preparer: Bell<PreparerCall>,
+    flusher: Signal<FlusherRequest>,
+    preparer: Signal<PreparerRequest>,
 }
 
-/// The group being collected: room for its header, then entries. In chunks, so that nobody who commits copies what others
-/// have appended while the disk lags behind: to grow a buffer of 32 MiB would hold up everyone for tens of milliseconds.
+/// The group being collected: space for its header, then entries. It consists of chunks, so that no committer copies what others
+/// have appended while the disk lags behind: growing a buffer of 32 MiB would delay every committer by tens of milliseconds.
 struct Queue {
     /// Chunks that are full.
     full: Vec<Vec<u8>>,
@@ -108,14 +108,14 @@ struct Queue {
     /// The last chunk.
     bytes: Vec<u8>,
     entries: u32,
-    /// The time of the last of them.
+    /// The commit time of the last entry.
     newest: Time,
     /// LSN of the first byte.
     begin: Lsn,
-    /// Whether the flusher sleeps without a tick and wants to be told of the next append.
+    /// Whether the flusher sleeps without a tick and must be woken by the next append.
     flusher_sleeps: bool,
-    /// Whether the flusher was already told that the queue is long.
-    flusher_called: bool,
+    /// Whether the flusher has already been woken because the queue is long.
+    flusher_woken: bool,
 }
 
 impl Queue {
@@ -127,9 +127,9 @@ impl Queue {
         if self.entries == 0 { self.begin } else { Lsn(self.begin.0 + self.len() as u64) }
     }
 
-    /// Makes room for an entry behind others; the first one may take more than a chunk.
-    fn make_room(&mut self, length: usize, chunk_bytes: usize) {
-        // And for what aligns the group's end.
+    /// Reserves space for an entry after the others; the first one may be longer than a chunk.
+    fn reserve(&mut self, length: usize, chunk_bytes: usize) {
+        // And for the padding that aligns the end of the group.
         let length = length + GROUP_ALIGNMENT;
         if self.entries == 0 {
             self.bytes.reserve(length);
@@ -146,23 +146,23 @@ impl Queue {
         self.bytes.resize(GROUP_HEADER_LEN, 0);
         self.entries = 0;
         self.begin = begin;
-        self.flusher_called = false;
+        self.flusher_woken = false;
     }
 }
 
-/// Who leads, and whose flush is whose. Flushes are numbered. Whoever comes while one is under way
-/// waits for it if it covers their commit, else for the next one; at its end the first are all
-/// woken, and of the others only one, to lead.
-struct Turn {
+/// Whether a thread is flushing, and which flush makes which commits durable. Flushes are numbered. A thread that arrives during
+/// a flush waits for this one if it covers the thread's commit, else for the next one. At the end of a flush all threads that
+/// waited for it are woken, and one of those that wait for the next, to lead.
+struct Flushes {
     flushing: bool,
-    /// The flush under way, or the next one, goes by this number.
+    /// The number of the flush that runs, or of the next one.
     number: u64,
-    /// What the flush under way makes durable.
+    /// The position up to which the running flush makes the log durable.
     flushing_to: Lsn,
     failure: Option<Error>,
 }
 
-/// The queue as a leader took it: room for the header of a group, then its entries.
+/// The queue as a leader has taken it: space for the header of a group, then its entries.
 struct QueuedGroup {
     chunks: Vec<Vec<u8>>,
     entries: u32,
@@ -177,36 +177,36 @@ struct Writer {
     spare: Vec<u8>,
 }
 
-/// How a thread sleeps until it is called.
+/// A background thread sleeps here until it gets a request.
 #[derive(Default)]
-struct Bell<C> {
-    call: Mutex<C>,
-    rung: Condvar,
+struct Signal<R> {
+    request: Mutex<R>,
+    sent: Condvar,
 }
 
 #[derive(Default)]
-struct FlusherCall {
+struct FlusherRequest {
     stop: bool,
     flush: bool,
     wake: bool,
 }
 
 #[derive(Default)]
-struct PreparerCall {
+struct PreparerRequest {
     stop: bool,
     wanted: bool,
 }
 
-impl<C> Bell<C> {
-    fn ring(&self, set: impl FnOnce(&mut C)) {
-        set(&mut self.call.lock());
-        self.rung.notify_all();
+impl<R> Signal<R> {
+    fn send(&self, set: impl FnOnce(&mut R)) {
+        set(&mut self.request.lock());
+        self.sent.notify_all();
     }
 }
 
 impl Log {
     /// Opens the log in `directory` for writing from `at` on: where its [`crate::Reader`] ended, or
-    /// position 0 of a new one. Whatever lies behind is given up.
+    /// position 0 of a new one. Everything after that position is discarded.
     pub fn open(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -225,24 +225,24 @@ impl Log {
             newest: Time(0),
             begin: at,
             flusher_sleeps: false,
-            flusher_called: false,
+            flusher_woken: false,
         };
         queue.reset(at);
         let shared = Arc::new(Shared {
             options,
             queue: ShortMutex::new(queue),
-            room: Condvar::new(),
+            space: Condvar::new(),
             durable: AtomicU64::new(at.0),
             durable_time: AtomicU64::new(0),
             failed: AtomicBool::new(false),
-            turn: Mutex::new(Turn { flushing: false, number: 0, flushing_to: at, failure: None }),
-            turns_over: [Condvar::new(), Condvar::new()],
+            flushes: Mutex::new(Flushes { flushing: false, number: 0, flushing_to: at, failure: None }),
+            flush_ended: [Condvar::new(), Condvar::new()],
             writer: Mutex::new(Writer { segment, spare: Vec::with_capacity(options.chunk_bytes) }),
             segments: Mutex::new(segments),
-            flusher: Bell::default(),
-            preparer: Bell {
-                call: Mutex::new(PreparerCall { stop: false, wanted: true }),
-                rung: Condvar::new(),
+            flusher: Signal::default(),
+            preparer: Signal {
+                request: Mutex::new(PreparerRequest { stop: false, wanted: true }),
+                sent: Condvar::new(),
             },
         });
         let threads = vec![
@@ -258,54 +258,54 @@ impl Log {
         Ok(Log { shared, spills, threads: Mutex::new(threads) })
     }
 
-    /// Queues the redo records of a commit and says which position must become durable for it.
+    /// Queues the redo records of a commit and returns the position that must become durable for it.
     ///
     /// Called inside the commit critical section, so that log order is commit order. Waits only if
-    /// the disk lags far behind. If the log has failed the records go nowhere, and waiting for the
-    /// position reports why; ask [`Log::check`] before a commit begins.
+    /// the disk lags far behind. If the log has failed the records are discarded, and waiting for the
+    /// position returns the error; call [`Log::check`] before a commit begins.
     pub fn append(&self, commit_time: Time, records: &[u8]) -> Lsn {
         let shared = &*self.shared;
         let mut queue = shared.queue.lock();
         while queue.len() >= shared.options.queue_bytes && !shared.has_failed() {
-            shared.room.wait(&mut queue);
+            shared.space.wait(&mut queue);
         }
         if shared.has_failed() {
             return Lsn(u64::MAX);
         }
         let header = encode_entry_header(commit_time, records.len());
-        queue.make_room(header.len() + records.len(), shared.options.chunk_bytes);
+        queue.reserve(header.len() + records.len(), shared.options.chunk_bytes);
         queue.bytes.extend_from_slice(&header);
         queue.bytes.extend_from_slice(records);
         queue.entries += 1;
         queue.newest = commit_time;
         let lsn = queue.end();
-        let long = queue.len() >= shared.options.flush_bytes && !queue.flusher_called;
+        let long = queue.len() >= shared.options.flush_bytes && !queue.flusher_woken;
         if long || queue.flusher_sleeps {
-            queue.flusher_called |= long;
+            queue.flusher_woken |= long;
             queue.flusher_sleeps = false;
             drop(queue);
-            shared.flusher.ring(|call| {
-                call.wake = true;
-                call.flush |= long;
+            shared.flusher.send(|request| {
+                request.wake = true;
+                request.flush |= long;
             });
         }
         lsn
     }
 
-    /// Returns once everything before `lsn` is safe on disk, writing it if nobody else is.
+    /// Returns once everything before `lsn` is on disk; writes it if no other thread does.
     ///
-    /// Error: what made the log fail; then nobody knows whether the commit is on disk.
+    /// Error: the cause of the log's failure; then it is unknown whether the commit is on disk.
     pub fn wait_durable(&self, lsn: Lsn) -> Result<()> {
         self.shared.wait_durable(lsn)
     }
 
-    /// All commits up to this time are safe on disk; 0 if none has been appended since the log was opened.
+    /// Every commit up to this time is on disk; 0 if none has been appended since the log was opened.
     pub fn durable_time(&self) -> Time {
-        // Acquire: as `durable_lsn`, which is never behind it for whoever looks at this first.
+        // Acquire: as `durable_lsn`, which is never behind it for a thread that loads this first.
         Time(self.shared.durable_time.load(Ordering::Acquire))
     }
 
-    /// Everything before this position is safe on disk.
+    /// Everything before this position is on disk.
     pub fn durable_lsn(&self) -> Lsn {
         Lsn(self.shared.durable.load(Ordering::Acquire))
     }
@@ -315,49 +315,49 @@ impl Log {
         self.shared.queue.lock().end()
     }
 
-    /// A position where a group begins, such that everything appended from now on lies behind it:
-    /// where a [`crate::Reader`] may start that must see all of that. Commits appended shortly
-    /// before may lie behind it as well.
+    /// A position where a group begins and after which everything lies that is appended from now on: a
+    /// [`crate::Reader`] that must see all of that may start there. Commits that were appended shortly
+    /// before may also lie after it.
     pub fn reader_start(&self) -> Lsn {
         self.shared.queue.lock().begin
     }
 
-    /// The position of the oldest byte that is still kept.
+    /// The position of the oldest byte that is retained.
     pub fn begin(&self) -> Lsn {
         self.shared.segments.lock().begin()
     }
 
-    /// Has what is queued written soon, without waiting for it.
+    /// Requests that the queue is written soon, without waiting for that.
     pub fn request_flush(&self) {
-        self.shared.flusher.ring(|call| call.flush = true);
+        self.shared.flusher.send(|request| request.flush = true);
     }
 
-    /// Why the log has failed, if it has.
+    /// The error because of which the log has failed, if it has.
     pub fn check(&self) -> Result<()> {
         if self.shared.has_failed() {
-            return Err(self.shared.turn.lock().failure.clone().expect("set before the queue is closed"));
+            return Err(self.shared.flushes.lock().failure.clone().expect("set before the queue is closed"));
         }
         Ok(())
     }
 
-    /// Gives up the log before `lsn`, by whole segments, because a checkpoint holds what they say.
+    /// Removes the log before `lsn`, by whole segments, because a checkpoint contains its effects.
     pub fn truncate_before(&self, lsn: Lsn) -> Result<()> {
-        assert!(lsn <= self.durable_lsn(), "only what is durable can be superfluous");
+        assert!(lsn <= self.durable_lsn(), "only the durable part of a log can be superfluous");
         self.shared.segments.lock().truncate_before(lsn)?;
         self.spills.truncate_before(lsn)
     }
 
-    /// Where long transactions put their redo.
+    /// The files with the redo of long transactions.
     pub fn spills(&self) -> &Arc<Spills> {
         &self.spills
     }
 
-    /// After recovery: of the spill files keeps those that the log names and removes the others.
+    /// After recovery: keeps the spill files that the log names and removes the others.
     pub fn retain_spills(&self, named: Vec<Kept>) -> Result<()> {
         self.spills.retain(named)
     }
 
-    /// Bytes of redo up to a position, with those spilled since the log was opened: what tells how the log has
+    /// Bytes of redo up to a position, and those spilled since the log was opened: a measure of how far the log has
     /// grown.
     pub fn bytes_at(&self, lsn: Lsn) -> u64 {
         lsn.0 + self.spills.kept_bytes()
@@ -370,10 +370,10 @@ impl Log {
 
     fn stop(&self) -> Result<()> {
         let flushed = self.shared.wait_durable(self.appended_lsn());
-        self.shared.flusher.ring(|call| call.stop = true);
-        self.shared.preparer.ring(|call| call.stop = true);
+        self.shared.flusher.send(|request| request.stop = true);
+        self.shared.preparer.send(|request| request.stop = true);
         for thread in self.threads.lock().drain(..) {
-            // A panic of theirs was reported where it happened.
+            // A panic of the thread was reported where it happened.
             let _ = thread.join();
         }
         flushed
@@ -383,7 +383,7 @@ impl Log {
 impl Drop for Log {
     fn drop(&mut self) {
         if !self.threads.lock().is_empty() {
-            // Whoever wants to know calls `close`.
+            // A caller that needs the error calls `close`.
             let _ = self.stop();
         }
     }
@@ -411,63 +411,63 @@ impl Shared {
         if self.is_durable(lsn) {
             return Ok(());
         }
-        let mut turn = self.turn.lock();
+        let mut flushes = self.flushes.lock();
         loop {
             if self.is_durable(lsn) {
                 return Ok(());
             }
-            if let Some(failure) = &turn.failure {
+            if let Some(failure) = &flushes.failure {
                 return Err(failure.clone());
             }
-            if turn.flushing {
-                let flush = if lsn <= turn.flushing_to { turn.number } else { turn.number + 1 };
-                self.turn_over(flush).wait(&mut turn);
+            if flushes.flushing {
+                let flush = if lsn <= flushes.flushing_to { flushes.number } else { flushes.number + 1 };
+                self.ended(flush).wait(&mut flushes);
                 continue;
             }
-            // Under the turn's lock, so that whoever comes next knows which flush is theirs.
+            // Under the lock of `flushes`, so that the next thread finds the number of the flush to wait for.
             let mut writer = self.writer.lock();
             let group = self.take_queue(&mut writer);
-            turn.flushing = true;
-            turn.flushing_to = group.end;
-            assert!(lsn <= turn.flushing_to, "nobody has appended up to {lsn:?}");
-            drop(turn);
+            flushes.flushing = true;
+            flushes.flushing_to = group.end;
+            assert!(lsn <= flushes.flushing_to, "nothing has been appended up to {lsn:?}");
+            drop(flushes);
             let lead = Lead(self);
             let flushed = self.flush(&mut writer, group);
             std::mem::forget(lead);
             drop(writer);
-            turn = self.turn.lock();
+            flushes = self.flushes.lock();
             if let Err(failure) = flushed {
-                self.fail(&mut turn, failure);
+                self.fail(&mut flushes, failure);
             }
-            self.end_turn(&mut turn);
+            self.end_flush(&mut flushes);
         }
     }
 
-    /// Wakes those whose flush has ended, and one of the others to lead the next.
-    fn end_turn(&self, turn: &mut Turn) {
-        turn.flushing = false;
-        self.turn_over(turn.number).notify_all();
-        turn.number += 1;
-        if turn.failure.is_none() {
-            self.turn_over(turn.number).notify_one();
+    /// Wakes the threads whose flush has ended, and one of the others to lead the next flush.
+    fn end_flush(&self, flushes: &mut Flushes) {
+        flushes.flushing = false;
+        self.ended(flushes.number).notify_all();
+        flushes.number += 1;
+        if flushes.failure.is_none() {
+            self.ended(flushes.number).notify_one();
         } else {
-            self.turn_over(turn.number).notify_all();
+            self.ended(flushes.number).notify_all();
         }
     }
 
-    fn turn_over(&self, flush: u64) -> &Condvar {
-        &self.turns_over[(flush % 2) as usize]
+    fn ended(&self, flush: u64) -> &Condvar {
+        &self.flush_ended[(flush % 2) as usize]
     }
 
-    /// Ends the log's life: nothing is written any more.
-    fn fail(&self, turn: &mut Turn, failure: Error) {
-        if turn.failure.is_none() {
+    /// Marks the log as failed: nothing is written any more.
+    fn fail(&self, flushes: &mut Flushes, failure: Error) {
+        if flushes.failure.is_none() {
             let hint = match failure.hint() {
                 Some(hint) => format!("{hint} Then restart the database."),
                 None => "Repair the disk, then restart the database.".to_owned(),
             };
             let message = format!("could not write the log: {}", failure.message());
-            turn.failure = Some(
+            flushes.failure = Some(
                 Error::new(failure.state(), message)
                     .with_detail(
                         "Commits that were acknowledged are safe; those since the failure may be lost, and no more \
@@ -479,10 +479,10 @@ impl Shared {
         let mut queue = self.queue.lock();
         self.failed.store(true, Ordering::Release);
         (queue.full, queue.full_bytes, queue.bytes) = (Vec::new(), 0, Vec::new());
-        self.room.notify_all();
+        self.space.notify_all();
     }
 
-    /// Swaps the queue for an empty one. Only the leader calls it.
+    /// Replaces the queue by an empty one. Only the leader calls it.
     fn take_queue(&self, writer: &mut Writer) -> QueuedGroup {
         let mut queue = self.queue.lock();
         let (entries, newest, begin) = (queue.entries, queue.newest, queue.begin);
@@ -496,7 +496,7 @@ impl Shared {
         let mut chunks = std::mem::take(&mut queue.full);
         chunks.push(std::mem::replace(&mut queue.bytes, std::mem::take(&mut writer.spare)));
         queue.reset(end);
-        self.room.notify_all();
+        self.space.notify_all();
         QueuedGroup { chunks, entries, newest, begin, end }
     }
 
@@ -514,7 +514,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes a group where it belongs, through as many segments as it takes, until it is safe.
+    /// Writes a group at its position, into as many segments as needed, and returns when it is on disk.
     fn write(&self, writer: &mut Writer, group: &mut QueuedGroup) -> Result<()> {
         let mut at = group.begin;
         if at == writer.segment.header.end() {
@@ -529,19 +529,19 @@ impl Shared {
             }
             let header = &writer.segment.header;
             assert!(header.first <= at && at < header.end(), "the writer stands in its segment");
-            // What belongs into the segment.
+            // The part of the group that lies in the segment.
             let mut parts = Vec::with_capacity(group.chunks.len());
-            let (start, mut room) = (at, (header.end().min(group.end).0 - at.0) as usize);
-            while room > 0 {
+            let (start, mut space) = (at, (header.end().min(group.end).0 - at.0) as usize);
+            while space > 0 {
                 if rest.is_empty() {
                     rest = chunks.next().expect("the chunks reach to the group's end");
                 }
-                let (now, later) = rest.split_at(rest.len().min(room));
+                let (now, later) = rest.split_at(rest.len().min(space));
                 parts.push(IoSlice::new(now));
-                (rest, room) = (later, room - now.len());
+                (rest, space) = (later, space - now.len());
                 at.0 += now.len() as u64;
             }
-            // Safe when it returns: see `Segment::file`.
+            // On disk when it returns: see `Segment::file`.
             writer.segment.file.write_parts_at(&mut parts, DATA_START + (start.0 - header.first.0))?;
         }
         Ok(())
@@ -551,35 +551,35 @@ impl Shared {
         let fill = if about_to_write >= self.options.segment_bytes { Fill::Nothing } else { Fill::Zeros };
         let segment = self.segments.lock().next(fill)?;
         if fill == Fill::Zeros {
-            self.preparer.ring(|call| call.wanted = true);
+            self.preparer.send(|request| request.wanted = true);
         }
         Ok(segment)
     }
 
     fn run_flusher(&self) {
-        // What was appended before the last tick and still is not durable is overdue.
+        // Commits that were appended before the last tick and are not durable yet are overdue.
         let mut seen = Lsn(0);
         let mut idle_ticks = 0;
         loop {
             let flush_now = {
-                let mut call = self.flusher.call.lock();
+                let mut request = self.flusher.request.lock();
                 if idle_ticks >= IDLE_TICKS {
-                    while !(call.stop || call.flush || call.wake) {
-                        self.flusher.rung.wait(&mut call);
+                    while !(request.stop || request.flush || request.wake) {
+                        self.flusher.sent.wait(&mut request);
                     }
                     idle_ticks = 0;
-                } else if !(call.stop || call.flush) {
-                    self.flusher.rung.wait_for(&mut call, self.options.flush_interval);
+                } else if !(request.stop || request.flush) {
+                    self.flusher.sent.wait_for(&mut request, self.options.flush_interval);
                 }
-                if call.stop {
+                if request.stop {
                     return;
                 }
-                call.wake = false;
-                std::mem::take(&mut call.flush)
+                request.wake = false;
+                std::mem::take(&mut request.flush)
             };
             let appended = self.queue.lock().end();
             let overdue = if flush_now { appended } else { seen };
-            // A failure is reported to whoever waits for a commit.
+            // A failure is reported to the threads that wait for commits.
             let _ = self.wait_durable(overdue);
             idle_ticks = if appended == seen { idle_ticks + 1 } else { 0 };
             seen = appended;
@@ -597,28 +597,28 @@ impl Shared {
     fn run_preparer(&self) {
         loop {
             {
-                let mut call = self.preparer.call.lock();
-                while !(call.stop || call.wanted) {
-                    self.preparer.rung.wait(&mut call);
+                let mut request = self.preparer.request.lock();
+                while !(request.stop || request.wanted) {
+                    self.preparer.sent.wait(&mut request);
                 }
-                if call.stop {
+                if request.stop {
                     return;
                 }
-                call.wanted = false;
+                request.wanted = false;
             }
-            // If it fails the leader tries again when it needs the segment, and reports that.
+            // If it fails, the leader tries again when it needs the segment, and reports the error.
             let _ = self.segments.lock().prepare_ahead();
         }
     }
 }
 
-/// Held while leading; dropped only if leading panics, to let nobody wait forever.
+/// Held while leading. Dropped only if the leader panics, so that no thread waits forever.
 struct Lead<'s>(&'s Shared);
 
 impl Drop for Lead<'_> {
     fn drop(&mut self) {
-        let mut turn = self.0.turn.lock();
-        self.0.fail(&mut turn, Error::new(SqlState::INTERNAL_ERROR, "the log's writer panicked"));
-        self.0.end_turn(&mut turn);
+        let mut flushes = self.0.flushes.lock();
+        self.0.fail(&mut flushes, Error::new(SqlState::INTERNAL_ERROR, "the log's writer panicked"));
+        self.0.end_flush(&mut flushes);
     }
 }

@@ -1,5 +1,5 @@
-//! Who is running: the read time of every active transaction, and from them the horizon, the time
-//! below which nobody reads.
+//! The running transactions: their read times, and from these the horizon, the time before which no
+//! transaction reads.
 //!
 //! ```text
 //! begin                                         collector
@@ -10,50 +10,51 @@
 //! All in sequential order. If the collector saw the slot idle, its `now` was read before the slot
 //! was taken, hence before the transaction's read time: the horizon is not above it.
 //!
-//! Whoever needs a row that another transaction has changed and not committed can wait for its end here, and so can who
-//! needs a table that others have locked or write to. Each slot names the transaction that its own waits for, or what it
-//! wants if that is no row; who has that the tables know, which may change hands while somebody waits. Who has locked one waits for all who write to it, or lock rows there: those are found by what they have joined,
-//! which each notes beside its slot, where nobody looks unless somebody waits. So rings are found by walking along them;
-//! of each the one of the greatest number gives way.
+//! A transaction that needs a row with an uncommitted change waits here for the end of the transaction that made it. So does
+//! one that needs a table that others have locked or write to. A slot names the transaction that its own waits for, or the
+//! [`Want`] if it waits for something else than a row. The holder of a table is found through the table, since it may change
+//! during the wait. A transaction that has locked a table waits for all that write to it, or lock rows of it. These are found
+//! through the tables that each transaction has joined; it notes them beside its slot, and only waiting transactions read them.
+//! Deadlocks are found by following these edges. Of a cycle the transaction with the greatest number gives way.
 
+use crate::isolation::Isolation;
 use crate::statistics::Running;
-use crate::transaction::Isolation;
+use crate::waits::{HoldersOf, Waited, Want};
 use firn_base::sync::{Apart, AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
 use firn_base::{Error, Result, Snapshot, SqlState, Stamp, TableId, Time};
 use std::cell::Cell;
 use std::time::Duration;
 
-/// Whether little is enough, of what is made for every set: a model makes one for each of its schedules, and Miri is slow.
+/// Whether a set is small: a model makes one for each of its schedules, and Miri is slow.
 const SMALL: bool = cfg!(any(feature = "models", miri));
 
 /// Transactions that can run at once.
 const SLOTS: usize = if SMALL { 64 } else { 4096 };
 const SLOT_BITS: u32 = SLOTS.ilog2();
 const IDLE: u64 = u64::MAX;
-/// While a transaction that begins draws its read time: it may lie anywhere.
+/// The read time of a transaction that is just drawing it: it may have any value.
 const DRAWING: u64 = IDLE - 1;
-/// While a transaction runs that reads by no snapshot: nothing is kept for it.
-const READS_NOTHING: u64 = IDLE - 2;
-/// Set in the read time of a transaction that is about to move on from it: what it will read next may lie
-/// anywhere after it.
+/// The read time of a transaction that has released its snapshot: no version is retained for it.
+const NO_SNAPSHOT: u64 = IDLE - 2;
+/// Set in the read time of a transaction that is about to advance its snapshot: the next read time may have any later value.
 const ADVANCING: u64 = 1 << 62;
 
-/// Places where waiting transactions sleep; which one depends on whom they wait for.
-const BEDS: usize = 64;
+/// Queues in which waiting transactions sleep; the transaction that they wait for selects one.
+const WAIT_QUEUES: usize = 64;
 
-/// How many tables a transaction notes without a lock that it has joined the writers of: those of nearly all.
+/// How many tables with joined writers a transaction notes without a lock. Nearly all transactions join fewer.
 const FIRST_TABLES: usize = if SMALL { 1 } else { 22 };
 
 /// The running transactions.
 pub(crate) struct ActiveSet {
     slots: Box<[Slot]>,
-    /// Of each slot.
+    /// One for each slot.
     joined: Box<[Joined]>,
     /// Slots from here on were never used.
     used: AtomicUsize,
-    beds: Box<[(Mutex<()>, Condvar)]>,
-    /// How often transactions that ran on have let go of rows.
-    let_go: Apart<AtomicU64>,
+    wait_queues: Box<[(Mutex<()>, Condvar)]>,
+    /// How often transactions have released rows and continued to run.
+    releases: Apart<AtomicU64>,
 }
 
 /// On a cache line of its own, since its transaction writes it at begin and end.
@@ -66,123 +67,52 @@ struct Slot {
     waits_for: AtomicU64,
     /// How many wait for this one.
     waiters: AtomicU32,
-    // What others are told of it, by its own thread.
-    /// The session that it is of.
+    // What its own thread reports of it.
+    /// Its session.
     session: AtomicU32,
     /// When it began, by the engine's slow clock.
     begun: AtomicU64,
-    /// How many undo records it has written, as of its last statement.
+    /// How many undo records it had written at the end of its last statement.
     records: AtomicU64,
-    /// Its isolation, and whether it writes.
+    /// Its isolation level, and whether it writes.
     traits: AtomicU32,
-    /// How many tables' writers it has joined, or those who lock rows there.
+    /// How many tables it has joined, to write there or to lock rows.
     joined: AtomicU32,
-    /// What it waits for if that is a table or the catalog: see [`Want::to_bits`]. Else when the one that it waits for had last let go
-    /// of rows ([`Joined::let_go_at`]).
+    /// What it waits for if that is a table or the catalog: see [`Want::to_bits`]. Otherwise when the transaction that it waits for
+    /// had last released rows ([`Joined::released_at`]).
     wants: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Slot>() == 64);
 const _: () = assert!(SMALL || size_of::<Joined>() == 128);
 
-/// The tables whose writers a transaction has joined, as many as its slot says. On cache lines of its own, as the slot. Those where it
-/// has joined the ones who lock rows are marked [`ONLY_LOCKS`]; if it writes there later, it notes them once more.
+/// The tables that a transaction has joined; the slot has their number. On cache lines of its own, as the slot. Tables of which it
+/// only locks rows are marked [`ONLY_LOCKS`]; if it writes to one later, it notes the table once more.
 #[repr(align(64))]
 struct Joined {
     first: [AtomicU32; FIRST_TABLES],
-    /// When it has last let go of rows, in the count of [`ActiveSet::let_go`]; or one before in the slot.
-    let_go_at: AtomicU64,
+    /// When it last released rows, by the count of [`ActiveSet::releases`]. If it has not, the value is of an earlier transaction in
+    /// the slot.
+    released_at: AtomicU64,
     more: Mutex<Vec<u32>>,
 }
 
 /// Set in the number of a table.
 const ONLY_LOCKS: u32 = 1 << 31;
 
-/// What a transaction waits for that does not wait for a row.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Want {
-    /// To lock rows of a table that another one has locked against that, or is about to.
-    LockRows(TableId),
-    /// To write to a table that another one has locked, or is about to.
-    Write(TableId),
-    /// The same, of one who has locked rows there: whoever wants the table alone and has yet to wait for that one is in nobody's way.
-    WriteToo(TableId),
-    /// To have the maintenance of a table that another one has.
-    Maintain(TableId),
-    /// To lock a table, also together with others, that another one has locked alone, or others wait for.
-    Share(TableId),
-    /// To lock a table alone that another one has locked, or is about to.
-    Lock(TableId),
-    /// That those end who write to a table. Nobody joins them any more.
-    Unwritten(TableId),
-    /// That those end who write to a table or lock rows there. Nobody joins them any more.
-    Alone(TableId),
-    /// To change the catalog, as another one does.
-    Catalog,
-}
-
-/// Who has what somebody wants, but for the writers of a table.
-pub type HoldersOf<'h> = &'h dyn Fn(Want) -> Vec<Stamp>;
-
-impl Want {
-    fn to_bits(self) -> u64 {
-        match self {
-            Want::Write(table) => 1 << 32 | u64::from(table.0),
-            Want::Lock(table) => 2 << 32 | u64::from(table.0),
-            Want::Alone(table) => 3 << 32 | u64::from(table.0),
-            Want::Catalog => 4 << 32,
-            Want::Share(table) => 5 << 32 | u64::from(table.0),
-            Want::LockRows(table) => 6 << 32 | u64::from(table.0),
-            Want::Maintain(table) => 7 << 32 | u64::from(table.0),
-            Want::Unwritten(table) => 8 << 32 | u64::from(table.0),
-            Want::WriteToo(table) => 9 << 32 | u64::from(table.0),
-        }
-    }
-
-    fn from_bits(bits: u64) -> Option<Want> {
-        let table = TableId(bits as u32);
-        match bits >> 32 {
-            0 => None,
-            1 => Some(Want::Write(table)),
-            2 => Some(Want::Lock(table)),
-            3 => Some(Want::Alone(table)),
-            4 => Some(Want::Catalog),
-            5 => Some(Want::Share(table)),
-            6 => Some(Want::LockRows(table)),
-            7 => Some(Want::Maintain(table)),
-            8 => Some(Want::Unwritten(table)),
-            9 => Some(Want::WriteToo(table)),
-            _ => unreachable!("only `to_bits` makes them"),
-        }
-    }
-}
-
 /// In `traits`, above the isolation.
 const WRITES: u32 = 1 << 8;
-
-/// How waiting for another transaction's end came out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Waited {
-    /// It has ended.
-    Ended,
-    /// It has not yet.
-    NotYet,
-    /// It has not, but has gone back to a savepoint: what is waited for may be free.
-    LetGo,
-    /// It never would: it waits, perhaps through others, for the one that would wait for it.
-    Deadlock,
-}
 
 /// The right to be counted as running.
 #[derive(Debug)]
 pub(crate) struct ActiveSlot {
     at: usize,
-    /// How often others had let go of rows when it began, or was last told to try again.
-    let_go: AtomicU64,
+    /// The count of [`ActiveSet::releases`] when it began, or when a wait last ended with [`Waited::Released`].
+    releases: AtomicU64,
 }
 
 thread_local! {
-    /// The slot this thread's last transaction had; most likely idle again.
+    /// The slot of this thread's last transaction; most likely it is idle again.
     static HINT: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -202,20 +132,20 @@ impl ActiveSet {
         };
         let joined = |_| Joined {
             first: std::array::from_fn(|_| AtomicU32::new(0)),
-            let_go_at: AtomicU64::new(0),
+            released_at: AtomicU64::new(0),
             more: Mutex::default(),
         };
         ActiveSet {
             slots: (0..SLOTS).map(slot).collect(),
             joined: (0..SLOTS).map(joined).collect(),
             used: AtomicUsize::new(0),
-            beds: (0..BEDS).map(|_| Default::default()).collect(),
-            let_go: Apart::default(),
+            wait_queues: (0..WAIT_QUEUES).map(|_| Default::default()).collect(),
+            releases: Apart::default(),
         }
     }
 
-    /// Counts a transaction that begins now; `last` is the newest published commit time, `begun` what a clock
-    /// shows that others can compare with.
+    /// Enters a transaction that begins now. `last` is the newest published commit time, `begun` the time by a clock that
+    /// [`ActiveSet::running_now`] can compare with.
     pub fn enter(
         &self,
         last: &AtomicU64,
@@ -242,45 +172,46 @@ impl ActiveSet {
             slot.records.store(0, Ordering::Relaxed);
             slot.traits.store(isolation as u32, Ordering::Relaxed);
             HINT.set(at);
-            let let_go = AtomicU64::new(self.let_go.load(Ordering::SeqCst));
+            let releases = AtomicU64::new(self.releases.load(Ordering::SeqCst));
             let snapshot = Snapshot { read_time: Time(read_time), owner: stamp_of(uses, at) };
-            return Ok((ActiveSlot { at, let_go }, snapshot));
+            return Ok((ActiveSlot { at, releases }, snapshot));
         }
         Err(Error::new(SqlState::TOO_MANY_CONNECTIONS, format!("more than {SLOTS} transactions are running"))
             .with_hint("End some of them, or run fewer at once."))
     }
 
-    /// Says whose transaction it is.
+    /// Sets the session of a transaction.
     #[inline]
     pub fn set_session(&self, slot: &ActiveSlot, session: u32) {
         self.slots[slot.at].session.store(session, Ordering::Relaxed);
     }
 
-    /// Says what it is kept apart from.
+    /// Sets the isolation level of a transaction.
     #[inline]
     pub fn set_isolation(&self, slot: &ActiveSlot, isolation: Isolation) {
         let traits = &self.slots[slot.at].traits;
-        // Nobody else writes to it.
+        // No other thread stores to it.
         traits.store(traits.load(Ordering::Relaxed) & WRITES | isolation as u32, Ordering::Relaxed);
     }
 
-    /// Says that it writes.
+    /// Notes that a transaction writes.
     pub fn set_writes(&self, slot: &ActiveSlot) {
         let traits = &self.slots[slot.at].traits;
-        // Nobody else writes to it.
+        // No other thread stores to it.
         traits.store(traits.load(Ordering::Relaxed) | WRITES, Ordering::Relaxed);
     }
 
-    /// Says that it has joined the writers of a table that others know of, until it ends, or those who only lock rows there.
+    /// Notes that a transaction has joined a table that others can use, until its end: its writers, or its lockers.
     pub fn note_joined(&self, slot: &ActiveSlot, table: TableId, only_locks: bool) {
         self.set_writes(slot);
-        assert!(table.0 < ONLY_LOCKS, "tables are numbered from below");
+        assert!(table.0 < ONLY_LOCKS, "table numbers leave the highest bit free");
         let number = if only_locks { table.0 | ONLY_LOCKS } else { table.0 };
         let (own, tables) = (&self.slots[slot.at], &self.joined[slot.at]);
-        // Nobody else writes to these, either.
+        // No other thread stores to these, either.
         let count = own.joined.load(Ordering::Relaxed) as usize;
         match tables.first.get(count) {
-            // Release, for who reads it in place of what another one has noted there: he must see that the slot has been given on.
+            // Release, for a thread that loads it in place of the value of an earlier transaction: it must see that the slot has
+            // another transaction.
             Some(place) => place.store(number, Ordering::Release),
             None => {
                 let mut more = tables.more.lock();
@@ -291,7 +222,8 @@ impl ActiveSet {
         own.joined.store(count as u32 + 1, Ordering::Release);
     }
 
-    /// What the transaction in a slot has joined, as it notes it. If the slot is another's afterwards, it is not the first one's.
+    /// The tables that the transaction in a slot has joined, as it has noted them. If the slot has another transaction afterwards,
+    /// the result is not that of the first one.
     fn joined_in(&self, at: usize) -> impl Iterator<Item = u32> {
         let count = self.slots[at].joined.load(Ordering::Acquire) as usize;
         let tables = &self.joined[at];
@@ -303,14 +235,14 @@ impl ActiveSet {
         first.chain(more)
     }
 
-    /// Calls `visit` with the transactions that have joined the writers of a table, or also with those who only lock rows there,
-    /// until it returns false.
+    /// Calls `visit` with the transactions that have joined the writers of a table (if `or_locks`, also with those that only lock
+    /// rows of it), until it returns false.
     fn sharers(&self, table: TableId, or_locks: bool, mut visit: impl FnMut(Stamp) -> bool) {
         let shares = |joined: u32| joined == table.0 || or_locks && joined == table.0 | ONLY_LOCKS;
         let used = self.used.load(Ordering::SeqCst);
         for (at, slot) in self.slots[..used].iter().enumerate() {
             let uses = slot.uses.load(Ordering::SeqCst);
-            // Whoever ends has joined nothing any more before its slot is given on.
+            // A transaction that ends clears its tables before the slot gets another transaction.
             if self.joined_in(at).any(shares)
                 && slot.uses.load(Ordering::SeqCst) == uses
                 && !visit(stamp_of(uses, at))
@@ -320,8 +252,8 @@ impl ActiveSet {
         }
     }
 
-    /// One that has joined the writers of a table, or those who only lock rows there if these count, but for `own`. Who has only just
-    /// done so may not be found.
+    /// A transaction other than `own` that has joined the writers of a table, or, if `or_locks`, those that only lock rows of it. One
+    /// that has only just joined may not be found.
     pub fn sharer_beside(&self, own: Stamp, table: TableId, or_locks: bool) -> Option<Stamp> {
         let mut found = None;
         self.sharers(table, or_locks, |sharer| {
@@ -331,12 +263,12 @@ impl ActiveSet {
         found
     }
 
-    /// Says what it waits for from now on, if it is not a row.
+    /// Sets what a transaction waits for, if it is not a row.
     pub fn set_want(&self, slot: &ActiveSlot, want: Option<Want>) {
         self.slots[slot.at].wants.store(want.map_or(0, Want::to_bits), Ordering::SeqCst);
     }
 
-    /// Whether somebody waits for a table to write there or to lock it alone.
+    /// Whether a transaction waits for a table to write to it or to lock it alone.
     pub fn is_wanted(&self, table: TableId) -> bool {
         let used = self.used.load(Ordering::SeqCst);
         self.slots[..used].iter().any(|slot| {
@@ -345,13 +277,13 @@ impl ActiveSet {
         })
     }
 
-    /// Says how many undo records it has written.
+    /// Sets how many undo records a transaction has written.
     #[inline]
     pub fn set_records(&self, slot: &ActiveSlot, records: usize) {
         self.slots[slot.at].records.store(records as u64, Ordering::Relaxed);
     }
 
-    /// Every running transaction, as of about now by the clock of [`ActiveSet::enter`].
+    /// Every running transaction; `now` is the time by the clock of [`ActiveSet::enter`].
     pub fn running_now(&self, last: &AtomicU64, now: u64, holders_of: HoldersOf<'_>) -> Vec<Running> {
         let used = self.used.load(Ordering::SeqCst);
         let look = |(at, slot): (usize, &Slot)| {
@@ -364,7 +296,7 @@ impl ActiveSet {
             self.each_awaited_by(stamp_of(uses, at), holders_of, |other| awaits.extend(other.sequence()));
             let traits = slot.traits.load(Ordering::Relaxed);
             let now_read = last.load(Ordering::SeqCst);
-            let read_time = if read_time == READS_NOTHING { now_read } else { read_time & !ADVANCING };
+            let read_time = if read_time == NO_SNAPSHOT { now_read } else { read_time & !ADVANCING };
             let running = Running {
                 id: stamp_of(uses, at).sequence().expect("it is a transaction's"),
                 session: slot.session.load(Ordering::Relaxed),
@@ -387,7 +319,7 @@ impl ActiveSet {
                     .map(|joined| TableId(joined & !ONLY_LOCKS))
                     .collect(),
             };
-            // It may have ended meanwhile, and what was read be another's.
+            // The transaction may have ended meanwhile, and the values be those of the next one.
             (slot.uses.load(Ordering::SeqCst) == uses && slot.read_time.load(Ordering::SeqCst) != IDLE)
                 .then_some(running)
         };
@@ -400,26 +332,26 @@ impl ActiveSet {
         self.slots[..used].iter().map(|slot| slot.uses.load(Ordering::Relaxed)).sum()
     }
 
-    /// Begins to move a transaction on from the time it reads at to the newest published commit, which is
-    /// returned. Until [`ActiveSet::settle`] everything is kept that it may read, before and after.
+    /// Begins to advance a transaction's snapshot from its read time to the newest published commit, which is
+    /// returned. Until [`ActiveSet::settle`] every version is retained that either snapshot may read.
     pub fn advance(&self, slot: &ActiveSlot, from: Time, last: &AtomicU64) -> Time {
         self.slots[slot.at].read_time.store(from.0 | ADVANCING, Ordering::SeqCst);
         Time(last.load(Ordering::SeqCst))
     }
 
-    /// Says at what time it reads from now on.
+    /// Sets the read time of a transaction.
     pub fn settle(&self, slot: &ActiveSlot, read_time: Time) {
         self.slots[slot.at].read_time.store(read_time.0, Ordering::SeqCst);
     }
 
-    /// Says that from now on it reads by no snapshot.
-    pub fn forgo(&self, slot: &ActiveSlot) {
-        self.slots[slot.at].read_time.store(READS_NOTHING, Ordering::SeqCst);
+    /// Notes that a transaction has no snapshot from now on.
+    pub fn release_snapshot(&self, slot: &ActiveSlot) {
+        self.slots[slot.at].read_time.store(NO_SNAPSHOT, Ordering::SeqCst);
     }
 
-    /// Has a transaction that has [forgone](ActiveSet::forgo) its snapshot read at the newest published commit, which is
-    /// returned, as one that begins now.
-    pub fn read_again(&self, slot: &ActiveSlot, last: &AtomicU64) -> Time {
+    /// Gives a transaction that has [released](ActiveSet::release_snapshot) its snapshot a new read time, which is returned: the newest
+    /// published commit, as for one that begins now.
+    pub fn acquire_snapshot(&self, slot: &ActiveSlot, last: &AtomicU64) -> Time {
         let own = &self.slots[slot.at].read_time;
         own.store(DRAWING, Ordering::SeqCst);
         let read_time = last.load(Ordering::SeqCst);
@@ -427,43 +359,43 @@ impl ActiveSet {
         Time(read_time)
     }
 
-    /// Counts a transaction off.
+    /// Removes a transaction.
     pub fn leave(&self, slot: &ActiveSlot) {
         let own = &self.slots[slot.at];
-        // Before the slot is another's. Most have only read.
+        // Before the slot gets another transaction. Most transactions have only read.
         if own.joined.load(Ordering::Relaxed) > 0 {
             own.joined.store(0, Ordering::Relaxed);
         }
-        // A panic may have ended its waiting.
+        // A panic may have ended its wait.
         if own.wants.load(Ordering::Relaxed) > 0 {
             own.wants.store(0, Ordering::Relaxed);
         }
-        // Before the rest, so that nobody takes the next transaction in the slot for this one.
+        // Before the rest, so that no thread takes the next transaction in the slot for this one.
         own.uses.store(own.uses.load(Ordering::Relaxed) + 1, Ordering::SeqCst);
-        // What it read comes before it is gone; and in sequential order with the waiters' own count, so
-        // that either they see that it has gone or it sees them.
+        // Its reads come before its end. In sequential order with the waiters' count, so that either
+        // the waiters see its end or it sees the waiters.
         own.read_time.store(IDLE, Ordering::SeqCst);
         self.wake(slot);
     }
 
-    /// Tells those who wait for a transaction, which runs on, that it has let go of rows. They wait for it no more, also those that
-    /// have yet to wake: otherwise a ring would be seen through them that is none.
-    pub fn tell_let_go(&self, slot: &ActiveSlot) {
-        let now = self.let_go.fetch_add(1, Ordering::SeqCst) + 1;
-        self.joined[slot.at].let_go_at.store(now, Ordering::SeqCst);
+    /// Reports to the waiters of a transaction that it has released rows and continues to run. They no longer wait for it, also those
+    /// that have not woken yet: otherwise a deadlock would be found through them that does not exist.
+    pub fn report_release(&self, slot: &ActiveSlot) {
+        let now = self.releases.fetch_add(1, Ordering::SeqCst) + 1;
+        self.joined[slot.at].released_at.store(now, Ordering::SeqCst);
         self.wake(slot);
     }
 
-    /// Wakes those who wait for a transaction.
+    /// Wakes the waiters of a transaction.
     fn wake(&self, slot: &ActiveSlot) {
         if self.slots[slot.at].waiters.load(Ordering::SeqCst) > 0 {
-            let (lock, wake) = &self.beds[slot.at % BEDS];
+            let (lock, wake) = &self.wait_queues[slot.at % WAIT_QUEUES];
             drop(lock.lock());
             wake.notify_all();
         }
     }
 
-    /// The slot of a transaction that still runs.
+    /// The slot of a transaction, if it still runs.
     fn running(&self, stamp: u64) -> Option<&Slot> {
         let sequence = Stamp::from_bits(stamp).sequence()?;
         let slot = &self.slots[slot_of(sequence)];
@@ -474,8 +406,8 @@ impl ActiveSet {
         is_running().then_some(slot)
     }
 
-    /// Waits for the end of another transaction, for a while. Of a ring that waits for each other one is
-    /// told, perhaps only when it calls again.
+    /// Waits at most `longest` for the end of another transaction. Of a cycle of waiting transactions one
+    /// gets [`Waited::Deadlock`], perhaps only at its next call.
     pub fn wait(
         &self,
         own: &ActiveSlot,
@@ -484,22 +416,23 @@ impl ActiveSet {
         longest: Duration,
         holders_of: HoldersOf<'_>,
     ) -> Waited {
-        let let_go_at = self.let_go_at(other);
-        if let_go_at > own.let_go.load(Ordering::Relaxed) {
-            return self.retries(own);
+        let released_at = self.released_at(other);
+        if released_at > own.releases.load(Ordering::Relaxed) {
+            return self.retry(own);
         }
         let Slot { waits_for, wants, .. } = &self.slots[own.at];
         let is_for_row = Want::from_bits(wants.load(Ordering::Relaxed)).is_none();
         if is_for_row {
-            wants.store(edge_of(let_go_at), Ordering::SeqCst);
+            wants.store(edge_of(released_at), Ordering::SeqCst);
         }
-        // In sequential order: of those who close a ring together, the last sees all of it.
+        // In sequential order: of the transactions that close a cycle together, the last one sees all of it.
         waits_for.store(other.to_bits(), Ordering::SeqCst);
-        // What was seen of a ring one after the other may not have been there at once; a ring is still there at the second look.
+        // The edges of a cycle are read one after the other, and may not have existed at one time. A real cycle is still there when
+        // they are read a second time.
         let waited = if (0..2).all(|_| self.is_victim(own_stamp, holders_of)) {
             Waited::Deadlock
         } else {
-            self.sleep_until_end(own, other, let_go_at, longest)
+            self.sleep_until_end(own, other, released_at, longest)
         };
         waits_for.store(0, Ordering::SeqCst);
         if is_for_row {
@@ -508,15 +441,15 @@ impl ActiveSet {
         waited
     }
 
-    /// Whether a transaction waits for itself through others whose numbers are all less than its own. That is so of one of
-    /// each ring: all see it, and only one shall give way.
+    /// Whether a transaction waits for itself through others whose numbers are all less than its own. This holds for exactly one
+    /// transaction of a cycle: all of them see the cycle, and only one must give way.
     fn is_victim(&self, own: Stamp, holders_of: HoldersOf<'_>) -> bool {
         let mut seen = [false; SLOTS];
         let (mut waiting, mut found) = (vec![own], false);
         while let Some(next) = waiting.pop() {
             self.each_awaited_by(next, holders_of, |other| {
                 found |= other == own;
-                let number = other.sequence().expect("transactions are waited for");
+                let number = other.sequence().expect("only transactions are waited for");
                 if other < own && !std::mem::replace(&mut seen[slot_of(number)], true) {
                     waiting.push(other);
                 }
@@ -528,17 +461,17 @@ impl ActiveSet {
         false
     }
 
-    /// Calls `visit` with those that a transaction waits for, if it still runs.
+    /// Calls `visit` with the transactions that a running transaction waits for.
     fn each_awaited_by(&self, waiting: Stamp, holders_of: HoldersOf<'_>, mut visit: impl FnMut(Stamp)) {
         let Some(slot) = self.running(waiting.to_bits()) else { return };
         let waits_for = slot.waits_for.load(Ordering::SeqCst);
         let wants = slot.wants.load(Ordering::SeqCst);
-        // It may have ended meanwhile, and the slot be another's.
+        // The transaction may have ended meanwhile, and the slot have another one.
         if self.running(waiting.to_bits()).is_none() {
             return;
         }
         match Want::from_bits(wants) {
-            // Of these it names one.
+            // `waits_for` names only one of these.
             Some(want @ (Want::Unwritten(table) | Want::Alone(table))) => {
                 self.sharers(table, want == Want::Alone(table), |sharer| {
                     if sharer != waiting {
@@ -547,61 +480,61 @@ impl ActiveSet {
                     true
                 });
             }
-            // It may yet sleep for one that has given back what it wants, and may have it itself together with others.
+            // It may still sleep for a transaction that has released the lock, and may hold the lock itself together with others.
             Some(want) => {
                 holders_of(want).into_iter().filter(|holder| *holder != waiting).for_each(visit);
             }
             None => {
                 let holder = Stamp::from_bits(waits_for);
-                if waits_for > 0 && edge_of(self.let_go_at(holder)) == wants {
+                if waits_for > 0 && edge_of(self.released_at(holder)) == wants {
                     visit(holder);
                 }
             }
         }
     }
 
-    /// When a transaction, or one before in its slot, has last let go of rows.
-    fn let_go_at(&self, of: Stamp) -> u64 {
-        let number = of.sequence().expect("transactions are waited for");
-        self.joined[slot_of(number)].let_go_at.load(Ordering::SeqCst)
+    /// When a transaction, or an earlier one in its slot, last released rows.
+    fn released_at(&self, of: Stamp) -> u64 {
+        let number = of.sequence().expect("only transactions are waited for");
+        self.joined[slot_of(number)].released_at.load(Ordering::SeqCst)
     }
 
-    /// Tells a transaction to try again, after which it counts what is let go of anew.
-    fn retries(&self, own: &ActiveSlot) -> Waited {
-        own.let_go.store(self.let_go.load(Ordering::SeqCst), Ordering::Relaxed);
-        Waited::LetGo
+    /// Ends a wait with [`Waited::Released`]; the next wait counts releases from now on.
+    fn retry(&self, own: &ActiveSlot) -> Waited {
+        own.releases.store(self.releases.load(Ordering::SeqCst), Ordering::Relaxed);
+        Waited::Released
     }
 
-    fn sleep_until_end(&self, own: &ActiveSlot, other: Stamp, let_go_at: u64, longest: Duration) -> Waited {
+    fn sleep_until_end(&self, own: &ActiveSlot, other: Stamp, released_at: u64, longest: Duration) -> Waited {
         let Some(slot) = self.running(other.to_bits()) else { return Waited::Ended };
-        let (lock, wake) = &self.beds[other.sequence().expect("it runs") as usize % BEDS];
+        let (lock, wake) = &self.wait_queues[other.sequence().expect("it runs") as usize % WAIT_QUEUES];
         slot.waiters.fetch_add(1, Ordering::SeqCst);
-        let stays = || self.let_go_at(other) == let_go_at;
+        let has_not_released = || self.released_at(other) == released_at;
         {
-            let mut bed = lock.lock();
-            if self.running(other.to_bits()).is_some() && stays() {
-                wake.wait_for(&mut bed, longest);
+            let mut locked = lock.lock();
+            if self.running(other.to_bits()).is_some() && has_not_released() {
+                wake.wait_for(&mut locked, longest);
             }
         }
         slot.waiters.fetch_sub(1, Ordering::SeqCst);
         match self.running(other.to_bits()) {
             None => Waited::Ended,
-            Some(_) if stays() => Waited::NotYet,
-            Some(_) => self.retries(own),
+            Some(_) if has_not_released() => Waited::NotYet,
+            Some(_) => self.retry(own),
         }
     }
 
-    /// The time at or before which nobody reads any more but the newest state: records with this
-    /// stamp or an older one are needed by no active or future snapshot.
+    /// The time at or before which every snapshot sees only the newest state: no active or future
+    /// snapshot needs records with this stamp or an older one.
     pub fn horizon(&self, last: &AtomicU64) -> Time {
         let now = last.load(Ordering::SeqCst);
         let least = |least: u64, time| if time == DRAWING { 0 } else { least.min(time & !ADVANCING) };
         Time(self.read_times().fold(now, least))
     }
 
-    /// The read times of all active transactions, ascending, and the time that those begun since
-    /// read at least at, as do those that are advancing. `None` while one is drawing its read time, which
-    /// may lie anywhere.
+    /// The read times of all active transactions, ascending, and a lower bound of the read times of
+    /// transactions that have begun since or are advancing. `None` while a transaction is drawing its
+    /// read time, which may have any value.
     pub fn snapshot_times(&self, last: &AtomicU64) -> Option<(Vec<Time>, Time)> {
         let mut now = last.load(Ordering::SeqCst);
         let mut times = Vec::new();
@@ -623,21 +556,21 @@ impl ActiveSet {
         self.slots[..used]
             .iter()
             .map(|slot| slot.read_time.load(Ordering::SeqCst))
-            .filter(|time| !matches!(*time, IDLE | READS_NOTHING))
+            .filter(|time| !matches!(*time, IDLE | NO_SNAPSHOT))
     }
 }
 
-/// How a waiter writes down when the one that it waits for had last let go of rows.
-fn edge_of(let_go_at: u64) -> u64 {
-    u64::from(let_go_at as u32)
+/// How a slot stores when the transaction that its own waits for had last released rows.
+fn edge_of(released_at: u64) -> u64 {
+    u64::from(released_at as u32)
 }
 
-/// The transaction that has a slot after so many others.
+/// The transaction that has a slot after `uses` others.
 fn stamp_of(uses: u64, at: usize) -> Stamp {
     Stamp::transaction(uses << SLOT_BITS | at as u64)
 }
 
-/// The slot that a transaction of this number has.
+/// The slot of the transaction with this number.
 fn slot_of(sequence: u64) -> usize {
     sequence as usize % SLOTS
 }
@@ -666,7 +599,7 @@ mod tests {
     }
 
     #[test]
-    fn who_moves_on_keeps_what_it_reads_before_and_after() {
+    fn an_advancing_transaction_retains_what_both_snapshots_read() {
         let last = AtomicU64::new(5);
         let active = ActiveSet::new();
         let (slot, _) = active.enter(&last, Isolation::Serializable, 0).unwrap();
@@ -681,18 +614,18 @@ mod tests {
     }
 
     #[test]
-    fn for_who_has_forgone_its_snapshot_nothing_is_kept_until_it_reads_again() {
+    fn no_version_is_retained_for_a_transaction_that_has_released_its_snapshot() {
         let last = AtomicU64::new(5);
         let active = ActiveSet::new();
         let (slot, snapshot) = active.enter(&last, Isolation::Serializable, 0).unwrap();
-        active.forgo(&slot);
+        active.release_snapshot(&slot);
         last.store(9, Ordering::SeqCst);
         assert_eq!(active.horizon(&last), Time(9));
         assert_eq!(active.snapshot_times(&last), Some((vec![], Time(9))));
-        // It runs, and others wait for it.
+        // It runs, and others can wait for it.
         assert_eq!(active.running_now(&last, 0, &|_| Vec::new())[0].commits_behind, 0);
         assert!(active.running(snapshot.owner.to_bits()).is_some());
-        assert_eq!(active.read_again(&slot, &last), Time(9));
+        assert_eq!(active.acquire_snapshot(&slot, &last), Time(9));
         last.store(12, Ordering::SeqCst);
         assert_eq!(active.horizon(&last), Time(9));
         active.leave(&slot);
@@ -700,7 +633,7 @@ mod tests {
     }
 
     #[test]
-    fn the_running_are_told_with_what_they_do() {
+    fn running_transactions_are_listed_with_what_they_do() {
         let last = AtomicU64::new(5);
         let active = ActiveSet::new();
         let (first, snapshot) = active.enter(&last, Isolation::ReadCommitted, 1000).unwrap();
@@ -740,14 +673,14 @@ mod tests {
             });
             assert_eq!(wait(Duration::from_secs(600)), Waited::Ended);
         });
-        // Its slot is another's by now.
+        // Its slot has another transaction by now.
         let (_, other) = active.enter(&last, Isolation::Serializable, 0).unwrap();
         assert_ne!(other.owner, waited_for.owner);
         assert_eq!(wait(Duration::from_secs(600)), Waited::Ended);
     }
 
     #[test]
-    fn of_a_ring_one_is_told() {
+    fn one_transaction_of_a_cycle_gets_the_deadlock() {
         let last = AtomicU64::new(5);
         let active = ActiveSet::new();
         let running: Vec<_> =

@@ -1,7 +1,7 @@
-//! The catalog: what the database is made of, as one immutable value per version.
+//! The catalog: all objects of the database, as one immutable value per version.
 //!
-//! A transaction reads the catalog of its snapshot and, when it runs DDL, changes a copy of its
-//! own, which commit publishes at the commit time. Objects are shared between versions.
+//! A transaction reads the catalog of its snapshot. When it runs DDL it changes a copy of its own, which
+//! the commit publishes at the commit time. Versions share objects.
 
 use firn_base::sync::Arc;
 use firn_base::{ColumnId, Error, Result, SqlState, SqlType, TableId};
@@ -23,7 +23,7 @@ impl Oid {
     pub const PUBLIC: Oid = Oid(2200);
     /// The schema `information_schema`.
     pub const INFORMATION_SCHEMA: Oid = Oid(13000);
-    /// The first id given to an object that a user makes.
+    /// The first id of an object that a user creates.
     pub const FIRST_USER: Oid = Oid(16384);
 }
 
@@ -50,7 +50,7 @@ pub struct ColumnDef {
     pub default: Option<String>,
     /// GENERATED … AS IDENTITY.
     pub identity: Option<Identity>,
-    /// Dropped: storage still holds it, nobody sees it.
+    /// Dropped: storage still has it, but users do not see it.
     pub dropped: bool,
 }
 
@@ -63,18 +63,18 @@ pub enum Identity {
     ByDefault,
 }
 
-/// What a foreign key does when the row it points to goes.
+/// What a foreign key does when the referenced row is deleted or its key changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ReferentialAction {
     /// Refuse at the end of the statement.
     NoAction,
     /// Refuse at once.
     Restrict,
-    /// Do the same to the pointing rows.
+    /// Do the same to the referencing rows.
     Cascade,
-    /// Set the pointing columns to NULL.
+    /// Set the referencing columns to NULL.
     SetNull,
-    /// Set the pointing columns to their defaults.
+    /// Set the referencing columns to their defaults.
     SetDefault,
 }
 
@@ -84,9 +84,9 @@ pub enum Deferral {
     /// NOT DEFERRABLE: at the end of every statement.
     #[default]
     Never,
-    /// DEFERRABLE: as before, unless SET CONSTRAINTS puts it off.
+    /// DEFERRABLE: at the end of every statement, unless SET CONSTRAINTS defers it.
     InitiallyImmediate,
-    /// INITIALLY DEFERRED: at the end of the transaction, unless SET CONSTRAINTS says otherwise.
+    /// INITIALLY DEFERRED: at the end of the transaction, unless SET CONSTRAINTS makes it immediate.
     InitiallyDeferred,
 }
 
@@ -97,23 +97,23 @@ pub struct ConstraintDef {
     pub oid: Oid,
     /// Its name, unique in the table.
     pub name: String,
-    /// What it demands.
+    /// Its kind, with the condition.
     pub kind: ConstraintKind,
-    /// Whether all rows are known to meet it: those that were there when it was added NOT VALID are not, until VALIDATE CONSTRAINT
-    /// has looked at them. Older logs and checkpoints do not say.
+    /// Whether all rows are known to meet it. Rows that existed when it was added NOT VALID are not, until VALIDATE CONSTRAINT has
+    /// checked them. Older logs and checkpoints do not have this field.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub valid: bool,
 }
 
-/// What a constraint demands.
+/// The kind of a constraint.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum ConstraintKind {
-    /// PRIMARY KEY, kept by a unique index over columns that are not null.
+    /// PRIMARY KEY, enforced by a unique index over NOT NULL columns.
     PrimaryKey {
         /// The index.
         index: Oid,
     },
-    /// UNIQUE, kept by a unique index.
+    /// UNIQUE, enforced by a unique index.
     Unique {
         /// The index.
         index: Oid,
@@ -125,9 +125,9 @@ pub enum ConstraintKind {
     },
     /// FOREIGN KEY.
     ForeignKey {
-        /// The pointing columns.
+        /// The referencing columns.
         columns: Vec<u16>,
-        /// The table pointed to.
+        /// The referenced table.
         parent: Oid,
         /// Its columns, in the same order, covered by a unique index.
         parent_columns: Vec<u16>,
@@ -135,7 +135,7 @@ pub enum ConstraintKind {
         on_delete: ReferentialAction,
         /// ON UPDATE.
         on_update: ReferentialAction,
-        /// Older logs and checkpoints do not say.
+        /// When it is tested. Older logs and checkpoints do not have this field.
         #[serde(default)]
         deferral: Deferral,
     },
@@ -163,10 +163,11 @@ pub struct IndexDef {
     pub columns: Vec<IndexColumnDef>,
     /// Whether it keeps keys unique.
     pub unique: bool,
-    /// Whether it keeps the keys of all rows, not of those alone that may change. Older logs and checkpoints do not say.
+    /// Whether it has the keys of all rows, and not only of those outside of compact blocks. Older logs and checkpoints do not
+    /// have this field.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub values: bool,
-    /// When it does: later only for a deferrable constraint. Older logs and checkpoints do not say.
+    /// When uniqueness is tested: deferred only for a deferrable constraint. Older logs and checkpoints do not have this field.
     #[serde(default)]
     pub deferral: Deferral,
 }
@@ -180,13 +181,13 @@ fn is_yes(said: &bool) -> bool {
 }
 
 impl IndexDef {
-    /// The id that storage knows the index by.
+    /// The id of the index in storage.
     pub fn id(&self) -> IndexId {
         IndexId(self.oid.0)
     }
 
-    /// Whether no snapshot ever sees two rows under one key without NULLs. Those of a deferrable constraint may
-    /// share one until they are tested.
+    /// Whether no snapshot ever sees two rows under one key without NULLs. Rows under a deferrable constraint may
+    /// share a key until the constraint is tested.
     pub fn is_always_unique(&self) -> bool {
         self.unique && self.deferral == Deferral::Never
     }
@@ -209,40 +210,40 @@ pub struct TableDef {
     pub indexes: Vec<IndexDef>,
     /// The physical table.
     pub storage: u32,
-    /// What was said of it alone.
+    /// Its own settings.
     #[serde(default, skip_serializing_if = "TableSettings::is_empty")]
     pub settings: TableSettings,
 }
 
-/// What was said of a table alone, where it differs from what the engine does with all.
+/// Settings of one table, where they differ from those of the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct TableSettings {
-    /// When its blocks are frozen; otherwise as [`Config::freeze_after`](crate::Config::freeze_after) says.
+    /// When its blocks are frozen; the default is [`Config::freeze_after`](crate::Config::freeze_after).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub freeze_after: Option<After>,
-    /// When its frozen blocks are encoded; otherwise as [`Config::compact_after`](crate::Config::compact_after) says.
+    /// When its frozen blocks are encoded; the default is [`Config::compact_after`](crate::Config::compact_after).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compact_after: Option<After>,
 }
 
 impl TableSettings {
-    /// Whether nothing was said.
+    /// Whether it has none.
     pub fn is_empty(&self) -> bool {
         *self == TableSettings::default()
     }
 }
 
-/// When something is done to blocks that are left alone.
+/// After which time without writes blocks are frozen, or encoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum After {
-    /// Not at all.
+    /// Never.
     Never,
-    /// When they have been left alone for so many milliseconds.
+    /// After so many milliseconds.
     Milliseconds(u32),
 }
 
 impl After {
-    /// How long they must have been left alone; `None` for never.
+    /// The time; `None` for never.
     pub fn duration(self) -> Option<Duration> {
         match self {
             After::Never => None,
@@ -350,7 +351,7 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// The catalog of a new database: the schemas that are always there.
+    /// The catalog of a new database, with the built-in schemas.
     pub fn bootstrap() -> Catalog {
         let builtin = [
             (Oid::PG_CATALOG, "pg_catalog"),
@@ -390,7 +391,7 @@ impl Catalog {
         })
     }
 
-    /// What differs from `base`, and what happened to storage meanwhile.
+    /// The differences from `base`, and the changes of storage since.
     pub(crate) fn changes_since(
         &self,
         base: &Catalog,
@@ -409,12 +410,12 @@ impl Catalog {
         }
     }
 
-    /// Everything in it, as a change of nothing: what a checkpoint holds.
+    /// The whole catalog as a change of an empty one, for a checkpoint.
     pub fn to_change(&self, storage: impl Iterator<Item = Arc<Table>>, marks: IdMarks) -> CatalogChange {
         self.changes_since(&Catalog::default(), storage, std::iter::empty(), marks)
     }
 
-    /// Applies a change as the log or a checkpoint holds it. Storage is the caller's.
+    /// Applies a change from the log or a checkpoint. The caller changes storage.
     pub fn apply(&mut self, change: CatalogChange) {
         self.version += 1;
         change.schemas.apply(&mut self.schemas, |object| object.oid);
@@ -424,7 +425,7 @@ impl Catalog {
     }
 }
 
-/// Ids that were given out; recovery goes on behind them.
+/// The next unused ids, with which recovery continues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct IdMarks {
     /// The next object id.
@@ -447,7 +448,7 @@ pub struct StorageDef {
 /// A column of a physical table.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct StorageColumn {
-    /// What it holds.
+    /// The type of its values.
     #[serde(with = "crate::catalog::sql_type_serde")]
     pub ty: SqlType,
     /// Whether it may hold NULL.
@@ -465,14 +466,14 @@ impl StorageDef {
         }
     }
 
-    /// The columns as storage takes them.
+    /// The columns for storage.
     pub fn column_specs(&self) -> Vec<ColumnSpec> {
         self.columns.iter().map(|column| ColumnSpec { ty: column.ty, nullable: column.nullable }).collect()
     }
 }
 
 impl IndexDef {
-    /// The index as storage takes it, over a physical table.
+    /// The index for storage, over a physical table.
     pub fn spec(&self, table: &Table) -> IndexSpec {
         let column = |part: &IndexColumnDef| {
             let spec = &table.columns()[usize::from(part.column)];
@@ -494,14 +495,14 @@ impl IndexDef {
     }
 }
 
-/// A change of the catalog, as one transaction made it.
+/// The changes of the catalog by one transaction.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CatalogChange {
-    /// Ids given out so far.
+    /// The next unused ids.
     pub marks: IdMarks,
-    /// Physical tables that came to be.
+    /// Physical tables that were created.
     pub created: Vec<StorageDef>,
-    /// Physical tables that went.
+    /// Physical tables that were dropped.
     pub dropped: Vec<u32>,
     schemas: Changes<SchemaDef>,
     tables: Changes<TableDef>,
@@ -510,12 +511,12 @@ pub struct CatalogChange {
 }
 
 impl CatalogChange {
-    /// As the log holds it: JSON, which tools can read and old versions of which can be told.
+    /// The encoding for the log: JSON, which tools can read and whose old versions can be recognized.
     pub fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("maps have string keys and numbers are finite")
     }
 
-    /// The inverse; XX001 if the bytes say nothing sensible.
+    /// The inverse; XX001 if the bytes are no valid encoding.
     pub fn from_bytes(bytes: &[u8]) -> Result<CatalogChange> {
         serde_json::from_slice(bytes).map_err(|error| {
             Error::new(SqlState::DATA_CORRUPTED, format!("a catalog change cannot be read: {error}"))
@@ -523,7 +524,7 @@ impl CatalogChange {
     }
 }
 
-/// Objects of one kind that were made or changed, and those that went.
+/// Objects of one kind that were created or changed, and those that were dropped.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(bound = "T: Serialize + DeserializeOwned")]
 struct Changes<T> {

@@ -1,13 +1,14 @@
 //! The garbage collector: takes the write sets of ended transactions in the order of their times
 //! and has storage unlink what no snapshot needs.
 //!
-//! Committers run it every few commits, while what they wrote is still in their cache, and each time
-//! for a few write sets only, so that none pays for all that a long query has held back; a background
-//! tick does what they leave, and runs when nobody commits. It does all at once, for which rows that have changed
-//! thousands of times are looked through once: so committers that meet one leave the rest to it. A reader that runs long holds back the
-//! horizon; then the tick moves what is still needed to the [attic](Attic), and the rest goes.
+//! Committers run it every few commits, while their changes are still in their cache, and only for a few
+//! write sets each time, so that no committer pays for everything that a long query has held back. A
+//! background tick collects the rest, also while no transaction commits. It collects everything at once, so
+//! it reads the versions of a row that has changed thousands of times only once: committers that meet such a
+//! row leave the rest to it. A long reader holds back the horizon; then the tick moves what is still needed
+//! to the [attic](Attic), and frees the rest.
 //!
-//! Invariant: whatever the attic was given ended before all that is listed here.
+//! Invariant: every write set in the attic ended before all that are listed here.
 
 use crate::active::ActiveSet;
 use firn_base::Time;
@@ -16,28 +17,28 @@ use firn_storage::{Attic, Digest, Digests, Garbage, Guard, MemoryBudget, Recent,
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
-/// In a model a few commits are many.
+/// Models run few commits, so their limits are small.
 const MODELLED: bool = cfg!(feature = "models");
 
-/// Commits after which a committer collects: few enough that what they touched, and the memory of their
-/// undo records, which is then used again, has not left the core's cache.
+/// After so many commits a committer collects. They are few enough that the rows they touched, and the memory of their undo
+/// records, which is then reused, are still in the core's cache.
 const COLLECT_EVERY: usize = if MODELLED { 2 } else { 16 };
 
-/// Write sets that a committer collects at most: more than come, so that committers alone keep up.
+/// The most write sets that a committer collects: more than are added meanwhile, so that committers alone keep up.
 const COLLECT_INLINE: usize = 2 * COLLECT_EVERY;
 
-/// Versions of rows that a committer has looked at when it leaves the rest to the next tick: long chains are looked through anew for each guard.
+/// After so many versions of rows a committer leaves the rest to the next tick: long chains are read again for each guard.
 const LEFT_TO_TICK: usize = if MODELLED { 4 } else { 4096 };
 
-/// Write sets that a long reader may hold back before they are moved to the attic, some tens of megabytes:
-/// most queries end before that, and what is moved must be collected all the same. Once something is there
-/// fewer are waited for, so that their records are still in some cache.
+/// How much a long reader may hold back before it is moved to the attic, some tens of megabytes: most queries end before that,
+/// and what is moved must still be collected. While the attic has something, the limit is lower, so that the records to move are
+/// still in some cache.
 const MOVE_ABOVE: Amount = if MODELLED { ONE } else { Amount { write_sets: 32 << 10, bytes: 64 << 20 } };
 const MOVE_MORE_ABOVE: Amount = if MODELLED { ONE } else { Amount { write_sets: 4 << 10, bytes: 16 << 20 } };
-/// The newer ones that are left alone then: short readers are among them.
+/// How much of the newest is not moved then: short readers may need it.
 const SPARES: Amount = if MODELLED { ONE } else { Amount { write_sets: 1 << 10, bytes: 4 << 20 } };
 
-/// How much waits.
+/// An amount of write sets.
 #[derive(Clone, Copy, Default)]
 struct Amount {
     write_sets: usize,
@@ -52,66 +53,66 @@ impl Amount {
     }
 }
 
-/// Records of the attic that are collected under one guard.
+/// How many records of the attic are collected under one guard.
 const COLLECT_FROM_ATTIC: usize = if MODELLED { 2 } else { 1024 };
 
-/// Records, and write sets, that are moved to the attic under one guard: of a row that has changed over and over the whole chain is
-/// looked through once for each guard.
+/// How many records, and write sets, are moved to the attic under one guard: the whole chain of a row that has changed many times is
+/// read once for each guard.
 const MOVED_RECORDS: usize = if MODELLED { 2 } else { 16 << 10 };
 const MOVED_AT_ONCE: usize = if MODELLED { 2 } else { 16 * COLLECT_INLINE };
 
-/// So many times as many are settled in a turn.
+/// At one tick, [`COLLECT_FROM_ATTIC`] records are settled at most this many times.
 const SETTLE_AT_ONCE: usize = 32;
 
-/// Of the newest write sets so many are left alone while they may yet be lost, for those who only read and want
-/// to know what of it may be ([`Collector::holds_since`]).
+/// So many of the newest write sets are retained while a crash may still undo them, for readers that check whether they depend on
+/// them ([`Collector::holds_since`]).
 const SPARED: usize = if MODELLED { 1 } else { 64 };
 
-/// Records that are looked through for them while committers wait.
+/// How many records are read for these while committers wait.
 const LOOKED_THROUGH: usize = 1024;
 
-/// Write sets that are given to a validator at a time.
+/// How many write sets a validator gets at a time.
 const VALIDATED_AT_ONCE: usize = if MODELLED { 1 } else { 256 };
 
-/// Of the newest ends so many are shown to validators without a lock: some milliseconds of them.
+/// How many of the newest write sets validators can read without a lock: those of some milliseconds.
 const SHOWN: usize = if MODELLED || cfg!(miri) { 2 } else { 2048 };
 
-/// What has ended and waits to be collected.
+/// The write sets that have ended and wait to be collected.
 pub(crate) struct Collector {
-    /// What validators look through first.
+    /// The newest write sets, which validators read first.
     recent: Recent,
     ended: ShortMutex<Ended>,
     /// When a committer last began to collect.
     collected_at: Apart<AtomicU64>,
-    /// What the collector has to itself; there is one at a time.
+    /// The collecting thread's own state; one thread collects at a time.
     turn: Mutex<Turn>,
-    /// No guard is held any more that was held when this was the newest time.
+    /// All guards have been released that were held when this was the newest time.
     quiet: Arc<AtomicU64>,
 }
 
 #[derive(Default)]
 struct Turn {
     attic: Attic,
-    /// What `quiet` will be next.
-    asked: u64,
-    /// A committer has met long chains since the last tick.
+    /// The next value of `quiet`.
+    requested: u64,
+    /// Whether a committer has met long chains since the last tick.
     is_for_tick: bool,
 }
 
-/// Ended write sets in the order of their times. Those that ended after some transaction began stay here or in
-/// the attic as long as it runs, so that it can validate what it read.
+/// Ended write sets in the order of their times. While a transaction runs, those that ended after its beginning stay
+/// here or in the attic, so that it can validate its reads.
 #[derive(Default)]
 struct Ended {
     retired: VecDeque<Retired>,
     /// Bytes of their undo records.
     bytes: usize,
-    /// When the newest ended that the attic was given.
+    /// The time of the newest write set that was moved to the attic.
     moved_until: u64,
-    /// When the newest ended that is no longer here.
+    /// The time of the newest write set that is no longer here.
     gone_until: u64,
 }
 
-/// A few of them, which the collector works on without the lock.
+/// A few write sets, on which the collector works without the lock.
 type Few = SmallVec<[Retired; COLLECT_INLINE]>;
 
 impl Default for Collector {
@@ -127,7 +128,7 @@ impl Default for Collector {
 }
 
 impl Collector {
-    /// Takes a write set. Called inside the commit section, so that times ascend, before its time is published.
+    /// Lists a write set. Called inside the commit section, so that times ascend, before its time is published.
     pub fn retire(&self, retired: Retired) {
         self.recent.publish(&retired);
         let mut ended = self.ended.lock();
@@ -135,23 +136,23 @@ impl Collector {
         ended.retired.push_back(retired);
     }
 
-    /// Whether it is worth collecting now.
+    /// Whether enough has ended to collect now.
     #[inline]
     pub fn is_due(&self, last: &AtomicU64) -> bool {
         let since = self.collected_at.load(Ordering::Relaxed);
         last.load(Ordering::Relaxed).saturating_sub(since) >= COLLECT_EVERY as u64
     }
 
-    /// Write sets that wait, and records in the attic.
+    /// The number of listed write sets and of records in the attic.
     pub fn backlog(&self) -> usize {
-        // Not those that somebody is collecting just now.
+        // Without those that a thread is just collecting.
         let turn = self.turn.lock();
         self.ended.lock().retired.len() + turn.attic.kept().0
     }
 
-    /// What has ended first after `since` and up to `until`, which is published: as many as are looked through
-    /// at once, and until when that is all. `None` if some are in the [attic](Collector::look_in_attic). The caller is
-    /// counted as running since `since` or before.
+    /// The first write sets that ended after `since` and up to `until`, which is published: as many as are validated at
+    /// once, and the time up to which these are all. `None` if some are in the [attic](Collector::look_in_attic). The caller
+    /// has been active since `since` or before.
     pub fn ended_between<'g>(
         &self,
         since: Time,
@@ -169,18 +170,18 @@ impl Collector {
         let first = ended.retired.partition_point(|retired| retired.time <= since);
         let found = ended.retired.range(first..).take_while(|retired| retired.time <= until);
         let found: Digests<'_> = found.take(VALIDATED_AT_ONCE).map(|retired| retired.digest(guard)).collect();
-        // Not every time is a write set's.
+        // Not every time belongs to a write set.
         let found_until = found.last().map_or(until, |last| last.time());
         Some((found, found_until))
     }
 
-    /// Whether something holds of all that has ended after `since` and up to `until`. False as well if some
-    /// of that is gone, or it is too much to look at while committers wait.
+    /// Whether `holds` is true for every write set that ended after `since` and up to `until`. Also false if some of them
+    /// are no longer here, or are too many to check while committers wait.
     pub fn holds_since(&self, since: Time, until: Time, holds: impl Fn(&Digest) -> bool) -> bool {
         let guard = &pin();
         let ended = self.ended.lock();
         let first = ended.retired.partition_point(|retired| retired.time <= since);
-        // The newest are moved only if they are large.
+        // The newest write sets are moved only if they are large.
         const { assert!(SPARED <= SPARES.write_sets) };
         let newer = ended.retired.range(first..).take_while(|retired| retired.time <= until);
         ended.gone_until <= since.0
@@ -189,24 +190,23 @@ impl Collector {
             && newer.into_iter().all(|retired| holds(retired.digest(guard)))
     }
 
-    /// Does something while nobody collects.
-    pub fn while_nobody_collects<T>(&self, body: impl FnOnce() -> T) -> T {
+    /// Runs `body` while no thread collects.
+    pub fn with_collection_paused<T>(&self, body: impl FnOnce() -> T) -> T {
         let _turn = self.turn.lock();
         body()
     }
 
-    /// Calls `look` with the attic, which stays as it is meanwhile, and with the time until which what ended
-    /// is in it.
+    /// Calls `look` with the attic, which does not change meanwhile, and the time up to which ended write sets are in it.
     pub fn look_in_attic<T>(&self, look: impl FnOnce(&Attic, Time) -> T) -> T {
         let turn = self.turn.lock();
         look(&turn.attic, turn.attic.until())
     }
 
-    /// Collects what no snapshot needs, and moves what only old ones need. What ended up to `safe` is on disk.
+    /// Collects what no snapshot needs, and moves what only old snapshots need. What ended up to `safe` is on disk.
     pub fn collect(&self, active: &ActiveSet, last: &AtomicU64, safe: Time, memory: &MemoryBudget) {
         let mut turn = self.turn.lock();
         self.collected_at.store(last.load(Ordering::Relaxed), Ordering::Relaxed);
-        // The same for both: what is listed is newer than what is in the attic, and collected after it.
+        // One horizon for both: listed write sets are newer than those in the attic, and are collected after them.
         let horizon = horizon(active, last, safe);
         turn.collect(horizon, memory);
         self.collect_some(usize::MAX, horizon, memory);
@@ -215,7 +215,7 @@ impl Collector {
         let moves = self.ended.lock().amount().exceeds(most);
         if (moves || !turn.attic.is_empty())
             && let Some((times, now)) = active.snapshot_times(last)
-            // Otherwise somebody may come to read between what is there.
+            // Otherwise a new snapshot may lie between the records in the attic.
             && turn.attic.until() <= now
         {
             turn.settle(&times, memory);
@@ -224,11 +224,11 @@ impl Collector {
             }
         }
         if moves {
-            self.ask_for_quiet(&mut turn, last);
+            self.request_quiet(&mut turn, last);
         }
     }
 
-    /// A committer's part of the collection, unless another thread is at it.
+    /// A committer's part of the collection; nothing if another thread is collecting.
     pub fn collect_inline(&self, active: &ActiveSet, last: &AtomicU64, safe: Time, memory: &MemoryBudget) {
         if let Some(mut turn) = self.turn.try_lock() {
             self.collected_at.store(last.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -239,7 +239,7 @@ impl Collector {
         }
     }
 
-    /// Collects the oldest, at most so many, in the collector's turn. How many versions of rows were looked at.
+    /// Collects the oldest write sets, at most `most`. The caller has locked `turn`. Returns how many versions of rows were read.
     fn collect_some(&self, most: usize, horizon: Time, memory: &MemoryBudget) -> usize {
         let guard = pin();
         let mut garbage = Garbage::default();
@@ -271,16 +271,16 @@ impl Collector {
         }
         let looked_at = garbage.free(&guard);
         memory.collect(records as i64, bytes as i64);
-        // Otherwise the memory comes back hundreds of transactions later.
+        // Otherwise the memory is freed only hundreds of transactions later.
         guard.flush();
         looked_at
     }
 
-    /// Moves all but the newest to the attic, in the collector's turn. Active snapshots read at `times`, and those
-    /// begun since at `now` or later.
+    /// Moves all but the newest write sets to the attic. The caller has locked `turn`. Active snapshots read at `times`, and
+    /// those that began since at `now` or later.
     fn move_to_attic(&self, turn: &mut Turn, times: &[Time], now: Time, memory: &MemoryBudget) {
-        // Later ones have their turn when it is known who reads then, and when nobody can be in the middle of
-        // reading what they changed.
+        // Later ones are moved when the snapshots of their time are known, and when no thread can still be reading what they
+        // changed.
         let until = Time(now.0.min(self.quiet.load(Ordering::SeqCst)));
         let mut is_more = true;
         while is_more {
@@ -306,7 +306,7 @@ impl Collector {
         }
     }
 
-    /// Takes a few that are about to be moved, if there are any that may be.
+    /// Removes a few write sets from the list to move them, if any may be moved.
     fn take_until(&self, until: Time) -> Few {
         let mut ended = self.ended.lock();
         let mut few = Few::new();
@@ -317,25 +317,26 @@ impl Collector {
             self.recent.withdraw(&retired);
             few.push(retired);
         }
-        // Who validates against them waits from now on until they are there.
+        // From now on, transactions that validate against them wait until they are in the attic.
         ended.moved_until = few.last().map_or(ended.moved_until, |newest| newest.time.0);
         few
     }
 
-    /// Sees to it that what has ended by now can be moved once no guard is held that is held now.
-    fn ask_for_quiet(&self, turn: &mut Turn, last: &AtomicU64) {
-        if self.quiet.load(Ordering::SeqCst) < turn.asked {
+    /// Makes everything that has ended by now movable, as soon as all guards are released that are held now.
+    fn request_quiet(&self, turn: &mut Turn, last: &AtomicU64) {
+        if self.quiet.load(Ordering::SeqCst) < turn.requested {
             return;
         }
-        turn.asked = last.load(Ordering::SeqCst);
-        let (quiet, asked) = (self.quiet.clone(), turn.asked);
+        turn.requested = last.load(Ordering::SeqCst);
+        let (quiet, requested) = (self.quiet.clone(), turn.requested);
         let guard = pin();
-        guard.defer(move || quiet.store(asked, Ordering::SeqCst));
+        guard.defer(move || quiet.store(requested, Ordering::SeqCst));
         guard.flush();
     }
 }
 
-/// What ended up to then may go: no snapshot needs it, and it is on disk unless that is far behind.
+/// The time up to which ended write sets may be collected: no snapshot needs them, and they are on disk unless the disk is far
+/// behind.
 fn horizon(active: &ActiveSet, last: &AtomicU64, safe: Time) -> Time {
     let horizon = active.horizon(last);
     if horizon.0 <= safe.0.saturating_add(SPARED as u64) { horizon.min(safe) } else { horizon }
@@ -354,8 +355,7 @@ impl Turn {
         }
     }
 
-    /// Makes one of what only snapshots kept apart that have ended, so much of it that whoever validates does
-    /// not wait long.
+    /// Merges records that only ended snapshots distinguish, but only so many that validating transactions do not wait long.
     fn settle(&mut self, times: &[Time], memory: &MemoryBudget) {
         for _ in 0..SETTLE_AT_ONCE {
             let guard = pin();
@@ -370,7 +370,7 @@ impl Turn {
     }
 }
 
-/// Frees garbage, and has so many undo records and bytes counted off, less what the attic keeps more than before.
+/// Frees garbage, and subtracts its undo records and bytes from the memory budget, except for what the attic has gained.
 fn free(
     garbage: Garbage,
     (records, bytes): (usize, usize),
@@ -382,7 +382,7 @@ fn free(
     garbage.free(guard);
     let gone = |freed: usize, before: usize, after: usize| freed as i64 + before as i64 - after as i64;
     memory.collect(gone(records, before.0, after.0), gone(bytes, before.1, after.1));
-    // Otherwise the memory comes back hundreds of transactions later.
+    // Otherwise the memory is freed only hundreds of transactions later.
     guard.flush();
 }
 
@@ -391,7 +391,7 @@ impl Ended {
         Amount { write_sets: self.retired.len(), bytes: self.bytes }
     }
 
-    /// Takes the oldest, if its time is not after that.
+    /// Removes the oldest write set, if its time is not after `until`.
     fn pop_until(&mut self, until: Time) -> Option<Retired> {
         let oldest = self.retired.pop_front_if(|oldest| oldest.time <= until)?;
         self.bytes -= oldest.bytes;

@@ -1,4 +1,4 @@
-//! What a transaction that runs DDL keeps: its own catalog, and what to do to storage at its end.
+//! The state of a transaction that runs DDL: its own catalog, and the changes of storage that happen at its end.
 
 use crate::catalog::Catalog;
 use crate::engine::Engine;
@@ -8,19 +8,28 @@ use firn_storage::{Index, Table};
 
 /// The DDL of a running transaction, which holds the engine's DDL lock.
 pub(crate) struct Ddl {
-    /// The catalog as committed when it began.
+    /// The committed catalog at its beginning.
     pub base: Arc<Catalog>,
-    /// The catalog as it sees it.
+    /// The catalog with its changes.
     pub catalog: Arc<Catalog>,
-    /// The catalogs before each change: what a savepoint goes back to.
+    /// The catalog before each change, for a rollback to a savepoint.
     pub history: Vec<Arc<Catalog>>,
     pub actions: Vec<Action>,
-    /// Tables it has alone.
+    /// Tables that it has locked exclusively, to change their definition or all of their rows.
     pub exclusive: Vec<Arc<Table>>,
 }
 
-/// A change of storage that comes with DDL. Made at once where nobody else can see it; the rest
-/// happens at commit.
+/// A point in the DDL of a transaction, to roll back to.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct DdlMark {
+    /// Changes of the catalog so far.
+    changes: usize,
+    /// Changes of storage so far.
+    actions: usize,
+}
+
+/// A change of storage by DDL. It is made at once if no other transaction can see it, otherwise at
+/// commit.
 pub(crate) enum Action {
     CreateStorage(Arc<Table>),
     DropStorage(TableId),
@@ -33,7 +42,21 @@ impl Ddl {
         Ddl { catalog: base.clone(), base, history: Vec::new(), actions: Vec::new(), exclusive: Vec::new() }
     }
 
-    /// Takes back every action from `keep` on.
+    /// The present point.
+    pub fn mark(&self) -> DdlMark {
+        DdlMark { changes: self.history.len(), actions: self.actions.len() }
+    }
+
+    /// Undoes every change of the catalog and of storage since a mark.
+    pub fn roll_back(&mut self, mark: DdlMark, engine: &Engine) {
+        self.undo_actions(mark.actions, engine);
+        if mark.changes < self.history.len() {
+            self.catalog = self.history.swap_remove(mark.changes);
+            self.history.truncate(mark.changes);
+        }
+    }
+
+    /// Undoes every action from `keep` on.
     pub fn undo_actions(&mut self, keep: usize, engine: &Engine) {
         for action in self.actions.drain(keep..).rev() {
             match action {
@@ -44,7 +67,7 @@ impl Ddl {
         }
     }
 
-    /// Does at commit what had to wait for it.
+    /// At commit, makes the changes that had to wait for it.
     pub fn publish(&self, time: Time, engine: &Engine) {
         for action in &self.actions {
             match action {
@@ -54,7 +77,7 @@ impl Ddl {
                 }
                 Action::DropIndex(table, index) => table.remove_index(index),
                 Action::CreateStorage(table) => {
-                    // Its rows have no versions, by which older snapshots would know that they must not see them.
+                    // Its rows have no versions that would hide them from older snapshots.
                     table.gate().set_changed_at(time);
                     table.publish();
                 }
@@ -66,7 +89,7 @@ impl Ddl {
         }
     }
 
-    /// The change of the catalog and of storage, as the log holds it.
+    /// The changes of the catalog and of storage, encoded for the log.
     pub fn log_entry(&self, engine: &Engine) -> Vec<u8> {
         let created = self.actions.iter().filter_map(|action| match action {
             Action::CreateStorage(table) => Some(table.clone()),

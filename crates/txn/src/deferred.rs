@@ -1,32 +1,31 @@
-//! Deferred checks: what a transaction has yet to look at before it may commit.
+//! Deferred checks: the constraint checks that a transaction must still make before it commits.
 //!
-//! SQL lets constraints be tested at COMMIT instead of at the end of a statement. Here is kept which tests
-//! have been put off and what SET CONSTRAINTS has said; how they are made is for whoever writes rows to know,
-//! and [`Transaction::commit`] insists that they have been.
+//! SQL permits constraints to be checked at COMMIT instead of at the end of a statement. This module lists the
+//! deferred checks and the effects of SET CONSTRAINTS. The crate that writes rows makes the checks, and
+//! [`Transaction::commit`](crate::Transaction::commit) asserts that it has.
 //!
-//! A check names a row or a key, not a version of it: however often a row changes it is looked at once, as
-//! it is then. Nothing is forgotten before the transaction ends, because a savepoint may want it back:
-//! checks that were added since are dropped, those that were made since are to be made again.
+//! A check names a row or a key, not a version of it: however often a row changes, it is checked once, as it
+//! is at that time. Checks that were made stay listed until the transaction ends, because of savepoints: a
+//! rollback drops the checks that were added since, and lists those again that were made since.
 
 use crate::catalog::{Deferral, Oid};
-use crate::transaction::Transaction;
 use firn_base::sync::Arc;
 use firn_base::{RowId, Value};
 use firn_storage::KeyBuffer;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, Hasher};
 
-/// A check that was put off.
+/// A deferred check.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Check {
-    /// That a row of the foreign key's table points at one that is there.
+    /// That a row of the foreign key's table references an existing one.
     Row {
         /// The foreign key.
         constraint: Oid,
         /// The row.
         row: RowId,
     },
-    /// That nothing points at a key that went, unless it is there again.
+    /// That no row references a key that was removed, unless the key exists again.
     Key {
         /// The foreign key.
         constraint: Oid,
@@ -47,7 +46,7 @@ impl Check {
 /// A key that no row of the referenced table had when it was noted.
 #[derive(Debug)]
 pub struct GoneKey {
-    /// As the referenced table's index has it: what makes two keys the same.
+    /// The key in the encoding of the referenced table's index, by which keys are compared.
     pub encoded: KeyBuffer,
     /// The referenced columns.
     pub values: Box<[Value]>,
@@ -67,28 +66,28 @@ impl Hash for GoneKey {
     }
 }
 
-/// The checks that a transaction has put off.
+/// The deferred checks of a transaction.
 #[derive(Default)]
 pub(crate) struct Deferred {
-    /// In the order in which they were put off, those that have been made included.
+    /// All checks in the order in which they were deferred, including those that have been made.
     checks: Vec<Check>,
-    /// Where in `checks` those stand that have not been made.
+    /// The positions in `checks` of those that have not been made.
     pending: HashMap<Check, usize>,
-    /// Where those stand that have been made, in that order.
+    /// The positions in `checks` of those that have been made, in the order in which they were.
     made: Vec<usize>,
-    /// What holds after each SET CONSTRAINTS.
+    /// The modes after each SET CONSTRAINTS.
     modes: Vec<Modes>,
 }
 
-/// What SET CONSTRAINTS has said: whether constraints are deferred.
+/// Which constraints SET CONSTRAINTS has deferred.
 #[derive(Clone, Default)]
 struct Modes {
     all: Option<bool>,
-    /// Said of single ones since it was said of all.
+    /// Single constraints, since it last set all.
     single: BTreeMap<Oid, bool>,
 }
 
-/// A place to go back to.
+/// A point to roll back to.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct DeferredMark {
     checks: usize,
@@ -97,7 +96,7 @@ pub(crate) struct DeferredMark {
 }
 
 impl Deferred {
-    /// Whether a constraint's checks are put off now.
+    /// Whether a constraint's checks are deferred now.
     pub fn defers(&self, constraint: Oid, deferral: Deferral) -> bool {
         let initially = deferral == Deferral::InitiallyDeferred;
         let Some(modes) = self.modes.last() else { return initially };
@@ -116,7 +115,7 @@ impl Deferred {
         });
     }
 
-    /// Puts a check off.
+    /// Defers a check.
     pub fn add(&mut self, check: Check) {
         if !self.pending.contains_key(&check) {
             self.pending.insert(check.clone(), self.checks.len());
@@ -128,7 +127,7 @@ impl Deferred {
         self.pending.is_empty()
     }
 
-    /// The checks that are to be made, in the order in which they were put off.
+    /// The checks that must be made, in the order in which they were deferred.
     pub fn pending(&self) -> impl Iterator<Item = &Check> {
         let is_pending = |(at, check): &(usize, &Check)| self.pending.get(check) == Some(at);
         self.checks.iter().enumerate().filter(is_pending).map(|(_, check)| check)
@@ -156,46 +155,6 @@ impl Deferred {
             if let Some(check) = self.checks.get(at) {
                 self.pending.insert(check.clone(), at);
             }
-        }
-    }
-}
-
-impl Transaction {
-    /// Whether a constraint's checks are to wait for the end of the transaction.
-    #[inline]
-    pub fn defers(&self, constraint: Oid, deferral: Deferral) -> bool {
-        match &self.deferred {
-            _ if deferral == Deferral::Never => false,
-            None => deferral == Deferral::InitiallyDeferred,
-            Some(deferred) => deferred.defers(constraint, deferral),
-        }
-    }
-
-    /// SET CONSTRAINTS, of all without a list. Checks that no longer wait are then to be made.
-    pub fn set_constraints(&mut self, constraints: Option<&[Oid]>, deferred: bool) {
-        self.deferred.get_or_insert_default().set(constraints, deferred);
-    }
-
-    /// Puts a check off. It is to be made before the transaction commits.
-    pub fn defer(&mut self, check: Check) {
-        self.deferred.get_or_insert_default().add(check);
-    }
-
-    /// Whether checks are to be made before it may commit.
-    #[inline]
-    pub fn has_deferred_checks(&self) -> bool {
-        self.deferred.as_ref().is_some_and(|deferred| !deferred.is_empty())
-    }
-
-    /// The checks that are to be made, in the order in which they were put off.
-    pub fn deferred_checks(&self) -> impl Iterator<Item = &Check> {
-        self.deferred.iter().flat_map(|deferred| deferred.pending())
-    }
-
-    /// The deferred checks of these constraints have been made: nothing violates them.
-    pub fn checks_made(&mut self, is_made: impl Fn(Oid) -> bool) {
-        if let Some(deferred) = &mut self.deferred {
-            deferred.made(is_made);
         }
     }
 }
@@ -230,14 +189,14 @@ mod tests {
     }
 
     #[test]
-    fn a_savepoint_forgets_what_was_put_off_since_and_wants_again_what_was_made() {
+    fn a_rollback_drops_checks_deferred_since_and_lists_again_those_made_since() {
         let mut deferred = Deferred::default();
         deferred.add(row(1, 1));
         deferred.add(row(2, 1));
         let mark = deferred.mark();
         deferred.made(|constraint| constraint == Oid(1));
         assert_eq!(pending(&deferred), [row(2, 1)]);
-        // Made, put off again, and something new.
+        // Made, deferred again, and a new one.
         deferred.add(row(1, 1));
         deferred.add(row(1, 2));
         deferred.made(|constraint| constraint == Oid(1));
@@ -250,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_all_outdoes_what_was_said_of_one() {
+    fn a_mode_of_all_constraints_replaces_that_of_a_single_one() {
         let mut deferred = Deferred::default();
         let (a, b) = (Oid(1), Oid(2));
         let initially = [Deferral::InitiallyImmediate, Deferral::InitiallyDeferred];

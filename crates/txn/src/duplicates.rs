@@ -1,25 +1,26 @@
-//! Unique keys that are tested late, at the end of a statement or of the transaction.
+//! Deferrable unique keys, which are tested at the end of a statement or of the transaction.
 //!
-//! The index of a deferrable constraint lets rows share a key. A row that was written is asked about at once
-//! ([`Transaction::shares_key`]), and once more at the end if it did share its key then
-//! ([`Transaction::is_duplicate`]); `firn_storage::Table::shares_key` says why that is enough.
+//! The index of a deferrable constraint permits rows to share a key. A written row is checked at once
+//! ([`Transaction::shares_key`]), and again at the end if it shared its key then
+//! ([`Transaction::is_duplicate`]); `firn_storage::Table::shares_key` explains why that is sufficient.
 
-use crate::transaction::{Transaction, duplicate};
+use crate::index_build::duplicate;
+use crate::transaction::Transaction;
 use firn_base::{Result, RowId};
 use firn_storage::{Guard, Index, IndexId, KeyBuffer, Table, pin};
 use std::ops::Bound;
 
 impl Transaction {
-    /// Whether another row, dead or alive, is listed under the full key that `row` has just been given.
+    /// Whether the index lists another row, dead or alive, under the full key that `row` has just got.
     pub fn shares_key(&self, table: &Table, index: &Index, key: &[u8], row: RowId, guard: &Guard) -> bool {
         table.shares_key(index, key, row, guard)
     }
 
-    /// Whether a row that this transaction sees under a full key has it beside another row. 40001 if
-    /// another transaction is changing that one, or has since this one began.
+    /// Whether another row has the full key under which this transaction sees a row. 40001 if another
+    /// transaction is changing the other row, or has since this one began.
     ///
-    /// That it has not is nothing that a serializable transaction reads: it is kept so by those who come
-    /// later, as long as the row stays.
+    /// A serializable transaction does not note that there is no other row: transactions that come later keep
+    /// it so, as long as the row stays.
     pub fn is_duplicate(
         &self,
         table: &Table,

@@ -3,100 +3,56 @@
 //! It owns the commit clock, the running transactions, the log, the physical tables, the versions
 //! of the catalog and the sequences' counters.
 //!
-//! Commit is one short critical section ([`Engine::commit_section`]): validate against what has
-//! committed since the validation before it, draw the time, append to the log, stamp, publish. Nobody
-//! can draw a read time between the draw and the last stamp, because read times are drawn from
-//! `last`, which moves at the very end.
+//! Commit is one short critical section ([`Engine::commit_section`]): validate against the commits
+//! since the validation before it, draw the time, append to the log, stamp, publish. No transaction can
+//! draw a read time between the draw and the last stamp, because read times are drawn from the newest
+//! published time, which is stored at the very end.
 
-use crate::active::{ActiveSet, ActiveSlot, Want};
+use crate::active::{ActiveSet, ActiveSlot};
 use crate::catalog::{Catalog, IdMarks, Oid, SequenceDef};
 use crate::checkpoint::Store;
 use crate::collector::Collector;
+use crate::config::Config;
 use crate::ddl::Ddl;
 use crate::freezer::{Freezer, Progress};
+use crate::isolation::Isolation;
 use crate::merger::Merger;
-use crate::predicates::{Granularity, PredicateLog};
+use crate::predicates::PredicateLog;
 use crate::recovery;
 use crate::sequence::SequenceState;
 use crate::statistics::{Running, Statistics, TableLock, TableLockMode};
-use crate::transaction::{Isolation, Ticket, Transaction};
+use crate::ticket::Ticket;
+use crate::waits::Want;
 use firn_base::disk::{Disk, RealDisk};
 use firn_base::sync::{
     Apart, Arc, AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, RwLock, ShortMutex,
     ShortMutexGuard, Weak,
 };
 use firn_base::thread::JoinHandle;
-use firn_base::{Error, Lsn, Result, Snapshot, SqlState, Stamp, TableId, Time, clock, memory, thread};
-use firn_log::{Log, LogOptions, RedoBuffer};
+use firn_base::{Error, Lsn, Result, Snapshot, SqlState, Stamp, TableId, Time, clock, thread};
+use firn_log::{Log, RedoBuffer};
 use firn_storage::{
     Closed, Digest, LetGo, MemoryBudget, Provider, Reaper, Table, TableOptions, WriteSet, pin,
 };
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
-/// How often garbage is collected when nobody commits. Miri, which goes by the clock, would do nothing else.
+/// How often garbage is collected while no transaction commits. Miri goes by the clock, and would do nothing else.
 const COLLECT_INTERVAL: Duration = Duration::from_millis(if cfg!(miri) { 5_000 } else { 10 });
 
-/// What that grows to while there is nothing to collect, so that an idle database hardly runs.
+/// The interval grows up to this while there is nothing to collect, so that an idle database hardly runs.
 const IDLE_INTERVAL: Duration = COLLECT_INTERVAL.saturating_mul(16);
 
-/// How often a transaction validates what has committed meanwhile before it does so in the critical section,
-/// and how many commits may be left for that; and how often at most while it waits.
+/// How often a transaction validates against new commits before it enters the critical section; how often at most while it waits
+/// for the section; and how many commits may be left to validate inside.
 const VALIDATED_AHEAD: usize = if cfg!(feature = "models") { 2 } else { 8 };
 const VALIDATED_WAITING: usize = if cfg!(feature = "models") { 1 } else { 1024 };
 const LEFT_TO_VALIDATE: u64 = if cfg!(feature = "models") { 0 } else { 4 };
 
-/// Hundreds of functions that guards have put off, done at most by one tick: some milliseconds.
+/// How many hundreds of functions that guards have deferred one tick runs at most: some milliseconds.
 const REAPED_AT_ONCE: usize = if cfg!(any(feature = "models", miri)) { 2 } else { 128 };
 
-/// How to open a database.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Where it lives; `None` keeps it in memory only, by the same code without a log.
-    pub directory: Option<PathBuf>,
-    /// Bytes of a block; small in tests. A database that is there already keeps its own.
-    pub block_bytes: usize,
-    /// Log bytes since the last checkpoint that start the next one.
-    pub checkpoint_after_bytes: u64,
-    /// Threads for recovery and checkpoints.
-    pub threads: usize,
-    /// How the log is written.
-    pub log: LogOptions,
-    /// What fails a serializable transaction that has read what others change.
-    pub granularity: Granularity,
-    /// Bytes that the store may hold: blocks, indexes, old versions, and what running transactions have
-    /// written. Beyond, statements that need more fail with 53200. `None` for no limit: the operating system kills who needs more
-    /// than there is. Three quarters of what the process may have, by default.
-    pub memory_limit: Option<u64>,
-    /// Bytes that are taken for rows and indexes when the database is opened, with the pages of memory behind them, and not given
-    /// back to the operating system: [`firn_storage::reserve`]. They are the process's.
-    pub reserve_memory: u64,
-    /// How long nobody must have written to a block before it is [frozen](firn_storage::Frozen); `None` for never.
-    pub freeze_after: Option<Duration>,
-    /// How long a block must have been frozen before it is encoded; `None` for never.
-    pub compact_after: Option<Duration>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Config {
-            directory: None,
-            block_bytes: 1 << 20,
-            checkpoint_after_bytes: 1 << 30,
-            threads: 2,
-            log: LogOptions::default(),
-            granularity: Granularity::default(),
-            // In whole megabytes, for people.
-            memory_limit: memory::of_process().map(|bytes| (bytes / 4 * 3) >> 20 << 20),
-            reserve_memory: 0,
-            freeze_after: Some(Duration::from_secs(5)),
-            compact_after: Some(Duration::from_secs(60)),
-        }
-    }
-}
-
-/// What recovery finds, and a new database begins with.
+/// The state that recovery finds, or with which a new database begins.
 pub(crate) struct Recovered {
     pub last: Time,
     pub tables: HashMap<TableId, Arc<Table>>,
@@ -122,12 +78,12 @@ impl Recovered {
     }
 }
 
-/// What every transaction reads as it begins, and every commit writes.
+/// What every transaction reads when it begins, and every commit writes.
 #[derive(Default)]
 struct Newest {
     /// The newest published commit time.
     time: AtomicU64,
-    /// Where in the log the newest published commit ends. Stored before its time is.
+    /// The position in the log where the newest published commit ends. Stored before its time.
     position: AtomicU64,
 }
 
@@ -135,8 +91,8 @@ struct Newest {
 pub struct Engine {
     config: Config,
     opened: clock::Instant,
-    /// Microseconds since then, as the background thread saw it last: what transactions note as their
-    /// beginning, since a look at a clock costs more.
+    /// Microseconds since then, stored by the background thread. Transactions note it as their beginning, since reading a clock
+    /// costs more.
     slow_clock: AtomicU64,
     memory: Arc<MemoryBudget>,
     statistics: Statistics,
@@ -145,16 +101,16 @@ pub struct Engine {
     /// The right to commit.
     pub(crate) commit: ShortMutex<()>,
     log: Option<Log>,
-    /// Where checkpoints go. There is one if there is a log.
+    /// The directory with the checkpoints. Present if there is a log.
     store: Option<Store>,
     tables: RwLock<HashMap<TableId, Arc<Table>>>,
-    /// Physical tables that were dropped, with the time from which nobody new sees them.
+    /// Physical tables that were dropped, with the time from which no new snapshot sees them.
     dropped: Mutex<Vec<(Time, TableId)>>,
     /// Versions of the catalog that some snapshot may read, oldest first, with their times.
     catalogs: RwLock<Vec<(Time, Arc<Catalog>)>>,
-    /// The time of the newest of them.
+    /// The time of the newest of these.
     catalog_time: AtomicU64,
-    /// Its version.
+    /// The version of the newest of these.
     catalog_version: AtomicU64,
     next_catalog_version: AtomicU64,
     /// The stamp of the transaction that runs DDL, or 0.
@@ -166,11 +122,11 @@ pub struct Engine {
     reaper: Mutex<Reaper>,
     freezer: Freezer,
     merger: Merger,
-    /// Collects, freezes, and asks for checkpoints.
+    /// Collects garbage, freezes blocks, and requests checkpoints.
     background: Background,
-    /// Merges.
+    /// Encodes blocks and merges dictionaries.
     merging: Background,
-    /// Has memory ready for blocks and indexes.
+    /// Keeps memory ready for blocks and indexes.
     _provider: Arc<Provider>,
 }
 
@@ -226,7 +182,7 @@ impl Engine {
             _provider: Provider::shared(),
         });
         engine.background.start(&engine, "firn-background", Engine::tick);
-        // Models merge themselves: a task more would be as many ways more to go on.
+        // Models call the merger themselves: another thread would multiply the schedules.
         #[cfg(not(feature = "models"))]
         engine
             .merging
@@ -242,33 +198,6 @@ impl Engine {
     /// How much memory the store holds, and may hold.
     pub fn memory(&self) -> &Arc<MemoryBudget> {
         &self.memory
-    }
-
-    /// Begins a serializable transaction that reads the newest committed state.
-    ///
-    /// Panics if thousands already run ([`Engine::try_begin`] does not).
-    #[inline]
-    pub fn begin(self: &Arc<Self>) -> Transaction {
-        self.try_begin(Isolation::Serializable).expect("callers bound the transactions they run at once")
-    }
-
-    /// Begins a transaction that will only read, and is serializable without being validated.
-    ///
-    /// Panics if it writes, or if thousands already run.
-    pub fn begin_read_only(self: &Arc<Self>) -> Transaction {
-        let mut transaction = self.begin();
-        transaction.set_read_only();
-        transaction
-    }
-
-    /// Begins a transaction; 53300 if too many run already.
-    // Inlined with what it calls: a transaction is large to be moved.
-    #[inline]
-    pub fn try_begin(self: &Arc<Self>, isolation: Isolation) -> Result<Transaction> {
-        let (slot, snapshot) =
-            self.active.enter(&self.newest.time, isolation, self.slow_clock.load(Ordering::Relaxed))?;
-        let redo = self.log.is_some().then(spare_redo);
-        Ok(Transaction::new(self.clone(), slot, snapshot, self.last_position(), isolation, redo))
     }
 
     /// The newest committed catalog.
@@ -289,8 +218,8 @@ impl Engine {
         self.catalog_version.load(Ordering::Acquire)
     }
 
-    /// The version of the catalog that `snapshot` sees, if that is the newest: the quick question
-    /// of whether a cached plan still holds.
+    /// The version of the catalog that `snapshot` sees, if that is the newest: a fast check whether a cached plan is still
+    /// valid.
     #[inline]
     pub(crate) fn newest_catalog_version(&self, snapshot: Snapshot) -> Option<u64> {
         // The version is stored before the time, and both before a snapshot can read at that time.
@@ -305,27 +234,27 @@ impl Engine {
         self.tables.read().get(&id).expect("the catalog names existing tables").clone()
     }
 
-    /// The physical table of an id, if it is still there.
+    /// The physical table of an id, if it still exists.
     pub fn find_table(&self, id: TableId) -> Option<Arc<Table>> {
         self.tables.read().get(&id).cloned()
     }
 
-    /// Whether it has a log, whose disk committers wait for.
+    /// Whether there is a log, for which committers wait.
     pub fn has_log(&self) -> bool {
         self.log.is_some()
     }
 
-    /// Every physical table that more than one transaction may know of.
+    /// Every physical table that more than one transaction can use.
     pub fn tables(&self) -> Vec<Arc<Table>> {
         self.tables.read().values().filter(|table| table.is_published()).cloned().collect()
     }
 
-    /// A fresh object id; never given again, also after a crash.
+    /// A new object id; never returned again, also after a crash.
     pub fn allocate_oid(&self) -> Oid {
         Oid(self.next_oid.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The next value of a sequence, outside transactions: never given twice, also after a crash.
+    /// The next value of a sequence, outside transactions: never returned twice, also after a crash.
     /// 2200H when it is exhausted.
     pub fn next_value(&self, sequence: &SequenceDef) -> Result<i64> {
         let mut sequences = self.sequences.lock();
@@ -341,7 +270,7 @@ impl Engine {
         Ok(value)
     }
 
-    /// What `setval` does: `value` counts as already given if `is_called`.
+    /// What `setval` does: `value` counts as already returned if `is_called`.
     pub fn set_value(&self, sequence: &SequenceDef, value: i64, is_called: bool) -> Result<()> {
         if !(sequence.minimum..=sequence.maximum).contains(&value) {
             return Err(Error::new(
@@ -358,7 +287,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The value last given and whether one was: what `SELECT last_value, is_called FROM seq` shows.
+    /// The value last returned and whether one was: `SELECT last_value, is_called FROM seq`.
     pub fn last_value(&self, sequence: &SequenceDef) -> (i64, bool) {
         let sequences = self.sequences.lock();
         let state = sequences.get(&sequence.oid).copied().unwrap_or_else(|| SequenceState::new(sequence));
@@ -378,7 +307,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Waits until a commit is on disk. At once for tickets without a log position.
+    /// Waits until a commit is on disk. Returns at once for tickets without a log position.
     pub fn wait(&self, ticket: Ticket) -> Result<()> {
         match (ticket.lsn, &self.log) {
             (Some(lsn), Some(log)) => log.wait_durable(lsn),
@@ -386,7 +315,7 @@ impl Engine {
         }
     }
 
-    /// Whether a commit is on disk already.
+    /// Whether a commit is on disk.
     pub fn is_durable(&self, ticket: Ticket) -> bool {
         match (ticket.lsn, &self.log) {
             (Some(lsn), Some(log)) => log.durable_lsn() >= lsn,
@@ -399,14 +328,14 @@ impl Engine {
         Time(self.newest.time.load(Ordering::Acquire))
     }
 
-    /// Ended transactions whose undo records somebody may still need, and undo records of earlier ones that
-    /// somebody does.
+    /// The number of ended transactions whose undo records a snapshot may still need, plus the number of undo records of earlier
+    /// transactions that a snapshot needs.
     pub fn garbage_backlog(&self) -> usize {
         self.collector.backlog()
     }
 
-    /// A number that nothing else has, greater than all before: a time at which nothing ends. It does not come again after the database
-    /// was opened anew either, if anything has been committed since: then that is what the log has reached.
+    /// A unique number, greater than all before: a time at which no transaction ends. It is not returned again after a restart,
+    /// either, if anything was committed after it: then recovery finds a greater time in the log.
     pub fn draw_number(&self) -> u64 {
         let turn = self.commit.lock();
         let time = self.newest.time.load(Ordering::Relaxed) + 1;
@@ -415,12 +344,12 @@ impl Engine {
         time
     }
 
-    /// Collects what nobody needs any more, as the background thread does now and then.
+    /// Collects what no snapshot needs any more, as the background thread does from time to time.
     pub fn collect(&self) {
         self.collector.collect(&self.active, &self.newest.time, self.safe_time(), &self.memory);
     }
 
-    /// What has happened since it was opened.
+    /// Counters since the database was opened.
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
     }
@@ -431,7 +360,7 @@ impl Engine {
         self.active.running_now(&self.newest.time, now, &|want| self.holders_of(want))
     }
 
-    /// The transactions that have what another one wants, but for those who write to a table or lock rows there.
+    /// The transactions that hold what another one wants, except those that write to a table or lock rows of it.
     pub(crate) fn holders_of(&self, want: Want) -> Vec<Stamp> {
         match want {
             Want::Write(table) | Want::Lock(table) | Want::Share(table) => {
@@ -451,7 +380,7 @@ impl Engine {
         }
     }
 
-    /// Which transactions have locks of whole tables or wait for them, as of about now.
+    /// The transactions that hold or wait for locks of whole tables. Transactions may begin and end meanwhile.
     pub fn table_locks(&self) -> Vec<TableLock> {
         let running = self.running();
         let mut locks = Vec::new();
@@ -485,7 +414,7 @@ impl Engine {
         let mut note = |table: Option<TableId>, by: Stamp, mode: TableLockMode| {
             let Some(by) = by.sequence() else { return };
             let Some(holder) = running.iter().find(|transaction| transaction.id == by) else { return };
-            // Who keeps others out may not be alone yet.
+            // A transaction that keeps others out may still wait for earlier ones to end.
             let is_about_to =
                 |table| [Some(Want::Unwritten(table)), Some(Want::Alone(table))].contains(&holder.wants);
             if mode == TableLockMode::Maintaining || !table.is_some_and(is_about_to) {
@@ -512,7 +441,7 @@ impl Engine {
         self.active.ended()
     }
 
-    /// How many commits the oldest snapshot is behind.
+    /// How many commits the oldest snapshot is behind the newest.
     pub fn oldest_snapshot_commits(&self) -> u64 {
         self.now().0.saturating_sub(self.active.horizon(&self.newest.time).0)
     }
@@ -522,20 +451,20 @@ impl Engine {
         self.log.as_ref().map_or((0, 0), |log| (log.appended_lsn().0, log.durable_lsn().0))
     }
 
-    /// How far the log is on disk: commits with this position or an earlier one are durable.
+    /// The position up to which the log is on disk: commits with this position or an earlier one are durable.
     pub fn durable_lsn(&self) -> Lsn {
-        // Without a log no commit has a position, and none is waited for.
+        // Without a log no commit has a position, and nothing waits for one.
         self.log.as_ref().map_or(Lsn(u64::MAX), Log::durable_lsn)
     }
 
-    /// Writes a checkpoint now and drops the log before it. Nothing to do without a directory.
+    /// Writes a checkpoint now and removes the log before it. No effect without a directory.
     pub fn checkpoint(&self) -> Result<()> {
         let Some((store, log)) = self.store_and_log() else { return Ok(()) };
         store.checkpoint(self, log)
     }
 
-    /// Stops background work, flushes the log and, so that the next opening need not replay it,
-    /// writes a checkpoint. Dropping the last handle only flushes, and cannot report an error.
+    /// Stops background work, flushes the log, and writes a checkpoint so that the next opening need not replay the log. Dropping
+    /// the last handle only flushes, and cannot report an error.
     pub fn close(&self) -> Result<()> {
         self.background.stop();
         self.merging.stop();
@@ -550,21 +479,28 @@ impl Engine {
         self.store.as_ref().zip(self.log.as_ref())
     }
 
-    /// Counts a reader that is no transaction, and draws its snapshot. It ends with
-    /// [`Engine::leave`].
-    pub(crate) fn enter(&self) -> Result<(ActiveSlot, Snapshot)> {
-        self.active.enter(&self.newest.time, Isolation::Snapshot, self.slow_clock.load(Ordering::Relaxed))
+    /// Enters a transaction, or a reader that is none, among the running ones, and draws its snapshot; 53300 if too many run
+    /// already. [`Engine::leave`] removes it.
+    #[inline]
+    pub(crate) fn enter(&self, isolation: Isolation) -> Result<(ActiveSlot, Snapshot)> {
+        self.active.enter(&self.newest.time, isolation, self.slow_clock.load(Ordering::Relaxed))
+    }
+
+    /// A redo buffer for a transaction; `None` without a log.
+    #[inline]
+    pub(crate) fn redo_buffer(&self) -> Option<RedoBuffer> {
+        self.log.is_some().then(spare_redo)
     }
 
     // ---- for transactions ----
 
-    /// Whether what a transaction has read since its snapshot still reads the same, 40001 otherwise;
-    /// returns the time up to which that is known.
+    /// Checks that what a transaction has read still reads the same, 40001 if not; returns the time up to
+    /// which that is known.
     ///
-    /// Everything but what commits meanwhile is validated here, by any number of transactions at once;
-    /// the rest in the critical section. From the first of several such calls until the last the
-    /// transaction is [advancing](ActiveSet::advance): of two changes of a row, the later might
-    /// otherwise be moved to the attic, and be one with the earlier, after that was looked at.
+    /// Any number of transactions can do this at the same time. What commits meanwhile is validated in the
+    /// critical section. From the first of several such calls until the last the transaction is
+    /// [advancing](ActiveSet::advance): otherwise the later of two changes of a row might be moved to the
+    /// attic, and be merged there with the earlier one, after the earlier one was checked.
     pub(crate) fn validate(&self, reads: &mut PredicateLog, snapshot: Snapshot, since: Time) -> Result<Time> {
         let now = Time(self.newest.time.load(Ordering::SeqCst));
         let mut validated = since;
@@ -586,7 +522,7 @@ impl Engine {
         }
         if self.catalog_time.load(Ordering::Acquire) > snapshot.read_time.0 {
             let tables = self.tables.read();
-            // A table that is not there is one that the transaction itself made and unmade.
+            // A table that does not exist was created and dropped by the transaction itself.
             let mut read = reads.tables().filter_map(|table| tables.get(&table));
             if let Some(table) = read.find(|table| !table.gate().admits(snapshot)) {
                 self.statistics.validation_failures.count();
@@ -596,12 +532,12 @@ impl Engine {
         Ok(now)
     }
 
-    /// Whether the committed catalog is another one than at that time.
+    /// Whether the committed catalog has changed since a time.
     pub(crate) fn has_changed_catalog_since(&self, time: Time) -> bool {
         self.catalog_time.load(Ordering::Acquire) > time.0
     }
 
-    /// What [`Engine::validate`] does before the critical section: until little is left for that.
+    /// Validates before the critical section, until few commits are left for it.
     pub(crate) fn validate_ahead(
         &self,
         slot: &ActiveSlot,
@@ -625,19 +561,19 @@ impl Engine {
         Ok(validated)
     }
 
-    /// Moves the redo of a long transaction from memory to disk. Errors: 53100, 58030.
+    /// Writes the redo of a long transaction from memory to disk. Errors: 53100, 58030.
     #[cold]
     pub(crate) fn spill_redo(&self, write_set: &mut WriteSet) -> Result<()> {
         self.log.as_ref().map_or(Ok(()), |log| write_set.spill_redo(log.spills()))
     }
 
-    /// Moves redo to disk if it has grown long.
+    /// Writes redo to disk if it is long.
     #[inline]
     pub(crate) fn spill_if_long(&self, write_set: &mut WriteSet) -> Result<()> {
         if write_set.has_long_redo(self.config.log.spill_bytes) { self.spill_redo(write_set) } else { Ok(()) }
     }
 
-    /// Before a commit: makes safe what has been moved to disk.
+    /// Before a commit: syncs the redo that has been written to disk.
     #[inline]
     pub(crate) fn seal_redo(&self, write_set: &mut WriteSet) -> Result<()> {
         match (&self.log, write_set.redo()) {
@@ -646,8 +582,8 @@ impl Engine {
         }
     }
 
-    /// The right to commit, for a transaction whose reads are valid up to a time. What others commit while it waits it validates
-    /// meanwhile, so that little is left to be done while they wait for it.
+    /// The right to commit, for a transaction whose reads are valid up to a time. While it waits it validates against what others
+    /// commit, so that little is left to do while others wait for it.
     fn validated_turn(
         &self,
         slot: &ActiveSlot,
@@ -655,17 +591,17 @@ impl Engine {
         snapshot: Snapshot,
         mut validated: Time,
     ) -> Result<ShortMutexGuard<'_, ()>> {
-        let (mut waited, mut let_go) = (0, 0);
+        let (mut waited, mut given_up) = (0, 0);
         loop {
             let newest = || self.newest.time.load(Ordering::Relaxed);
-            let looks = waited < VALIDATED_WAITING;
-            let turn = self.commit.lock_or(|| looks && newest() > validated.0);
+            let may_validate = waited < VALIDATED_WAITING;
+            let turn = self.commit.lock_or(|| may_validate && newest() > validated.0);
             if let Some(turn) = turn {
-                if newest() <= validated.0 + LEFT_TO_VALIDATE || let_go == VALIDATED_AHEAD {
+                if newest() <= validated.0 + LEFT_TO_VALIDATE || given_up == VALIDATED_AHEAD {
                     self.validate(reads, snapshot, validated)?;
                     return Ok(turn);
                 }
-                let_go += 1;
+                given_up += 1;
             }
             waited += 1;
             if validated == snapshot.read_time {
@@ -675,7 +611,7 @@ impl Engine {
         }
     }
 
-    /// The critical section of commit. Errors leave everything as it was.
+    /// The critical section of commit. An error changes nothing.
     pub(crate) fn commit_section(
         &self,
         slot: &ActiveSlot,
@@ -714,8 +650,8 @@ impl Engine {
         Ok(Ticket { time, lsn })
     }
 
-    /// Gives the undone records of a rolled-back write set a time of their own, so that readers that
-    /// began before go on applying them, and nobody else does. So end locks as well, which need no log.
+    /// Gives the undone records of a rolled-back write set a time of their own, so that only readers that
+    /// began before still apply them. Locks end in the same way; they need no log.
     pub(crate) fn rollback_section(&self, write_set: WriteSet) {
         let digest = write_set.digest();
         let turn = self.commit.lock();
@@ -724,12 +660,12 @@ impl Engine {
         self.end(turn, write_set, digest, time, None);
     }
 
-    /// The same for what a transaction has let go of that runs on.
-    pub(crate) fn let_go_section(&self, owner: Stamp, let_go: LetGo) {
-        let counted = let_go.counted_bytes();
+    /// The same for rows that a running transaction releases.
+    pub(crate) fn release_section(&self, owner: Stamp, released: LetGo) {
+        let counted = released.counted_bytes();
         let turn = self.commit.lock();
         let time = Time(self.newest.time.load(Ordering::Relaxed) + 1);
-        let retired = let_go.end(time);
+        let retired = released.end(time);
         let (records, bytes) = (retired.record_count(), retired.bytes);
         self.collector.retire(retired);
         self.newest.time.store(time.0, Ordering::SeqCst);
@@ -738,8 +674,8 @@ impl Engine {
         self.memory.forget_unfinished(counted);
     }
 
-    /// Lists a write set that has been stamped with `time`, publishes that, and lets the next one commit; of a commit, with the
-    /// position in the log where it ends if there is one.
+    /// Lists a write set that has been stamped with `time` for collection, publishes the time, and releases the right to commit.
+    /// `commit` is `None` for a rollback; for a commit it has the position in the log where the commit ends, if there is a log.
     fn end(
         &self,
         turn: ShortMutexGuard<'_, ()>,
@@ -752,15 +688,15 @@ impl Engine {
         let owner = write_set.owner().sequence().expect("transactions write");
         let (retired, redo) = write_set.retire(time, digest);
         let (records, bytes) = (retired.record_count(), retired.bytes);
-        // Once it is listed others may collect it.
+        // After it is listed other threads may collect it.
         let guard = &pin();
         let digest = retired.digest(guard);
-        // Listed before it is published: who validates up to a time finds all that ended up to then.
+        // Listed before the time is published: validation up to a time finds everything that ended by then.
         self.collector.retire(retired);
         if let Some(Some(lsn)) = commit {
             self.newest.position.store(lsn.0, Ordering::Relaxed);
         }
-        // Publish: from here on snapshots see the commit. Everything above happens before.
+        // Publish: from here on snapshots see the commit, and everything above.
         self.newest.time.store(time.0, Ordering::SeqCst);
         if commit.is_some() {
             digest.note_commit();
@@ -781,7 +717,7 @@ impl Engine {
         let horizon = self.active.horizon(&self.newest.time);
         let mut catalogs = self.catalogs.write();
         catalogs.push((time, ddl.catalog.clone()));
-        // Nobody reads before the horizon: of the versions up to it only the newest is needed.
+        // No snapshot reads before the horizon: of the versions up to it only the newest is needed.
         let needless = catalogs.partition_point(|(time, _)| *time <= horizon).saturating_sub(1);
         catalogs.drain(..needless);
         self.catalog_version.store(ddl.catalog.version, Ordering::Release);
@@ -798,36 +734,35 @@ impl Engine {
         &self.newest.time
     }
 
-    /// How far the log must be on disk for everything that a snapshot drawn just now sees to be durable.
+    /// The position up to which the log must be on disk for everything to be durable that a snapshot drawn just now sees.
     pub(crate) fn last_position(&self) -> Lsn {
-        // Relaxed: whoever has read a time from `last` has what was stored before it.
+        // Relaxed: a thread that has loaded a time from `last` sees what was stored before it.
         Lsn(self.newest.position.load(Ordering::Relaxed))
     }
 
-    /// What somebody must wait for who has seen commits up to `position`: nothing if they are durable. Nor
-    /// if the log has failed: what was not on disk by then never will be, and reading goes on.
-    pub(crate) fn to_wait_for(&self, position: Lsn) -> Option<Lsn> {
+    /// The position that a reader of commits up to `position` must wait for; `None` if they are durable. Also `None` if the log
+    /// has failed: what was not on disk by then never will be, and reading continues.
+    pub(crate) fn unflushed_position(&self, position: Lsn) -> Option<Lsn> {
         let log = self.log.as_ref()?;
         (log.durable_lsn() < position && log.check().is_ok()).then_some(position)
     }
 
-    /// All that ended up to this time is on disk, or need not be.
+    /// Everything that ended up to this time is on disk, or need not be.
     fn safe_time(&self) -> Time {
         let Some(log) = &self.log else { return Time(u64::MAX) };
         if log.check().is_err() {
-            // Nothing will be any more, and nobody waits for it.
+            // Nothing more will be, and nothing waits for it.
             return Time(u64::MAX);
         }
-        // In this order: the position covers all that was published by then.
+        // In this order: the position covers everything that was published by then.
         let published = Time(self.newest.time.load(Ordering::Acquire));
         if log.durable_lsn() >= self.last_position() { published } else { log.durable_time() }
     }
 
-    /// Whether what was read in a snapshot of this time would have read the same when all that was visible was
-    /// on disk. False when in doubt.
-    pub(crate) fn is_safe(&self, reads: &PredicateLog, read_time: Time) -> bool {
+    /// Whether what was read with a snapshot of this time reads the same in a state that is on disk. False when in doubt.
+    pub(crate) fn has_read_durable(&self, reads: &PredicateLog, read_time: Time) -> bool {
         let safe = self.safe_time();
-        // Who has not read a table may have read its shape.
+        // A transaction that has not read a table may have read its definition.
         self.catalog_time.load(Ordering::Acquire) <= safe.0
             && self.collector.holds_since(safe, read_time, |ended| !reads.is_touched_by(ended))
     }
@@ -836,7 +771,7 @@ impl Engine {
         self.active.leave(slot);
     }
 
-    /// Collects garbage if enough has come together.
+    /// Collects garbage if there is enough.
     #[inline]
     pub(crate) fn collect_if_due(&self) {
         if self.collector.is_due(&self.newest.time) {
@@ -844,21 +779,21 @@ impl Engine {
         }
     }
 
-    /// Frees what can be freed, for somebody who needs memory.
+    /// Frees what can be freed, for a transaction that needs memory.
     #[cold]
     pub(crate) fn collect_now(&self) {
-        // Also what is not on disk yet.
+        // Also old versions of commits that are not on disk yet.
         self.collector.collect(&self.active, &self.newest.time, Time(u64::MAX), &self.memory);
         self.forget_dropped_tables();
         self.memory.look_around();
     }
 
-    /// Does something while nobody collects.
-    pub(crate) fn while_nobody_collects<T>(&self, body: impl FnOnce() -> T) -> T {
-        self.collector.while_nobody_collects(body)
+    /// Runs `body` while no thread collects.
+    pub(crate) fn with_collection_paused<T>(&self, body: impl FnOnce() -> T) -> T {
+        self.collector.with_collection_paused(body)
     }
 
-    /// What the background thread does; whether there was anything to collect.
+    /// What the background thread does at each interval; returns whether there was anything to do.
     fn tick(self: &Arc<Self>) -> bool {
         self.slow_clock.store(self.opened.elapsed().as_micros() as u64, Ordering::Relaxed);
         let collected = self.collector.backlog() > 0;
@@ -872,25 +807,25 @@ impl Engine {
         collected || reaps || drops || freezes
     }
 
-    /// Does some of what freezes blocks that nobody has written to for so long, as the background thread does with
-    /// [`Config::freeze_after`]; likewise for tables with another time of their own. Tells of whoever came furthest.
+    /// Does part of the work of freezing blocks that have not been written to for `freeze_after`, as the background thread does
+    /// with [`Config::freeze_after`]; tables with a time of their own use that. Returns the furthest progress of all tables.
     pub fn freeze(self: &Arc<Self>, freeze_after: Duration) -> Progress {
         self.freezer.work(self, Some(freeze_after))
     }
 
-    /// Encodes blocks that have been frozen for so long, if they are worth it, as a background thread does with
-    /// [`Config::compact_after`]; likewise for tables with another time of their own. Whether there was anything to do.
-    /// Not to be called under a guard.
+    /// Encodes blocks that have been frozen for `compact_after`, if that saves memory, as a background thread does with
+    /// [`Config::compact_after`]; tables with a time of their own use that. Returns whether there was anything to do. Must not be
+    /// called while a guard is held.
     pub fn compact(self: &Arc<Self>, compact_after: Duration) -> bool {
         self.merger.work(self, Some(compact_after))
     }
 
-    /// Whether it is about to be closed, so that nothing long should be begun.
+    /// Whether the database is about to be closed, so that no long work should begin.
     pub(crate) fn is_closing(&self) -> bool {
         self.background.stopped.load(Ordering::Acquire)
     }
 
-    /// Lets go of dropped tables that nobody sees any more; whether any had been dropped.
+    /// Frees dropped tables that no snapshot sees any more; returns whether any had been dropped.
     fn forget_dropped_tables(&self) -> bool {
         let mut dropped = self.dropped.lock();
         let drops = !dropped.is_empty();
@@ -932,12 +867,12 @@ impl Engine {
         self.next_catalog_version.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Takes the right to run DDL; false if another transaction has it.
+    /// Takes the right to change the catalog; false if another transaction has it.
     pub(crate) fn try_begin_ddl(&self, owner: Stamp) -> bool {
         self.ddl.compare_exchange(0, owner.to_bits(), Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
-    /// The transaction that has it.
+    /// The transaction that has the right to change the catalog.
     pub(crate) fn ddl_by(&self) -> Option<Stamp> {
         Some(self.ddl.load(Ordering::SeqCst)).filter(|bits| *bits != 0).map(Stamp::from_bits)
     }
@@ -955,13 +890,13 @@ impl Drop for Engine {
             store.stop();
         }
         if let Some(log) = self.log.take() {
-            // Whoever wants to know calls `close`.
+            // A caller that needs the error calls `close`.
             let _ = log.close();
         }
     }
 }
 
-/// How those have locked a table who have.
+/// The mode in which a table is locked.
 fn mode_of(table: &Table) -> TableLockMode {
     match table.gate().how_closed() {
         Some(Closed::Together) => TableLockMode::Sharing,
@@ -972,7 +907,7 @@ fn mode_of(table: &Table) -> TableLockMode {
 }
 
 thread_local! {
-    /// A redo buffer to use again.
+    /// A redo buffer to reuse.
     static SPARE: std::cell::Cell<Option<RedoBuffer>> = const { std::cell::Cell::new(None) };
 }
 
@@ -980,10 +915,10 @@ fn spare_redo() -> RedoBuffer {
     SPARE.take().unwrap_or_default()
 }
 
-/// Redo buffers that grew beyond this are not kept.
+/// Redo buffers that are longer are not kept.
 const SPARE_REDO_BYTES: usize = 1 << 20;
 
-/// Keeps the memory of a redo buffer for this thread's next transaction.
+/// Keeps a redo buffer's memory for the next transaction of this thread.
 pub(crate) fn keep_redo(mut redo: RedoBuffer) {
     if redo.as_bytes().len() <= SPARE_REDO_BYTES {
         redo.clear();
@@ -991,7 +926,7 @@ pub(crate) fn keep_redo(mut redo: RedoBuffer) {
     }
 }
 
-/// A thread that does what no client waits for.
+/// A background thread.
 #[derive(Default)]
 struct Background {
     stopping: Arc<(Mutex<bool>, Condvar)>,
@@ -1000,7 +935,7 @@ struct Background {
 }
 
 impl Background {
-    /// Does something now and then, the more often if there was something to do.
+    /// Starts the thread, which runs `work` at intervals that are shorter while there is something to do.
     fn start(&self, engine: &Arc<Engine>, name: &'static str, work: fn(&Arc<Engine>) -> bool) {
         let stopping = self.stopping.clone();
         let engine: Weak<Engine> = Arc::downgrade(engine);
@@ -1022,7 +957,7 @@ impl Background {
         *self.thread.lock() = Some(thread::spawn(name, body));
     }
 
-    /// Stops it and waits until it has, unless it is the caller: the last handle may be its own.
+    /// Stops the thread and waits for its end, unless the thread itself is the caller: it may have the last handle.
     fn stop(&self) {
         if self.stopped.swap(true, Ordering::AcqRel) {
             return;

@@ -1,20 +1,20 @@
-//! The freezer: finds out which blocks nobody writes to any more, and has storage freeze them.
+//! The freezer: finds blocks that are not written to any more, and has storage freeze them.
 //!
-//! It goes in rounds. At the beginning of a round every hot block begins to *cool*: whoever writes to one takes
-//! that back, so that what still cools at the end of the round has not been written to for as long as that took
-//! ([`Config::freeze_after`](crate::Config::freeze_after), or what was said of the table alone). So a transaction does no more for this than to look at
-//! the state of the blocks it writes to, which it does anyway. Compact blocks take part with their chain heads alone, which
-//! they give up instead.
+//! It works in rounds. At the beginning of a round every hot block begins to *cool*. A write to a block ends that, so a
+//! block that still cools at the end of the round has not been written to for the length of the round
+//! ([`Config::freeze_after`](crate::Config::freeze_after), or the table's own setting). So all that a transaction does
+//! for the freezer is to check the state of the blocks to which it writes, which it does anyway. Compact blocks take part
+//! only with their chain heads, which they free instead.
 //!
-//! Blocks are frozen a few at a time, so that the collector, which has the same thread, is not kept waiting. At the
-//! end of a round rows are moved between the blocks of a table that would be frozen but for their gaps, in small
-//! transactions: the fullest are frozen next time, and the emptiest give up their memory. As long as a transaction
-//! runs that began more than a moment ago that does not happen: the old places would have to stay for it, and if it
-//! went on to change a row that has moved it would have a conflict with nobody that it knows of.
+//! Blocks are frozen a few at a time, so that the collector, which runs on the same thread, does not have to wait. At the
+//! end of a round rows are moved between the blocks of a table that are not frozen only because of gaps, in small
+//! transactions: the fullest blocks are frozen in the next round, and the emptiest free their memory. Rows are not moved
+//! while a transaction runs that began more than a short time ago: their old slots would have to stay for it, and if it
+//! then changed a row that has moved, it would get a conflict with no transaction that it can see.
 
 use crate::engine::Engine;
+use crate::isolation::Isolation;
 use crate::times::Times;
-use crate::transaction::Isolation;
 use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering, Weak};
 use firn_base::{BlockNumber, Result, TableId, clock};
 use firn_storage::{Frozen, Move, Table, pin};
@@ -24,49 +24,49 @@ use std::vec::IntoIter;
 
 const MODELLED: bool = cfg!(feature = "models");
 
-/// Blocks that are looked at, and frozen, at a time; each takes some tenths of a millisecond.
+/// How many blocks are checked, and frozen, at a time; each takes some tenths of a millisecond.
 const AT_ONCE: usize = if MODELLED { 1 } else { 16 };
 
-/// Blocks between which rows are moved in a round, and rows: in all, and by one transaction.
+/// How many blocks rows are moved between in a round; how many rows are moved, in all and by one transaction.
 const GROUP: usize = if MODELLED { 4 } else { 32 };
 pub(crate) const MOVED: usize = if MODELLED { 4 } else { 64 << 10 };
 const MOVED_AT_ONCE: usize = if MODELLED { 2 } else { 1024 };
 
-/// See the module.
+/// The rounds of freezing; see the module.
 #[derive(Default)]
 pub(crate) struct Freezer(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// None is for the same time as another, and no table is in two: then one would freeze blocks that began to cool
-    /// in the other, for whose guards it has not waited.
+    /// No two are for the same interval, and no table is in two: otherwise one would freeze blocks that began to cool in the
+    /// other, without having waited for the guards of that time.
     rounds: Vec<Round>,
     times: Option<Times>,
 }
 
-/// Who began longer ago than this may be in the middle of something, and shall find all rows where they were. Ages
-/// are known to some milliseconds, or some more if nothing has been going on.
-const A_MOMENT: Duration = if MODELLED { Duration::MAX } else { Duration::from_millis(50) };
+/// A transaction that began longer ago than this may hold row ids and must find all rows where they were. Ages are known to some
+/// milliseconds, or some more after idle time.
+const SHORT_AGE: Duration = if MODELLED { Duration::MAX } else { Duration::from_millis(50) };
 
 /// How far a call of [`Freezer::work`] has come.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Progress {
-    /// There was nothing to do yet.
+    /// There is nothing to do yet.
     Waiting,
-    /// A round is over.
+    /// A round has ended.
     Done,
-    /// Something was done, and there is more.
+    /// Some work was done, and there is more.
     Working,
 }
 
 struct Round {
-    /// How long nobody must have written.
+    /// How long the blocks must not have been written to.
     after: Duration,
     begun: clock::Instant,
     cooling: Vec<Cooling>,
-    /// Rows of a table that are to be moved.
+    /// Rows of a table that will be moved.
     moving: Option<(Weak<Table>, IntoIter<Move>)>,
-    /// No guard is held any more that was held when the round began.
+    /// Whether all guards have been released that were held when the round began.
     quiet: Arc<AtomicBool>,
 }
 
@@ -75,15 +75,15 @@ struct Cooling {
     id: TableId,
     table: Weak<Table>,
     blocks: Vec<BlockNumber>,
-    /// Those of them that have gaps.
+    /// The blocks that have gaps.
     gaps: Vec<BlockNumber>,
-    /// Those of them that hold no row.
+    /// The blocks that hold no row.
     empty: Vec<BlockNumber>,
 }
 
 impl Freezer {
-    /// Goes on with the rounds, each of which ends when it has lasted for as long as nobody must have written, and
-    /// begins those that are missing: one of all tables that have no time of their own, and one for each such time.
+    /// Continues the rounds, each of which waits for its interval before it freezes blocks, and begins those that are missing: one
+    /// for all tables without an interval of their own, and one for each such interval.
     pub fn work(&self, engine: &Arc<Engine>, freeze_after: Option<Duration>) -> Progress {
         let State { rounds, times } = &mut *self.0.lock();
         let catalog = engine.catalog();
@@ -97,7 +97,7 @@ impl Freezer {
         let mut left = AT_ONCE;
         rounds.retain_mut(|round| {
             if !wanted.contains(&round.after) {
-                // Somebody else may ask for it.
+                // Another caller may request it.
                 return !round.is_over();
             }
             let after = round.after;
@@ -115,7 +115,7 @@ impl Freezer {
             let has_it = |table: &&Arc<Table>| times.of_table(table.id(), freeze_after) == Some(*after);
             let new = Round::begin(tables.iter().filter(has_it), *after);
             rounds.iter_mut().for_each(|round| round.leave_to(&new));
-            // At the end: whoever comes first may take all that is left of a call.
+            // At the end: the first round may use up all blocks that are left for a call.
             rounds.push(new);
         }
         progress
@@ -135,8 +135,8 @@ impl Round {
         }
         let quiet = Arc::new(AtomicBool::new(false));
         let guard = pin();
-        let told = quiet.clone();
-        guard.defer(move || told.store(true, Ordering::SeqCst));
+        let flag = quiet.clone();
+        guard.defer(move || flag.store(true, Ordering::SeqCst));
         guard.flush();
         Round { after, begun: clock::now(), cooling, moving: None, quiet }
     }
@@ -146,7 +146,7 @@ impl Round {
         self.cooling.is_empty() && self.moving.is_none()
     }
 
-    /// Forgets the tables of a round that begins, whose blocks cool from then on.
+    /// Removes the tables of a round that begins, whose blocks cool from then on.
     fn leave_to(&mut self, new: &Round) {
         let is_in_it = |id: TableId| new.cooling.iter().any(|cooling| cooling.id == id);
         self.cooling.retain(|cooling| !is_in_it(cooling.id));
@@ -159,7 +159,7 @@ impl Round {
         }
     }
 
-    /// Goes on if it is time, with tables that still `have_it`; looks at `left` blocks at most.
+    /// Continues if its interval is over, with tables that still `have_it`; checks at most `left` blocks.
     fn work(
         &mut self,
         engine: &Arc<Engine>,
@@ -176,7 +176,7 @@ impl Round {
     /// Freezes some blocks, or moves some rows.
     fn freeze_some(&mut self, engine: &Arc<Engine>, have_it: &dyn Fn(TableId) -> bool, left: &mut usize) {
         let after = self.after;
-        let nobody_minds = || may_move(engine, after);
+        let may_move_rows = || may_move(engine, after);
         let mut looked_at = 0;
         while *left > 0
             && self.moving.is_none()
@@ -191,8 +191,8 @@ impl Round {
             *left -= 1;
             let Some(block) = blocks.pop() else {
                 table.give_up_empty(empty, &guard);
-                // What cannot be moved now is tried again in another round.
-                if !gaps.is_empty() && nobody_minds() {
+                // If rows cannot be moved now, another round tries again.
+                if !gaps.is_empty() && may_move_rows() {
                     self.moving = Some((weak.clone(), table.plan_moves(gaps, MOVED).into_iter()));
                 }
                 self.cooling.pop();
@@ -202,8 +202,8 @@ impl Round {
                 Frozen::Empty => empty.push(block),
                 Frozen::HasGaps if gaps.len() < GROUP => gaps.push(block),
                 Frozen::HasVersions if table.may_share_heads(block, &guard) => {
-                    if engine.while_nobody_collects(|| table.share_heads(block, &guard)) {
-                        // It is frozen next; apart, so that nobody waits for both.
+                    if engine.with_collection_paused(|| table.share_heads(block, &guard)) {
+                        // It is frozen next, under another guard, so that no thread waits for both steps.
                         blocks.push(block);
                     }
                 }
@@ -211,11 +211,11 @@ impl Round {
             }
         }
         if looked_at > 0 {
-            // The memory of chain heads shall not wait for others to free something.
+            // Frees the memory of chain heads without waiting until other threads free something.
             pin().flush();
         } else if let Some((table, moves)) = &mut self.moving {
             let moved = table.upgrade().is_some_and(|table| {
-                nobody_minds() && move_some(engine, &table, moves).is_ok() && moves.len() > 0
+                may_move_rows() && move_some(engine, &table, moves).is_ok() && moves.len() > 0
             });
             if !moved {
                 self.stop_moving();
@@ -223,7 +223,7 @@ impl Round {
         }
     }
 
-    /// Gives the slots back to which no row was moved.
+    /// Gives back the slots to which no row was moved.
     fn stop_moving(&mut self) {
         if let Some((table, moves)) = self.moving.take()
             && let Some(table) = table.upgrade()
@@ -239,17 +239,17 @@ impl Drop for Round {
     }
 }
 
-/// Whether rows may be moved of blocks that become cold after so long: not while somebody is in the middle of something,
-/// and where they become cold within less than a moment, not while somebody has been running for as long.
+/// Whether rows may be moved in blocks that are frozen after this interval: only while every running transaction is younger than
+/// [`SHORT_AGE`], and than the interval if that is shorter.
 pub(crate) fn may_move(engine: &Engine, after: Duration) -> bool {
-    let moment = if MODELLED { A_MOMENT } else { A_MOMENT.min(after) };
-    engine.running().iter().all(|running| running.age < moment)
+    let short = if MODELLED { SHORT_AGE } else { SHORT_AGE.min(after) };
+    engine.running().iter().all(|running| running.age < short)
 }
 
-/// Moves some rows. Error: 40001 if somebody else changes one of them, 55P03 if DDL has the table, or 53200.
+/// Moves some rows. Errors: 40001 if another transaction changes one of them, 55P03 if DDL has locked the table, 53200.
 pub(crate) fn move_some(engine: &Arc<Engine>, table: &Arc<Table>, moves: &mut IntoIter<Move>) -> Result<()> {
     let mut tx = engine.try_begin(Isolation::Snapshot)?;
-    // DDL is not waited for: the collector would wait as well.
+    // Without waiting for DDL, since the collector would have to wait too.
     tx.try_to_write_to(table)?;
     let guard = pin();
     for next in moves.take(MOVED_AT_ONCE) {

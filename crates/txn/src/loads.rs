@@ -1,21 +1,22 @@
-//! Loads: how rows of tables become durable that their own transaction has made (DESIGN §8, offline loads).
+//! Loads: how rows become durable in tables that their own transaction has created
+//! (docs/decisions/0036-private-tables-are-written-as-files.md).
 //!
-//! Such a table is [private](Table::keep_private): rows get no versions and no redo as they come. What is there when the
-//! transaction commits becomes durable as a whole, most of it ahead of that:
+//! Such a table is [private](Table::keep_private): inserted rows get no versions and no redo. At the commit the contents of the
+//! table become durable as a whole; most of them are written earlier:
 //!
 //! ```text
-//! 1  freeze   a block that has been filled by a batch of rows, without gaps and without versions
-//! 2  write    such blocks into files, as a checkpoint writes cold ones, on a thread beside the load
+//! 1  freeze   a block that a batch of rows has filled, without gaps and without versions
+//! 2  write    such blocks into files, as a checkpoint writes cold ones, on another thread than the load
 //!    commit:
-//! 3  compare  the blocks in files with what has become of them: those that have been written to since no longer count
+//! 3  compare  the blocks in files with the present ones: a block that has been written to since no longer counts
 //! 4  log      the rows of all other blocks, as redo; and, in the same entry, the names of the files
 //! ```
-//! So rows of full blocks are written once. The next checkpoint keeps the files as it keeps its own; until then recovery puts
-//! their rows back when it comes to the entry.
+//! So rows of full blocks are written once. The next checkpoint keeps the files like its own. Until then recovery restores their
+//! rows when it reads the entry.
 //!
-//! A file is listed here before it is made, and until a checkpoint has taken it over or its transaction has rolled back:
-//! checkpoints remove what is neither named by them nor listed here. What a crash leaves of a transaction that did not commit is
-//! removed when the database is opened.
+//! A file is listed here before it is created, until a checkpoint has taken it over or its transaction has rolled back:
+//! checkpoints remove files that they neither name nor find listed here. Files of a transaction that did not commit before a crash
+//! are removed when the database is opened.
 
 use crate::catalog::Catalog;
 use crate::checkpoint::{SPLIT_BYTES, Store, all_columns, blocks_of, column_names};
@@ -29,10 +30,10 @@ use firn_base::{BlockNumber, Error, Result, RowId, Snapshot, SqlState, Stamp, Ta
 use firn_storage::{Table, WriteSet, pin};
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// Whether files are written on a thread beside the load. Models have enough to interleave.
+/// Whether files are written on another thread than the load. Models have enough threads to interleave.
 const BESIDE: bool = cfg!(not(feature = "models"));
 
-/// What is left in the end is logged as redo, rather than written to a file of its own, if it has fewer bytes.
+/// The rows that are left at the end are logged as redo, not written to a file of their own, if they have fewer bytes.
 const SMALL_BYTES: u64 = SPLIT_BYTES / 4;
 
 /// The files of loads that no checkpoint has taken over yet.
@@ -51,9 +52,9 @@ struct Listed {
 #[derive(Debug)]
 struct Load {
     number: u64,
-    /// Their names, from before they are made.
+    /// Their names, listed before they are created.
     names: Vec<String>,
-    /// Once it has committed: when, and what is in them.
+    /// After the commit: its time, and the contents of the files.
     committed: Option<(Time, Vec<LoadedFile>)>,
 }
 
@@ -61,18 +62,18 @@ struct Load {
 #[derive(Clone, Debug)]
 pub(crate) struct LoadedFile {
     pub file: TableFile,
-    /// Of each of its blocks: the generation of which it was when it was written.
+    /// Of each of its blocks, the generation at the time of writing.
     pub generations: Vec<(BlockNumber, u64)>,
 }
 
 impl LoadedFile {
-    /// A file whose blocks have been put back and frozen again, unless they have changed since.
+    /// A file whose blocks have been restored and frozen again, except those that have changed since.
     pub fn restored(file: TableFile, table: Option<&Arc<Table>>) -> LoadedFile {
         let cold = |(_, block)| Some((block, table?.cold(block)?.generation));
         LoadedFile { generations: blocks_of(&file).filter_map(cold).collect(), file }
     }
 
-    /// Drops the blocks that have been written to since. Whether any is left.
+    /// Drops the blocks that have been written to since; returns whether any is left.
     fn drop_changed(&mut self, table: &Table) -> bool {
         let generations: HashMap<BlockNumber, u64> = self.generations.iter().copied().collect();
         let is_same = |number: BlockNumber, rows: u32| {
@@ -95,8 +96,8 @@ impl Loads {
         listed.loads.push(Load { number, names, committed: Some((time, files)) });
     }
 
-    /// Bytes of all files that were written since the database was opened, and of those that recovery found. Many make a
-    /// checkpoint due, which takes them over, or removes what is of no use any more.
+    /// Bytes of all files that were written since the database was opened, and of those that recovery found. Enough of them
+    /// trigger a checkpoint, which takes the files over, or removes those that are not needed any more.
     pub fn bytes(&self) -> u64 {
         self.0.lock().bytes
     }
@@ -109,7 +110,7 @@ impl Loads {
         theirs.flat_map(|(_, files)| files.iter().cloned()).collect()
     }
 
-    /// Forgets those that a checkpoint of that time has taken over, or does without.
+    /// Removes the loads that a checkpoint of that time has taken over, or does not need.
     pub fn forget_until(&self, checkpoint: Time) {
         let is_later = |load: &Load| load.committed.as_ref().is_none_or(|(time, _)| checkpoint < *time);
         self.0.lock().loads.retain(is_later);
@@ -128,17 +129,17 @@ impl Loads {
         number
     }
 
-    /// Lists a file that is about to be made.
+    /// Lists a file that is about to be created.
     fn list(&self, number: u64, name: String) {
         self.0.lock().of(number).names.push(name);
     }
 
-    /// Notes that a load has written so many bytes.
+    /// Counts bytes that a load has written.
     fn count(&self, bytes: u64) {
         self.0.lock().bytes += bytes;
     }
 
-    /// A load has committed.
+    /// Notes that a load has committed.
     fn commit(&self, number: u64, time: Time, files: Vec<LoadedFile>) {
         let mut listed = self.0.lock();
         let load = listed.of(number);
@@ -155,7 +156,7 @@ impl Listed {
         self.begun
     }
 
-    /// A load that has been begun; most likely the newest.
+    /// The load with this number; most likely the newest.
     fn of(&mut self, number: u64) -> &mut Load {
         let load = self.loads.iter_mut().rfind(|load| load.number == number);
         load.expect("a load is listed as long as its transaction runs")
@@ -174,7 +175,7 @@ struct Part {
     blocks: Vec<BlockNumber>,
 }
 
-/// The parts that are to be written, and those that have been.
+/// The parts that must be written, and the written ones.
 #[derive(Default)]
 struct Queue {
     state: Mutex<QueueState>,
@@ -184,14 +185,14 @@ struct Queue {
 #[derive(Default)]
 struct QueueState {
     parts: VecDeque<Part>,
-    /// No more are coming.
+    /// No more parts follow.
     closed: bool,
     written: Vec<(Arc<Table>, LoadedFile)>,
     failure: Option<Error>,
 }
 
 impl Queue {
-    /// Writes parts as they come, until the queue is closed and empty, or something fails.
+    /// Writes parts as they arrive, until the queue is closed and empty, or a write fails.
     fn work(&self, store: &Store, snapshot: Snapshot) {
         loop {
             let mut state = self.state.lock();
@@ -224,7 +225,7 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// No more parts are coming; those that wait are given up if they are not wanted any more.
+    /// Closes the queue; drops the parts that wait if they are not needed any more.
     fn close(&self, wanted: bool) {
         let mut state = self.state.lock();
         state.closed = true;
@@ -241,7 +242,7 @@ impl Queue {
 }
 
 impl Part {
-    /// Freezes the blocks as far as that can be done, and writes them.
+    /// Freezes the blocks as far as possible, and writes them.
     fn write(&self, store: &Store, snapshot: Snapshot) -> Result<Option<LoadedFile>> {
         let frozen = |number: &BlockNumber| Some((*number, self.table.freeze_cooling(*number)?.generation));
         let generations: Vec<(BlockNumber, u64)> = self.blocks.iter().filter_map(frozen).collect();
@@ -249,7 +250,7 @@ impl Part {
             return Ok(None);
         }
         let blocks = generations.iter().map(|(number, _)| *number).collect();
-        // As nobody: of a block that its transaction has begun to change again it would believe half a change of its own.
+        // Without an owner: otherwise it would see half of a change in a block that its transaction has begun to change again.
         let snapshot = Snapshot { owner: Stamp::committed(Time(0)), ..snapshot };
         let scan = self.table.scan(snapshot, &all_columns(&self.table), true).of_blocks(blocks);
         let more = || Ok(scan.next_batch(&pin()).map(|batch| vec![batch]));
@@ -260,7 +261,7 @@ impl Part {
     }
 }
 
-/// The files of a transaction that has made tables and fills them. Dropping it removes them.
+/// The files of a transaction that has created tables and fills them. Dropping it removes them.
 pub(crate) struct Loading {
     engine: Arc<Engine>,
     number: u64,
@@ -268,20 +269,20 @@ pub(crate) struct Loading {
     tables: Vec<LoadedTable>,
     queue: Arc<Queue>,
     writer: Option<JoinHandle<()>>,
-    /// How many files there are, by which they are named.
+    /// The number of files, from which their names are made.
     parts: usize,
-    /// What the files hold, once all are written.
+    /// The contents of the files, once all are written.
     files: Vec<LoadedFile>,
     kept: bool,
 }
 
-/// How far a private table has been handed to the writer.
+/// Which blocks of a private table have been handed to the writer.
 struct LoadedTable {
     table: Arc<Table>,
     columns: Arc<[String]>,
-    /// The block to look at next.
+    /// The block to check next.
     next: BlockNumber,
-    /// Full blocks that together do not make up a file yet, with their bytes.
+    /// Full blocks that together are too small for a file yet, with their bytes.
     blocks: Vec<BlockNumber>,
     bytes: u64,
 }
@@ -298,15 +299,15 @@ impl Loading {
         self.engine.store_and_log().expect("there is no load without one").0
     }
 
-    /// Takes blocks of a table that have been filled since, but for the newest, and has them written when they make up a
-    /// file. Its transaction does not write to them meanwhile. Error: of a file before.
+    /// Takes the blocks of a table below `most` that have been filled since the last call, and has them written when they are
+    /// enough for a file. The transaction does not write to them meanwhile. Error: that of an earlier file.
     fn take_full(&mut self, table: &Arc<Table>, catalog: &Catalog, most: u64) -> Result<()> {
         let known = self.tables.iter().position(|known| Arc::ptr_eq(&known.table, table));
         let at = match known {
             Some(at) => at,
             None => {
                 let definition = catalog.tables.values().find(|found| found.storage() == table.id());
-                // Not there yet if a table is being written anew: then all of it is written by the commit.
+                // It has no definition yet while a table is rewritten: then the commit writes all of it.
                 let Some(definition) = definition else { return Ok(()) };
                 let (columns, next) = (column_names(definition).into(), BlockNumber(0));
                 let (table, blocks) = (table.clone(), Vec::new());
@@ -328,7 +329,7 @@ impl Loading {
         self.queue.check()
     }
 
-    /// Has the blocks of a table that have been taken be written.
+    /// Hands the taken blocks of a table to the writer.
     fn hand_over(&mut self, at: usize) {
         let known = &mut self.tables[at];
         if known.blocks.is_empty() {
@@ -348,14 +349,14 @@ impl Loading {
                 let (store, _) = engine.store_and_log().expect("there is no load without one");
                 queue.work(store, snapshot);
             });
-            // Without one, all is written in the end.
+            // Without a thread, all parts are written at the end.
             self.writer = writer.ok();
         }
     }
 
-    /// Has all be written that is left of the tables that its transaction keeps, and finds what of it counts.
+    /// Writes all that is left of the tables that its transaction keeps, and determines which blocks count.
     fn finish(&mut self, made: &[&Arc<Table>]) -> Result<()> {
-        // Tables that have been dropped again, or made anew, are of no account.
+        // Tables that have been dropped again, or rewritten, do not count.
         let is_made = |table: &Arc<Table>| made.iter().any(|made| Arc::ptr_eq(made, table));
         self.tables.retain(|known| is_made(&known.table));
         self.queue.state.lock().parts.retain(|part| is_made(&part.table));
@@ -384,21 +385,21 @@ impl Loading {
         }
     }
 
-    /// What the log says of the files; nothing if there are none.
+    /// The names of the files, encoded for the log; `None` if there are no files.
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
         let files: Vec<&TableFile> = self.files.iter().map(|loaded| &loaded.file).collect();
         (!files.is_empty()).then(|| serde_json::to_vec(&files).expect("names and numbers"))
     }
 
-    /// They belong to a commit.
+    /// Keeps the files, which belong to a commit.
     pub fn keep(mut self, time: Time) {
         let files = std::mem::take(&mut self.files);
         self.store().loads().commit(self.number, time, files);
         self.kept = true;
     }
 
-    /// Whether a file could not be written. The load is to be dropped then when the statement is taken back that has failed
-    /// by it: what its files would have held goes into redo.
+    /// Whether a file could not be written. Then the load must be dropped when the statement that failed because of it is undone:
+    /// redo takes the place of its files.
     pub fn has_failed(&self) -> bool {
         self.queue.check().is_err()
     }
@@ -411,20 +412,20 @@ impl Drop for Loading {
         }
         self.queue.close(false);
         if let Some(writer) = self.writer.take() {
-            // A panic of it was reported where it happened.
+            // A panic of the thread was reported where it happened.
             let _ = writer.join();
         }
         let names = self.store().loads().0.lock().of(self.number).names.clone();
         for name in &names {
-            // What stays behind, or was never made, is of no account: opening removes it.
+            // An error does not matter: opening the database removes the file if it exists.
             let _ = self.store().disk.remove(&checkpoint_directory(&self.store().directory).join(name));
         }
-        // Last: a checkpoint leaves listed files alone.
+        // Last, since checkpoints do not remove listed files.
         self.store().loads().0.lock().take_off(self.number);
     }
 }
 
-/// A batch of rows has come to a private table: has blocks that are full be written, if there is a log.
+/// After a batch of rows was inserted into a private table: has full blocks written, if there is a log.
 pub(crate) fn write_ahead(
     engine: &Arc<Engine>,
     loading: &mut Option<Box<Loading>>,
@@ -433,7 +434,7 @@ pub(crate) fn write_ahead(
     snapshot: Snapshot,
 ) -> Result<()> {
     let Some((store, _)) = engine.store_and_log() else { return Ok(()) };
-    // The newest is still being filled.
+    // The newest block is still being filled.
     let full = table.block_count().saturating_sub(1);
     if full == 0 {
         return Ok(());
@@ -442,7 +443,7 @@ pub(crate) fn write_ahead(
     loading.take_full(table, catalog, full)
 }
 
-/// Makes what a transaction has put into tables of its own ready to be committed.
+/// Makes the tables that a transaction has created ready for its commit.
 pub(crate) fn write(
     engine: &Arc<Engine>,
     loading: &mut Option<Box<Loading>>,
@@ -488,7 +489,7 @@ fn log_rest(
     let others = numbers.filter(|number| !in_files.contains(&(table.id(), *number))).collect();
     let scan = table.scan(snapshot, &all_columns(table), true).of_blocks(others);
     loop {
-        // No guard is held while the disk is waited for.
+        // No guard is held while this waits for the disk.
         let Some(batch) = scan.next_batch(&pin()) else { return Ok(()) };
         let rows = batch.row_ids.expect("asked for");
         let rows: Vec<RowId> = rows.values().iter().map(|bits| RowId::from_bits(*bits)).collect();

@@ -1,8 +1,8 @@
-//! The merger: has frozen blocks that stay cold join main, and keeps main dense.
+//! The merger: encodes frozen blocks that stay cold, so that they join main, and keeps main dense.
 //!
-//! It has a thread to itself, since a merge of large dictionaries takes seconds, for which the collector cannot wait.
-//! What it does to the blocks of a table storage knows ([`Table::compact`]); here is said when. Rows leave compact blocks of
-//! which most are gone as the freezer moves rows: in small transactions, while nobody is in the middle of something.
+//! It has a thread of its own, since a merge of large dictionaries takes seconds, for which the collector cannot wait.
+//! [`Table::compact`] does the work; this module decides when. Rows are moved out of compact blocks that have lost most of
+//! their rows in the same way as the freezer moves rows: in small transactions, while no older transaction runs.
 
 use crate::engine::Engine;
 use crate::freezer::{MOVED, may_move, move_some};
@@ -13,13 +13,13 @@ use firn_base::thread;
 use firn_storage::Table;
 use std::time::Duration;
 
-/// See the module.
+/// The merger's state; see the module.
 #[derive(Default)]
 pub(crate) struct Merger(Mutex<Option<Times>>);
 
 impl Merger {
-    /// Does what there is to do with blocks that have been frozen for so long, or for as long as was said of their
-    /// table; whether there was anything.
+    /// Encodes blocks that have been frozen for `compact_after`, or for their table's own interval; returns whether there was
+    /// anything to do.
     pub fn work(&self, engine: &Arc<Engine>, compact_after: Option<Duration>) -> bool {
         let mut times = self.0.lock();
         let catalog = engine.catalog();
@@ -33,7 +33,7 @@ impl Merger {
             let joined = after.map_or(0, |after| table.compact(after, threads(), &go_on));
             let tended = table.tend_indexes(&go_on);
             let given_up = table.give_up_left();
-            // Where nothing is to become compact, nobody expects rows to move either.
+            // Where blocks do not become compact, rows should not move either.
             let left = after.is_some_and(|after| leave_sparse_blocks(engine, table, after));
             joined + tended + given_up > 0 || left
         };
@@ -41,18 +41,18 @@ impl Merger {
     }
 }
 
-/// How many threads a merge may take: those of half the cores, as it is nobody's business that waits, but not very many. They
-/// are as nice as the merger's own.
+/// How many threads a merge may use: half as many as cores, since no client waits for it, up to a limit. They have the same low
+/// priority as the merger's own thread.
 fn threads() -> usize {
     if cfg!(feature = "models") {
         return 1;
     }
-    // Asked once: the answer is looked for in files of control groups.
+    // Determined once, since it reads files of control groups.
     static THREADS: OnceLock<usize> = OnceLock::new();
     *THREADS.get_or_init(|| thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, 4)))
 }
 
-/// Has rows leave compact blocks of which most are gone; whether some have left.
+/// Moves rows out of compact blocks that have lost most of their rows; returns whether it moved any.
 fn leave_sparse_blocks(engine: &Arc<Engine>, table: &Arc<Table>, after: Duration) -> bool {
     let nobody_minds = || may_move(engine, after);
     if !nobody_minds() {

@@ -46,17 +46,19 @@
 //! # }
 //! ```
 //!
-//! Unique keys are kept, as is NOT NULL by the types. CHECK and FOREIGN KEY constraints are SQL's to check, and so
-//! are deferrable keys: a table that has some, or comes to have some, can be read but not written to this way
-//! (0A000). Nor can rows be deleted, or the columns set, that others' foreign keys point to.
+//! Unique keys are enforced, and NOT NULL by the types. Only SQL checks CHECK and FOREIGN KEY constraints and deferrable
+//! keys: a table that has some, or gets some, can be read but not written to in this way (0A000). Likewise rows that
+//! foreign keys reference cannot be deleted, nor the referenced columns be set.
 //!
-//! Access paths are of the table as it is: after ALTER TABLE or DROP TABLE whoever writes through them is
-//! told to prepare them again (55000), and reading shows what was there before.
+//! Access paths belong to a table's present definition. After ALTER TABLE or DROP TABLE writing through them is an error
+//! (55000: prepare them again), and reading returns the rows from before.
 
-use crate::active::Waited;
 use crate::catalog::{Catalog, ConstraintDef, ConstraintKind, Deferral, Oid, TableDef};
 use crate::engine::Engine;
-use crate::transaction::{Change, Isolation, Ticket, Transaction};
+use crate::isolation::Isolation;
+use crate::ticket::Ticket;
+use crate::transaction::{Change, Transaction};
+use crate::waits::Waited;
 use firn_base::random::Random;
 use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{ColumnId, Error, Result, RowId, SqlState, clock};
@@ -75,16 +77,16 @@ pub struct TableAccess {
     table: Arc<Table>,
 }
 
-/// Columns of a table whose values are `R`'s, to be read together, or set, or inserted.
+/// Columns of a table, with the types of `R`, to read, set or insert together.
 pub struct Columns<R: Row> {
     table: Arc<Table>,
     projection: Projection<R>,
     definition: Oid,
-    /// What a constraint keeps from being done this way, and of which version of the catalog that is true: see [`known`].
+    /// The kinds of change that constraints forbid here, and the version of the catalog for which this holds: see [`known`].
     known: AtomicU64,
 }
 
-/// An index, and keys of it that are `K`'s values: of all its columns, or of its first ones.
+/// An index, for keys with the types of `K`: of all its columns, or of its first ones.
 pub struct Key<K: Row> {
     table: Arc<Table>,
     index: Arc<Index>,
@@ -107,8 +109,8 @@ impl TableAccess {
         &self.table
     }
 
-    /// Some columns by their names. 42703 if there is no such column, 42804 if its values are of another
-    /// type than `R` says.
+    /// Some columns by their names. 42703 if there is no such column, 42804 if a column has another type
+    /// than in `R`.
     pub fn columns<R: Row>(&self, names: &[&str]) -> Result<Columns<R>> {
         let ids: Vec<ColumnId> = names.iter().map(|name| self.column(name)).collect::<Result<_>>()?;
         self.columns_of(&ids)
@@ -140,8 +142,8 @@ impl TableAccess {
         })
     }
 
-    /// An index by its name. 42704 if there is none of that name, 42804 if its first columns' values are
-    /// of other types than `K` says.
+    /// An index by its name. 42704 if there is none of that name, 42804 if its first columns have other
+    /// types than in `K`.
     pub fn key<K: Row>(&self, index: &str) -> Result<Key<K>> {
         let indexes = self.table.indexes();
         let found = indexes.iter().find(|candidate| candidate.spec().name == index);
@@ -174,20 +176,20 @@ impl<R: Row> Columns<R> {
         &self.table
     }
 
-    /// Whether rows may be written so; 0A000 if a constraint would go unchecked.
+    /// Checks that rows may be written so; 0A000 if a constraint would not be checked.
     #[inline]
     fn check_writable(&self, engine: &Engine, way: Way) -> Result<()> {
-        // Relaxed: who has a snapshot has what was stored before it was published, the version among it.
+        // Relaxed: a thread with a snapshot sees everything that was stored before the snapshot was published, also the version.
         let word = self.known.load(Ordering::Relaxed);
         let is_fine = word >> WAYS == engine.catalog_version() && word & way as u64 == 0;
         if is_fine { Ok(()) } else { self.check_again(engine, way) }
     }
 
-    /// As [`Columns::check_writable`], by a look into the newest catalog.
+    /// As [`Columns::check_writable`], with the newest catalog.
     #[cold]
     fn check_again(&self, engine: &Engine, way: Way) -> Result<()> {
         let catalog = engine.catalog();
-        // Of a table that is no more its gate will tell.
+        // The gate of a table that no longer exists refuses the change.
         let definition = catalog.tables.get(&self.definition);
         let in_the_way = |way| definition.and_then(|definition| self.unchecked(&catalog, definition, way));
         let closed =
@@ -235,13 +237,13 @@ impl<R: Row> Columns<R> {
         })
     }
 
-    /// Has fetched what reading or setting them touches in rows of the same table that were looked for.
+    /// Prefetches the memory that reading or setting these columns touches, in rows of the same table that were located.
     #[inline]
     pub fn prefetch(&self, rows: &Rows) {
         self.table.prefetch_rows_as(rows, &self.projection);
     }
 
-    /// What storage calls them.
+    /// The columns for storage.
     pub fn projection(&self) -> &Projection<R> {
         &self.projection
     }
@@ -258,7 +260,7 @@ enum Way {
 /// Bits of ways.
 const WAYS: u32 = 3;
 
-/// A version of the catalog, and what a constraint that only SQL checks keeps from being done then, in one word.
+/// A version of the catalog and the kinds of change that constraints forbid in it, in one word.
 fn known(version: u64, closed: impl Iterator<Item = Way>) -> u64 {
     closed.fold(version << WAYS, |word, way| word | way as u64)
 }
@@ -274,16 +276,16 @@ impl<K: Row> Key<K> {
         &self.table
     }
 
-    /// Has fetched what transactions to come will touch: the ways to at most [`Rows::MOST`] full keys of
-    /// a unique index, and columns of the rows under them. For programs that know several requests at a
-    /// time: each waits for memory by itself, all of them together hardly longer. Nothing is read or noted.
+    /// Prefetches what later transactions will touch: the paths to at most [`Rows::MOST`] full keys of a unique
+    /// index, and columns of the rows under them. For programs that know several requests at a time: all of
+    /// them together wait for memory hardly longer than one. Nothing is read or noted.
     #[inline]
     pub fn look_ahead<R: Row>(&self, keys: &[K::Values<'_>], columns: &Columns<R>, guard: &Guard) -> Rows {
         self.check_unique(&columns.table);
         columns.table.locate::<K, R>(&self.index, keys, &columns.projection, guard)
     }
 
-    /// As [`Key::look_ahead`], for the ways alone, of any index and also to the first of several keys.
+    /// As [`Key::look_ahead`], for the paths alone, of any index, also to the first of several keys.
     #[inline]
     pub fn approach(&self, keys: &[K::Values<'_>], guard: &Guard) {
         let keys: SmallVec<[KeyBuffer; Rows::MOST]> = keys.iter().map(|key| self.encode(key)).collect();
@@ -325,7 +327,7 @@ impl Transaction {
         row: RowId,
         guard: &'g Guard,
     ) -> Option<R::Values<'g>> {
-        let row = self.place_of(&columns.table, row);
+        let row = self.current_row_id(&columns.table, row);
         let seen = columns.table.read_as(self.snapshot(), row, &columns.projection, guard);
         if seen.is_some() {
             self.note(|reads| reads.row(columns.table.id(), row, columns.projection.set()));
@@ -355,7 +357,7 @@ impl Transaction {
         found
     }
 
-    /// As [`Transaction::find_as`] for any number of keys, quicker than one by one where the rows are in
+    /// As [`Transaction::find_as`] for any number of keys, faster than one by one where the rows are in
     /// no cache; `visit` gets the number of the key and its row, in the order of the keys.
     #[inline]
     pub fn find_many_as<'g, K: Row, R: Row>(
@@ -396,9 +398,9 @@ impl Transaction {
         });
     }
 
-    /// Looks for the rows under at most [`Rows::MOST`] keys and has what reading them touches fetched,
-    /// while the transaction does something else. [`Transaction::read_located`] then reads them under the
-    /// same guard; rows that the transaction itself has changed meanwhile it may miss.
+    /// Searches for the rows under at most [`Rows::MOST`] keys and prefetches what reading them touches, while
+    /// the transaction does something else. [`Transaction::read_located`] then reads them with the same guard;
+    /// it may miss rows that the transaction itself has changed meanwhile.
     #[inline]
     pub fn locate<K: Row, R: Row>(
         &self,
@@ -440,9 +442,9 @@ impl Transaction {
         );
     }
 
-    /// Calls `visit` with every visible row between two keys, which may be of the index's first columns
-    /// only and then stand for all that begin so; in key order or against it, until it returns false. The columns of the key count as
-    /// read like the others: the order comes from them.
+    /// Calls `visit` with every visible row between two keys, in key order or against it, until it returns false.
+    /// A key may have only the first columns of the index; then it stands for all keys that begin with it. The
+    /// columns of the key count as read too, since they determine the order.
     #[allow(clippy::too_many_arguments)]
     #[inline]
     pub fn range_as<'g, K: Row, R: Row>(
@@ -488,15 +490,15 @@ impl Transaction {
 
     /// Folds all visible rows into a state, in no particular order.
     ///
-    /// This is the quickest way through a table: rows are read where they lie, as from an array. Others may be
-    /// changing them; where that turns out afterwards the state of before is put back, and the rows are read
-    /// again as this transaction sees them. So `fold` may meanwhile be called with values that never stood in
-    /// a row together: it must return whatever it is given, and have no effect but on the state.
+    /// This is the fastest way to read a table: rows are read in place, as from an array. Other transactions may
+    /// change them meanwhile. If that is found afterwards, the former state is restored, and the rows are read
+    /// again as this transaction sees them. So `fold` may be called with values that were never in one row
+    /// together: it must return for any values, and have no effect but on the state.
     ///
     /// ```
     /// # use firn_txn::{Columns, Transaction};
     /// # fn total(tx: &Transaction, amounts: &Columns<(i32, i64)>) -> i64 {
-    /// // Wrapping: what never stood together may be any numbers.
+    /// // Wrapping: values that were never in one row together may be any numbers.
     /// tx.fold_as(amounts, 0, |sum, (count, price)| {
     ///     *sum = i64::wrapping_add(*sum, price.wrapping_mul(i64::from(count)))
     /// })
@@ -511,7 +513,7 @@ impl Transaction {
         state
     }
 
-    /// Asks the processor to fetch what reading or setting columns of a row touches.
+    /// Prefetches the memory that reading or setting columns of a row touches.
     #[inline]
     pub fn prefetch_as<R: Row>(&self, columns: &Columns<R>, row: RowId) {
         columns.table.prefetch_as(row, &columns.projection);
@@ -527,15 +529,15 @@ impl Transaction {
     ) -> Result<RowId> {
         columns.check_writable(self.engine(), Way::Insert)?;
         let (snapshot, Columns { table, projection, .. }) = (self.snapshot(), columns);
-        let before = self.mark_without_snapshot();
-        self.ask_for_room(table, Change::Insert, || R::cells(values).as_ref().iter().any(is_long_string))?;
+        let before = self.mark_for_retry();
+        self.check_memory(table, Change::Insert, || R::cells(values).as_ref().iter().any(is_long_string))?;
         let mut inserted = table.insert_as(self.writes_to(table)?, snapshot, projection, values, guard);
         if inserted.as_ref().is_err_and(|error| error.state() == SqlState::OUT_OF_MEMORY) {
             // As for `Transaction::insert`.
             self.engine().collect_now();
             inserted = table.insert_as(self.writes_to(table)?, snapshot, projection, values, guard);
         }
-        if inserted.as_ref().is_err_and(|error| self.looks_again(error, before, guard)) {
+        if inserted.as_ref().is_err_and(|error| self.retry_with_snapshot(error, before, guard)) {
             let snapshot = self.snapshot();
             inserted = table.insert_as(self.writes_to(table)?, snapshot, projection, values, guard);
         }
@@ -549,7 +551,7 @@ impl Transaction {
         })
     }
 
-    /// Inserts several rows, quicker than one by one.
+    /// Inserts several rows, faster than one by one.
     #[inline]
     pub fn insert_rows_as<R: Row>(
         &mut self,
@@ -559,8 +561,8 @@ impl Transaction {
     ) -> Result<()> {
         columns.check_writable(self.engine(), Way::Insert)?;
         let Columns { table, projection, .. } = columns;
-        self.ask_for_room(table, Change::Insert, || table.has_strings())?;
-        self.insert_in_room(table, guard, |writes, snapshot| {
+        self.check_memory(table, Change::Insert, || table.has_strings())?;
+        self.insert_with_retry(table, guard, |writes, snapshot| {
             table.insert_rows_as(writes, snapshot, projection, rows, guard)
         })
     }
@@ -576,8 +578,8 @@ impl Transaction {
     ) -> Result<()> {
         columns.check_writable(self.engine(), Way::Update)?;
         let (snapshot, table) = (self.snapshot(), &columns.table);
-        self.ask_for_room(table, Change::Update, || R::cells(values).as_ref().iter().any(is_long_string))?;
-        let row = self.place_of(table, row);
+        self.check_memory(table, Change::Update, || R::cells(values).as_ref().iter().any(is_long_string))?;
+        let row = self.current_row_id(table, row);
         let projection = &columns.projection;
         let mut updated = table.update_as(self.writes_to(table)?, snapshot, row, projection, values, guard);
         if updated.as_ref().is_err_and(|error| error.state() == SqlState::OUT_OF_MEMORY) {
@@ -598,14 +600,14 @@ impl Transaction {
 
 /// How often a closure is run again after conflicts.
 const MOST_RETRIES: u32 = 100;
-/// The longest pause before that; the first is a few microseconds and each may be twice as long.
+/// The longest pause before another attempt; the first is a few microseconds, and each may be twice as long as the last.
 const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 
 impl Engine {
     /// Runs `work` in a serializable transaction, commits it and waits until it is on disk. If it meets
     /// a conflict with another one (40001, 40P01) it is rolled back and runs again from the beginning, so
-    /// `work` should change nothing else. Any other error rolls it back and is returned, as is a conflict
-    /// that it met a hundred times.
+    /// `work` should change nothing else. After any other error, or after a hundred conflicts, it is rolled
+    /// back and the error is returned.
     pub fn transact<T>(self: &Arc<Self>, work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
         self.transact_at(Isolation::Serializable, work)
     }
@@ -645,7 +647,7 @@ impl Engine {
         Ok(value)
     }
 
-    /// Runs `work` until it commits; if it is timed and has written, with the moment before the commit.
+    /// Runs `work` until it commits. Also returns the time before the commit, if it is timed and has written.
     fn attempt<T>(
         self: &Arc<Self>,
         isolation: Isolation,
@@ -678,12 +680,12 @@ impl Engine {
         }
     }
 
-    /// Before another attempt of a transaction that has failed with an error that is worth it: waits for whoever stood in the
-    /// way, if it is known, else for a random while, which grows with every attempt.
+    /// Waits before another attempt of a transaction that has failed with a retryable error: for the end of the blocking
+    /// transaction if it is known, otherwise for a random time, which grows with every attempt.
     #[cold]
     pub fn pause(self: &Arc<Self>, error: &Error, retries: u32) {
         if let Some(blocker) = error.blocker()
-            // It holds nothing itself, so nobody waits for it in turn.
+            // It holds nothing itself, so no transaction waits for it in turn.
             && let Ok(reader) = self.try_begin(Isolation::ReadCommitted)
         {
             while reader.wait_for(blocker, Duration::from_secs(1)) == Waited::NotYet {}

@@ -1,21 +1,21 @@
 //! The predicate log: what a transaction has read, as predicates, and whether it would read the same now.
 //!
-//! Precision locking (Jordan et al. 1981; seed 000 §2.2.3): a transaction that wants to commit tests
-//! its own predicates against what others have written since it began, so that the cost depends on
-//! their writes and not on how much it has read. Its reads hold if every row that others changed makes the
-//! same difference to each of its predicates now as it did in its snapshot: then the transaction
-//! might as well have run at its commit time, all of it.
+//! Precision locking (Jordan, Banerjee and Batman 1981): before a transaction commits, it tests its own
+//! predicates against the writes of others since it began. So the cost depends on their writes and not on
+//! how much it has read. Its reads are valid if every row that others changed has the same effect on each
+//! of its predicates now as in its snapshot: then the result is the same as if the whole transaction had run
+//! at its commit time.
 //!
 //! | read | predicate | conflicts with |
 //! |---|---|---|
-//! | a row, by its id or under a key of a unique index | the row | its end; a new value in a column read, or in the key |
-//! | nothing under a key; a stretch of an index, under conditions | a range of keys, and a [`Restriction`] of each column | a row that comes into it or leaves it; a new value of a column read of one in it |
+//! | a row, by its id or under a key of a unique index | the row | its deletion; a new value in a column read, or in the key |
+//! | nothing under a key; a range of an index, under conditions | a range of keys, and a [`Restriction`] of each column | a row that enters or leaves it; a new value of a column read of a row in it |
 //! | a table, under conditions | a restriction of each column | likewise |
 //!
 //! Rows are compared as the snapshot saw them and as they are committed now, whatever happened in
-//! between: a value that was set and set back makes no difference to anybody's reads. That is finer
-//! than the seed, which looks at every before- and after-image. A range only knows what it can tell
-//! from keys, summaries or strings; columns of conditions beyond that count as read.
+//! between: a value that was set and set back has no effect on reads. That is more precise than testing
+//! every before- and after-image. A range covers what keys, summaries or prefixes of strings determine;
+//! columns of other conditions count as read.
 
 use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, ColumnSet, Error, Result, RowId, Snapshot, TableId, Time};
@@ -27,39 +27,39 @@ use smallvec::SmallVec;
 use std::collections::HashSet;
 use std::ops::Bound;
 
-/// Rows of a table that are remembered one by one; more become ranges of row ids.
+/// How many rows of a table are noted one by one; more become ranges of row ids.
 const MOST_ROWS: usize = 4096;
-/// How many ranges they become.
+/// The number of these ranges.
 const ROW_RANGES: usize = 256;
 
-/// Rows of a table that are looked through for one that was changed, by somebody who may as well wait.
+/// How many rows of a table are searched for a changed one when the caller could also wait instead.
 const MOST_ROWS_TO_LOOK_THROUGH: usize = 64;
 
-/// Ranges of keys of a table that are remembered; more become fewer that are wider.
+/// How many ranges of keys of a table are noted; more become fewer and wider ones.
 const MOST_KEY_RANGES: usize = 1024;
-/// How many they become, of all indexes together, if there are not more indexes.
+/// The number of the wider ones, of all indexes together, if there are not more indexes.
 const KEY_RANGES: usize = 256;
 
-/// Scans of a table with different conditions that are remembered; more become one of all rows.
+/// How many scans of a table with different conditions are noted; more become one of all rows.
 const MOST_SCANS: usize = 64;
 
-/// What makes a difference to what a transaction has read.
+/// Which changes invalidate what a transaction has read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Granularity {
-    /// New values of columns that it read, and rows that come or go.
+    /// New values of columns that it read, and inserted or deleted rows.
     #[default]
     Attribute,
     /// Any change of a row that it read.
     Record,
 }
 
-/// More write sets than these are likely to have changed some row more than once.
+/// With more write sets than these, it is likely that some row has changed more than once.
 const SEVERAL: usize = 16;
 
 /// What a transaction has read so far.
 #[derive(Debug, Default)]
 pub(crate) struct PredicateLog {
-    /// The first `used` are of tables read; the others keep their memory for tables to come.
+    /// The first `used` are of tables that were read; the others keep their memory for further tables.
     tables: Vec<TableReads>,
     used: usize,
 }
@@ -68,34 +68,34 @@ pub(crate) struct PredicateLog {
 #[derive(Debug)]
 struct TableReads {
     table: TableId,
-    /// Columns that any of the predicates below is about.
+    /// The columns of all predicates below.
     columns: ColumnSet,
-    /// In the order in which they were read, which marks count on.
+    /// In the order in which they were read, on which marks rely.
     rows: Vec<RowRead>,
-    /// The same, ascending, unless there have been others since they were sorted.
+    /// The same in ascending order, unless rows were added since they were sorted.
     sorted: Vec<RowRead>,
     is_sorted: bool,
     filter: RowFilter,
-    /// Whether anything was read but those rows.
+    /// Whether anything else than these rows was read.
     reads_more_than_rows: bool,
     /// How often rows, and ranges of keys, have been replaced by wider ranges.
     rows_widened: u32,
     keys_widened: u32,
-    /// Ranges of row ids, ascending, which former `rows` have become.
+    /// Ranges of row ids, ascending, that have replaced former `rows`.
     row_ranges: Vec<(RowRead, RowId)>,
     key_ranges: Vec<KeyRange>,
-    /// Of each index of theirs; what is known of the ranges when something is validated.
+    /// One for each index with ranges: a summary of the ranges, made for validation.
     hulls: Vec<Hull>,
     hulls_are_known: bool,
     scans: Vec<Scan>,
 }
 
-/// All ranges of keys of one index together: where the first column of a key must lie that is in any of them.
+/// A summary of all ranges of keys of one index: bounds of the first column of the keys in any of them.
 struct Hull {
     id: IndexId,
-    /// `None` of an index that is gone: it was dropped by DDL, which conflicts anyway.
+    /// `None` if the index no longer exists: it was dropped by DDL, which conflicts anyway.
     index: Option<Arc<Index>>,
-    /// The least and the greatest bound; `None` before there is one, and inside if there is none.
+    /// The least and the greatest bound; `None` before there is a range, and inside for an unbounded one.
     bounds: Option<(Option<KeyBuffer>, Option<KeyBuffer>)>,
 }
 
@@ -128,7 +128,7 @@ impl Hull {
             _ => *least = low.cloned(),
         }
         match (&greatest, high) {
-            // It takes in all keys that begin with it.
+            // It includes all keys that begin with it.
             (Some(known), Some(high)) if high.as_slice().starts_with(known.as_slice()) => {}
             (Some(known), Some(high))
                 if known.as_slice() >= high.as_slice() && !known.as_slice().starts_with(high.as_slice()) => {}
@@ -137,8 +137,8 @@ impl Hull {
         }
     }
 
-    /// Whether a changed row may have been in one of the ranges in one of two snapshots. Who has changed its key says so
-    /// itself: of others one image is enough.
+    /// Whether a changed row may have been in one of the ranges in one of two snapshots. A change of the key is known from the
+    /// changed columns; for other changes one image is enough.
     fn may_hold(
         &self,
         table: &Table,
@@ -157,7 +157,7 @@ impl Hull {
             let mut lead = [Cell::Null];
             table.read(snapshot, row, &columns, &mut lead, guard).then_some(lead)
         });
-        // Who sets all columns may have changed the key.
+        // A change that sets all columns may have changed the key.
         leads.take(if came_or_went { 2 } else { 1 }).any(|lead| {
             let mut key = KeyBuffer::new();
             index.encode(&lead, &mut key);
@@ -165,7 +165,7 @@ impl Hull {
         })
     }
 
-    /// Whether keys that begin so may lie between two bounds.
+    /// Whether keys with this beginning may lie between two bounds.
     fn may_begin(key: &[u8], least: Option<&KeyBuffer>, greatest: Option<&KeyBuffer>) -> bool {
         let common = |bound: &KeyBuffer| key.len().min(bound.as_slice().len());
         least.is_none_or(|least| key[..common(least)] >= least.as_slice()[..common(least)])
@@ -174,7 +174,7 @@ impl Hull {
     }
 }
 
-/// Which rows were read, at a glance: some that were not may seem to be.
+/// A filter of the rows that were read, with false positives.
 #[derive(Debug, Default)]
 struct RowFilter([u64; RowFilter::WORDS]);
 
@@ -183,7 +183,7 @@ impl RowFilter {
     const WORDS: usize = (1 << Self::BITS) / 64;
 
     fn place(row: RowId) -> (usize, u64) {
-        // Fibonacci hashing: the highest bits depend on all.
+        // Fibonacci hashing: the highest bits depend on all bits.
         let hash = row.to_bits().wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let bit = (hash >> (64 - Self::BITS)) as usize;
         (bit / 64, 1 << (bit % 64))
@@ -209,7 +209,7 @@ struct RowRead {
     columns: ColumnSet,
 }
 
-/// A stretch of an index, and what was read of those rows in it that meet all restrictions.
+/// A range of an index, and what was read of those rows in it that meet all restrictions.
 #[derive(Debug)]
 struct KeyRange {
     index: IndexId,
@@ -226,11 +226,11 @@ struct Scan {
     columns: ColumnSet,
 }
 
-/// How much had been read at some point.
+/// A position in the log.
 #[derive(Debug)]
 pub(crate) struct ReadMark(SmallVec<[TableMark; 4]>);
 
-/// Of one table.
+/// A position in the reads of one table.
 #[derive(Clone, Copy, Debug)]
 struct TableMark {
     rows: usize,
@@ -246,12 +246,12 @@ impl PredicateLog {
         PredicateLog { tables: Vec::new(), used: 0 }
     }
 
-    /// How much was read so far.
+    /// The present position.
     pub fn mark(&self) -> ReadMark {
         ReadMark(self.tables[..self.used].iter().map(TableReads::mark).collect())
     }
 
-    /// Forgets what was read since, but for what has been widened meanwhile.
+    /// Removes what was read since a mark, except what has been widened meanwhile.
     pub fn truncate(&mut self, ReadMark(mark): &ReadMark) {
         let (known, new) = self.tables[..self.used].split_at_mut(mark.len());
         for (reads, mark) in known.iter_mut().zip(mark) {
@@ -267,7 +267,7 @@ impl PredicateLog {
         self.used == 0
     }
 
-    /// Forgets everything but the memory it took.
+    /// Empties the log and keeps its memory.
     pub fn clear(&mut self) {
         self.tables[..self.used].iter_mut().for_each(TableReads::clear);
         self.used = 0;
@@ -293,7 +293,7 @@ impl PredicateLog {
         reads
     }
 
-    /// A row was found, and `columns` of it read or relied on.
+    /// Notes that a row was found, and that `columns` of it were read or relied on.
     #[inline]
     pub fn row(&mut self, table: TableId, row: RowId, columns: ColumnSet) {
         let reads = self.of(table);
@@ -306,7 +306,7 @@ impl PredicateLog {
         reads.is_sorted = false;
     }
 
-    /// Nothing was found under a key or a prefix of keys.
+    /// Notes that no row was found under a key or a prefix of keys.
     pub fn nothing(&mut self, table: TableId, index: &Index, key: &[u8]) {
         let table_reads = self.of(table);
         table_reads.range(
@@ -317,7 +317,7 @@ impl PredicateLog {
         );
     }
 
-    /// All rows in a stretch of an index that meet the restrictions were found, with `columns` of each.
+    /// Notes that all rows in a range of an index that meet the restrictions were found, with `columns` of each.
     pub fn range(
         &mut self,
         table: &Table,
@@ -331,12 +331,12 @@ impl PredicateLog {
         reads.range(index, bounds, restrictions, columns);
     }
 
-    /// Takes restrictions for what was read of more rows.
+    /// Counts as read all rows of the ranges and scans, whatever their restrictions.
     pub fn widen(&mut self) {
         self.tables[..self.used].iter_mut().for_each(TableReads::widen);
     }
 
-    /// All rows that meet the restrictions were found, with `columns` of each.
+    /// Notes that all rows that meet the restrictions were found, with `columns` of each.
     pub fn scan(&mut self, table: &Table, restrictions: &[Restriction], columns: ColumnSet) {
         let reads = self.of(table.id());
         let (restrictions, columns) = reads.restricted(table, restrictions, columns);
@@ -345,7 +345,7 @@ impl PredicateLog {
             return;
         }
         if reads.scans.len() == MOST_SCANS {
-            // Their restrictions count as read, then.
+            // Then the restricted columns count as read.
             reads.scans.clear();
             reads.scans.push(Scan { restrictions: Box::default(), columns: reads.columns });
         }
@@ -353,9 +353,9 @@ impl PredicateLog {
         reads.reads_more_than_rows = true;
     }
 
-    /// Whether what was read in `snapshot` reads the same at the time `now`, as far as these write sets go,
-    /// which have ended in between; 40001 naming the table otherwise. The transaction's own changes are
-    /// not among them.
+    /// Checks that what was read in `snapshot` reads the same at the time `now` in spite of these write sets, which
+    /// have ended in between; otherwise 40001, with the table's name. The transaction's own changes are not
+    /// among them.
     pub fn validate(
         &mut self,
         snapshot: Snapshot,
@@ -373,8 +373,7 @@ impl PredicateLog {
         comparing.outcome()
     }
 
-    /// The same as far as those write sets go that have ended since `snapshot` and whose records were moved to
-    /// the attic.
+    /// The same for the write sets that have ended since `snapshot` and whose records were moved to the attic.
     pub fn validate_attic(
         &mut self,
         snapshot: Snapshot,
@@ -388,8 +387,8 @@ impl PredicateLog {
         comparing.outcome()
     }
 
-    /// Whether a write set may have changed anything that was read. Quick, and true when in doubt: looks at
-    /// which rows were changed, not at how.
+    /// Whether a write set may have changed anything that was read. Fast, and true when in doubt: it compares which
+    /// rows were changed, not how.
     pub fn is_touched_by(&self, ended: &Digest) -> bool {
         !ended.changes(|changed| {
             let mut tables = self.tables[..self.used].iter();
@@ -405,19 +404,19 @@ impl PredicateLog {
     }
 }
 
-/// A look at what others have changed.
+/// One validation against changes of others.
 struct Comparing<'a> {
     tables: &'a mut [TableReads],
     snapshots: Snapshots<'a>,
     conflict: Option<Error>,
 }
 
-/// What is compared of the changed rows.
+/// How changed rows are compared.
 struct Snapshots<'a> {
     before: Snapshot,
     after: Snapshot,
     granularity: Granularity,
-    /// Rows that were compared, if they may be among the changed several times: once is enough, however often they changed, since
+    /// Rows that were compared, if a row may be changed several times: one comparison is enough, however often it changed, since
     /// `after` is the same for all.
     compared: Option<HashSet<(TableId, RowId)>>,
     guard: &'a Guard,
@@ -439,13 +438,13 @@ impl<'a> Comparing<'a> {
         }
     }
 
-    /// Whether a change makes no difference, nor any before.
+    /// Whether neither a change nor any before it invalidates a read.
     fn passes(&mut self, Changed { table, first, rows, columns }: Changed<'_>) -> bool {
         let rows = &[ChangedRows { first, columns, rows }];
         self.all_pass(table.id(), ChangedTable { table, columns, rows })
     }
 
-    /// Whether changes of a table make no difference, nor any before.
+    /// Whether neither changes of a table nor any before them invalidate a read.
     #[inline]
     fn all_pass(&mut self, table: TableId, changed: ChangedTable<'_>) -> bool {
         if self.conflict.is_some() {
@@ -492,8 +491,8 @@ impl TableReads {
         }
     }
 
-    /// Counts `columns`, and those that are restricted, among the columns read; yields the restrictions as they are kept, and
-    /// the columns whose values matter.
+    /// Counts `columns`, and those that are restricted, among the columns read; returns the restrictions to note, and the
+    /// columns whose values matter.
     fn restricted(
         &mut self,
         table: &Table,
@@ -504,7 +503,7 @@ impl TableReads {
         let keep = |restriction: &Restriction| {
             let column = restriction.column();
             let coarser = restriction.coarser();
-            // What a restriction cannot tell exactly, it may have been told by reading the column.
+            // If a restriction is not exact, the condition may have been evaluated by reading the column.
             if coarser.is_some() || !comparisons_are_exact(table.columns()[column.index()].ty) {
                 matter = matter.with(column);
             }
@@ -555,7 +554,8 @@ impl TableReads {
         }
     }
 
-    /// The set of columns stays as it is, perhaps too large; so do the columns of a scan that was there.
+    /// Removes what was read since a mark. The set of columns stays as it is, perhaps too large; so do the columns of a scan that
+    /// was noted before the mark.
     fn truncate(&mut self, mark: TableMark) {
         if self.rows_widened == mark.rows_widened {
             self.is_sorted &= mark.rows >= self.rows.len();
@@ -582,7 +582,7 @@ impl TableReads {
         self.scans.clear();
     }
 
-    /// Makes ranges of the rows, those read before included.
+    /// Replaces the rows by ranges of row ids, which include earlier ranges.
     #[cold]
     fn coarsen(&mut self) {
         self.rows_widened += 1;
@@ -599,7 +599,7 @@ impl TableReads {
         }
     }
 
-    /// Makes fewer ranges of keys of those there are, each around several neighbours.
+    /// Replaces the ranges of keys by fewer ones, each of which covers several neighbours.
     #[cold]
     fn widen_key_ranges(&mut self) {
         fn low(range: &KeyRange) -> &[u8] {
@@ -614,7 +614,7 @@ impl TableReads {
         let mut wider: Vec<KeyRange> = Vec::new();
         for ranges in self.key_ranges.chunk_by(|left, right| left.index == right.index) {
             for neighbours in ranges.chunks(ranges.len().div_ceil(each)) {
-                // Bounds that name the same prefix, one with and one without it: with it.
+                // Of two bounds with the same prefix, one inclusive and one exclusive, the inclusive one.
                 let first = match low(&neighbours[0]) {
                     [] => Bound::Unbounded,
                     key => Bound::Included(KeyBuffer::from_slice(key)),
@@ -623,7 +623,7 @@ impl TableReads {
                     Bound::Included(key) | Bound::Excluded(key) => Some(key.as_slice()),
                     Bound::Unbounded => None,
                 });
-                // The last of prefixes of each other is the shortest: it takes in all that begin so.
+                // Of bounds that are prefixes of each other, the shortest is the last: it includes all keys that begin with it.
                 let last = ends.reduce(|left, right| match (left?, right?) {
                     (left, right) if left.starts_with(right) => Some(right),
                     (left, right) if right.starts_with(left) => Some(left),
@@ -632,7 +632,7 @@ impl TableReads {
                 let last = last
                     .flatten()
                     .map_or(Bound::Unbounded, |key| Bound::Included(KeyBuffer::from_slice(key)));
-                // What they ask of the rows in them counts as read.
+                // The columns of their restrictions count as read.
                 let restricted = neighbours.iter().flat_map(|range| &range.restrictions);
                 let restricted: ColumnSet = restricted.map(Restriction::column).collect();
                 let columns = neighbours.iter().fold(restricted, |all, range| all.union(range.columns));
@@ -644,7 +644,7 @@ impl TableReads {
         self.keys_widened += 1;
     }
 
-    /// Whether one of the changed rows was read, or may have come into or left what was.
+    /// Whether one of the changed rows was read, or may have entered or left a range or scan.
     fn is_touched_by(&self, changed: &Changed<'_>) -> bool {
         let first = changed.first.to_bits();
         let rows = first..first + u64::from(changed.rows);
@@ -655,19 +655,19 @@ impl TableReads {
             || self.rows.iter().any(|read| rows.contains(&read.row.to_bits()))
     }
 
-    /// Whether a change can make a difference, by its columns.
+    /// Whether a change can invalidate a read, according to its columns.
     #[inline]
     fn may_mind(&self, columns: ColumnSet, granularity: Granularity) -> bool {
         granularity == Granularity::Record || columns.intersects(self.columns) || columns == ColumnSet::ALL
     }
 
-    /// Whether changed rows can be among those read, at a glance.
+    /// Whether changed rows can be among those read, according to the filters.
     #[inline]
     fn may_touch(&self, changed: &ChangedRows) -> bool {
         changed.rows > 1 || self.reads_more_than_rows || self.filter.may_have(changed.first)
     }
 
-    /// Whether the changed rows make a difference between what two snapshots read of them.
+    /// Whether two snapshots read the changed rows differently.
     fn minds(&mut self, table: &Arc<Table>, changed: &ChangedRows, snapshots: &mut Snapshots<'_>) -> bool {
         let Snapshots { before, after, granularity, ref mut compared, guard } = *snapshots;
         if !self.is_sorted {
@@ -727,7 +727,7 @@ impl TableReads {
         })
     }
 
-    /// Puts together the ranges of each index.
+    /// Makes the summary of the ranges of each index.
     #[cold]
     fn find_hulls(&mut self, table: &Table, guard: &Guard) {
         self.hulls.clear();
@@ -753,11 +753,11 @@ impl TableReads {
         guard: &Guard,
     ) -> bool {
         let indexes = table.indexes_now(guard);
-        // Ranges of one index mostly follow each other: the keys are not encoded for each.
+        // Ranges of one index are mostly neighbours: the keys are not encoded again for each.
         let mut keys: Option<(IndexId, [Option<KeyBuffer>; 2])> = None;
         self.key_ranges.iter().any(|range| {
             if keys.as_ref().is_none_or(|(index, _)| *index != range.index) {
-                // An index that is gone was dropped by DDL, which conflicts anyway.
+                // The index was dropped by DDL, which conflicts anyway.
                 let Some(index) = indexes.iter().find(|index| index.spec().id == range.index) else {
                     return true;
                 };
@@ -775,7 +775,7 @@ impl TableReads {
     }
 }
 
-/// A row as it was and as it is.
+/// A row as the snapshot saw it and as it is committed.
 struct Difference<'g> {
     columns: &'g [ColumnId],
     images: [Image<'g>; 2],
@@ -800,7 +800,7 @@ impl<'g> Difference<'g> {
         Difference { columns, images: [image(before), image(after)] }
     }
 
-    /// Whether it makes one to a read of `columns` of the rows that meet a predicate, given whether
+    /// Whether the images differ for a read of `columns` of the rows that meet a predicate, given whether
     /// each image meets it if there is one.
     fn matters(&self, meets: [bool; 2], columns: ColumnSet, granularity: Granularity) -> bool {
         let [before, after] = &self.images;
@@ -847,7 +847,7 @@ impl<'g> Difference<'g> {
 }
 
 impl KeyRange {
-    /// Whether a full key lies in it: bounds may be prefixes, as those of [`Index::range`].
+    /// Whether a full key lies in the range. Bounds may be prefixes, as those of [`Index::range`].
     fn contains(&self, key: &[u8]) -> bool {
         let above = match &self.low {
             Bound::Unbounded => true,

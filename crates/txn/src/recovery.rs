@@ -1,10 +1,10 @@
-//! Opening a database directory, whatever state it was left in.
+//! Opening a database directory, in whatever state it is.
 //!
 //! |    | found | done |
 //! |----|-------|------|
 //! |  1 | no directory, or an empty one | a new database is created |
 //! |  2 | a manifest marked incomplete, or only leftovers of one | creating it was cut short: it is created anew |
-//! |  3 | manifest, log ends behind a whole group | load the checkpoint, replay the log, continue there |
+//! |  3 | manifest, log ends after a whole group | load the checkpoint, replay the log, continue there |
 //! |  4 | the last group is torn | as 3; the log continues at the torn group |
 //! |  5 | damage before whole groups | XX001 with file and byte ([`firn_log::Reader`]) |
 //! |  6 | log segments missing, all or some; the log ends before what the checkpoint needs of it | XX001 |
@@ -19,19 +19,20 @@
 //! | 15 | the directory open elsewhere | 55006 |
 //! | 16 | no right to it, a full or broken disk | 42501, 53100, 58030 |
 //!
-//! Nothing is changed in the directory before everything in it was found good, but for 1 and 2;
-//! so after an error one may look at it, repair it and try again.
+//! Except in cases 1 and 2, nothing in the directory is changed before everything in it was found
+//! valid. So after an error the directory can be examined and repaired, and opened again.
 
 use crate::apply::{Beside, Rebuilt};
 use crate::catalog::{Catalog, IndexDef, Oid};
 use crate::checkpoint::Store;
-use crate::engine::{Config, Recovered};
+use crate::config::Config;
+use crate::engine::Recovered;
+use crate::index_build::build_index;
 use crate::manifest::{
     FileBlock, LOCK, MANIFEST, MANIFEST_TEMPORARY, Manifest, checkpoint_directory, log_directory,
 };
 use crate::sequence::SequenceState;
 use crate::table_file;
-use crate::transaction::build_index;
 use firn_base::disk::{Disk, DiskLock};
 use firn_base::sync::{Arc, Mutex, RwLock};
 use firn_base::{BlockNumber, Error, Lsn, Result, RowId, SqlState, TableId, clock, random, thread};
@@ -41,10 +42,10 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
-/// Names in a directory that are no reason to take it for anything else than a future database.
+/// File names that a directory may contain in which a database is created.
 const INNOCENT: [&str; 2] = [LOCK, "lost+found"];
 
-/// How long a lock that is held may be on its way out.
+/// How long to retry a lock that is held, since its holder may be about to release it.
 const LOCK_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Opens or creates the database in `directory`. An existing database keeps its own size of blocks.
@@ -99,8 +100,8 @@ pub(crate) fn open(
     })
 }
 
-/// Keeps everybody else out. The last handle of a database may be one of its own threads, which lets
-/// go a moment after the user's last one, so a held lock is asked for again for a little while.
+/// Locks the directory. The last handle of a database may be one of its own threads, which releases the
+/// lock shortly after the user's last handle, so a held lock is retried for a short time.
 fn lock(disk: &dyn Disk, directory: &Path) -> Result<DiskLock> {
     let begun = clock::now();
     loop {
@@ -113,8 +114,8 @@ fn lock(disk: &dyn Disk, directory: &Path) -> Result<DiskLock> {
     }
 }
 
-/// Makes a new database. The manifest is marked incomplete until the log exists, so that from then
-/// on a log that is not there is known to be lost.
+/// Creates a new database. The manifest is marked incomplete until the log exists: after that, a missing
+/// log is a lost one.
 fn create(disk: Arc<dyn Disk>, directory: &Path, lock: DiskLock, config: &Config) -> Result<Recovered> {
     let (log_directory, checkpoint_directory) = (log_directory(directory), checkpoint_directory(directory));
     let new = Recovered::nothing();
@@ -149,7 +150,7 @@ fn create(disk: Arc<dyn Disk>, directory: &Path, lock: DiskLock, config: &Config
     Ok(Recovered { log: Some(log), store: Some(store), ..new })
 }
 
-/// Without a manifest: whether a database may be created here.
+/// Without a manifest: checks that a database may be created here.
 fn check_that_nothing_is_there(disk: &dyn Disk, directory: &Path) -> Result<()> {
     for inner in [log_directory(directory), checkpoint_directory(directory)] {
         if disk.exists(&inner)? && !disk.list(&inner)?.is_empty() {
@@ -179,7 +180,7 @@ fn check_that_nothing_is_there(disk: &dyn Disk, directory: &Path) -> Result<()> 
     }
 }
 
-/// A complete database has a log, even if nothing is in it.
+/// A complete database has a log, even an empty one.
 fn check_that_there_is_a_log(disk: &dyn Disk, log_directory: &Path) -> Result<()> {
     if disk.exists(log_directory)? && disk.list(log_directory)?.iter().any(|name| name.ends_with(".redo")) {
         return Ok(());
@@ -191,7 +192,7 @@ fn check_that_there_is_a_log(disk: &dyn Disk, log_directory: &Path) -> Result<()
     .with_hint("Put its files back from a backup of this database."))
 }
 
-/// The checkpoint's files show rows of commits that the log told of when it was written.
+/// Checks that the log contains the commits whose rows the checkpoint's files may show.
 fn check_that_the_log_reaches(end: Lsn, manifest: &Manifest, log_directory: &Path) -> Result<()> {
     if end.0 >= manifest.needed {
         return Ok(());
@@ -207,7 +208,7 @@ fn check_that_the_log_reaches(end: Lsn, manifest: &Manifest, log_directory: &Pat
     .with_hint("Restore the database directory from a backup."))
 }
 
-/// What the checkpoint holds.
+/// The contents of the checkpoint.
 fn load(
     disk: &dyn Disk,
     directory: &Path,
@@ -236,7 +237,7 @@ fn load(
     }
     let mut files: Vec<_> = manifest.files.iter().collect();
     files.sort_by_key(|file| std::cmp::Reverse(file.bytes));
-    // Cold blocks since memory was short last, and those that have been filled since.
+    // Cold blocks since memory was last short, and those that have been filled since.
     let loaded: Mutex<Vec<(Arc<Table>, BlockNumber)>> = Mutex::default();
     let gaps: Mutex<Vec<Filled>> = Mutex::default();
     thread::for_each("firn-load", threads, &files, |file| {
@@ -269,7 +270,7 @@ fn load(
 /// Slots of a block that have been filled because only a block without gaps becomes compact.
 type Filled = (Arc<Table>, BlockNumber, Vec<RowId>);
 
-/// Empties the slots of those blocks again.
+/// Empties the filled slots of these blocks again.
 fn open_gaps(gaps: &mut Vec<Filled>, of: impl Fn(&Table, BlockNumber) -> bool) {
     gaps.retain(|(table, number, rows)| {
         let opened = of(table, *number);
@@ -281,14 +282,14 @@ fn open_gaps(gaps: &mut Vec<Filled>, of: impl Fn(&Table, BlockNumber) -> bool) {
     });
 }
 
-/// Whether rows that could be smaller should be so before more are read: what fitted the memory because it was compact may not fit it
-/// in any other form. Otherwise encoding can wait, as it takes longer than reading.
+/// Whether blocks should be encoded before more rows are read: a database that fitted into memory because it was compact may not
+/// fit in another form. Otherwise encoding can wait, since it takes longer than reading.
 fn is_short_of_memory(memory: &MemoryBudget) -> bool {
     memory.limit().is_some_and(|limit| memory.total() > limit / 2)
 }
 
-/// Makes the tables of the catalog ready for use: counts their rows and builds their indexes. What
-/// no catalog names any more is left behind.
+/// Makes the tables of the catalog ready for use: counts their rows and builds their indexes. Drops
+/// tables that the catalog does not name any more.
 fn finish(rebuilt: &Rebuilt, threads: usize) -> Result<HashMap<TableId, Arc<Table>>> {
     let all = rebuilt.tables.read();
     let mut tables: HashMap<TableId, Arc<Table>> = HashMap::new();
@@ -322,7 +323,7 @@ fn finish(rebuilt: &Rebuilt, threads: usize) -> Result<HashMap<TableId, Arc<Tabl
             .with_hint("Restore the database directory from a backup.")
         })
     })?;
-    // In the catalog's order, which changes look at first what users made first.
+    // In the catalog's order: changes of rows use the index first that was created first.
     let mut built: Vec<_> = indexes.into_iter().zip(built).collect();
     built.sort_by_key(|((_, definition), _)| definition.oid);
     for ((table, _), index) in built {

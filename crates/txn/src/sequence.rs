@@ -1,45 +1,45 @@
-//! Sequence counters. They live outside transactions: a value is never given twice, whatever
-//! becomes of the transaction that drew it.
+//! Sequence counters. They are independent of transactions: a value is never returned twice, whether
+//! or not the transaction that drew it commits.
 //!
 //! The log runs ahead of the counter by up to [`LOGGED_AHEAD`] values, so that most calls write
-//! nothing; after a crash the counter goes on behind what was logged, as PostgreSQL's does.
+//! nothing; after a crash the counter continues after the logged value, as in PostgreSQL.
 
 use crate::catalog::SequenceDef;
 use firn_base::{Error, Result, SqlState};
 
 const LOGGED_AHEAD: i64 = 32;
 
-/// Where a sequence stands.
+/// The state of a sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SequenceState {
-    /// The value last given, or the one to give first.
+    /// The value last returned, or the first one to return.
     pub value: i64,
-    /// Whether `value` was given.
+    /// Whether `value` was returned.
     pub called: bool,
-    /// Values that may still be given before the log must hear of it.
+    /// How many values may still be returned before the log must be written.
     pub logged_ahead: i64,
-    /// The value that the log has reached, if there are such values.
+    /// The logged value, if there are such values.
     pub logged: i64,
 }
 
 impl SequenceState {
-    /// Where a new sequence stands.
+    /// The state of a new sequence.
     pub fn new(definition: &SequenceDef) -> SequenceState {
         SequenceState::recovered(definition.start, false)
     }
 
-    /// Where a sequence stands that the log or a checkpoint says has this state.
+    /// The state of a sequence after recovery, from that in the log or in a checkpoint.
     pub fn recovered(value: i64, called: bool) -> SequenceState {
         SequenceState { value, called, logged_ahead: 0, logged: value }
     }
 
-    /// The value and whether it counts as given, as the log has it: what a crash leaves.
+    /// The value, and whether it counts as returned, according to the log: the state after a crash.
     pub fn logged(&self) -> (i64, bool) {
         if self.logged_ahead > 0 { (self.logged, true) } else { (self.value, self.called) }
     }
 
-    /// Moves on to the next value. Also yields the state to log, if the log does not reach that far:
-    /// the last value that may be given before the log hears of it again.
+    /// Advances to the next value. Also returns the value to log if the logged one has been reached: the last value that may be
+    /// returned before the log must be written again.
     pub fn advance(&mut self, definition: &SequenceDef) -> Result<(i64, Option<i64>)> {
         let value = if self.called { after(self.value, definition)? } else { self.value };
         self.value = value;

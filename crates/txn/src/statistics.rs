@@ -1,48 +1,48 @@
-//! What has happened in an engine since it was opened, and what is running in it.
+//! Counters of an engine since it was opened, and the transactions that run in it.
 //!
-//! Nothing here costs a transaction that goes well more than an addition to memory that it has mostly at hand:
-//! ends are counted in several places, beginnings in the transaction's own slot. What goes
-//! wrong, and whoever waits, can afford a shared counter.
+//! A transaction that succeeds pays no more than an addition to memory that is mostly in its cache: ends are
+//! counted in several places, beginnings in the transaction's own slot. Errors and waits are counted by shared
+//! counters, since they cost much more anyway.
 
-use crate::active::Want;
-use crate::transaction::Isolation;
+use crate::isolation::Isolation;
+use crate::waits::Want;
 use firn_base::sync::{AtomicU64, Mutex, Ordering, Spread};
 use firn_base::{Error, SqlState, TableId, Time};
 use std::time::Duration;
 
-/// Upper bounds of the classes of commit latencies: powers of two in microseconds; what takes longer than
-/// the last is in a class of its own.
+/// Upper bounds of the classes of commit latencies: powers of two in microseconds. Longer latencies than the last bound are in a
+/// class of their own.
 const LATENCY_CLASSES: usize = 25;
 
-/// A counter that several threads add to.
+/// A counter shared by all threads.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// One more.
+    /// Adds one.
     #[cold]
     pub fn count(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many.
+    /// The count.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// A counter that every transaction adds to.
+/// A counter with several parts, for events of every transaction.
 #[derive(Debug, Default)]
 pub struct Ends(Spread<AtomicU64>);
 
 impl Ends {
-    /// One more, of the transaction of that number.
+    /// Adds one, for the transaction of that number.
     #[inline]
     pub(crate) fn count(&self, number: u64) {
         self.0.of(number).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many.
+    /// The count.
     pub fn get(&self) -> u64 {
         self.0.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
@@ -55,23 +55,22 @@ pub struct Statistics {
     pub commits: Ends,
     /// Transactions that had written and were rolled back.
     pub rollbacks: Ends,
-    /// Changes that met a row which another transaction was changing, or had changed since the snapshot. Most
-    /// are waited for, or the transaction moves on.
+    /// Conflicts: changes of a row that another transaction was changing, or had changed since the snapshot. After most
+    /// the transaction waits, or advances its snapshot.
     pub write_conflicts: Counter,
-    /// Validations that found that what was read has changed: of transactions that fail then (40001), or stay where they are
-    /// although they would rather move on.
+    /// Validations that found a change of what was read: the transaction failed (40001), or could not advance its snapshot.
     pub validation_failures: Counter,
-    /// Times that a transaction waited for another's end.
+    /// Waits for the end of another transaction.
     pub waits: Counter,
-    /// Rings of transactions that waited for each other (40P01).
+    /// Deadlocks (40P01).
     pub deadlocks: Counter,
     /// Statements that waited for longer than `lock_timeout` (55P03).
     pub lock_timeouts: Counter,
     /// Keys that were found taken (23505).
     pub unique_violations: Counter,
-    /// Statements that there was no memory for (53200).
+    /// Statements for which there was no memory (53200).
     pub out_of_memory: Counter,
-    /// Statements that were run once more after a conflict.
+    /// Statements that were run again after a conflict.
     pub restarts: Counter,
     /// Blocks that were idle for too long (25P03).
     pub idle_timeouts: Counter,
@@ -84,16 +83,16 @@ pub struct Statistics {
 /// Why a transaction was rolled back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Abort {
-    /// What it was kept apart from.
+    /// Its isolation level.
     pub isolation: Isolation,
-    /// Of which error; `None` if its client, or whoever ran it, asked for it.
+    /// The error's SQLSTATE; `None` if the client or the program requested the rollback.
     pub state: Option<SqlState>,
-    /// Whether what it had read had changed, if that is 40001; else what it was to change had.
+    /// For 40001: whether what it had read had changed, and not what it was about to change.
     pub is_of_reads: bool,
 }
 
 impl Statistics {
-    /// A transaction was rolled back, for an error or because it was to be.
+    /// Counts a transaction that was rolled back, because of an error or on request.
     #[cold]
     pub fn note_abort(&self, isolation: Isolation, error: Option<&Error>) {
         let is_of_reads = error.is_some_and(Error::is_read_conflict);
@@ -105,20 +104,19 @@ impl Statistics {
         }
     }
 
-    /// How many transactions were rolled back, by what for.
+    /// How many transactions were rolled back, by cause.
     pub fn aborts(&self) -> Vec<(Abort, u64)> {
         self.aborts.lock().clone()
     }
 
-    /// A commit took so long, until it was on disk if somebody waited for that.
+    /// Counts the latency of a commit, until it was on disk if its client waited for that.
     pub fn note_latency(&self, taken: Duration) {
         let micros = taken.as_micros().clamp(1, u128::from(u64::MAX)) as u64;
         let class = micros.next_power_of_two().ilog2() as usize;
         self.latencies[class.min(LATENCY_CLASSES)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Every class of latencies: its upper bound in microseconds, `None` for the last, and how many
-    /// commits took so long.
+    /// The classes of latencies: the upper bound in microseconds, `None` for the last, and the number of commits.
     pub fn latencies(&self) -> impl Iterator<Item = (Option<u64>, u64)> {
         self.latencies.iter().enumerate().map(|(class, count)| {
             ((class < LATENCY_CLASSES).then_some(1 << class), count.load(Ordering::Relaxed))
@@ -126,65 +124,65 @@ impl Statistics {
     }
 }
 
-/// A running transaction, as others see it.
+/// A running transaction, as [`Engine::running`](crate::Engine::running) lists it.
 #[derive(Clone, Debug)]
 pub struct Running {
-    /// Its number, by which others name it that wait for it.
+    /// Its number, by which `waits_for` names it.
     pub id: u64,
-    /// The session that it is of, as that says; 0 for the engine's own and for programs below SQL.
+    /// The id of its session; 0 for transactions of the engine and of programs that use no SQL.
     pub session: u32,
-    /// What it is kept apart from.
+    /// Its isolation level.
     pub isolation: Isolation,
-    /// Since when it runs, to some hundredths of a second.
+    /// How long it has run, to some hundredths of a second.
     pub age: Duration,
-    /// What it reads.
+    /// The time of its snapshot.
     pub read_time: Time,
-    /// How many commits came after that.
+    /// How many commits came after its snapshot.
     pub commits_behind: u64,
     /// Whether it has begun to write.
     pub writes: bool,
     /// Undo records that it had written when it began or ended its last statement.
     pub records: u64,
-    /// The transactions that it waits for: one, unless it waits for all who write to a table or lock rows there to end, or have locked one
-    /// together.
+    /// The transactions that it waits for: several if it waits for all that write to a table or lock rows of it, or for all that
+    /// have locked a table together.
     pub waits_for: Vec<u64>,
-    /// What it waits for if that is not a row.
+    /// What it waits for, if that is not a row.
     pub wants: Option<Want>,
-    /// The tables whose writers it has joined, since it has changed rows there, or may.
+    /// The tables whose writers it has joined: it has changed rows there, or is about to.
     pub writes_to: Vec<TableId>,
-    /// The tables where it has locked rows, or may; it may have come to write there as well.
+    /// The tables whose rows it has locked, or is about to; it may also write there by now.
     pub locks_in: Vec<TableId>,
 }
 
-/// A lock of a whole table, or of the catalog, that a transaction has or waits for.
+/// A lock of a whole table, or of the catalog, that a transaction holds or waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableLock {
     /// The number of the transaction.
     pub transaction: u64,
-    /// The session that it is of.
+    /// The id of its session.
     pub session: u32,
     /// `None` for the catalog.
     pub table: Option<TableId>,
-    /// What it lets others do.
+    /// The mode of the lock.
     pub mode: TableLockMode,
-    /// Whether it has it.
+    /// Whether the transaction holds the lock.
     pub is_granted: bool,
 }
 
-/// Whom a lock of a whole table keeps out. Nobody is kept from reading.
+/// The mode of a lock of a whole table. The comments list the conflicting transactions; no mode excludes readers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TableLockMode {
-    /// Those who have it alone.
+    /// Conflicts with those that hold the table alone.
     LockingRows,
-    /// Those who share it, let nobody else write, or have it alone.
+    /// Conflicts with those that share the table, exclude writers, or hold it alone.
     Writing,
-    /// The same, and those who would do likewise.
+    /// Conflicts with the same, and with its own mode.
     Maintaining,
-    /// Those who write there or maintain it, let nobody else write, or have it alone.
+    /// Conflicts with those that write to or maintain the table, exclude writers, or hold it alone.
     Sharing,
-    /// All but those who lock rows: nobody else writes.
+    /// Conflicts with all but those that lock rows.
     WritingAlone,
-    /// All who write there, lock rows, or lock it.
+    /// Conflicts with all that write to the table, lock rows of it, or lock it.
     Alone,
 }
 

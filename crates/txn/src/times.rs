@@ -1,5 +1,5 @@
-//! After which times blocks are frozen and encoded: what the catalog says of tables, kept at hand for the threads that ask
-//! again and again.
+//! The intervals after which blocks are frozen and encoded: a copy of the tables' settings in the catalog, for the threads that
+//! need them all the time.
 
 use crate::catalog::{After, Catalog, TableDef, TableSettings};
 use firn_base::TableId;
@@ -7,18 +7,18 @@ use firn_base::sync::Arc;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// After which times something is done to the blocks of tables.
+/// The intervals after which blocks of tables are frozen, or encoded.
 pub(crate) struct Times {
-    /// What says so.
+    /// The catalog that they come from.
     catalog: Arc<Catalog>,
-    /// Of tables that have none of their own there is nothing.
+    /// Every table of the catalog; `None` if it has no interval of its own.
     by_table: HashMap<TableId, Option<After>>,
-    /// Tables' own, each once.
+    /// The tables' own intervals, each once.
     pub own: Vec<Duration>,
 }
 
 impl Times {
-    /// What a catalog says, by one of its tables' settings.
+    /// The intervals in a catalog, of one setting of its tables.
     pub fn of(catalog: Arc<Catalog>, setting: impl Fn(&TableSettings) -> Option<After>) -> Times {
         let of_table = |table: &Arc<TableDef>| (table.storage(), setting(&table.settings));
         let by_table: HashMap<TableId, Option<After>> = catalog.tables.values().map(of_table).collect();
@@ -29,13 +29,12 @@ impl Times {
         Times { catalog, by_table, own }
     }
 
-    /// Whether that is what this catalog says.
+    /// Whether they come from this catalog.
     pub fn are_of(&self, catalog: &Arc<Catalog>) -> bool {
         Arc::ptr_eq(&self.catalog, catalog)
     }
 
-    /// When it is done to a table's blocks; `None` for never. Of one that is only about to be made, or is gone, nothing
-    /// is known.
+    /// The interval of a table; `None` for never, and for a table that the catalog does not have (yet, or any more).
     pub fn of_table(&self, table: TableId, of_others: Option<Duration>) -> Option<Duration> {
         self.by_table.get(&table)?.map_or(of_others, After::duration)
     }

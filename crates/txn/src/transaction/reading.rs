@@ -1,4 +1,4 @@
-//! What a transaction reads, and notes for its validation.
+//! Reading rows, and noting what was read for validation.
 
 use super::Transaction;
 use firn_base::{Cell, ColumnId, ColumnSet, Result, RowId};
@@ -17,7 +17,7 @@ impl Transaction {
         cells: &mut [Cell<'g>],
         guard: &'g Guard,
     ) -> bool {
-        let row = self.place_of(table, row);
+        let row = self.current_row_id(table, row);
         let seen = table.read(self.snapshot, row, columns, cells, guard);
         if seen {
             self.note(|reads| reads.row(table.id(), row, columns.iter().copied().collect()));
@@ -25,7 +25,7 @@ impl Transaction {
         seen
     }
 
-    /// As [`Transaction::read`], of a row in a stretch whose reading is noted as a whole.
+    /// As [`Transaction::read`], of a row in a range that is noted as a whole.
     #[inline]
     pub fn peek<'g>(
         &self,
@@ -35,7 +35,7 @@ impl Transaction {
         cells: &mut [Cell<'g>],
         guard: &'g Guard,
     ) -> bool {
-        table.read(self.snapshot, self.place_of(table, row), columns, cells, guard)
+        table.read(self.snapshot, self.current_row_id(table, row), columns, cells, guard)
     }
 
     /// The visible row under a full key of a unique index.
@@ -67,7 +67,7 @@ impl Transaction {
     }
 
     /// The visible rows under `count` full keys of a unique index, with columns of them; see
-    /// [`Table::find_many`]. Quicker than one after another when the rows are not in a cache.
+    /// [`Table::find_many`]. Faster than one after another when the rows are not in a cache.
     #[allow(clippy::too_many_arguments)]
     pub fn find_many<'g, const N: usize>(
         &self,
@@ -95,15 +95,15 @@ impl Transaction {
         }
     }
 
-    /// Asks the processor to fetch what reading or changing `columns` of a row touches. It comes while the
-    /// transaction does something else; a row that is in no cache costs a microsecond otherwise.
+    /// Prefetches the memory that reading or changing `columns` of a row touches, while the transaction does something else. A
+    /// row that is in no cache costs a microsecond otherwise.
     #[inline]
     pub fn prefetch(&self, table: &Table, row: RowId, columns: &[ColumnId]) {
         table.prefetch(row, columns);
     }
 
     /// Calls `visit` with every visible row whose key lies in the bounds, in key order or against
-    /// it, until `visit` returns false. Bounds as for [`Index::range`]. The order is read as well: that is, the index's columns.
+    /// it, until `visit` returns false. Bounds as for [`Index::range`]. The order counts as read too, that is, the index's columns.
     #[allow(clippy::too_many_arguments)]
     pub fn range(
         &self,
@@ -118,8 +118,8 @@ impl Transaction {
         self.range_under(table, index, (low, high), reverse, &[], index.columns(), guard, visit);
     }
 
-    /// As [`Transaction::range`], for a caller who goes on only with rows that meet the restrictions, and
-    /// [peeks](Transaction::peek) at no columns of them but these; and minds the order only if the index's are among them.
+    /// As [`Transaction::range`], for a caller that uses only rows that meet the restrictions, and [peeks](Transaction::peek) only
+    /// at `columns` of them. It depends on the order only if the index's columns are among these.
     #[allow(clippy::too_many_arguments)]
     pub fn range_under(
         &self,
@@ -134,16 +134,16 @@ impl Transaction {
     ) {
         let mut end = None;
         index.range(low, high, reverse, guard, &mut |key, row| {
-            let goes_on = !table.sees(index, key, row, self.snapshot, guard) || visit(row);
-            if !goes_on {
+            let continues = !table.sees(index, key, row, self.snapshot, guard) || visit(row);
+            if !continues {
                 end = Some(KeyBuffer::from_slice(key));
             }
-            goes_on
+            continues
         });
         self.note_range(table, index, (low, high), reverse, end.as_ref(), restrictions, columns);
     }
 
-    /// Notes the part of a stretch of an index that was read: as far as `end`, if it was left there.
+    /// Notes the part of a range of an index that was read: up to `end`, if reading stopped there.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn note_range(
         &self,
@@ -163,7 +163,7 @@ impl Transaction {
         self.note(|reads| reads.range(table, index, (low, high), restrictions, columns));
     }
 
-    /// As [`Transaction::range`], and reads `columns` of each row into `cells` before `visit` gets it.
+    /// As [`Transaction::range`]; `visit` also gets `columns` of each row.
     #[allow(clippy::too_many_arguments)]
     pub fn range_read<'g, const N: usize>(
         &self,
@@ -180,8 +180,8 @@ impl Transaction {
         self.note_range(table, index, (low, high), reverse, end.as_ref(), &[], read);
     }
 
-    /// Counts all rows of what it has looked through as read, whatever was asked of them: an error that it has been told and goes
-    /// on after may have come of any.
+    /// Counts all rows of the ranges and tables that it has searched as read, whatever the conditions were: the error after which
+    /// it continues may be due to any of them.
     pub fn widen_reads(&mut self) {
         self.reads.get_mut().widen();
     }
@@ -191,12 +191,12 @@ impl Transaction {
         self.note(|reads| reads.scan(table, restrictions, columns));
     }
 
-    /// Whether a row that this transaction sees stands under a full key of a unique index: what a
-    /// foreign key asks before it points there. 40001 if another transaction is deleting or moving
-    /// that row, or has since this one began; also if it has put it back, and may yet take that back.
+    /// Whether this transaction sees a row under a full key of a unique index: the check of a foreign
+    /// key's referencing side. 40001 if another transaction is deleting or moving that row, or has since
+    /// this one began; also if it has restored the row, and may still undo that.
     ///
-    /// Ask after inserting the pointing row: of a concurrent delete and this, at least one then
-    /// sees the other (seed 000 §2.2.5, and its missing direction below).
+    /// Call it after inserting the referencing row: then of this transaction and one that deletes the
+    /// referenced row at the same time, at least one sees the other.
     pub fn reference_target_exists(
         &self,
         table: &Table,
@@ -205,7 +205,8 @@ impl Transaction {
         guard: &Guard,
     ) -> Result<bool> {
         let Some(row) = self.get(table, index, key, guard) else { return Ok(false) };
-        // In this order: who has ended before the first look lies in place for good, and who begins after it finds the pointing row.
+        // In this order: the changes of a transaction that ended before the first check are final, and one that begins after it
+        // finds the referencing row.
         table.check_key_stays(row, self.snapshot, guard)?;
         match table.stands_in_place(index, key, row) {
             true => Ok(true),
@@ -213,9 +214,9 @@ impl Transaction {
         }
     }
 
-    /// Whether a row that this transaction sees has a key that begins with `prefix`: what deleting
-    /// a referenced row asks of the referencing table, after the delete. 40001 if another
-    /// transaction is inserting such a row or taking it away, or has since this one began.
+    /// Whether this transaction sees a row whose key begins with `prefix`: the check of the referencing
+    /// table after a referenced row was deleted. 40001 if another transaction is inserting or removing
+    /// such a row, or has since this one began.
     pub fn referencing_row_exists(
         &self,
         table: &Table,
@@ -231,8 +232,8 @@ impl Transaction {
         Ok(exists)
     }
 
-    /// Calls `visit` with the rows that [`Transaction::referencing_row_exists`] asks for, until it returns false. 40001 if
-    /// another transaction may come to have one beside those, or takes one of them away.
+    /// Calls `visit` with the rows that [`Transaction::referencing_row_exists`] searches for, until it returns false. 40001 if
+    /// another transaction may add such a row, or is removing one.
     pub fn referencing_rows(
         &self,
         table: &Table,
@@ -245,7 +246,7 @@ impl Transaction {
         let bounds = (Bound::Included(prefix), Bound::Included(prefix));
         index.range(bounds.0, bounds.1, false, guard, &mut |key, row| {
             if table.sees(index, key, row, self.snapshot, guard) {
-                // Whoever takes it away just now may be through with that soon, or not.
+                // Another transaction is removing the row, and may commit or roll back.
                 if !table.stands_in_place(index, key, row) && table.changed_unseen(row, self.snapshot, guard)
                 {
                     outcome = Err(table.conflict(row, self.snapshot, guard));
@@ -261,8 +262,8 @@ impl Transaction {
             }
             outcome.is_ok()
         });
-        if outcome.is_ok() && (exists || self.goes_on) {
-            // That there is no other is kept so by the conflict above as long as the delete stands.
+        if outcome.is_ok() && (exists || self.continues_after_error) {
+            // As long as the delete is in place, the conflict above prevents others from adding such a row.
             self.note_range(table, index, bounds, false, None, &[], ColumnSet::NONE);
         }
         outcome
