@@ -37,6 +37,7 @@ pub mod thread;
 pub use data_type::{Collation, Type, TypeId};
 pub use error::{Error, Result, SqlState};
 pub use ids::{BlockNumber, ColumnId, ColumnSet, Lsn, RowId, Slot, TableId};
+pub use numeric::Numeric;
 pub use representation::Representation;
 pub use snapshot::{Snapshot, Stamp, Time, visible};
 pub use time_zone::TimeZoneSetting;
