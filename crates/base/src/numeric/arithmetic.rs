@@ -11,7 +11,7 @@ const MAX_DISPLAY_SCALE: u32 = 1_000;
 impl Numeric {
     /// The sum.
     #[inline]
-    pub fn add(self, other: Numeric) -> Result<Numeric> {
+    pub fn checked_add(self, other: Numeric) -> Result<Numeric> {
         let (left, right) = match (self.kind(), other.kind()) {
             (Kind::Number(left, left_scale), Kind::Number(right, right_scale)) => {
                 if left_scale == right_scale
@@ -37,12 +37,12 @@ impl Numeric {
 
     /// The difference.
     #[inline]
-    pub fn subtract(self, other: Numeric) -> Result<Numeric> {
-        self.add(other.negate())
+    pub fn checked_sub(self, other: Numeric) -> Result<Numeric> {
+        self.checked_add(other.negate())
     }
 
     /// The product.
-    pub fn multiply(self, other: Numeric) -> Result<Numeric> {
+    pub fn checked_mul(self, other: Numeric) -> Result<Numeric> {
         match (self.kind(), other.kind()) {
             (Kind::Number(left, left_scale), Kind::Number(right, right_scale)) => {
                 let scale = left_scale + right_scale;
@@ -61,7 +61,7 @@ impl Numeric {
     }
 
     /// The quotient; 22012 if a number or an infinity is divided by zero.
-    pub fn divide(self, other: Numeric) -> Result<Numeric> {
+    pub fn checked_div(self, other: Numeric) -> Result<Numeric> {
         match (self.kind(), other.kind()) {
             (Kind::NaN, _) | (_, Kind::NaN) => Ok(Numeric::NAN),
             (_, Kind::Number(0, _)) => Err(division_by_zero()),
@@ -85,7 +85,7 @@ impl Numeric {
     }
 
     /// The rest of the truncated division, which has the sign of the dividend; 22012 if the divisor is zero.
-    pub fn remainder(self, other: Numeric) -> Result<Numeric> {
+    pub fn checked_rem(self, other: Numeric) -> Result<Numeric> {
         let (left, right) = match (self.kind(), other.kind()) {
             (Kind::NaN, _) | (_, Kind::NaN) => return Ok(Numeric::NAN),
             (_, Kind::Number(0, _)) => return Err(division_by_zero()),

@@ -16,11 +16,11 @@ fn answer(operation: &str, value: &str, argument: &str) -> Result<String> {
     let shown = |value: Numeric| value.to_string();
     Ok(match operation {
         "parse" => shown(Numeric::parse(value)?),
-        "+" => shown(number(value).add(number(argument))?),
-        "-" => shown(number(value).subtract(number(argument))?),
-        "*" => shown(number(value).multiply(number(argument))?),
-        "/" => shown(number(value).divide(number(argument))?),
-        "%" => shown(number(value).remainder(number(argument))?),
+        "+" => shown(number(value).checked_add(number(argument))?),
+        "-" => shown(number(value).checked_sub(number(argument))?),
+        "*" => shown(number(value).checked_mul(number(argument))?),
+        "/" => shown(number(value).checked_div(number(argument))?),
+        "%" => shown(number(value).checked_rem(number(argument))?),
         "cmp" => (number(value).cmp(&number(argument)) as i8).to_string(),
         "round" => shown(number(value).round(whole())?),
         "trunc" => shown(number(value).truncate(whole())?),
@@ -69,19 +69,22 @@ fn numerics_answer_as_postgres_does() {
 fn what_has_more_than_38_digits_loses_decimals_and_then_overflows() {
     let long = number("12345678901234567890.123456789");
     assert_eq!(
-        long.multiply(number("1.0000000000")).unwrap().to_string(),
+        long.checked_mul(number("1.0000000000")).unwrap().to_string(),
         "12345678901234567890.123456789000000000"
     );
-    let error = long.multiply(long).unwrap_err();
+    let error = long.checked_mul(long).unwrap_err();
     assert_eq!(error.state(), SqlState::NUMERIC_VALUE_OUT_OF_RANGE);
     assert_eq!(error.hint(), Some("FirnDB's numeric has 38 digits."));
-    assert_eq!(number("1").add(number("1e-1000")).unwrap().to_string(), format!("1.{}", "0".repeat(37)));
+    assert_eq!(
+        number("1").checked_add(number("1e-1000")).unwrap().to_string(),
+        format!("1.{}", "0".repeat(37))
+    );
     let most = number(&"9".repeat(38));
-    assert!(most.add(most).is_err());
+    assert!(most.checked_add(most).is_err());
     assert!(most.round(-38).is_err(), "it would be a number of 39 digits");
     assert_eq!(number(&format!("0.{}", "9".repeat(39))).to_string(), format!("1.{}", "0".repeat(37)));
     assert!(Numeric::parse(&"9".repeat(39)).is_err());
-    assert_eq!(number("1e-16383").multiply(number("1e-16383")).unwrap().to_parts(), (0, MAX_SCALE));
+    assert_eq!(number("1e-16383").checked_mul(number("1e-16383")).unwrap().to_parts(), (0, MAX_SCALE));
 }
 
 fn any(random: &mut Random) -> Numeric {

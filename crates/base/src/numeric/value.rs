@@ -229,14 +229,14 @@ impl Numeric {
     pub fn ceil(self) -> Result<Numeric> {
         let Some((unscaled, _)) = self.number() else { return Ok(self) };
         let whole = self.truncate(0)?;
-        if unscaled > 0 && whole != self { whole.add(Numeric::from(1i64)) } else { Ok(whole) }
+        if unscaled > 0 && whole != self { whole.checked_add(Numeric::from(1i64)) } else { Ok(whole) }
     }
 
     /// The largest whole number that is no larger.
     pub fn floor(self) -> Result<Numeric> {
         let Some((unscaled, _)) = self.number() else { return Ok(self) };
         let whole = self.truncate(0)?;
-        if unscaled < 0 && whole != self { whole.subtract(Numeric::from(1i64)) } else { Ok(whole) }
+        if unscaled < 0 && whole != self { whole.checked_sub(Numeric::from(1i64)) } else { Ok(whole) }
     }
 
     /// The digits at `scale` decimals, rounded half away from zero. `None` of more than 38 digits and of what is no
