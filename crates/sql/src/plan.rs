@@ -3,10 +3,11 @@
 //! A query has two ways to run: a short program over indexes, if it has one, and an analysed plan
 //! for everything else. A row change has its own plan. All other statements have none.
 
-use crate::bind::{Binder, SessionFacts, columns_of};
+use crate::bind::{Binder, columns_of};
 use crate::dml;
 use crate::files::FileVersions;
 use crate::parse::locks::asked;
+use crate::session_facts::SessionFacts;
 use crate::statement::{Parsed, Statement};
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::tree_node::TreeNodeRecursion;
