@@ -15,6 +15,8 @@ pub mod operator;
 pub mod plan;
 pub mod scalar;
 
+pub mod registry;
+
 pub mod properties;
 #[cfg(any(test, feature = "reference"))]
 pub mod reference;

@@ -83,12 +83,15 @@ struct Definition {
     rows: OnceCell<Vec<Row>>,
 }
 
+/// The rows of the round before, and the columns that they have.
+type Round = Rc<(Vec<Column>, Vec<Row>)>;
+
 pub struct Interpreter<'a> {
     plan: &'a Plan,
     tables: &'a Tables,
     parameters: &'a [Value],
     shared: RefCell<HashMap<SharedId, Rc<Definition>>>,
-    rounds: RefCell<HashMap<IterateId, Rc<(Vec<Column>, Vec<Row>)>>>,
+    rounds: RefCell<HashMap<IterateId, Round>>,
     sequence: Cell<i64>,
     work: Cell<usize>,
 }
@@ -242,7 +245,7 @@ impl Interpreter<'_> {
                 ("generate_series", [Value::Integer(from), Value::Integer(to)]) => {
                     (*from..=*to).map(Value::Integer).collect()
                 }
-                ("unnest", [Value::Array(elements)]) => elements.clone(),
+                ("unnest", [Value::Array(array)]) => array.elements().to_vec(),
                 (name, _) => panic!("the reference has no {name}"),
             });
         }
