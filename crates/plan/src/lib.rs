@@ -23,6 +23,7 @@ pub mod reference;
 pub mod text;
 pub mod verify;
 
+pub mod rewrite;
 pub mod unnest;
 
 pub use column::{Column, ColumnInfo, Columns, Origin};
