@@ -220,7 +220,7 @@ impl Picked {
             }
         }
         match self.yields {
-            Yields::Columns(_) => Ok(columns.into_iter().map(Value::Array).collect()),
+            Yields::Columns(_) => Ok(columns.into_iter().map(|column| Value::Array(column.into())).collect()),
             Yields::Value if columns[0].len() > 1 => Err(Error::new(
                 SqlState::CARDINALITY_VIOLATION,
                 "more than one row returned by a subquery used as an expression",

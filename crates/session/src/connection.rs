@@ -1085,7 +1085,7 @@ fn coerced<'v>(
 fn refuse_zero_bytes(value: &Value) -> Result<()> {
     match value {
         Value::Text(text) if text.as_bytes().contains(&0) => binary::utf8(text.as_bytes()).map(drop),
-        Value::Array(elements) => elements.iter().try_for_each(refuse_zero_bytes),
+        Value::Array(array) => array.elements().iter().try_for_each(refuse_zero_bytes),
         _ => Ok(()),
     }
 }

@@ -305,7 +305,7 @@ pub fn arguments(
             let query = crate::parse::parse_query(&format!("SELECT ({expression})::{ty}"))?;
             let batch = run(&binder.query(&query)?)?;
             let elements = firn_exec::types::elements_at(batch.column(0).as_ref(), 0)?;
-            Ok(elements.map_or(Value::Null, Value::Array))
+            Ok(elements.map_or(Value::Null, |elements| Value::Array(elements.into())))
         }
     };
     expressions.iter().zip(types).map(value).collect()

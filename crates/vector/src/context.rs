@@ -1,0 +1,87 @@
+//! What a call of a function may ask of the statement that makes it.
+
+use firn_base::sync::{AtomicBool, Ordering};
+use firn_base::{Error, Result, SqlState, TimeZoneSetting};
+use std::any::Any;
+
+/// The surroundings of all calls of one statement. Several threads share it.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    /// When the statement began: microseconds since 1970-01-01 UTC.
+    pub statement_time: i64,
+    /// When the transaction began: what `now()` is.
+    pub transaction_time: i64,
+    /// The session's time zone.
+    pub zone: &'a TimeZoneSetting,
+    /// The session's settings, by name.
+    pub settings: &'a dyn Settings,
+    /// What functions that were added to the registry from outside this crate know how to use: the session, for one.
+    pub session: &'a (dyn Any + Sync),
+    /// Where memory is charged that states and big values take.
+    pub memory: &'a dyn Memory,
+    /// Set once the statement shall end. Every loop looks at it at least each 10 ms.
+    pub cancel: &'a AtomicBool,
+}
+
+/// Settings of the session.
+pub trait Settings: Sync {
+    /// The value of a setting as `SHOW` prints it, if there is one of that name.
+    fn get(&self, name: &str) -> Option<String>;
+}
+
+/// An account of the budget for queries.
+pub trait Memory: Sync {
+    /// Charges so many bytes: 53200 if the budget does not have them.
+    fn grow(&self, bytes: usize) -> Result<()>;
+    /// Gives so many bytes back.
+    fn shrink(&self, bytes: usize);
+}
+
+impl Context<'_> {
+    /// 57014 if the statement shall end.
+    #[inline]
+    pub fn check_cancel(&self) -> Result<()> {
+        match self.cancel.load(Ordering::Relaxed) {
+            false => Ok(()),
+            true => Err(canceled()),
+        }
+    }
+}
+
+#[cold]
+fn canceled() -> Error {
+    Error::new(SqlState::QUERY_CANCELED, "canceling statement due to user request")
+}
+
+/// No settings.
+pub struct NoSettings;
+
+impl Settings for NoSettings {
+    fn get(&self, _: &str) -> Option<String> {
+        None
+    }
+}
+
+/// Memory that is not counted.
+pub struct Unlimited;
+
+impl Memory for Unlimited {
+    fn grow(&self, _: usize) -> Result<()> {
+        Ok(())
+    }
+    fn shrink(&self, _: usize) {}
+}
+
+/// For constants that are folded where there is no statement, and for tests: in UTC at the beginning of 1970.
+pub fn detached() -> Context<'static> {
+    static NOT_CANCELED: AtomicBool = AtomicBool::new(false);
+    Context {
+        statement_time: 0,
+        transaction_time: 0,
+        zone: &TimeZoneSetting::UTC,
+        settings: &NoSettings,
+        session: &(),
+        memory: &Unlimited,
+        cancel: &NOT_CANCELED,
+    }
+}

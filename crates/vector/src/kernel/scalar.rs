@@ -1,0 +1,135 @@
+//! The adapter: makes a kernel of a function over the values of one row.
+//!
+//! Each function gets two copies of its loop, over all rows and over positions; which columns are constant makes no copy of
+//! its own. Rows with a NULL in an argument that takes none are left out before the loop.
+
+use super::arguments::{Arguments, Nulls};
+use super::errors::Errors;
+use super::outcome::{Outcome, Output};
+use super::{Call, Kernel};
+use crate::datum::Datum;
+use crate::selection::Rows;
+use crate::slot::Slot;
+use crate::vector::Vector;
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
+use firn_base::{Representation, Result};
+use std::marker::PhantomData;
+
+/// Makes a kernel of a function over the values of one row.
+pub fn scalar<A: Arguments, O: Outcome + 'static>(
+    call: impl for<'a> Fn(&mut Call<'_>, A::Row<'a>) -> O + Send + Sync + 'static,
+) -> impl Kernel {
+    RowKernel { call, types: PhantomData::<fn(A) -> O> }
+}
+
+struct RowKernel<A, O, F> {
+    call: F,
+    types: PhantomData<fn(A) -> O>,
+}
+
+impl<A, O, F> Kernel for RowKernel<A, O, F>
+where
+    A: Arguments,
+    O: Outcome + 'static,
+    F: for<'a> Fn(&mut Call<'_>, A::Row<'a>) -> O + Send + Sync + 'static,
+{
+    fn can_fail(&self) -> bool {
+        O::CAN_FAIL
+    }
+
+    fn takes_null(&self, number: usize) -> bool {
+        A::takes_null(number)
+    }
+
+    fn accepts(&self, arguments: &[Representation], result: Representation) -> bool {
+        A::accepts(arguments) && O::Value::accepts(result)
+    }
+
+    fn vectors(
+        &self,
+        call: &mut Call<'_>,
+        arguments: &[Vector],
+        rows: Rows<'_>,
+        mut errors: Option<&mut Errors>,
+    ) -> Result<Vector> {
+        let representation = call.signature.representation;
+        let length = rows.length();
+        let positions = match Nulls::of::<A>(arguments) {
+            Nulls::All => return Ok(Vector::null(representation, length)),
+            Nulls::None => None,
+            Nulls::Some(validity) => Some((valid_positions(rows, &validity), validity)),
+        };
+        let (rows, mut nulls) = match &positions {
+            Some((positions, validity)) => (Rows::at(positions, length), Validity::of(validity)),
+            None => (rows, Validity(None)),
+        };
+        let columns = A::columns(arguments);
+        let mut out = O::Value::column(representation, length);
+        rows.try_each(|row| {
+            let mark = O::Value::mark(call);
+            match (self.call)(call, A::get(&columns, row)).result() {
+                Ok(Some(value)) => value.put(&mut out, row, call, mark),
+                Ok(None) => {
+                    O::Value::abandon(call, mark);
+                    nulls.set_null(row, length);
+                }
+                Err(error) => {
+                    O::Value::abandon(call, mark);
+                    let Some(errors) = &mut errors else { return Err(error) };
+                    errors.keep(row, error);
+                    nulls.set_null(row, length);
+                }
+            }
+            Ok(())
+        })?;
+        let data = O::Value::finish(out, length, call);
+        Ok(Vector::flat(representation, data, nulls.finish(length)))
+    }
+
+    fn cells(&self, call: &mut Call<'_>, arguments: &[Datum<'_>], out: &mut Slot) -> Result<()> {
+        let Some(row) = A::single(arguments) else {
+            out.set_fixed(Datum::Null);
+            return Ok(());
+        };
+        out.lend(call);
+        let outcome = (self.call)(call, row).result();
+        out.take_back(call);
+        match outcome? {
+            Some(value) => value.store(out, call),
+            None => out.set_fixed(Datum::Null),
+        }
+        Ok(())
+    }
+}
+
+/// The selected rows that are valid.
+fn valid_positions(rows: Rows<'_>, validity: &NullBuffer) -> Vec<u16> {
+    let mut positions = Vec::with_capacity(rows.count());
+    match rows.positions() {
+        None => positions.extend(validity.valid_indices().map(|row| row as u16)),
+        Some(selected) => {
+            positions.extend(selected.iter().copied().filter(|row| validity.is_valid(usize::from(*row))));
+        }
+    }
+    positions
+}
+
+/// The bitmap of a result: bytes once there is a NULL.
+struct Validity(Option<Vec<u8>>);
+
+impl Validity {
+    fn of(bits: &NullBuffer) -> Validity {
+        Validity(Some(bits.inner().sliced().as_slice().to_vec()))
+    }
+
+    #[cold]
+    fn set_null(&mut self, row: usize, length: usize) {
+        let bits = self.0.get_or_insert_with(|| vec![0xff; length.div_ceil(8)]);
+        bits[row / 8] &= !(1 << (row % 8));
+    }
+
+    fn finish(self, length: usize) -> Option<NullBuffer> {
+        let bits = Buffer::from_vec(self.0?);
+        Some(NullBuffer::new(BooleanBuffer::new(bits, 0, length)))
+    }
+}

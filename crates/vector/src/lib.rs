@@ -1,0 +1,40 @@
+//! Vectors of values, and the one registry of functions, operators, casts and aggregates.
+//!
+//! A [`Vector`] holds about 2,048 values of one column; a [`Chunk`] holds vectors of one length. A
+//! function is one row kernel: a Rust function over the values of one row. The adapter in
+//! [`kernel`] makes of it a loop over the selected rows of vectors and a call on single values, so
+//! that pipelines and short programs share one meaning. The [`Registry`] says which functions there are,
+//! with the facts that PostgreSQL's catalogs give about them.
+//!
+//! This crate knows no tables, transactions, plans or SQL text, and nothing in it is async.
+//!
+//! Modules in reading order.
+
+pub mod builder;
+pub mod chunk;
+pub mod data;
+pub mod datum;
+pub mod lists;
+pub mod numerics;
+pub mod selection;
+pub mod slot;
+pub mod strings;
+pub mod vector;
+
+pub mod aggregate;
+pub mod context;
+pub mod kernel;
+pub mod window;
+
+mod functions;
+
+pub mod registry;
+
+pub use chunk::Chunk;
+pub use context::Context;
+pub use data::Data;
+pub use datum::Datum;
+pub use registry::{FunctionId, OperatorId, Registry};
+pub use selection::{Rows, Selection};
+pub use slot::Slot;
+pub use vector::{Form, Vector};

@@ -1,0 +1,92 @@
+//! Casts: how values of one type become values of another, and where that happens unasked.
+
+use super::{FunctionId, Registry};
+use firn_base::TypeId;
+use firn_base::type_table::{self, TypeKind};
+
+/// Where a cast is applied.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum CastContext {
+    /// Anywhere.
+    Implicit,
+    /// Where a value is assigned to a column, and where it is asked for.
+    Assignment,
+    /// Where it is asked for.
+    Explicit,
+}
+
+/// How a cast is done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CastMethod {
+    /// By a function of the value, perhaps of the target's modifier, and perhaps of whether the cast is explicit.
+    Function(FunctionId),
+    /// The values stay as they are.
+    Relabel,
+    /// By the text of the value: the output function of its type, then the input function of the other.
+    InputOutput {
+        /// Writes the text.
+        output: FunctionId,
+        /// Reads it.
+        input: FunctionId,
+    },
+    /// An array, by a cast of each element.
+    Elements(Box<CastMethod>),
+}
+
+/// A cast.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cast {
+    /// From which type.
+    pub source: TypeId,
+    /// To which type.
+    pub target: TypeId,
+    /// Where it is applied.
+    pub context: CastContext,
+    /// How.
+    pub method: CastMethod,
+}
+
+impl Registry {
+    /// The cast from one type to another: that of `pg_cast`, or of arrays that of their elements, or by the text of values from
+    /// and to types of strings. Types that are the same have none but that which applies a modifier.
+    pub fn cast(&self, source: TypeId, target: TypeId) -> Option<Cast> {
+        if let Some(cast) = self.listed_cast(source, target) {
+            return Some(cast.clone());
+        }
+        if source == target {
+            return None;
+        }
+        let (from, to) = (type_table::info(source)?, type_table::info(target)?);
+        if from.kind == TypeKind::Pseudo && source != TypeId::UNKNOWN || to.kind == TypeKind::Pseudo {
+            return None;
+        }
+        if from.is_array() && to.is_array() {
+            let element = self.cast(from.element?, to.element?)?;
+            let method = match element.method {
+                CastMethod::InputOutput { .. } => self.by_text(source, target)?,
+                method => CastMethod::Elements(Box::new(method)),
+            };
+            return Some(Cast { source, target, context: element.context, method });
+        }
+        let context = if to.category == b'S' {
+            CastContext::Assignment
+        } else if from.category == b'S' {
+            CastContext::Explicit
+        } else {
+            return None;
+        };
+        Some(Cast { source, target, context, method: self.by_text(source, target)? })
+    }
+
+    /// The cast that makes values of a type fit a modifier, if the type has modifiers.
+    pub fn modifier_cast(&self, ty: TypeId) -> Option<FunctionId> {
+        match self.listed_cast(ty, ty)?.method {
+            CastMethod::Function(function) => Some(function),
+            _ => None,
+        }
+    }
+
+    pub(super) fn by_text(&self, source: TypeId, target: TypeId) -> Option<CastMethod> {
+        Some(CastMethod::InputOutput { output: self.output(source)?, input: self.input(target)? })
+    }
+}

@@ -1,0 +1,333 @@
+//! The registry: the one list of functions, operators, casts, aggregates and window functions.
+//!
+//! It is a value. [`RegistryBuilder::built_in`] begins with what this crate has; `sql` adds functions that need the catalog,
+//! and others may add theirs. Which overload a call means is the binder's business, which gets from here all that it asks.
+
+pub mod cast;
+mod facts;
+pub mod function;
+pub mod operator;
+
+use crate::aggregate::{Aggregate, aggregate};
+use crate::kernel::scalar::scalar;
+use crate::kernel::{Arguments, Call, Kernel, Outcome, SetKernel};
+use crate::window::{WindowFunction, window};
+use facts::FunctionFacts;
+use firn_base::sync::Arc;
+use firn_base::{Representation, Type, TypeId};
+use std::collections::HashMap;
+
+pub use cast::{Cast, CastContext, CastMethod};
+pub use function::{
+    AggregateBody, AggregateKind, Body, Function, FunctionId, Kernels, Mode, Parallel, Parameter, Special,
+    Volatility,
+};
+pub use operator::{Operator, OperatorId, Strategy};
+
+/// All functions, operators and casts.
+pub struct Registry {
+    functions: HashMap<FunctionId, Arc<Function>>,
+    by_name: HashMap<Arc<str>, Vec<Arc<Function>>>,
+    operators: HashMap<OperatorId, Arc<Operator>>,
+    operators_by_name: HashMap<Arc<str>, Vec<Arc<Operator>>>,
+    operators_by_function: HashMap<FunctionId, OperatorId>,
+    orders: HashMap<(TypeId, TypeId, Strategy), OperatorId>,
+    casts: HashMap<(TypeId, TypeId), Cast>,
+    inputs: HashMap<TypeId, FunctionId>,
+    outputs: HashMap<TypeId, FunctionId>,
+}
+
+impl Registry {
+    /// What this crate has.
+    pub fn built_in() -> Registry {
+        RegistryBuilder::built_in().finish()
+    }
+
+    /// A function by its oid.
+    pub fn function(&self, id: FunctionId) -> Option<&Arc<Function>> {
+        self.functions.get(&id)
+    }
+
+    /// All functions of a name, in the order of their oids.
+    pub fn functions_named(&self, name: &str) -> &[Arc<Function>] {
+        self.by_name.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// The function of a name that takes exactly these types.
+    pub fn function_of(&self, name: &str, arguments: &[TypeId]) -> Option<&Arc<Function>> {
+        self.functions_named(name)
+            .iter()
+            .find(|function| function.arguments().map(|parameter| parameter.ty).eq(arguments.iter().copied()))
+    }
+
+    /// An operator by its oid.
+    pub fn operator(&self, id: OperatorId) -> Option<&Arc<Operator>> {
+        self.operators.get(&id)
+    }
+
+    /// All operators of a name, prefix operators among them, in the order of their oids.
+    pub fn operators_named(&self, name: &str) -> &[Arc<Operator>] {
+        self.operators_by_name.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// The operator of a name between exactly these types.
+    pub fn operator_of(&self, name: &str, left: Option<TypeId>, right: TypeId) -> Option<&Arc<Operator>> {
+        self.operators_named(name).iter().find(|operator| (operator.left, operator.right) == (left, right))
+    }
+
+    /// The operator that calls a function, the one with the smallest oid if there are several.
+    pub fn operator_calling(&self, function: FunctionId) -> Option<OperatorId> {
+        self.operators_by_function.get(&function).copied()
+    }
+
+    /// The operator that compares values of these types in their default order.
+    pub fn order(&self, left: TypeId, right: TypeId, strategy: Strategy) -> Option<OperatorId> {
+        self.orders.get(&(left, right, strategy)).copied()
+    }
+
+    /// The function that reads values of a type from text.
+    pub fn input(&self, ty: TypeId) -> Option<FunctionId> {
+        self.inputs.get(&ty).copied()
+    }
+
+    /// The function that writes values of a type as text.
+    pub fn output(&self, ty: TypeId) -> Option<FunctionId> {
+        self.outputs.get(&ty).copied()
+    }
+
+    /// All functions, in no order.
+    pub fn functions(&self) -> impl Iterator<Item = &Arc<Function>> {
+        self.functions.values()
+    }
+
+    /// All operators, in no order.
+    pub fn operators(&self) -> impl Iterator<Item = &Arc<Operator>> {
+        self.operators.values()
+    }
+
+    /// The casts of `pg_cast`, in no order.
+    pub fn casts(&self) -> impl Iterator<Item = &Cast> {
+        self.casts.values()
+    }
+
+    fn listed_cast(&self, source: TypeId, target: TypeId) -> Option<&Cast> {
+        self.casts.get(&(source, target))
+    }
+}
+
+/// A registry in the making.
+#[derive(Default)]
+pub struct RegistryBuilder {
+    functions: Vec<Function>,
+    operators: Vec<Operator>,
+}
+
+impl RegistryBuilder {
+    /// What this crate has.
+    pub fn built_in() -> RegistryBuilder {
+        let mut builder = RegistryBuilder::default();
+        crate::functions::register(&mut builder);
+        builder
+    }
+
+    /// Adds a scalar function that PostgreSQL has: a function over the values of one row. `signatures` names it as
+    /// `regprocedure` does with the names of `pg_type`, and others that do the same, with blanks between them.
+    pub fn scalar<A: Arguments, O: Outcome + 'static>(
+        &mut self,
+        signatures: &str,
+        call: impl for<'a> Fn(&mut Call<'_>, A::Row<'a>) -> O + Send + Sync + 'static,
+    ) -> &mut RegistryBuilder {
+        self.kernel(signatures, Arc::new(scalar::<A, O>(call)))
+    }
+
+    /// Adds a scalar function that PostgreSQL has, with a kernel that was made before.
+    pub fn kernel(&mut self, signatures: &str, kernel: Arc<dyn Kernel>) -> &mut RegistryBuilder {
+        for signature in signatures.split_ascii_whitespace() {
+            let facts = known(signature, b'f', false);
+            check_kernel(signature, facts, &*kernel);
+            let body = Body::Scalar(Kernels { general: kernel.clone(), special: Vec::new() });
+            self.functions.push(of_facts(facts, kernel.can_fail(), body));
+        }
+        self
+    }
+
+    /// Adds a body for narrower representations to functions that have been added.
+    pub fn special(
+        &mut self,
+        signatures: &str,
+        result: fn(&[Representation]) -> Option<Representation>,
+        kernel: impl Kernel + 'static,
+    ) -> &mut RegistryBuilder {
+        let kernel: Arc<dyn Kernel> = Arc::new(kernel);
+        for signature in signatures.split_ascii_whitespace() {
+            let id = known(signature, b'f', false).id;
+            let function = self.functions.iter_mut().rev().find(|function| function.id == id);
+            let function = function.unwrap_or_else(|| panic!("{signature} has been added before"));
+            let Body::Scalar(kernels) = &mut function.body else { panic!("it is a scalar function") };
+            kernels.special.push(Special { result, kernel: kernel.clone() });
+        }
+        self
+    }
+
+    /// Adds functions that PostgreSQL has and that return sets.
+    pub fn set(&mut self, signatures: &str, kernel: impl SetKernel + 'static) -> &mut RegistryBuilder {
+        let kernel: Arc<dyn SetKernel> = Arc::new(kernel);
+        for signature in signatures.split_ascii_whitespace() {
+            let facts = known(signature, b'f', true);
+            self.functions.push(of_facts(facts, kernel.can_fail(), Body::Set(kernel.clone())));
+        }
+        self
+    }
+
+    /// Adds aggregates that PostgreSQL has. They may fail only by numbers that do not fit.
+    pub fn aggregate<A: Aggregate>(&mut self, signatures: &str, body: A) -> &mut RegistryBuilder {
+        let kernel: Arc<dyn crate::aggregate::AggregateKernel> = Arc::new(aggregate(body));
+        for signature in signatures.split_ascii_whitespace() {
+            let facts = known(signature, b'a', false);
+            if let Some((arguments, result)) = representations(facts) {
+                assert!(kernel.accepts(&arguments, result), "{signature} has other types");
+            }
+            let more = facts::AGGREGATES[&facts.id];
+            let body = Body::Aggregate(AggregateBody {
+                kernel: kernel.clone(),
+                kind: more.kind,
+                direct: more.direct,
+                sort_operator: more.sort_operator,
+            });
+            self.functions.push(of_facts(facts, false, body));
+        }
+        self
+    }
+
+    /// Adds window functions that PostgreSQL has.
+    pub fn window<W: WindowFunction>(
+        &mut self,
+        signatures: &str,
+        can_fail: bool,
+        body: W,
+    ) -> &mut RegistryBuilder {
+        let kernel: Arc<dyn crate::window::WindowKernel> = Arc::new(window(body));
+        for signature in signatures.split_ascii_whitespace() {
+            let facts = known(signature, b'w', false);
+            self.functions.push(of_facts(facts, can_fail, Body::Window(kernel.clone())));
+        }
+        self
+    }
+
+    /// Adds a function that PostgreSQL does not have, or a user's.
+    pub fn add(&mut self, function: Function) -> &mut RegistryBuilder {
+        self.functions.push(function);
+        self
+    }
+
+    /// Adds an operator that PostgreSQL does not have, or a user's.
+    pub fn add_operator(&mut self, operator: Operator) -> &mut RegistryBuilder {
+        self.operators.push(operator);
+        self
+    }
+
+    /// The registry. Panics if an oid is there twice.
+    pub fn finish(self) -> Registry {
+        let mut registry = Registry {
+            functions: HashMap::new(),
+            by_name: HashMap::new(),
+            operators: HashMap::new(),
+            operators_by_name: HashMap::new(),
+            operators_by_function: HashMap::new(),
+            orders: HashMap::new(),
+            casts: HashMap::new(),
+            inputs: HashMap::new(),
+            outputs: HashMap::new(),
+        };
+        for function in self.functions {
+            let function = Arc::new(function);
+            registry.by_name.entry(function.name.clone()).or_default().push(function.clone());
+            let before = registry.functions.insert(function.id, function.clone());
+            assert!(before.is_none(), "{function:?} is there twice");
+        }
+        registry.by_name.values_mut().for_each(|named| named.sort_by_key(|function| function.id));
+
+        let listed = facts::operators();
+        let has_function = |operator: &Operator| registry.functions.contains_key(&operator.function);
+        let listed: Vec<Operator> = listed.filter(has_function).collect();
+        for operator in listed.into_iter().chain(self.operators) {
+            let operator = Arc::new(operator);
+            if let (Some(left), Some(strategy)) = (operator.left, operator.strategy) {
+                registry.orders.insert((left, operator.right, strategy), operator.id);
+            }
+            registry.operators_by_function.entry(operator.function).or_insert(operator.id);
+            registry.operators_by_name.entry(operator.name.clone()).or_default().push(operator.clone());
+            let before = registry.operators.insert(operator.id, operator.clone());
+            assert!(before.is_none(), "{operator:?} is there twice");
+        }
+        registry.operators_by_name.values_mut().for_each(|named| named.sort_by_key(|operator| operator.id));
+
+        for facts in facts::types() {
+            if registry.functions.contains_key(&facts.input) {
+                registry.inputs.insert(facts.id, facts.input);
+            }
+            if registry.functions.contains_key(&facts.output) {
+                registry.outputs.insert(facts.id, facts.output);
+            }
+        }
+        for facts in facts::casts() {
+            let method = match facts.method {
+                b'f' => registry
+                    .functions
+                    .contains_key(&facts.function)
+                    .then_some(CastMethod::Function(facts.function)),
+                b'b' => Some(CastMethod::Relabel),
+                _ => registry.by_text(facts.source, facts.target),
+            };
+            if let Some(method) = method {
+                let (source, target) = (facts.source, facts.target);
+                registry
+                    .casts
+                    .insert((source, target), Cast { source, target, context: facts.context, method });
+            }
+        }
+        registry
+    }
+}
+
+/// What the catalogs say of a function. Panics if they know none, or one of another kind.
+fn known(signature: &str, kind: u8, returns_set: bool) -> &'static FunctionFacts {
+    let facts = facts::FUNCTIONS.get(signature);
+    let facts =
+        facts.unwrap_or_else(|| panic!("PostgreSQL has no function {signature} of types that we have"));
+    assert_eq!((facts.kind, facts.returns_set), (kind, returns_set), "{signature} is of another kind");
+    facts
+}
+
+fn of_facts(facts: &FunctionFacts, can_fail: bool, body: Body) -> Function {
+    Function {
+        id: facts.id,
+        name: facts.name.into(),
+        parameters: facts.parameters.clone(),
+        result: facts.result,
+        volatility: facts.volatility,
+        is_strict: facts.is_strict,
+        parallel: facts.parallel,
+        can_fail,
+        body,
+    }
+}
+
+/// How arguments and result lie; `None` if a type is polymorphic.
+fn representations(facts: &FunctionFacts) -> Option<(Vec<Representation>, Representation)> {
+    let given = facts
+        .parameters
+        .iter()
+        .filter(|parameter| matches!(parameter.mode, Mode::In | Mode::InOut | Mode::Variadic));
+    let arguments = given.map(|parameter| Type::new(parameter.ty).representation()).collect::<Option<_>>()?;
+    Some((arguments, Type::new(facts.result).representation()?))
+}
+
+/// Panics if a kernel takes other types than its function, or NULLs where the function is strict.
+fn check_kernel(signature: &str, facts: &FunctionFacts, kernel: &dyn Kernel) {
+    if let Some((arguments, result)) = representations(facts) {
+        assert!(kernel.accepts(&arguments, result), "the kernel of {signature} has other types");
+        let takes_null = (0..arguments.len()).any(|number| kernel.takes_null(number));
+        assert!(!(facts.is_strict && takes_null), "{signature} is strict, but its kernel takes NULL");
+    }
+}
