@@ -65,7 +65,10 @@ pub fn register(builder: &mut RegistryBuilder) {
     });
 
     ordering::<bool>(builder, "btboolcmp(bool,bool)", |left, right| left.cmp(&right));
-    ordering::<i16>(builder, "btint2cmp(int2,int2)", |left, right| left.cmp(&right));
+    // PostgreSQL's gives the difference.
+    builder.scalar::<(i16, i16), _>("btint2cmp(int2,int2)", |_, (left, right)| {
+        i32::from(left) - i32::from(right)
+    });
     ordering::<i32>(builder, "btint4cmp(int4,int4) date_cmp(date,date)", |left, right| left.cmp(&right));
     ordering::<i64>(
         builder,
@@ -214,7 +217,7 @@ fn larger_string<const LARGER: bool>(
 ) {
     builder.scalar::<(&str, &str), _>(signatures, move |call, (left, right)| {
         let order = compare(left, right);
-        call.text.push_str(if (LARGER && order.is_gt()) || (!LARGER && order.is_lt()) {
+        call.text.push_str(if (LARGER && order.is_ge()) || (!LARGER && order.is_le()) {
             left
         } else {
             right

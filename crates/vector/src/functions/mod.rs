@@ -5,7 +5,9 @@ mod comparisons;
 mod floats;
 mod integers;
 mod io;
+mod moments;
 mod numbers;
+mod texts;
 
 use crate::registry::RegistryBuilder;
 
@@ -17,4 +19,6 @@ pub fn register(builder: &mut RegistryBuilder) {
     numbers::register(builder);
     casts::register(builder);
     io::register(builder);
+    texts::register(builder);
+    moments::register(builder);
 }
