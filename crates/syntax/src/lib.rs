@@ -19,8 +19,10 @@
 //! `parenthesised_list`, `optional_transaction_modes`; and `unexpected` for syntax errors.
 
 mod keyword;
+mod level;
 mod lexer;
 mod parser;
+pub mod print;
 mod span;
 mod token;
 pub mod tree;

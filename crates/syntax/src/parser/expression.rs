@@ -6,6 +6,7 @@
 
 use super::Parser;
 use crate::keyword::Keyword;
+use crate::level::{self, Level, does_not_associate};
 use crate::span::Span;
 use crate::token::TokenKind;
 use crate::tree::{
@@ -13,36 +14,6 @@ use crate::tree::{
     Prefix, PrefixKind, PrefixOperator, Quantified, QuantifiedRight, Step, StepKind,
 };
 use firn_base::Result;
-
-/// How tightly an operator binds.
-pub(crate) type Level = u8;
-
-/// The levels, loosest first.
-pub(crate) mod level {
-    use super::Level;
-
-    pub(crate) const NONE: Level = 0;
-    pub(crate) const OR: Level = 1;
-    pub(crate) const AND: Level = 2;
-    pub(crate) const NOT: Level = 3;
-    /// `IS`, which does not associate.
-    pub(crate) const IS: Level = 4;
-    /// `<`, `=` and their relatives, which do not associate.
-    pub(crate) const COMPARISON: Level = 5;
-    /// `BETWEEN`, `IN`, `LIKE`, which do not associate.
-    pub(crate) const MATCH: Level = 6;
-    /// All operators that are not named here.
-    pub(crate) const OPERATOR: Level = 7;
-    pub(crate) const SUM: Level = 8;
-    pub(crate) const PRODUCT: Level = 9;
-    pub(crate) const POWER: Level = 10;
-    pub(crate) const AT: Level = 11;
-    pub(crate) const COLLATE: Level = 12;
-    /// `+` and `-` before their operand.
-    pub(crate) const SIGN: Level = 13;
-    pub(crate) const CAST: Level = 14;
-    pub(crate) const ACCESS: Level = 15;
-}
 
 /// Which operators an expression may have: PostgreSQL's a_expr and b_expr.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -504,10 +475,6 @@ impl Parser<'_> {
         self.expect_symbol(b']')?;
         Ok(Accessor::Slice(Box::new((low, high))))
     }
-}
-
-pub(crate) fn does_not_associate(level: Level) -> bool {
-    matches!(level, level::IS | level::COMPARISON | level::MATCH)
 }
 
 fn word_infix(keyword: Keyword) -> Option<Infix> {
