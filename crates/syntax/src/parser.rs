@@ -44,6 +44,19 @@ pub(crate) struct Parser<'a> {
     depth: u32,
     /// Where the last primary expression that was parsed begins and ends, with its parentheses.
     primary: Span,
+    /// What the next expression stops at.
+    stop: Stop,
+}
+
+/// What an expression stops at although its operators go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    /// Nothing.
+    Nowhere,
+    /// A word with nothing behind it that it could be an operator of is the label of a column: `SELECT 1 and, 2`.
+    Label,
+    /// SIMILAR without TO, in SUBSTRING.
+    Similar,
 }
 
 /// Parses all statements of a text.
@@ -98,6 +111,7 @@ impl<'a> Parser<'a> {
             previous_end: 0,
             depth: 0,
             primary: Span::default(),
+            stop: Stop::Nowhere,
         })
     }
 
@@ -218,6 +232,21 @@ impl<'a> Parser<'a> {
         self.accept(TokenKind::Symbol(symbol))
     }
 
+    /// Takes NOT, unless it belongs to a BETWEEN, IN or LIKE behind it.
+    pub(crate) fn accept_not(&mut self) -> bool {
+        let found = self.at_keyword(Keyword::Not)
+            && !matches!(
+                self.peek(1),
+                TokenKind::Keyword(
+                    Keyword::Between | Keyword::In | Keyword::Like | Keyword::Ilike | Keyword::Similar
+                )
+            );
+        if found {
+            self.advance();
+        }
+        found
+    }
+
     /// Takes this keyword.
     pub(crate) fn expect_keyword(&mut self, keyword: Keyword) -> Result<()> {
         if self.accept_keyword(keyword) { Ok(()) } else { self.unexpected() }
@@ -312,7 +341,11 @@ impl<'a> Parser<'a> {
 
     /// An error at a byte of the text.
     #[cold]
-    pub(crate) fn error<T>(&self, state: SqlState, message: impl Into<String>, offset: u32) -> Result<T> {
+    pub(crate) fn error<T>(&mut self, state: SqlState, message: impl Into<String>, offset: u32) -> Result<T> {
+        // PostgreSQL has read the token behind what it finds wrong.
+        if self.at(TokenKind::Invalid) {
+            return self.unexpected();
+        }
         Err(error_at(state, message, self.text, offset))
     }
 

@@ -21,7 +21,7 @@ impl Parser<'_> {
             Some(Keyword::Delete) => Statement::Delete(Box::new(self.delete(with)?)),
             Some(Keyword::Merge) => Statement::Merge(Box::new(self.merge(with)?)),
             _ => {
-                if !self.at_symbol(b'(') && (!self.begins_query() || self.at_keyword(Keyword::With)) {
+                if self.at_keyword(Keyword::With) {
                     return self.unexpected();
                 }
                 let mut query = self.query()?;
@@ -69,9 +69,6 @@ impl Parser<'_> {
             }
         }
         insert.overriding = self.optional_overriding()?;
-        if !self.at_symbol(b'(') && !self.begins_query() {
-            return self.unexpected();
-        }
         insert.source = Some(Box::new(self.query()?));
         Ok(())
     }
@@ -249,7 +246,7 @@ impl Parser<'_> {
     fn merge_arm(&mut self) -> Result<MergeArm> {
         let start = self.start();
         self.expect_keyword(Keyword::When)?;
-        let is_matched = !self.accept_keyword(Keyword::Not);
+        let is_matched = !self.accept_not();
         self.expect_keyword(Keyword::Matched)?;
         let condition = if self.accept_keyword(Keyword::And) { Some(self.expr()?) } else { None };
         self.expect_keyword(Keyword::Then)?;

@@ -4,7 +4,7 @@
 //! the tree: [`Chain`] holds all steps, AND and OR all conditions, [`Prefix`] all operators before an operand.
 //! Only right operands and what is in parentheses nest.
 
-use super::Parser;
+use super::{Parser, Stop};
 use crate::keyword::Keyword;
 use crate::level::{self, Level, does_not_associate};
 use crate::span::Span;
@@ -59,18 +59,19 @@ impl Parser<'_> {
     /// An expression of operators that bind more tightly than `floor`.
     fn expr_above(&mut self, floor: Level, mode: Mode) -> Result<Expr> {
         self.enter()?;
+        let stop = std::mem::replace(&mut self.stop, Stop::Nowhere);
         let left = match self.prefix_operator(mode)? {
             None => self.primary(mode)?,
             Some(prefix) => self.prefixed(prefix, mode)?,
         };
-        let expr = self.infixes(left, floor, mode)?;
+        let expr = self.infixes(left, floor, mode, stop)?;
         self.leave();
         Ok(expr)
     }
 
     /// The rest of an expression whose first operand has been parsed.
     pub(super) fn expr_from(&mut self, left: Expr) -> Result<Expr> {
-        self.infixes(left, level::NONE, Mode::Full)
+        self.infixes(left, level::NONE, Mode::Full, Stop::Nowhere)
     }
 
     /// Operators before an operand. Each takes the steps that bind more tightly than itself.
@@ -81,7 +82,7 @@ impl Parser<'_> {
         }
         let mut expr = self.primary(mode)?;
         while let Some((operator, level)) = waiting.pop() {
-            expr = self.infixes(expr, level, mode)?;
+            expr = self.infixes(expr, level, mode, Stop::Nowhere)?;
             expr = with_prefix(operator, expr);
         }
         Ok(expr)
@@ -109,11 +110,11 @@ impl Parser<'_> {
     }
 
     /// All steps behind `left` that bind more tightly than `floor`.
-    fn infixes(&mut self, mut left: Expr, floor: Level, mode: Mode) -> Result<Expr> {
+    fn infixes(&mut self, mut left: Expr, floor: Level, mode: Mode, stop: Stop) -> Result<Expr> {
         // The level of the last step if that does not associate and ends in an operand.
         let mut closed = level::NONE;
         while let Some((infix, level)) = self.infix(mode) {
-            if level <= floor {
+            if level <= floor || (stop != Stop::Nowhere && self.stops(stop)) {
                 break;
             }
             if level == closed {
@@ -133,6 +134,17 @@ impl Parser<'_> {
             left.span = Span::new(start, self.previous_end);
         }
         Ok(left)
+    }
+
+    fn stops(&mut self, stop: Stop) -> bool {
+        match (stop, self.keyword()) {
+            (Stop::Label, Some(keyword)) if keyword.is_bare_label() => {
+                let next = self.peek(1);
+                Self::ends_target(next)
+            }
+            (Stop::Similar, Some(Keyword::Similar)) => !self.next_is(Keyword::To),
+            _ => false,
+        }
     }
 
     /// A step, and whether it ends in an operand, so that an operator of the same level may not follow.
@@ -210,35 +222,19 @@ impl Parser<'_> {
             TokenKind::Operator => (Infix::Binary, level::OPERATOR),
             TokenKind::DoubleColon => (Infix::Cast, level::CAST),
             TokenKind::Keyword(keyword) => match keyword {
-                Keyword::Operator if self.peek(1) == TokenKind::Symbol(b'(') => {
-                    (Infix::Binary, level::OPERATOR)
-                }
-                Keyword::Is
-                    if !restricted
-                        || matches!(
-                            self.peek(1),
-                            TokenKind::Keyword(Keyword::Distinct | Keyword::Not | Keyword::Document)
-                        ) =>
-                {
-                    (Infix::Is, level::IS)
-                }
+                Keyword::Operator => (Infix::Binary, level::OPERATOR),
+                Keyword::Is => (Infix::Is, level::IS),
                 _ if restricted => return None,
                 Keyword::Or => (Infix::Or, level::OR),
                 Keyword::And => (Infix::And, level::AND),
                 Keyword::Isnull => (Infix::IsNull, level::IS),
                 Keyword::Notnull => (Infix::NotNull, level::IS),
                 Keyword::Collate => (Infix::Collate, level::COLLATE),
-                Keyword::At if self.next_is(Keyword::Time) => (Infix::AtTimeZone, level::AT),
+                Keyword::At => (Infix::AtTimeZone, level::AT),
                 Keyword::Not => match self.peek(1) {
-                    TokenKind::Keyword(Keyword::Similar)
-                        if self.peek(2) != TokenKind::Keyword(Keyword::To) =>
-                    {
-                        return None;
-                    }
                     TokenKind::Keyword(next) => (word_infix(next)?, level::MATCH),
                     _ => return None,
                 },
-                Keyword::Similar if !self.next_is(Keyword::To) => return None,
                 _ => (word_infix(keyword)?, level::MATCH),
             },
             _ => return None,
@@ -371,7 +367,7 @@ impl Parser<'_> {
 
     /// Behind IS.
     fn is_test(&mut self, mode: Mode) -> Result<StepKind> {
-        let is_negated = self.accept_keyword(Keyword::Not);
+        let is_negated = self.accept_not();
         let Some(keyword) = self.keyword() else { return self.unexpected() };
         let test = match keyword {
             Keyword::Distinct => {

@@ -106,10 +106,8 @@ impl Parser<'_> {
         let is_lateral = self.accept_keyword(Keyword::Lateral);
         if is_lateral && self.at_symbol(b'(') {
             let inside = self.start();
-            return match self.parenthesis_in_from()? {
-                Inside::Query(query) => self.sub_query(query, true, start, inside),
-                Inside::Joins(_) => self.unexpected(),
-            };
+            let query = self.parenthesised_query()?;
+            return self.sub_query(query, true, start, inside);
         }
         match self.keyword() {
             Some(Keyword::Only) if !is_lateral => return self.relation_in_from(start),
@@ -416,7 +414,7 @@ impl Parser<'_> {
                     }
                 }
                 TokenKind::Keyword(Keyword::Not | Keyword::Null) => {
-                    let is_nullable = !self.accept_keyword(Keyword::Not);
+                    let is_nullable = !self.accept_not();
                     self.expect_keyword(Keyword::Null)?;
                     if column.is_nullable.replace(is_nullable).is_some() {
                         let message = format!(
@@ -428,6 +426,10 @@ impl Parser<'_> {
                 }
                 TokenKind::Identifier | TokenKind::QuotedIdentifier | TokenKind::UnicodeIdentifier => {
                     let option = self.take_name();
+                    if &*option.text == "__pg__is_not_null" {
+                        let message = format!("option name \"{}\" cannot be used in XMLTABLE", option.text);
+                        return self.error(SqlState::SYNTAX_ERROR, message, at);
+                    }
                     let value = self.restricted_expr()?;
                     if &*option.text != "path" {
                         let message = format!("unrecognized column option \"{}\"", option.text);

@@ -144,9 +144,11 @@ impl Parser<'_> {
 
     /// The name of a function (PostgreSQL's func_name).
     pub(crate) fn function_name(&mut self) -> Result<ObjectName> {
-        if self.peek(1) != TokenKind::Symbol(b'.') {
+        let is_simple = Self::is_type_or_function_name(self.kind());
+        if !Self::is_name(self.kind()) {
             return Ok(ObjectName::simple(self.type_or_function_name()?));
         }
-        self.any_name()
+        let name = self.any_name()?;
+        if !is_simple && name.qualifiers.is_empty() { self.unexpected() } else { Ok(name) }
     }
 }

@@ -241,6 +241,7 @@ impl Parser<'_> {
             over: None,
         };
         let mut is_plain = true;
+        let mut order_at = start;
         if self.at_symbol(b'*') {
             self.advance();
             call.is_star = true;
@@ -267,13 +268,14 @@ impl Parser<'_> {
                     break;
                 }
             }
+            order_at = self.start();
             call.order_by = self.optional_order_by()?;
         } else {
             is_plain = false;
         }
         self.expect_symbol(b')')?;
         if is_plain && !call.is_variadic && self.kind().is_string() && may_have_window {
-            return self.literal_with_modifiers(call, start);
+            return self.literal_with_modifiers(call, start, order_at);
         }
         if may_have_window {
             self.call_suffixes(&mut call)?;
@@ -321,14 +323,13 @@ impl Parser<'_> {
     }
 
     /// `type(modifiers) '…'`, which began like a call.
-    fn literal_with_modifiers(&mut self, call: Call, start: u32) -> Result<Expr> {
+    fn literal_with_modifiers(&mut self, call: Call, start: u32, order_at: u32) -> Result<Expr> {
         if let Some(argument) = call.arguments.iter().find(|argument| argument.name.is_some()) {
             let at = argument.name.as_ref().map_or(start, |name| name.span.start);
             return self.error(SqlState::SYNTAX_ERROR, "type modifier cannot have parameter name", at);
         }
-        if let Some(item) = call.order_by.first() {
-            let at = item.value.span.start;
-            return self.error(SqlState::SYNTAX_ERROR, "type modifier cannot have ORDER BY", at);
+        if !call.order_by.is_empty() {
+            return self.error(SqlState::SYNTAX_ERROR, "type modifier cannot have ORDER BY", order_at);
         }
         let span = self.span_from(start);
         let value = self.string()?;

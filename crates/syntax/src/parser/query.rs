@@ -1,6 +1,6 @@
 //! Queries: WITH, set operations, SELECT, VALUES, TABLE, and what stands behind them.
 
-use super::Parser;
+use super::{Parser, Stop};
 use crate::keyword::Keyword;
 use crate::span::Span;
 use crate::token::TokenKind;
@@ -69,9 +69,6 @@ impl Parser<'_> {
     /// `(query)`
     pub(crate) fn parenthesised_query(&mut self) -> Result<Box<Query>> {
         self.expect_symbol(b'(')?;
-        if !self.at_symbol(b'(') && !self.begins_query() {
-            return self.unexpected();
-        }
         let query = self.query()?;
         self.expect_symbol(b')')?;
         Ok(Box::new(query))
@@ -146,9 +143,6 @@ impl Parser<'_> {
 
     fn query_in_parentheses(&mut self) -> Result<Query> {
         self.expect_symbol(b'(')?;
-        if !self.at_symbol(b'(') && !self.begins_query() {
-            return self.unexpected();
-        }
         let query = self.query()?;
         self.expect_symbol(b')')?;
         Ok(query)
@@ -181,8 +175,7 @@ impl Parser<'_> {
                 self.advance();
                 Some(true)
             }
-            Some(Keyword::Not) => {
-                self.advance();
+            _ if self.accept_not() => {
                 self.expect_keyword(Keyword::Materialized)?;
                 Some(false)
             }
@@ -269,8 +262,11 @@ impl Parser<'_> {
         } else {
             self.accept_keyword(Keyword::All);
         }
-        let targets =
-            if distinct.is_none() && self.ends_target_list() { Vec::new() } else { self.list(Self::target)? };
+        let targets = if distinct.is_none() && Self::ends_target(self.kind()) {
+            Vec::new()
+        } else {
+            self.list(Self::target)?
+        };
         let into = self.optional_into()?;
         let from = self.optional_from(Keyword::From)?;
         let condition = self.optional_where()?;
@@ -307,10 +303,10 @@ impl Parser<'_> {
         })
     }
 
-    /// Whether a select list is empty: the current token cannot begin an expression.
-    fn ends_target_list(&self) -> bool {
-        match self.kind() {
-            TokenKind::End | TokenKind::Symbol(b')' | b';') => true,
+    /// Whether a token stands behind an item of a select list.
+    pub(super) fn ends_target(kind: TokenKind) -> bool {
+        match kind {
+            TokenKind::End | TokenKind::Symbol(b')' | b';' | b',') => true,
             TokenKind::Keyword(keyword) => matches!(
                 keyword,
                 Keyword::Into
@@ -340,6 +336,7 @@ impl Parser<'_> {
         if self.at_symbol(b'*') {
             return Ok(Target::All(self.advance().span));
         }
+        self.stop = Stop::Label;
         let value = self.expr()?;
         let alias = if self.accept_keyword(Keyword::As) {
             Some(self.label()?)

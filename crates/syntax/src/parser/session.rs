@@ -124,9 +124,6 @@ impl Parser<'_> {
             self.expect_keyword(Keyword::Hold)?;
         }
         self.expect_keyword(Keyword::For)?;
-        if !self.at_symbol(b'(') && !self.begins_query() {
-            return self.unexpected();
-        }
         let query = Box::new(self.query()?);
         Ok(Statement::DeclareCursor(Box::new(DeclareCursor {
             name,
@@ -332,8 +329,8 @@ impl Parser<'_> {
                 self.advance();
                 Deferrable
             }
-            Some(Keyword::Not) => {
-                self.expect_keywords(&[Keyword::Not, Keyword::Deferrable])?;
+            _ if self.accept_not() => {
+                self.expect_keyword(Keyword::Deferrable)?;
                 NotDeferrable
             }
             _ => return Ok(None),

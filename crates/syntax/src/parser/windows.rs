@@ -79,7 +79,13 @@ impl Parser<'_> {
         Ok(Some(Frame { span: self.span_from(span_start), unit, start, end, exclusion }))
     }
 
-    fn check_frame(&self, start: &FrameBound, end: Option<&FrameBound>, at: u32, end_at: u32) -> Result<()> {
+    fn check_frame(
+        &mut self,
+        start: &FrameBound,
+        end: Option<&FrameBound>,
+        at: u32,
+        end_at: u32,
+    ) -> Result<()> {
         use FrameBound::*;
         let (message, at) = match (start, end) {
             (UnboundedFollowing, _) => ("frame start cannot be UNBOUNDED FOLLOWING", at),
