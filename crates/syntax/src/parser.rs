@@ -232,19 +232,27 @@ impl<'a> Parser<'a> {
         self.accept(TokenKind::Symbol(symbol))
     }
 
+    /// Whether the current token makes one with the next: NOT IN and its relatives, NULLS FIRST, WITH TIME. Then it is no
+    /// word of its own, in PostgreSQL's grammar neither.
+    pub(crate) fn begins_pair(&mut self) -> bool {
+        let TokenKind::Keyword(keyword @ (Keyword::Not | Keyword::Nulls | Keyword::With)) = self.kind()
+        else {
+            return false;
+        };
+        let TokenKind::Keyword(next) = self.peek(1) else { return false };
+        match keyword {
+            Keyword::Not => matches!(
+                next,
+                Keyword::Between | Keyword::In | Keyword::Like | Keyword::Ilike | Keyword::Similar
+            ),
+            Keyword::Nulls => matches!(next, Keyword::First | Keyword::Last),
+            _ => matches!(next, Keyword::Time | Keyword::Ordinality),
+        }
+    }
+
     /// Takes NOT, unless it belongs to a BETWEEN, IN or LIKE behind it.
     pub(crate) fn accept_not(&mut self) -> bool {
-        let found = self.at_keyword(Keyword::Not)
-            && !matches!(
-                self.peek(1),
-                TokenKind::Keyword(
-                    Keyword::Between | Keyword::In | Keyword::Like | Keyword::Ilike | Keyword::Similar
-                )
-            );
-        if found {
-            self.advance();
-        }
-        found
+        !self.begins_pair() && self.accept_keyword(Keyword::Not)
     }
 
     /// Takes this keyword.
@@ -331,7 +339,10 @@ impl<'a> Parser<'a> {
     /// An error with this message that names the current token. A token that is none brings its own error.
     #[cold]
     pub(crate) fn mistake(&mut self, message: &str) -> Error {
-        if self.at(TokenKind::Invalid)
+        // PostgreSQL reads one token ahead of these words.
+        let is_read = matches!(self.keyword(), Some(Keyword::Not | Keyword::Nulls | Keyword::With))
+            && self.peek(1) == TokenKind::Invalid;
+        if (is_read || self.at(TokenKind::Invalid))
             && let Some(error) = self.lexer.take_error()
         {
             return error;

@@ -442,7 +442,7 @@ impl Parser<'_> {
         Ok(expr)
     }
 
-    fn optional_accessor(&mut self) -> Result<Option<(Span, Accessor)>> {
+    pub(super) fn optional_accessor(&mut self) -> Result<Option<(Span, Accessor)>> {
         let start = self.start();
         let accessor = if self.accept_symbol(b'.') {
             if self.accept_symbol(b'*') { Accessor::AllFields } else { Accessor::Field(self.label()?) }

@@ -2,12 +2,13 @@
 
 use super::Parser;
 use crate::keyword::Keyword;
+use crate::span::error_at;
 use crate::token::TokenKind;
 use crate::tree::{
     Alias, ColumnDefinition, FromItem, Join, JoinConstraint, JoinKind, Name, ObjectName, Query, QueryBody,
     Relation, Sample, Table, TableFunction, TableFunctionItem, TableKind, XmlColumn, XmlTable,
 };
-use firn_base::{Error, Result, SqlState};
+use firn_base::{Result, SqlState};
 
 /// What a parenthesis in FROM holds.
 enum Inside {
@@ -145,14 +146,16 @@ impl Parser<'_> {
     ) -> Result<FromItem> {
         let alias = self.optional_table_alias()?;
         if alias.is_none() {
-            let what = if matches!(query.body, QueryBody::Values(_)) {
-                ("VALUES in FROM must have an alias", "For example, FROM (VALUES ...) [AS] foo.")
-            } else {
-                ("subquery in FROM must have an alias", "For example, FROM (SELECT ...) [AS] foo.")
+            if self.at(TokenKind::Invalid) {
+                return self.unexpected();
+            }
+            let (what, example) = match query.body {
+                QueryBody::Values(_) => ("VALUES", "(VALUES ...)"),
+                _ => ("subquery", "(SELECT ...)"),
             };
-            return self
-                .error(SqlState::SYNTAX_ERROR, what.0, inside)
-                .map_err(|error: Error| error.with_hint(what.1));
+            let message = format!("{what} in FROM must have an alias");
+            let hint = format!("For example, FROM {example} [AS] foo.");
+            return Err(error_at(SqlState::SYNTAX_ERROR, message, self.text, inside).with_hint(hint));
         }
         Ok(self.table(TableKind::Query { is_lateral, query }, alias, start))
     }

@@ -175,7 +175,7 @@ impl Parser<'_> {
         let start = self.start();
         let is_column = Self::is_name(self.kind());
         let is_function = Self::is_type_or_function_name(self.kind());
-        if !is_column && !is_function {
+        if (!is_column && !is_function) || self.begins_pair() {
             return self.unexpected();
         }
         let mut name = ObjectName::simple(self.take_name());

@@ -119,7 +119,7 @@ impl Parser<'_> {
             self.advance();
         }
         self.expect_keyword(Keyword::Cursor)?;
-        let with_hold = self.accept_keyword(Keyword::With);
+        let with_hold = !self.begins_pair() && self.accept_keyword(Keyword::With);
         if with_hold || self.accept_keyword(Keyword::Without) {
             self.expect_keyword(Keyword::Hold)?;
         }

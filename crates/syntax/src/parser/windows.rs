@@ -2,6 +2,7 @@
 
 use super::Parser;
 use crate::keyword::Keyword;
+use crate::token::TokenKind;
 use crate::tree::{
     Frame, FrameBound, FrameExclusion, FrameUnit, NullsOrder, SortItem, SortOrder, WindowSpec,
 };
@@ -42,7 +43,12 @@ impl Parser<'_> {
         self.advance();
         let (start, end);
         let mut at = self.start();
-        if self.accept_keyword(Keyword::Between) {
+        // Before an operator BETWEEN is the name of a column.
+        let next = self.peek(1);
+        let is_column = matches!(next, TokenKind::DoubleColon | TokenKind::Symbol(b'.' | b'['))
+            || (Self::is_operator(next)
+                && !matches!(next, TokenKind::Operator | TokenKind::Symbol(b'+' | b'-')));
+        if !is_column && self.accept_keyword(Keyword::Between) {
             at = self.start();
             start = self.frame_bound()?;
             self.expect_keyword(Keyword::And)?;
