@@ -32,7 +32,7 @@ pub use keyword::{Category, Keyword};
 pub use span::{Span, character_position};
 
 /// How many levels a statement may nest.
-pub const DEPTH_LIMIT: u32 = 500;
+pub const DEPTH_LIMIT: u32 = 300;
 
 /// How a text is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -127,14 +127,12 @@ impl<'a> Parser<'a> {
     pub(crate) fn statement(&mut self) -> Result<Statement> {
         let Some(keyword) = self.keyword() else {
             if self.at_symbol(b'(') {
-                return Ok(Statement::Query(Box::new(self.query()?)));
+                return Ok(Statement::Query(self.query()?));
             }
             return self.unexpected();
         };
         match keyword {
-            Keyword::Select | Keyword::Values | Keyword::Table => {
-                Ok(Statement::Query(Box::new(self.query()?)))
-            }
+            Keyword::Select | Keyword::Values | Keyword::Table => Ok(Statement::Query(self.query()?)),
             Keyword::With | Keyword::Insert | Keyword::Update | Keyword::Delete | Keyword::Merge => {
                 self.preparable()
             }

@@ -28,7 +28,7 @@ impl Parser<'_> {
                 if let Some(with) = with {
                     self.add_with(&mut query, with)?;
                 }
-                Statement::Query(Box::new(query))
+                Statement::Query(query)
             }
         };
         self.leave();
@@ -69,7 +69,7 @@ impl Parser<'_> {
             }
         }
         insert.overriding = self.optional_overriding()?;
-        insert.source = Some(Box::new(self.query()?));
+        insert.source = Some(self.query()?);
         Ok(())
     }
 

@@ -60,7 +60,6 @@ impl Parser<'_> {
         };
         self.expect_keyword(Keyword::Join)?;
         let span = self.span_from(start);
-        self.enter()?;
         let mut right = self.from_operand()?;
         let constraint = if is_cross {
             JoinConstraint::None
@@ -69,13 +68,14 @@ impl Parser<'_> {
         } else {
             // `a JOIN b JOIN c ON … ON …`: what comes before this join's condition belongs to its right side.
             while !self.at_keyword(Keyword::On) && !self.at_keyword(Keyword::Using) {
+                self.enter()?;
                 if !self.optional_join(&mut right)? {
                     return self.unexpected();
                 }
+                self.leave();
             }
             self.join_constraint()?
         };
-        self.leave();
         left.joins.push(Join { span, kind, right, constraint });
         Ok(true)
     }
@@ -165,12 +165,12 @@ impl Parser<'_> {
         self.enter()?;
         self.expect_symbol(b'(')?;
         let inside = if self.begins_query() {
-            Inside::Query(Box::new(self.query()?))
+            Inside::Query(self.query()?)
         } else if self.at_symbol(b'(') {
             let start = self.start();
             match self.parenthesis_in_from()? {
                 Inside::Query(query) if self.at_symbol(b')') || self.continues_query() => {
-                    Inside::Query(Box::new(self.query_from(*query, start)?))
+                    Inside::Query(self.query_from(query, start)?)
                 }
                 Inside::Query(query) => {
                     let item = self.sub_query(query, false, start, start)?;

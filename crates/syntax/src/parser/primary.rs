@@ -229,7 +229,7 @@ impl Parser<'_> {
     /// A call behind the name, at its parenthesis. In FROM nothing follows the arguments.
     pub(super) fn call(&mut self, name: ObjectName, start: u32, may_have_window: bool) -> Result<Expr> {
         self.expect_symbol(b'(')?;
-        let mut call = Call {
+        let mut call = Box::new(Call {
             name,
             arguments: Vec::new(),
             is_star: false,
@@ -239,7 +239,7 @@ impl Parser<'_> {
             within_group: Vec::new(),
             filter: None,
             over: None,
-        };
+        });
         let mut is_plain = true;
         let mut order_at = start;
         if self.at_symbol(b'*') {
@@ -280,7 +280,7 @@ impl Parser<'_> {
         if may_have_window {
             self.call_suffixes(&mut call)?;
         }
-        Ok(Expr { kind: ExprKind::Call(Box::new(call)), span: self.span_from(start) })
+        Ok(Expr { kind: ExprKind::Call(call), span: self.span_from(start) })
     }
 
     fn call_suffixes(&mut self, call: &mut Call) -> Result<()> {
@@ -302,7 +302,7 @@ impl Parser<'_> {
         }
         if self.accept_keyword(Keyword::Over) {
             call.over = Some(if self.at_symbol(b'(') {
-                Over::Window(Box::new(self.window_spec()?))
+                Over::Window(self.window_spec()?)
             } else {
                 Over::Named(self.name()?)
             });
@@ -323,7 +323,7 @@ impl Parser<'_> {
     }
 
     /// `type(modifiers) '…'`, which began like a call.
-    fn literal_with_modifiers(&mut self, call: Call, start: u32, order_at: u32) -> Result<Expr> {
+    fn literal_with_modifiers(&mut self, call: Box<Call>, start: u32, order_at: u32) -> Result<Expr> {
         if let Some(argument) = call.arguments.iter().find(|argument| argument.name.is_some()) {
             let at = argument.name.as_ref().map_or(start, |name| name.span.start);
             return self.error(SqlState::SYNTAX_ERROR, "type modifier cannot have parameter name", at);
@@ -495,7 +495,7 @@ impl Parser<'_> {
     /// once, and then goes into whichever of both it began.
     pub(super) fn query_or_expr(&mut self) -> Result<std::result::Result<Box<Query>, Expr>> {
         if self.begins_query() {
-            return Ok(Ok(Box::new(self.query()?)));
+            return Ok(Ok(self.query()?));
         }
         if !self.at_symbol(b'(') {
             return Ok(Err(self.expr()?));
@@ -508,9 +508,9 @@ impl Parser<'_> {
         let operand = match inside {
             Parenthesised::Query(query) => {
                 if self.at_symbol(b')') || self.continues_query() {
-                    let query = self.query_from(*query, start)?;
+                    let query = self.query_from(query, start)?;
                     self.leave();
-                    return Ok(Ok(Box::new(query)));
+                    return Ok(Ok(query));
                 }
                 let expr = Expr { kind: ExprKind::Subquery(query), span: self.span_from(start) };
                 self.with_accessors(expr)?

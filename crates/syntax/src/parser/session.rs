@@ -124,7 +124,7 @@ impl Parser<'_> {
             self.expect_keyword(Keyword::Hold)?;
         }
         self.expect_keyword(Keyword::For)?;
-        let query = Box::new(self.query()?);
+        let query = self.query()?;
         Ok(Statement::DeclareCursor(Box::new(DeclareCursor {
             name,
             is_binary,

@@ -12,24 +12,29 @@ const WINDOWING_ERROR: SqlState = SqlState::new("42P20");
 
 impl Parser<'_> {
     /// `(…)` of OVER and WINDOW.
-    pub(super) fn window_spec(&mut self) -> Result<WindowSpec> {
+    pub(super) fn window_spec(&mut self) -> Result<Box<WindowSpec>> {
         let start = self.start();
         self.expect_symbol(b'(')?;
+        let span = self.span_from(start);
+        let (partition_by, order_by) = (Vec::new(), Vec::new());
+        let mut window = Box::new(WindowSpec { span, base: None, partition_by, order_by, frame: None });
         // These words begin a clause and are no name here, although they are not reserved.
         let is_clause = matches!(
             self.keyword(),
             Some(Keyword::Partition | Keyword::Range | Keyword::Rows | Keyword::Groups)
         );
-        let base = if !is_clause && Self::is_name(self.kind()) { Some(self.take_name()) } else { None };
-        let mut partition_by = Vec::new();
+        if !is_clause && Self::is_name(self.kind()) {
+            window.base = Some(self.name()?);
+        }
         if self.accept_keyword(Keyword::Partition) {
             self.expect_keyword(Keyword::By)?;
-            partition_by = self.exprs()?;
+            window.partition_by = self.exprs()?;
         }
-        let order_by = self.optional_order_by()?;
-        let frame = self.optional_frame()?;
+        window.order_by = self.optional_order_by()?;
+        window.frame = self.optional_frame()?;
         self.expect_symbol(b')')?;
-        Ok(WindowSpec { span: self.span_from(start), base, partition_by, order_by, frame })
+        window.span = self.span_from(start);
+        Ok(window)
     }
 
     fn optional_frame(&mut self) -> Result<Option<Frame>> {

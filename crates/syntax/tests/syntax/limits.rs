@@ -20,7 +20,6 @@ fn walk(text: &str) {
         assert!(again[0].statement == node.statement, "{}", head(&printed));
         let copy = again[0].clone();
         assert!(format!("{copy:?}").len() > printed.len() / 2);
-        assert!(format!("{copy:#?}").len() > printed.len() / 2);
     }
 }
 
@@ -113,7 +112,7 @@ fn the_deepest_trees_fit_a_small_stack() {
                 let middle = (works + fails) / 2;
                 if parse(&text(middle), Options::default()).is_ok() { works = middle } else { fails = middle }
             }
-            assert!(works >= DEPTH_LIMIT as usize / 5, "{what}: only {works} levels");
+            assert!(works >= DEPTH_LIMIT as usize / 3 - 2, "{what}: only {works} levels");
             walk(&text(works));
         }
     });
