@@ -12,8 +12,8 @@ use super::{quoted_call, take};
 use crate::bind::keys::AS_CAST;
 use crate::statement::fold;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, ObjectNamePart,
-    OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Value, VisitMut, VisitorMut,
+    Expr, GroupByExpr, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Value, VisitMut,
+    VisitorMut,
 };
 use std::collections::HashSet;
 use std::ops::ControlFlow;
