@@ -23,6 +23,7 @@
 //! | Record | a view of an image | Struct |
 
 use crate::types::{SqlType, Width};
+use std::fmt;
 
 /// How values lie in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -105,6 +106,11 @@ impl Representation {
         matches!(self, Representation::Text | Representation::PaddedText)
     }
 
+    /// Whether what a block holds of a value is an image of it: bytes whose order and equality are not those of the value.
+    pub fn is_image(self) -> bool {
+        matches!(self, Representation::Numeric | Representation::List(_) | Representation::Record)
+    }
+
     /// Whether two values are equal exactly if their bits are. It is false of numerics (1.0 and 1.00), intervals
     /// (`1 mon` and `30 days`), padded text, floats (zeros of both signs) and of what is made of these.
     pub fn equality_is_of_bits(self) -> bool {
@@ -147,6 +153,61 @@ impl Representation {
     }
 }
 
+/// The names of representations without parameters, as catalogs and files keep them.
+const NAMES: [(Representation, &str); 18] = [
+    (Representation::Boolean, "boolean"),
+    (Representation::Int16, "int16"),
+    (Representation::Int32, "int32"),
+    (Representation::Int64, "int64"),
+    (Representation::Oid, "oid"),
+    (Representation::Float32, "float32"),
+    (Representation::Float64, "float64"),
+    (Representation::Numeric, "numeric"),
+    (Representation::Text, "text"),
+    (Representation::PaddedText, "padded_text"),
+    (Representation::Bytes, "bytes"),
+    (Representation::Date, "date"),
+    (Representation::Time, "time"),
+    (Representation::Timestamp, "timestamp"),
+    (Representation::TimestampTz, "timestamptz"),
+    (Representation::Interval, "interval"),
+    (Representation::Uuid, "uuid"),
+    (Representation::Record, "record"),
+];
+
+impl fmt::Display for Representation {
+    /// The name that catalogs and files keep: `int32`, `decimal(12,2)`, `list(int32)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Representation::Decimal { precision, scale } => write!(f, "decimal({precision},{scale})"),
+            Representation::List(element) => write!(f, "list({element})"),
+            other => {
+                let (_, name) = NAMES.iter().find(|(named, _)| named == other).expect("all are named");
+                f.write_str(name)
+            }
+        }
+    }
+}
+
+impl Representation {
+    /// The representation of that name.
+    pub fn from_name(name: &str) -> Option<Representation> {
+        let inside = |word: &str| name.strip_prefix(word)?.strip_prefix('(')?.strip_suffix(')');
+        if let Some(element) = inside("list") {
+            let element = Representation::from_name(element)?;
+            let is_element = !matches!(element, Representation::List(_) | Representation::Decimal { .. });
+            return is_element.then(|| element.list());
+        }
+        if let Some(inside) = inside("decimal") {
+            let (precision, scale) = inside.split_once(',')?;
+            let (precision, scale) = (precision.parse().ok()?, scale.parse().ok()?);
+            return (scale <= precision && (1..=38).contains(&precision))
+                .then_some(Representation::Decimal { precision, scale });
+        }
+        NAMES.iter().find(|(_, known)| *known == name).map(|(representation, _)| *representation)
+    }
+}
+
 impl From<SqlType> for Representation {
     fn from(ty: SqlType) -> Representation {
         match ty {
@@ -173,6 +234,28 @@ impl From<SqlType> for Representation {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        let decimals =
+            [(12, 2), (38, 0)].map(|(precision, scale)| Representation::Decimal { precision, scale });
+        let lists = NAMES.map(|(element, _)| element.list());
+        for representation in NAMES.map(|(named, _)| named).into_iter().chain(decimals).chain(lists) {
+            assert_eq!(Representation::from_name(&representation.to_string()), Some(representation));
+        }
+        for name in [
+            "",
+            "int",
+            "list",
+            "list()",
+            "list(list(int32))",
+            "list(decimal(1,0))",
+            "decimal(39,0)",
+            "decimal(2,3)",
+        ] {
+            assert_eq!(Representation::from_name(name), None, "{name}");
+        }
+    }
 
     #[test]
     fn a_list_takes_the_general_form_of_its_elements() {

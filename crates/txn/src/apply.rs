@@ -395,9 +395,9 @@ impl Column {
 impl Target {
     fn new(table: Arc<Table>) -> Target {
         let columns = table.columns().iter().map(|spec| Column {
-            width: spec.ty.width(),
+            width: spec.representation.width(),
             nullable: spec.nullable,
-            is_text: spec.ty.width() == Width::View && spec.ty != SqlType::Bytea,
+            is_text: spec.representation.is_string(),
         });
         Target { columns: columns.collect(), table }
     }
