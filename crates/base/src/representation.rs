@@ -22,7 +22,10 @@
 //! | List | a view of an image | List |
 //! | Record | a view of an image | Struct |
 
+use crate::array::ArrayImage;
+use crate::numeric::Numeric;
 use crate::types::{SqlType, Width};
+use crate::value::Cell;
 use std::fmt;
 
 /// How values lie in memory.
@@ -109,6 +112,24 @@ impl Representation {
     /// Whether what a block holds of a value is an image of it: bytes whose order and equality are not those of the value.
     pub fn is_image(self) -> bool {
         matches!(self, Representation::Numeric | Representation::List(_) | Representation::Record)
+    }
+
+    /// Whether bytes are what a value of a representation without a fixed width is: characters where those are due, and images where
+    /// those are. Whoever takes such bytes from elsewhere asks, since cells are believed.
+    pub fn admits_bytes(self, bytes: &[u8]) -> bool {
+        match self {
+            Representation::Text | Representation::PaddedText => std::str::from_utf8(bytes).is_ok(),
+            Representation::Bytes => true,
+            Representation::Numeric => Numeric::from_image(bytes).is_some(),
+            Representation::List(element) => ArrayImage::new(bytes, *element).is_some_and(|image| {
+                element.width() != Width::View
+                    || (0..image.len()).all(|position| match image.cell(position) {
+                        Cell::Null => true,
+                        cell => element.admits_bytes(cell.bytes()),
+                    })
+            }),
+            _ => false,
+        }
     }
 
     /// Whether two values are equal exactly if their bits are. It is false of numerics (1.0 and 1.00), intervals
@@ -234,6 +255,21 @@ impl From<SqlType> for Representation {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_are_admitted_if_they_are_characters_or_images() {
+        let texts = Representation::Text.list();
+        let array = crate::ArrayValue::from(vec![crate::Value::Text("ü".to_owned())]);
+        let image = array.image(Representation::Text);
+        assert!(texts.admits_bytes(&image));
+        assert!(!texts.admits_bytes(&image[..image.len() - 1]), "an element is cut");
+        let mut torn = image.clone();
+        *torn.last_mut().expect("it has bytes") = b'a';
+        assert!(!texts.admits_bytes(&torn), "an element is no UTF-8");
+        assert!(Representation::Numeric.admits_bytes(&[2, 0, 5]));
+        assert!(!Representation::Numeric.admits_bytes(&[2]));
+        assert!(!Representation::Text.admits_bytes(&[0xff]) && Representation::Bytes.admits_bytes(&[0xff]));
+    }
 
     #[test]
     fn names_are_read_as_they_are_written() {

@@ -26,6 +26,9 @@ use std::collections::HashMap;
 /// or `numeric` and `numeric(38,16)` stay apart in schemas.
 pub const SQL_TYPE_KEY: &str = "firn:type";
 
+/// Key of the field metadata that carries the representation of a column in files of ours.
+pub const REPRESENTATION_KEY: &str = "firn:representation";
+
 /// The zone of timestamptz arrays.
 const UTC: &str = "UTC";
 
@@ -58,6 +61,22 @@ pub fn data_type(representation: impl Into<Representation>) -> DataType {
 pub fn field(name: &str, ty: SqlType, nullable: bool) -> Field {
     let metadata = HashMap::from([(SQL_TYPE_KEY.to_owned(), ty.to_string())]);
     Field::new(name, data_type(ty), nullable).with_metadata(metadata)
+}
+
+/// A field of a file that holds what scans yield, with [`REPRESENTATION_KEY`] metadata, since images of numerics and of arrays are
+/// bytes to others.
+pub fn stored_field(name: &str, representation: Representation, nullable: bool) -> Field {
+    let metadata = HashMap::from([(REPRESENTATION_KEY.to_owned(), representation.to_string())]);
+    Field::new(name, data_type(representation), nullable).with_metadata(metadata)
+}
+
+/// Whether a field is one of values of a representation. Files of before say nothing but the Arrow type, and hold no images.
+pub fn is_stored_field(field: &Field, representation: Representation) -> bool {
+    let is_named = match field.metadata().get(REPRESENTATION_KEY) {
+        Some(name) => Representation::from_name(name) == Some(representation),
+        None => !representation.is_image(),
+    };
+    is_named && *field.data_type() == data_type(representation)
 }
 
 /// The SQL type of a field: from its metadata, else the natural one of its Arrow type; `None` for
@@ -158,10 +177,10 @@ fn value_in(array: &dyn Array, row: usize, representation: Representation) -> Va
             ))
         }
         DataType::Binary if representation.is_image() => {
-            Cell::Bytes(array.as_binary::<i32>().value(row)).value_of(representation)
+            Cell::Bytes(array.as_binary::<i32>().value(row)).to_value(representation)
         }
         DataType::BinaryView if representation.is_image() => {
-            Cell::Bytes(array.as_binary_view().value(row)).value_of(representation)
+            Cell::Bytes(array.as_binary_view().value(row)).to_value(representation)
         }
         DataType::Binary => Value::Bytea(array.as_binary::<i32>().value(row).to_owned()),
         DataType::LargeBinary => Value::Bytea(array.as_binary::<i64>().value(row).to_owned()),

@@ -216,7 +216,7 @@ pub fn from_exchange(column: &ArrayRef, representation: Representation) -> Array
                     return None;
                 }
                 let elements = offsets[row] as usize..offsets[row + 1] as usize;
-                let array: ArrayValue = elements.map(|at| cells.cell(at, 0).value_of(*element)).collect();
+                let array: ArrayValue = elements.map(|at| cells.cell(at, 0).to_value(*element)).collect();
                 array.write_image(*element, image);
                 Some(())
             })
@@ -268,7 +268,7 @@ mod tests {
             if images.is_null(row) {
                 Value::Null
             } else {
-                Cell::Bytes(images.value(row)).value_of(representation)
+                Cell::Bytes(images.value(row)).to_value(representation)
             }
         };
         (0..images.len()).map(value).collect()

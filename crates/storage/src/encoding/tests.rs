@@ -191,7 +191,7 @@ impl Model {
     }
 
     fn value(&self, slot: usize) -> Value {
-        self.cell(slot).value_of(self.representation)
+        self.cell(slot).to_value(self.representation)
     }
 
     fn encode(&self, encoding: Encoding) -> Option<EncodedColumn> {
@@ -341,7 +341,7 @@ impl Model {
     fn takes(&self, condition: &Condition<'_>, slot: usize) -> bool {
         let value = self.value(slot);
         let compare =
-            |cell: &Cell<'_>| value.compare(&cell.value_of(self.representation)).expect("values of one type");
+            |cell: &Cell<'_>| value.compare(&cell.to_value(self.representation)).expect("values of one type");
         if value == Value::Null {
             return false;
         }
@@ -555,8 +555,8 @@ fn bits_of(cell: &Cell<'_>) -> Option<Vec<u8>> {
 fn value_of(dictionary: &Dictionary, code: usize) -> Value {
     dictionary::each_dictionary!(
         dictionary,
-        words => words.word(code).to_cell().value_of(words.representation),
-        strings => Cell::Bytes(strings.get(code)).value_of(strings.representation)
+        words => words.word(code).to_cell().to_value(words.representation),
+        strings => Cell::Bytes(strings.get(code)).to_value(strings.representation)
     )
 }
 

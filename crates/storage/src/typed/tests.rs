@@ -127,7 +127,7 @@ fn show(cells: &[Cell<'_>]) -> String {
     let values: Vec<_> = specs()
         .iter()
         .zip(cells)
-        .map(|(spec, cell)| format!("{:?}", cell.value_of(spec.representation)))
+        .map(|(spec, cell)| format!("{:?}", cell.to_value(spec.representation)))
         .collect();
     values.join(", ")
 }

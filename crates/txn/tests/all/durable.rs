@@ -48,12 +48,15 @@ pub fn try_commit(tx: Transaction) -> Result<()> {
 /// Makes a table whose first column is its primary key.
 pub fn create_table(tx: &mut Transaction, name: &str, columns: &[(SqlType, bool)]) -> Arc<Table> {
     let engine = tx.engine().clone();
-    let specs = columns.iter().map(|(ty, nullable)| ColumnSpec { ty: *ty, nullable: *nullable }).collect();
+    let specs = columns
+        .iter()
+        .map(|(ty, nullable)| ColumnSpec { representation: (*ty).into(), nullable: *nullable })
+        .collect();
     let storage = tx.create_storage(name, specs).unwrap();
     let (oid, constraint, index) = (engine.allocate_oid(), engine.allocate_oid(), engine.allocate_oid());
     let column = |(position, (ty, nullable)): (usize, &(SqlType, bool))| ColumnDef {
         name: format!("c{position}"),
-        ty: *ty,
+        ty: (*ty).into(),
         not_null: !nullable,
         default: None,
         identity: None,
@@ -130,7 +133,7 @@ pub fn table(tx: &Transaction, name: &str) -> Arc<Table> {
 
 pub fn insert(tx: &mut Transaction, table: &Arc<Table>, row: &[Value]) -> RowId {
     let cells: Vec<Cell<'_>> =
-        row.iter().zip(table.columns()).map(|(value, column)| value.as_cell(column.ty)).collect();
+        row.iter().zip(table.columns()).map(|(value, column)| value.as_cell(column.representation)).collect();
     tx.insert(table, &cells, &pin()).unwrap()
 }
 
@@ -138,13 +141,13 @@ pub fn insert(tx: &mut Transaction, table: &Arc<Table>, row: &[Value]) -> RowId 
 pub fn find(tx: &Transaction, table: &Arc<Table>, key: &Value) -> Option<RowId> {
     let index = table.indexes()[0].clone();
     let mut bytes = KeyBuffer::new();
-    index.encode(&[key.as_cell(table.columns()[0].ty)], &mut bytes);
+    index.encode(&[key.as_cell(table.columns()[0].representation)], &mut bytes);
     tx.get(table, &index, &bytes, &pin())
 }
 
 pub fn update(tx: &mut Transaction, table: &Arc<Table>, key: &Value, column: u16, value: &Value) {
     let row = find(tx, table, key).expect("the row exists");
-    let cell = value.as_cell(table.columns()[usize::from(column)].ty);
+    let cell = value.as_cell(table.columns()[usize::from(column)].representation);
     tx.update(table, row, &[ColumnId(column)], &[cell], &pin()).unwrap();
 }
 
@@ -173,7 +176,7 @@ pub fn state(engine: &Arc<Engine>) -> State {
             for (row, id) in batch.row_ids.unwrap().values().iter().enumerate() {
                 let values = table.columns().iter().zip(&batch.columns);
                 let values: Vec<Value> =
-                    values.map(|(spec, array)| arrow::array_value(array, row, spec.ty)).collect();
+                    values.map(|(spec, array)| arrow::array_value(array, row, spec.representation)).collect();
                 assert!(rows.insert(*id, values).is_none());
             }
         }
@@ -183,7 +186,7 @@ pub fn state(engine: &Arc<Engine>) -> State {
             for (id, row) in &rows {
                 let part = index.spec().columns[0];
                 let mut key = KeyBuffer::new();
-                index.encode(&[row[part.column.index()].as_cell(part.ty)], &mut key);
+                index.encode(&[row[part.column.index()].as_cell(part.representation)], &mut key);
                 let mut found = false;
                 index.lookup(&key, &pin(), &mut |row| {
                     found |= row.to_bits() == *id;
