@@ -102,6 +102,31 @@ impl<'de> Deserialize<'de> for ColumnType {
     }
 }
 
+/// A type of values that are stored so, if there is one.
+pub(crate) fn stored_so(stored: Representation) -> Option<SqlType> {
+    Some(match stored {
+        Representation::Boolean => SqlType::Boolean,
+        Representation::Int16 => SqlType::SmallInt,
+        Representation::Int32 => SqlType::Integer,
+        Representation::Int64 => SqlType::BigInt,
+        Representation::Float32 => SqlType::Real,
+        Representation::Float64 => SqlType::Double,
+        Representation::Decimal { precision, scale } => SqlType::Numeric { precision, scale },
+        Representation::Text => SqlType::Text,
+        Representation::PaddedText => SqlType::Char(1),
+        Representation::Bytes => SqlType::Bytea,
+        Representation::Date => SqlType::Date,
+        Representation::Time => SqlType::Time,
+        Representation::Timestamp => SqlType::Timestamp,
+        Representation::TimestampTz => SqlType::TimestampTz,
+        Representation::Interval => SqlType::Interval,
+        Representation::Uuid => SqlType::Uuid,
+        Representation::Oid | Representation::Numeric | Representation::List(_) | Representation::Record => {
+            return None;
+        }
+    })
+}
+
 /// The [`SqlType`] of that name.
 pub(crate) fn sql_type<E: de::Error>(name: &str) -> result::Result<SqlType, E> {
     SqlType::parse(name).map_err(|error| E::custom(error.message()))

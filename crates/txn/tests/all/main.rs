@@ -8,6 +8,7 @@ mod durable;
 mod freezing;
 mod histories;
 mod history;
+mod images;
 mod isolation;
 mod killed;
 mod loads;
