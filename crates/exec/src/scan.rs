@@ -30,7 +30,7 @@ use datafusion::physical_plan::metrics::{
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 use firn_base::sync::{Arc, OnceLock};
-use firn_base::{Cell, ColumnId, Error, RowId, Snapshot, SqlState, SqlType, Value};
+use firn_base::{Cell, ColumnId, Error, Representation, RowId, Snapshot, SqlState, Value};
 use firn_storage::arrow::values_to_array;
 use firn_storage::{Guard, Restriction, ScanBatch, Table, TableScan};
 use firn_txn::catalog::{ConstraintKind, TableDef};

@@ -5,7 +5,7 @@ use firn_base::Representation;
 /// One column of a physical table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ColumnSpec {
-    /// The type of its values.
+    /// How its values lie.
     pub representation: Representation,
     /// Whether it may hold NULL. Storage refuses NULLs in other columns by assertion.
     pub nullable: bool,

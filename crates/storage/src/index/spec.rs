@@ -11,7 +11,7 @@ pub struct IndexId(pub u32);
 pub struct IndexColumn {
     /// Which column of the table.
     pub column: ColumnId,
-    /// Its type.
+    /// How its values lie.
     pub representation: Representation,
     /// Whether it may be NULL; only then does the key hold a null marker.
     pub nullable: bool,

@@ -5,6 +5,7 @@ mod cold_files;
 mod compacting;
 mod durability;
 mod durable;
+mod fixtures;
 mod freezing;
 mod histories;
 mod history;
