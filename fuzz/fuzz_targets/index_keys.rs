@@ -1,14 +1,15 @@
 //! Keys of an index compare as SQL compares the values that they are made of.
 #![no_main]
 
-use firn_base::operators::compare_blank_padded;
-use firn_base::{ColumnId, Interval, SqlType, Value};
+use firn_base::array::Dimension;
+use firn_base::numeric::POWERS;
+use firn_base::{ArrayValue, ColumnId, Interval, Numeric, Representation, Value};
 use firn_storage::{Index, IndexColumn, IndexId, IndexSpec, KeyBuffer};
 use libfuzzer_sys::fuzz_target;
 use std::cmp::Ordering;
 
 /// Takes a value off the front of the input.
-fn take(ty: SqlType, input: &mut &[u8]) -> Option<Value> {
+fn take(representation: Representation, input: &mut &[u8]) -> Option<Value> {
     fn array<const LENGTH: usize>(input: &mut &[u8]) -> Option<[u8; LENGTH]> {
         let (taken, rest) = input.split_first_chunk()?;
         *input = rest;
@@ -20,49 +21,68 @@ fn take(ty: SqlType, input: &mut &[u8]) -> Option<Value> {
         *input = rest;
         Some(taken)
     }
-    Some(match ty {
-        SqlType::SmallInt => Value::SmallInt(i16::from_le_bytes(array(input)?)),
-        SqlType::Double => Value::Double(f64::from_le_bytes(array(input)?)),
-        SqlType::Real => Value::Real(f32::from_le_bytes(array(input)?)),
-        SqlType::Numeric { scale, .. } => {
+    Some(match representation {
+        Representation::Int16 => Value::SmallInt(i16::from_le_bytes(array(input)?)),
+        Representation::Float64 => Value::Double(f64::from_le_bytes(array(input)?)),
+        Representation::Float32 => Value::Real(f32::from_le_bytes(array(input)?)),
+        Representation::Decimal { scale, .. } => {
             Value::Numeric { unscaled: i128::from_le_bytes(array(input)?), scale }
         }
-        SqlType::Bytea => Value::Bytea(string(input)?.to_vec()),
-        SqlType::Text | SqlType::Char(_) => Value::Text(String::from_utf8_lossy(string(input)?).into_owned()),
-        SqlType::Interval => Value::Interval(Interval {
+        Representation::Bytes => Value::Bytea(string(input)?.to_vec()),
+        Representation::Text | Representation::PaddedText => {
+            Value::Text(String::from_utf8_lossy(string(input)?).into_owned())
+        }
+        Representation::Interval => Value::Interval(Interval {
             months: i32::from_le_bytes(array(input)?),
             days: i32::from_le_bytes(array(input)?),
             nanoseconds: i64::from(i32::from_le_bytes(array(input)?)) * 1000,
         }),
-        SqlType::Uuid => Value::Uuid(array(input)?),
+        Representation::Uuid => Value::Uuid(array(input)?),
+        Representation::Numeric => Value::Number(match u16::from_le_bytes(array(input)?) {
+            0 => Numeric::NAN,
+            1 => Numeric::INFINITY,
+            2 => Numeric::NEGATIVE_INFINITY,
+            scale => {
+                let unscaled = i128::from_le_bytes(array(input)?) % POWERS[38];
+                Numeric::new(unscaled, scale % 50).expect("38 digits at most")
+            }
+        }),
+        Representation::List(element) => {
+            let [length, rows] = array(input)?;
+            let (length, rows) = (length % 4, rows % 2 + 1);
+            let element = |_| match array::<1>(input)?[0] {
+                0 => Some(Value::Null),
+                _ => take(*element, input),
+            };
+            let elements = (0..length * rows).map(element).collect::<Option<Vec<_>>>()?;
+            let dimension = |length: u8| Dimension { length: length.into(), lower: length.into() };
+            let dimensions = if length == 0 { Vec::new() } else { vec![dimension(rows), dimension(length)] };
+            Value::Array(ArrayValue::new(dimensions, elements))
+        }
         other => unreachable!("{other} is not in TYPES"),
     })
 }
 
-const TYPES: [SqlType; 9] = [
-    SqlType::SmallInt,
-    SqlType::Double,
-    SqlType::Real,
-    SqlType::Numeric { precision: 38, scale: 3 },
-    SqlType::Bytea,
-    SqlType::Text,
-    SqlType::Char(8),
-    SqlType::Interval,
-    SqlType::Uuid,
+const TYPES: [Representation; 12] = [
+    Representation::Int16,
+    Representation::Float64,
+    Representation::Float32,
+    Representation::Decimal { precision: 38, scale: 3 },
+    Representation::Bytes,
+    Representation::Text,
+    Representation::PaddedText,
+    Representation::Interval,
+    Representation::Uuid,
+    Representation::Numeric,
+    Representation::List(&Representation::Text),
+    Representation::List(&Representation::Numeric),
 ];
-
-fn compare(ty: SqlType, a: &Value, b: &Value) -> Ordering {
-    match (ty, a, b) {
-        (SqlType::Char(_), Value::Text(a), Value::Text(b)) => compare_blank_padded(a, b),
-        _ => a.compare(b).expect("neither is NULL"),
-    }
-}
 
 fuzz_target!(|bytes: &[u8]| {
     let Some(([first, second], mut input)) = bytes.split_first_chunk() else { return };
     let columns = [first, second].map(|choice| IndexColumn {
         column: ColumnId(0),
-        ty: TYPES[usize::from(choice >> 1) % TYPES.len()],
+        representation: TYPES[usize::from(choice >> 1) % TYPES.len()],
         nullable: false,
         descending: choice & 1 == 1,
         nulls_first: false,
@@ -77,18 +97,20 @@ fuzz_target!(|bytes: &[u8]| {
     let index = Index::new(spec);
     let mut rows: Vec<([Value; 2], KeyBuffer)> = Vec::new();
     while rows.len() < 3
-        && let Some(a) = take(columns[0].ty, &mut input)
-        && let Some(b) = take(columns[1].ty, &mut input)
+        && let Some(a) = take(columns[0].representation, &mut input)
+        && let Some(b) = take(columns[1].representation, &mut input)
     {
         let mut key = KeyBuffer::new();
-        index.encode(&[a.as_cell(columns[0].ty), b.as_cell(columns[1].ty)], &mut key);
+        let stored = [a.stored(columns[0].representation), b.stored(columns[1].representation)];
+        index.encode(&[stored[0].cell(), stored[1].cell()], &mut key);
+        drop(stored);
         rows.push(([a, b], key));
     }
     for (a, key_a) in &rows {
         for (b, key_b) in &rows {
             let mut expected = Ordering::Equal;
             for position in 0..2 {
-                let order = compare(columns[position].ty, &a[position], &b[position]);
+                let order = a[position].compare_as(&b[position], columns[position].representation);
                 expected = expected.then(if columns[position].descending { order.reverse() } else { order });
             }
             assert_eq!(key_a.cmp(key_b), expected, "{columns:?} {a:?} {b:?}");

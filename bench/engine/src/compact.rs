@@ -189,7 +189,7 @@ impl Bench {
         let table = self.table.table();
         let info = IndexColumn {
             column: ColumnId(5),
-            ty: SqlType::Text,
+            representation: SqlType::Text.into(),
             nullable: false,
             descending: false,
             nulls_first: false,

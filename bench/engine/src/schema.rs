@@ -145,7 +145,7 @@ impl TableSchema {
         let specs = self
             .columns
             .iter()
-            .map(|column| ColumnSpec { ty: column.ty, nullable: column.nullable })
+            .map(|column| ColumnSpec { representation: column.ty.into(), nullable: column.nullable })
             .collect();
         let storage = transaction.create_storage(self.name, specs)?;
         let table = transaction.table(storage);
@@ -180,7 +180,7 @@ impl TableSchema {
                 .iter()
                 .map(|column| ColumnDef {
                     name: column.name.to_owned(),
-                    ty: column.ty,
+                    ty: column.ty.into(),
                     not_null: !column.nullable,
                     default: None,
                     identity: None,
@@ -257,7 +257,7 @@ impl TableSchema {
                 let column = &self.columns[usize::from(part.column)];
                 IndexColumn {
                     column: ColumnId(part.column),
-                    ty: column.ty,
+                    representation: column.ty.into(),
                     nullable: column.nullable,
                     descending: part.descending,
                     nulls_first: part.nulls_first,

@@ -22,7 +22,11 @@
 //! | List | a view of an image | List |
 //! | Record | a view of an image | Struct |
 
+use crate::array::ArrayImage;
+use crate::numeric::Numeric;
 use crate::types::{SqlType, Width};
+use crate::value::Cell;
+use std::fmt;
 
 /// How values lie in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -105,6 +109,29 @@ impl Representation {
         matches!(self, Representation::Text | Representation::PaddedText)
     }
 
+    /// Whether what a block holds of a value is an image of it: bytes whose order and equality are not those of the value.
+    pub fn is_image(self) -> bool {
+        matches!(self, Representation::Numeric | Representation::List(_) | Representation::Record)
+    }
+
+    /// Whether bytes are what a value of a representation without a fixed width is: characters where those are due, and images where
+    /// those are. Whoever takes such bytes from elsewhere asks, since cells are believed.
+    pub fn admits_bytes(self, bytes: &[u8]) -> bool {
+        match self {
+            Representation::Text | Representation::PaddedText => std::str::from_utf8(bytes).is_ok(),
+            Representation::Bytes => true,
+            Representation::Numeric => Numeric::from_image(bytes).is_some(),
+            Representation::List(element) => ArrayImage::new(bytes, *element).is_some_and(|image| {
+                element.width() != Width::View
+                    || (0..image.len()).all(|position| match image.cell(position) {
+                        Cell::Null => true,
+                        cell => element.admits_bytes(cell.bytes()),
+                    })
+            }),
+            _ => false,
+        }
+    }
+
     /// Whether two values are equal exactly if their bits are. It is false of numerics (1.0 and 1.00), intervals
     /// (`1 mon` and `30 days`), padded text, floats (zeros of both signs) and of what is made of these.
     pub fn equality_is_of_bits(self) -> bool {
@@ -147,6 +174,61 @@ impl Representation {
     }
 }
 
+/// The names of representations without parameters, as catalogs and files keep them.
+const NAMES: [(Representation, &str); 18] = [
+    (Representation::Boolean, "boolean"),
+    (Representation::Int16, "int16"),
+    (Representation::Int32, "int32"),
+    (Representation::Int64, "int64"),
+    (Representation::Oid, "oid"),
+    (Representation::Float32, "float32"),
+    (Representation::Float64, "float64"),
+    (Representation::Numeric, "numeric"),
+    (Representation::Text, "text"),
+    (Representation::PaddedText, "padded_text"),
+    (Representation::Bytes, "bytes"),
+    (Representation::Date, "date"),
+    (Representation::Time, "time"),
+    (Representation::Timestamp, "timestamp"),
+    (Representation::TimestampTz, "timestamptz"),
+    (Representation::Interval, "interval"),
+    (Representation::Uuid, "uuid"),
+    (Representation::Record, "record"),
+];
+
+impl fmt::Display for Representation {
+    /// The name that catalogs and files keep: `int32`, `decimal(12,2)`, `list(int32)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Representation::Decimal { precision, scale } => write!(f, "decimal({precision},{scale})"),
+            Representation::List(element) => write!(f, "list({element})"),
+            other => {
+                let (_, name) = NAMES.iter().find(|(named, _)| named == other).expect("all are named");
+                f.write_str(name)
+            }
+        }
+    }
+}
+
+impl Representation {
+    /// The representation of that name.
+    pub fn from_name(name: &str) -> Option<Representation> {
+        let inside = |word: &str| name.strip_prefix(word)?.strip_prefix('(')?.strip_suffix(')');
+        if let Some(element) = inside("list") {
+            let element = Representation::from_name(element)?;
+            let is_element = !matches!(element, Representation::List(_) | Representation::Decimal { .. });
+            return is_element.then(|| element.list());
+        }
+        if let Some(inside) = inside("decimal") {
+            let (precision, scale) = inside.split_once(',')?;
+            let (precision, scale) = (precision.parse().ok()?, scale.parse().ok()?);
+            return (scale <= precision && (1..=38).contains(&precision))
+                .then_some(Representation::Decimal { precision, scale });
+        }
+        NAMES.iter().find(|(_, known)| *known == name).map(|(representation, _)| *representation)
+    }
+}
+
 impl From<SqlType> for Representation {
     fn from(ty: SqlType) -> Representation {
         match ty {
@@ -173,6 +255,43 @@ impl From<SqlType> for Representation {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_are_admitted_if_they_are_characters_or_images() {
+        let texts = Representation::Text.list();
+        let array = crate::ArrayValue::from(vec![crate::Value::Text("ü".to_owned())]);
+        let image = array.image(Representation::Text);
+        assert!(texts.admits_bytes(&image));
+        assert!(!texts.admits_bytes(&image[..image.len() - 1]), "an element is cut");
+        let mut torn = image.clone();
+        *torn.last_mut().expect("it has bytes") = b'a';
+        assert!(!texts.admits_bytes(&torn), "an element is no UTF-8");
+        assert!(Representation::Numeric.admits_bytes(&[2, 0, 5]));
+        assert!(!Representation::Numeric.admits_bytes(&[2]));
+        assert!(!Representation::Text.admits_bytes(&[0xff]) && Representation::Bytes.admits_bytes(&[0xff]));
+    }
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        let decimals =
+            [(12, 2), (38, 0)].map(|(precision, scale)| Representation::Decimal { precision, scale });
+        let lists = NAMES.map(|(element, _)| element.list());
+        for representation in NAMES.map(|(named, _)| named).into_iter().chain(decimals).chain(lists) {
+            assert_eq!(Representation::from_name(&representation.to_string()), Some(representation));
+        }
+        for name in [
+            "",
+            "int",
+            "list",
+            "list()",
+            "list(list(int32))",
+            "list(decimal(1,0))",
+            "decimal(39,0)",
+            "decimal(2,3)",
+        ] {
+            assert_eq!(Representation::from_name(name), None, "{name}");
+        }
+    }
 
     #[test]
     fn a_list_takes_the_general_form_of_its_elements() {

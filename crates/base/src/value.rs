@@ -263,18 +263,13 @@ impl<'a> Cell<'a> {
         unsafe { std::str::from_utf8_unchecked(bytes) }
     }
 
-    /// The owned, typed value of a cell of a column of type `ty`.
-    pub fn to_value(&self, ty: SqlType) -> Value {
-        self.value_of(ty.into())
-    }
-
-    /// The owned value of a cell of a column with this representation. Panics if it is another's, or if it is no image where
-    /// one is due.
-    pub fn value_of(&self, representation: Representation) -> Value {
+    /// The owned, typed value of a cell of a column with this representation. Panics if it is another's, or if it is no image
+    /// where one is due.
+    pub fn to_value(&self, representation: impl Into<Representation>) -> Value {
         if self.is_null() {
             return Value::Null;
         }
-        match representation {
+        match representation.into() {
             Representation::Boolean => Value::Boolean(self.word() != 0),
             Representation::Int16 => Value::SmallInt(self.word() as u16 as i16),
             Representation::Int32 => Value::Integer(self.as_i32()),
@@ -350,10 +345,11 @@ impl Value {
         matches!(self, Value::Null)
     }
 
-    /// The cell that stores this value in a column of type `ty`. The value must already have been
-    /// coerced to that type (`numeric` to its scale, strings to their length); panics otherwise.
-    pub fn as_cell(&self, ty: SqlType) -> Cell<'_> {
-        self.cell_of(ty.into()).unwrap_or_else(|| panic!("{self:?} was not coerced to {ty}"))
+    /// The cell that stores this value in a column with this representation, which has no images: see [`Value::stored`]. The value
+    /// must already have been coerced to its type (`numeric` to its scale, strings to their length); panics otherwise.
+    pub fn as_cell(&self, representation: impl Into<Representation>) -> Cell<'_> {
+        let representation = representation.into();
+        self.cell_of(representation).unwrap_or_else(|| panic!("{self:?} was not coerced to {representation}"))
     }
 
     /// What stores this value in a column with this representation, to which it must already have been coerced; panics
@@ -367,7 +363,7 @@ impl Value {
             (Value::Array(array), Representation::List(element)) => Stored::Array(array.image(*element)),
             _ => match self.cell_of(representation) {
                 Some(cell) => Stored::Cell(cell),
-                None => panic!("{self:?} was not coerced to {representation:?}"),
+                None => panic!("{self:?} was not coerced to {representation}"),
             },
         }
     }
@@ -451,7 +447,7 @@ mod tests {
             (Value::Oid(u32::MAX), Representation::Oid),
             (array, numerics),
         ] {
-            let back = value.stored(representation).cell().value_of(representation);
+            let back = value.stored(representation).cell().to_value(representation);
             // Decimals count as well, which equality does not see.
             assert_eq!(format!("{back:?}"), format!("{value:?}"));
         }

@@ -96,7 +96,7 @@ fn comparison(definition: &TableDef, predicate: &Expr) -> Option<Comparison> {
         return None;
     }
     let (id, definition) = definition.column(&column.name)?;
-    Some(Comparison { column: id.0, operator, value: fitting(scalar, definition.ty)? })
+    Some(Comparison { column: id.0, operator, value: fitting(scalar, definition.ty.sql_type())? })
 }
 
 /// The scalar as a value of exactly this type, if it is one.
@@ -114,7 +114,8 @@ fn path(index: &Arc<Index>, comparisons: &[Comparison]) -> Option<IndexPath> {
     let equals =
         |column: &IndexColumn| on(column.column.0).find(|comparison| comparison.operator == Operator::Eq);
     let fixed: Vec<&Value> = columns.iter().map_while(equals).map(|comparison| &comparison.value).collect();
-    let prefix: Vec<_> = fixed.iter().zip(columns).map(|(value, column)| value.as_cell(column.ty)).collect();
+    let prefix: Vec<_> =
+        fixed.iter().zip(columns).map(|(value, column)| value.as_cell(column.representation)).collect();
     let key = |cells: &[firn_base::Cell<'_>]| {
         let mut key = KeyBuffer::new();
         index.encode(cells, &mut key);

@@ -270,8 +270,8 @@ impl Estimator {
         let sample = match scan.next_batch(&guard) {
             Some(mut batch) => batch.columns.remove(0),
             None => {
-                let ty = table.table().columns()[column.index()].ty;
-                datafusion::arrow::array::new_empty_array(&crate::types::data_type(ty))
+                let stored = table.table().columns()[column.index()].representation;
+                datafusion::arrow::array::new_empty_array(&firn_storage::arrow::data_type(stored))
             }
         };
         self.samples.borrow_mut().insert(key, Arc::clone(&sample));

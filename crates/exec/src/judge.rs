@@ -115,7 +115,8 @@ fn column<'d>(definition: &'d TableDef, predicate: &Expr) -> Option<(ColumnId, &
     predicate.apply(look).ok()?;
     let id = found.filter(|_| is_alone && is_costly)?;
     let column = &definition.columns[id.index()];
-    (column.ty.is_string() || column.ty == SqlType::Bytea).then_some((id, &column.name, column.ty))
+    let ty = column.ty.sql_type();
+    (ty.is_string() || ty == SqlType::Bytea).then_some((id, &column.name, ty))
 }
 
 impl ColumnCondition {

@@ -271,7 +271,7 @@ fn float_restriction(column: ColumnId, operator: Operator, value: &Value) -> Opt
 fn column(definition: &TableDef, expression: &Expr) -> Option<(ColumnId, SqlType)> {
     let Expr::Column(column) = expression else { return None };
     let (id, column) = definition.column(&column.name)?;
-    Some((id, column.ty))
+    Some((id, column.ty.sql_type()))
 }
 
 /// The scalar as a value of exactly this type, if it is one.

@@ -30,7 +30,7 @@ use datafusion::physical_plan::metrics::{
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 use firn_base::sync::{Arc, OnceLock};
-use firn_base::{Cell, ColumnId, Error, RowId, Snapshot, SqlState, SqlType, Value};
+use firn_base::{Cell, ColumnId, Error, Representation, RowId, Snapshot, SqlState, Value};
 use firn_storage::arrow::values_to_array;
 use firn_storage::{Guard, Restriction, ScanBatch, Table, TableScan};
 use firn_txn::catalog::{ConstraintKind, TableDef};
@@ -69,7 +69,9 @@ impl FirnTable {
     pub fn new(definition: Arc<TableDef>, table: Arc<Table>) -> FirnTable {
         let fields: Vec<Field> = definition
             .visible_columns()
-            .map(|(_, column)| crate::types::column_field(&column.name, column.ty, !column.not_null))
+            .map(|(_, column)| {
+                crate::types::column_field(&column.name, column.ty.sql_type(), !column.not_null)
+            })
             .collect();
         let constraints = keys(&definition);
         FirnTable {
@@ -254,8 +256,8 @@ impl ScanExec {
     /// Rows by their ids.
     fn read(&self, rows: &[RowId], snapshot: Snapshot, guard: &Guard) -> ScanBatch {
         let table = &self.source.table;
-        let types: Vec<SqlType> =
-            self.columns.iter().map(|column| table.columns()[column.index()].ty).collect();
+        let types: Vec<Representation> =
+            self.columns.iter().map(|column| table.columns()[column.index()].representation).collect();
         let mut values: Vec<Vec<Value>> = types.iter().map(|_| Vec::with_capacity(rows.len())).collect();
         let mut cells = vec![Cell::Null; types.len()];
         let mut seen = Vec::with_capacity(rows.len());

@@ -901,7 +901,7 @@ fn table_query(
 /// The columns that were named, or all.
 fn columns(table: &TableDef, names: Option<&[String]>) -> Result<Vec<(ColumnId, String, SqlType)>> {
     let Some(names) = names else {
-        let all = table.visible_columns().map(|(id, column)| (id, column.name.clone(), column.ty));
+        let all = table.visible_columns().map(|(id, column)| (id, column.name.clone(), column.ty.sql_type()));
         return Ok(all.collect());
     };
     let mut found: Vec<(ColumnId, String, SqlType)> = Vec::with_capacity(names.len());
@@ -910,7 +910,7 @@ fn columns(table: &TableDef, names: Option<&[String]>) -> Result<Vec<(ColumnId, 
         if found.iter().any(|(known, ..)| *known == id) {
             return Err(named_twice(name));
         }
-        found.push((id, name.clone(), column.ty));
+        found.push((id, name.clone(), column.ty.sql_type()));
     }
     Ok(found)
 }

@@ -5,7 +5,7 @@
 
 use firn_base::clock::now;
 use firn_base::random::Random;
-use firn_base::{BlockNumber, Cell, ColumnId, RowId, Slot, SqlType};
+use firn_base::{BlockNumber, Cell, ColumnId, Representation, RowId, Slot};
 use firn_storage::index::Verdict;
 use firn_storage::{Guard, Index, IndexColumn, IndexId, IndexSpec, KeyBuffer, pin};
 use std::hint::black_box;
@@ -14,7 +14,7 @@ use std::ops::Bound;
 fn index(unique: bool) -> std::sync::Arc<Index> {
     let column = IndexColumn {
         column: ColumnId(0),
-        ty: SqlType::Integer,
+        representation: Representation::Int32,
         nullable: false,
         descending: false,
         nulls_first: false,

@@ -8,7 +8,7 @@ use arrow_array::{ArrayRef, Int64Array, StringViewArray};
 use firn_base::clock::now;
 use firn_base::random::Random;
 use firn_base::sync::Arc;
-use firn_base::{ColumnId, Snapshot, SqlType, Stamp, TableId, Time};
+use firn_base::{ColumnId, Representation, Snapshot, Stamp, TableId, Time};
 use firn_storage::{ColumnSpec, Index, IndexColumn, IndexId, IndexSpec, Table, TableOptions, WriteSet, pin};
 
 /// Rows of a batch, as of half a megabyte of lineitem.
@@ -23,23 +23,33 @@ struct Cost {
 }
 
 /// An index over the only column.
-fn index(ty: SqlType, unique: bool) -> Arc<Index> {
-    let column =
-        IndexColumn { column: ColumnId(0), ty, nullable: false, descending: false, nulls_first: false };
+fn index(representation: Representation, unique: bool) -> Arc<Index> {
+    let column = IndexColumn {
+        column: ColumnId(0),
+        representation,
+        nullable: false,
+        descending: false,
+        nulls_first: false,
+    };
     let (id, name) = (IndexId(1), "speed".into());
     Index::new(IndexSpec { id, name, columns: vec![column], unique, values: true })
 }
 
 /// Loads the keys; those that wait are entered by so many threads.
-fn load(ty: SqlType, unique: Option<bool>, keys: &[i64], threads: Option<usize>) -> (Arc<Table>, Cost) {
-    let specs = vec![ColumnSpec { ty, nullable: false }];
+fn load(
+    representation: Representation,
+    unique: Option<bool>,
+    keys: &[i64],
+    threads: Option<usize>,
+) -> (Arc<Table>, Cost) {
+    let specs = vec![ColumnSpec { representation, nullable: false }];
     let table = Table::new(TableId(1), "t", specs, TableOptions::default());
     if let Some(unique) = unique {
-        table.add_index(index(ty, unique));
+        table.add_index(index(representation, unique));
     }
     let array = |some: &[i64]| -> ArrayRef {
-        match ty {
-            SqlType::BigInt => Arc::new(Int64Array::from(some.to_vec())),
+        match representation {
+            Representation::Int64 => Arc::new(Int64Array::from(some.to_vec())),
             _ => {
                 let strings = some.iter().map(|key| format!("customer-{key:012}"));
                 Arc::new(StringViewArray::from_iter_values(strings))
@@ -72,8 +82,8 @@ fn load(ty: SqlType, unique: Option<bool>, keys: &[i64], threads: Option<usize>)
 }
 
 /// Nanoseconds for each row of a table, by the clock, that an index takes to be made on so many threads.
-fn make(table: &Table, ty: SqlType, unique: bool, threads: usize) -> f64 {
-    let index = index(ty, unique);
+fn make(table: &Table, representation: Representation, unique: bool, threads: usize) -> f64 {
+    let index = index(representation, unique);
     let guard = &pin();
     let (begin, mut rows) = (now(), 0);
     let mut load = index.load(table.budget(), threads, guard);
@@ -109,33 +119,33 @@ fn main() {
     let sparse: Vec<i64> = (0..rows).map(|_| random.next_u64() as i64).collect();
     // Each key ten times.
     let tens: Vec<i64> = shuffled.iter().map(|key| key / 10).collect();
-    let _warm = load(SqlType::BigInt, Some(true), &shuffled, None);
+    let _warm = load(Representation::Int64, Some(true), &shuffled, None);
     println!();
-    for (what, keys, ty, unique) in [
-        ("bigint ascending", &ascending, SqlType::BigInt, true),
-        ("bigint shuffled", &shuffled, SqlType::BigInt, true),
-        ("bigint sparse", &sparse, SqlType::BigInt, true),
-        ("bigint ascending, not unique", &ascending, SqlType::BigInt, false),
-        ("bigint tens, not unique", &tens, SqlType::BigInt, false),
-        ("bigint sparse, not unique", &sparse, SqlType::BigInt, false),
-        ("text ascending", &ascending, SqlType::Text, true),
-        ("text shuffled", &shuffled, SqlType::Text, true),
-        ("text tens, not unique", &tens, SqlType::Text, false),
+    for (what, keys, representation, unique) in [
+        ("bigint ascending", &ascending, Representation::Int64, true),
+        ("bigint shuffled", &shuffled, Representation::Int64, true),
+        ("bigint sparse", &sparse, Representation::Int64, true),
+        ("bigint ascending, not unique", &ascending, Representation::Int64, false),
+        ("bigint tens, not unique", &tens, Representation::Int64, false),
+        ("bigint sparse, not unique", &sparse, Representation::Int64, false),
+        ("text ascending", &ascending, Representation::Text, true),
+        ("text shuffled", &shuffled, Representation::Text, true),
+        ("text tens, not unique", &tens, Representation::Text, false),
     ] {
         if std::env::args().nth(3).is_some_and(|which| !what.starts_with(&which)) {
             continue;
         }
         print!("{what:<30}");
-        let (table, none) = load(ty, None, keys, None);
+        let (table, none) = load(representation, None, keys, None);
         print!(" {:5.1} ns", none.time);
         for (how, threads) in [("at once", None), ("together on 1", Some(1)), ("together", Some(threads))] {
-            let (_, cost) = load(ty, Some(unique), keys, threads);
+            let (_, cost) = load(representation, Some(unique), keys, threads);
             let [time, busy] = [cost.time - none.time, cost.busy - none.busy];
             print!("  {how} {time:6.1} ns, busy {busy:6.1}");
             if threads.is_none() {
                 print!(", {:.1} bytes", cost.bytes);
             }
         }
-        println!("  made {:6.1} ns", make(&table, ty, unique, threads));
+        println!("  made {:6.1} ns", make(&table, representation, unique, threads));
     }
 }

@@ -1,4 +1,7 @@
-//! How SQL types appear as Arrow: the one table of types, and the way between values and arrays.
+//! How values appear as Arrow: the one table of types, and the way between values and arrays.
+//!
+//! Scans yield the images of numerics with scales of their own and of arrays as they lie, as `BinaryView`; `crate::images`
+//! turns them into the Arrow types that others know, and back.
 
 use arrow_array::builder::{
     BinaryViewBuilder, BooleanBuilder, FixedSizeBinaryBuilder, PrimitiveBuilder, StringViewBuilder,
@@ -16,34 +19,41 @@ use arrow_array::{Array, ArrayRef};
 use arrow_buffer::IntervalMonthDayNano;
 use arrow_schema::{DataType, Field, IntervalUnit, TimeUnit};
 use firn_base::sync::Arc;
-use firn_base::{Interval, SqlType, TimeZoneSetting, Value, numeric, text};
+use firn_base::{Cell, Interval, Representation, SqlType, TimeZoneSetting, Value, numeric, text};
 use std::collections::HashMap;
 
 /// Key of the field metadata that carries the SQL type, so that `varchar(10)`, `char(3)` and `text`
 /// or `numeric` and `numeric(38,16)` stay apart in schemas.
 pub const SQL_TYPE_KEY: &str = "firn:type";
 
+/// Key of the field metadata that carries the representation of a column in files of ours.
+pub const REPRESENTATION_KEY: &str = "firn:representation";
+
 /// The zone of timestamptz arrays.
 const UTC: &str = "UTC";
 
-/// The Arrow type that scans yield and bulk inserts take for a column of type `ty`.
-pub fn data_type(ty: SqlType) -> DataType {
-    match ty {
-        SqlType::Boolean => DataType::Boolean,
-        SqlType::SmallInt => DataType::Int16,
-        SqlType::Integer => DataType::Int32,
-        SqlType::BigInt => DataType::Int64,
-        SqlType::Real => DataType::Float32,
-        SqlType::Double => DataType::Float64,
-        SqlType::Numeric { precision, scale } => DataType::Decimal128(precision, scale as i8),
-        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => DataType::Utf8View,
-        SqlType::Bytea => DataType::BinaryView,
-        SqlType::Date => DataType::Date32,
-        SqlType::Time => DataType::Time64(TimeUnit::Microsecond),
-        SqlType::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
-        SqlType::TimestampTz => DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into())),
-        SqlType::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
-        SqlType::Uuid => DataType::FixedSizeBinary(16),
+/// The Arrow type that scans yield and bulk inserts take for a column of a representation.
+pub fn data_type(representation: impl Into<Representation>) -> DataType {
+    match representation.into() {
+        Representation::Boolean => DataType::Boolean,
+        Representation::Int16 => DataType::Int16,
+        Representation::Int32 => DataType::Int32,
+        Representation::Int64 => DataType::Int64,
+        Representation::Oid => DataType::UInt32,
+        Representation::Float32 => DataType::Float32,
+        Representation::Float64 => DataType::Float64,
+        Representation::Decimal { precision, scale } => DataType::Decimal128(precision, scale as i8),
+        Representation::Text | Representation::PaddedText => DataType::Utf8View,
+        Representation::Bytes
+        | Representation::Numeric
+        | Representation::List(_)
+        | Representation::Record => DataType::BinaryView,
+        Representation::Date => DataType::Date32,
+        Representation::Time => DataType::Time64(TimeUnit::Microsecond),
+        Representation::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
+        Representation::TimestampTz => DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into())),
+        Representation::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
+        Representation::Uuid => DataType::FixedSizeBinary(16),
     }
 }
 
@@ -51,6 +61,22 @@ pub fn data_type(ty: SqlType) -> DataType {
 pub fn field(name: &str, ty: SqlType, nullable: bool) -> Field {
     let metadata = HashMap::from([(SQL_TYPE_KEY.to_owned(), ty.to_string())]);
     Field::new(name, data_type(ty), nullable).with_metadata(metadata)
+}
+
+/// A field of a file that holds what scans yield, with [`REPRESENTATION_KEY`] metadata, since images of numerics and of arrays are
+/// bytes to others.
+pub fn stored_field(name: &str, representation: Representation, nullable: bool) -> Field {
+    let metadata = HashMap::from([(REPRESENTATION_KEY.to_owned(), representation.to_string())]);
+    Field::new(name, data_type(representation), nullable).with_metadata(metadata)
+}
+
+/// Whether a field is one of values of a representation. Files of before say nothing but the Arrow type, and hold no images.
+pub fn is_stored_field(field: &Field, representation: Representation) -> bool {
+    let is_named = match field.metadata().get(REPRESENTATION_KEY) {
+        Some(name) => Representation::from_name(name) == Some(representation),
+        None => !representation.is_image(),
+    };
+    is_named && *field.data_type() == data_type(representation)
 }
 
 /// The SQL type of a field: from its metadata, else the natural one of its Arrow type; `None` for
@@ -95,8 +121,13 @@ fn natural_type(data_type: &DataType) -> Option<SqlType> {
     })
 }
 
-/// The value in a row of an array, which must be of a type that [`sql_type`] maps to `ty`.
-pub fn array_value(array: &dyn Array, row: usize, ty: SqlType) -> Value {
+/// The value in a row of an array, which must be one of values of the representation, or of a type that [`sql_type`] maps to
+/// `ty`.
+pub fn array_value(array: &dyn Array, row: usize, ty: impl Into<Representation>) -> Value {
+    value_in(array, row, ty.into())
+}
+
+fn value_in(array: &dyn Array, row: usize, representation: Representation) -> Value {
     fn get<T: ArrowPrimitiveType>(array: &dyn Array, row: usize) -> T::Native {
         array.as_primitive::<T>().value(row)
     }
@@ -111,6 +142,9 @@ pub fn array_value(array: &dyn Array, row: usize, ty: SqlType) -> Value {
         DataType::Int16 => Value::SmallInt(get::<Int16Type>(array, row)),
         DataType::UInt16 => Value::Integer(i32::from(get::<UInt16Type>(array, row))),
         DataType::Int32 => Value::Integer(get::<Int32Type>(array, row)),
+        DataType::UInt32 if representation == Representation::Oid => {
+            Value::Oid(get::<UInt32Type>(array, row))
+        }
         DataType::UInt32 => Value::BigInt(i64::from(get::<UInt32Type>(array, row))),
         DataType::Int64 => Value::BigInt(get::<Int64Type>(array, row)),
         // DataFusion counts rows in unsigned numbers; none is that large.
@@ -119,8 +153,8 @@ pub fn array_value(array: &dyn Array, row: usize, ty: SqlType) -> Value {
         DataType::Float64 => Value::Double(get::<Float64Type>(array, row)),
         DataType::Decimal128(_, scale) => {
             let (unscaled, from) = (get::<Decimal128Type>(array, row), *scale as u8);
-            match ty {
-                SqlType::Numeric { scale, .. } => match numeric::rescale(unscaled, from, scale) {
+            match representation {
+                Representation::Decimal { scale, .. } => match numeric::rescale(unscaled, from, scale) {
                     Some(unscaled) => Value::Numeric { unscaled, scale },
                     None => Value::Numeric { unscaled, scale: from },
                 },
@@ -133,7 +167,7 @@ pub fn array_value(array: &dyn Array, row: usize, ty: SqlType) -> Value {
         DataType::Dictionary(..) => {
             let dictionary = array.as_any_dictionary();
             let key = dictionary.normalized_keys()[row];
-            array_value(dictionary.values().as_ref(), key, ty)
+            value_in(dictionary.values().as_ref(), key, representation)
         }
         DataType::List(field) => {
             let elements = array.as_list::<i32>().value(row);
@@ -141,6 +175,12 @@ pub fn array_value(array: &dyn Array, row: usize, ty: SqlType) -> Value {
                 elements.as_ref(),
                 natural_type(field.data_type()).unwrap_or(SqlType::Text),
             ))
+        }
+        DataType::Binary if representation.is_image() => {
+            Cell::Bytes(array.as_binary::<i32>().value(row)).to_value(representation)
+        }
+        DataType::BinaryView if representation.is_image() => {
+            Cell::Bytes(array.as_binary_view().value(row)).to_value(representation)
         }
         DataType::Binary => Value::Bytea(array.as_binary::<i32>().value(row).to_owned()),
         DataType::LargeBinary => Value::Bytea(array.as_binary::<i64>().value(row).to_owned()),
@@ -231,87 +271,104 @@ fn array_text(elements: &dyn Array, ty: SqlType) -> String {
     out
 }
 
-/// An array of values, which must have been coerced to `ty`, in the type that [`data_type`] names.
-pub fn values_to_array(values: &[Value], ty: SqlType) -> ArrayRef {
+/// An array of values, which must have been coerced to the representation, in the type that [`data_type`] names.
+pub fn values_to_array(values: &[Value], representation: impl Into<Representation>) -> ArrayRef {
+    let representation = representation.into();
     /// Panics if `pick` gives `None` for a value: it was not of the array's type.
     fn primitive<T: ArrowPrimitiveType>(
         values: &[Value],
-        ty: SqlType,
+        representation: Representation,
         pick: impl Fn(&Value) -> Option<T::Native>,
     ) -> ArrayRef {
-        let mut builder = PrimitiveBuilder::<T>::with_capacity(values.len()).with_data_type(data_type(ty));
+        let mut builder =
+            PrimitiveBuilder::<T>::with_capacity(values.len()).with_data_type(data_type(representation));
         for value in values {
             match value {
                 Value::Null => builder.append_null(),
-                value => builder.append_value(pick(value).unwrap_or_else(|| mismatch(value, ty))),
+                value => builder.append_value(pick(value).unwrap_or_else(|| mismatch(value, representation))),
             }
         }
         Arc::new(builder.finish())
     }
     macro_rules! primitive {
         ($arrow:ty, $value:pat => $native:expr) => {
-            primitive::<$arrow>(values, ty, |value| match value {
+            primitive::<$arrow>(values, representation, |value| match value {
                 $value => Some($native),
                 _ => None,
             })
         };
     }
-    match ty {
-        SqlType::Boolean => {
+    match representation {
+        Representation::Boolean => {
             let mut builder = BooleanBuilder::with_capacity(values.len());
             for value in values {
                 match value {
                     Value::Null => builder.append_null(),
                     Value::Boolean(value) => builder.append_value(*value),
-                    value => mismatch(value, ty),
+                    value => mismatch(value, representation),
                 }
             }
             Arc::new(builder.finish())
         }
-        SqlType::SmallInt => primitive!(Int16Type, Value::SmallInt(value) => *value),
-        SqlType::Integer => primitive!(Int32Type, Value::Integer(value) => *value),
-        SqlType::BigInt => primitive!(Int64Type, Value::BigInt(value) => *value),
-        SqlType::Real => primitive!(Float32Type, Value::Real(value) => *value),
-        SqlType::Double => primitive!(Float64Type, Value::Double(value) => *value),
-        SqlType::Numeric { scale, .. } => primitive::<Decimal128Type>(values, ty, |value| match value {
-            Value::Numeric { unscaled, scale: of_value } if *of_value == scale => Some(*unscaled),
-            _ => None,
-        }),
-        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => {
+        Representation::Int16 => primitive!(Int16Type, Value::SmallInt(value) => *value),
+        Representation::Int32 => primitive!(Int32Type, Value::Integer(value) => *value),
+        Representation::Int64 => primitive!(Int64Type, Value::BigInt(value) => *value),
+        Representation::Oid => primitive!(UInt32Type, Value::Oid(value) => *value),
+        Representation::Float32 => primitive!(Float32Type, Value::Real(value) => *value),
+        Representation::Float64 => primitive!(Float64Type, Value::Double(value) => *value),
+        Representation::Decimal { scale, .. } => {
+            primitive::<Decimal128Type>(values, representation, |value| match value {
+                Value::Numeric { unscaled, scale: of_value } if *of_value == scale => Some(*unscaled),
+                _ => None,
+            })
+        }
+        Representation::Text | Representation::PaddedText => {
             let mut builder = StringViewBuilder::with_capacity(values.len());
             for value in values {
                 match value {
                     Value::Null => builder.append_null(),
                     Value::Text(value) => builder.append_value(value),
-                    value => mismatch(value, ty),
+                    value => mismatch(value, representation),
                 }
             }
             Arc::new(builder.finish())
         }
-        SqlType::Bytea => {
+        Representation::Bytes => {
             let mut builder = BinaryViewBuilder::with_capacity(values.len());
             for value in values {
                 match value {
                     Value::Null => builder.append_null(),
                     Value::Bytea(value) => builder.append_value(value),
-                    value => mismatch(value, ty),
+                    value => mismatch(value, representation),
                 }
             }
             Arc::new(builder.finish())
         }
-        SqlType::Date => primitive!(Date32Type, Value::Date(value) => *value),
-        SqlType::Time => primitive!(Time64MicrosecondType, Value::Time(value) => *value),
-        SqlType::Timestamp => primitive!(TimestampMicrosecondType, Value::Timestamp(value) => *value),
-        SqlType::TimestampTz => primitive!(TimestampMicrosecondType, Value::TimestampTz(value) => *value),
-        SqlType::Interval => primitive!(IntervalMonthDayNanoType, Value::Interval(value) =>
+        Representation::Numeric | Representation::List(_) | Representation::Record => {
+            let mut builder = BinaryViewBuilder::with_capacity(values.len());
+            for value in values {
+                match value.stored(representation).cell() {
+                    Cell::Null => builder.append_null(),
+                    image => builder.append_value(image.bytes()),
+                }
+            }
+            Arc::new(builder.finish())
+        }
+        Representation::Date => primitive!(Date32Type, Value::Date(value) => *value),
+        Representation::Time => primitive!(Time64MicrosecondType, Value::Time(value) => *value),
+        Representation::Timestamp => primitive!(TimestampMicrosecondType, Value::Timestamp(value) => *value),
+        Representation::TimestampTz => {
+            primitive!(TimestampMicrosecondType, Value::TimestampTz(value) => *value)
+        }
+        Representation::Interval => primitive!(IntervalMonthDayNanoType, Value::Interval(value) =>
             IntervalMonthDayNano::new(value.months, value.days, value.nanoseconds)),
-        SqlType::Uuid => {
+        Representation::Uuid => {
             let mut builder = FixedSizeBinaryBuilder::with_capacity(values.len(), 16);
             for value in values {
                 match value {
                     Value::Null => builder.append_null(),
                     Value::Uuid(value) => builder.append_value(value).expect("16 bytes"),
-                    value => mismatch(value, ty),
+                    value => mismatch(value, representation),
                 }
             }
             Arc::new(builder.finish())
@@ -320,8 +377,8 @@ pub fn values_to_array(values: &[Value], ty: SqlType) -> ArrayRef {
 }
 
 #[cold]
-fn mismatch(value: &Value, ty: SqlType) -> ! {
-    panic!("{value:?} was not coerced to {ty}")
+fn mismatch(value: &Value, representation: Representation) -> ! {
+    panic!("{value:?} was not coerced to {representation:?}")
 }
 
 #[cfg(test)]

@@ -8,12 +8,12 @@ use crate::table::Rows;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
-    IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType,
+    IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType, UInt32Type,
 };
 use arrow_array::{Array, ArrayRef, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, StringViewArray};
 use arrow_buffer::{Buffer, IntervalMonthDayNano, NullBuffer};
 use firn_base::sync::Ordering::Relaxed;
-use firn_base::{Cell, ColumnId, Slot, SqlType};
+use firn_base::{Cell, ColumnId, Representation, Slot};
 use firn_log::CellWriter;
 use std::ops::Range;
 
@@ -38,6 +38,7 @@ enum Values<'a> {
     Boolean(&'a BooleanArray),
     Two(&'a [i16]),
     Four(&'a [i32]),
+    Oid(&'a [u32]),
     Real(&'a [f32]),
     Eight(&'a [i64]),
     Double(&'a [f64]),
@@ -59,19 +60,22 @@ impl<'a> BatchRows<'a> {
             .zip(specs)
             .map(|(array, spec)| {
                 assert_eq!(array.len(), rows);
-                let values = match spec.ty {
-                    SqlType::Boolean => Values::Boolean(array.as_boolean()),
-                    SqlType::SmallInt => Values::Two(array.as_primitive::<Int16Type>().values()),
-                    SqlType::Integer => Values::Four(array.as_primitive::<Int32Type>().values()),
-                    SqlType::Date => Values::Four(array.as_primitive::<Date32Type>().values()),
-                    SqlType::Real => Values::Real(array.as_primitive::<Float32Type>().values()),
-                    SqlType::Double => Values::Double(array.as_primitive::<Float64Type>().values()),
-                    SqlType::BigInt => Values::Eight(array.as_primitive::<Int64Type>().values()),
-                    SqlType::Time => Values::Eight(array.as_primitive::<Time64MicrosecondType>().values()),
-                    SqlType::Timestamp | SqlType::TimestampTz => {
+                let values = match spec.representation {
+                    Representation::Boolean => Values::Boolean(array.as_boolean()),
+                    Representation::Int16 => Values::Two(array.as_primitive::<Int16Type>().values()),
+                    Representation::Int32 => Values::Four(array.as_primitive::<Int32Type>().values()),
+                    Representation::Date => Values::Four(array.as_primitive::<Date32Type>().values()),
+                    Representation::Float32 => Values::Real(array.as_primitive::<Float32Type>().values()),
+                    Representation::Float64 => Values::Double(array.as_primitive::<Float64Type>().values()),
+                    Representation::Oid => Values::Oid(array.as_primitive::<UInt32Type>().values()),
+                    Representation::Int64 => Values::Eight(array.as_primitive::<Int64Type>().values()),
+                    Representation::Time => {
+                        Values::Eight(array.as_primitive::<Time64MicrosecondType>().values())
+                    }
+                    Representation::Timestamp | Representation::TimestampTz => {
                         Values::Eight(array.as_primitive::<TimestampMicrosecondType>().values())
                     }
-                    SqlType::Numeric { precision, .. } => {
+                    Representation::Decimal { precision, .. } => {
                         let values = array.as_primitive::<Decimal128Type>().values();
                         if precision <= 18 {
                             Values::NarrowDecimal(values)
@@ -79,14 +83,15 @@ impl<'a> BatchRows<'a> {
                             Values::WideDecimal(values)
                         }
                     }
-                    SqlType::Interval => {
+                    Representation::Interval => {
                         Values::Interval(array.as_primitive::<IntervalMonthDayNanoType>().values())
                     }
-                    SqlType::Uuid => Values::Uuid(array.as_fixed_size_binary()),
-                    SqlType::Bytea => Values::Bytes(array.as_binary_view()),
-                    SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => {
-                        Values::Text(array.as_string_view())
-                    }
+                    Representation::Uuid => Values::Uuid(array.as_fixed_size_binary()),
+                    Representation::Bytes
+                    | Representation::Numeric
+                    | Representation::List(_)
+                    | Representation::Record => Values::Bytes(array.as_binary_view()),
+                    Representation::Text | Representation::PaddedText => Values::Text(array.as_string_view()),
                 };
                 let nulls = array.nulls();
                 assert!(spec.nullable || array.null_count() == 0, "NULL in a column that is not nullable");
@@ -112,6 +117,7 @@ impl<'a> Rows<'a> for BatchRows<'a> {
             Values::Boolean(array) => Cell::boolean(array.value(row)),
             Values::Two(values) => Cell::i16(values[row]),
             Values::Four(values) => Cell::i32(values[row]),
+            Values::Oid(values) => Cell::Word(u64::from(values[row])),
             Values::Real(values) => Cell::f32(values[row]),
             Values::Eight(values) => Cell::i64(values[row]),
             Values::Double(values) => Cell::f64(values[row]),
@@ -245,14 +251,14 @@ mod tests {
     use firn_base::sync::Arc;
     use firn_base::{BlockNumber, Snapshot, Stamp, TableId, Time, Value};
 
-    const TYPES: [SqlType; 7] = [
-        SqlType::Boolean,
-        SqlType::SmallInt,
-        SqlType::Integer,
-        SqlType::BigInt,
-        SqlType::Numeric { precision: 12, scale: 2 },
-        SqlType::Text,
-        SqlType::Bytea,
+    const TYPES: [Representation; 7] = [
+        Representation::Boolean,
+        Representation::Int16,
+        Representation::Int32,
+        Representation::Int64,
+        Representation::Decimal { precision: 12, scale: 2 },
+        Representation::Text,
+        Representation::Bytes,
     ];
 
     /// Strings that often come again, of every length around that of views.
@@ -262,15 +268,15 @@ mod tests {
         std::iter::repeat_n(first, length).chain([char::from(b'0' + random.uniform(0, 1) as u8)]).collect()
     }
 
-    fn any_value(ty: SqlType, random: &mut Random) -> Value {
+    fn any_value(representation: Representation, random: &mut Random) -> Value {
         let number = random.uniform(-30_000, 30_000);
-        match ty {
-            SqlType::Boolean => Value::Boolean(number > 0),
-            SqlType::SmallInt => Value::SmallInt(number as i16),
-            SqlType::Integer => Value::Integer(number as i32),
-            SqlType::BigInt => Value::BigInt(number),
-            SqlType::Text => Value::Text(any_string(random)),
-            SqlType::Bytea => Value::Bytea(any_string(random).into_bytes()),
+        match representation {
+            Representation::Boolean => Value::Boolean(number > 0),
+            Representation::Int16 => Value::SmallInt(number as i16),
+            Representation::Int32 => Value::Integer(number as i32),
+            Representation::Int64 => Value::BigInt(number),
+            Representation::Text => Value::Text(any_string(random)),
+            Representation::Bytes => Value::Bytea(any_string(random).into_bytes()),
             _ => Value::Numeric { unscaled: number.into(), scale: 2 },
         }
     }
@@ -301,7 +307,7 @@ mod tests {
         for _ in 0..if cfg!(miri) { 2 } else { 100 } {
             let specs: Vec<ColumnSpec> = [false, true]
                 .iter()
-                .flat_map(|&nullable| TYPES.map(|ty| ColumnSpec { ty, nullable }))
+                .flat_map(|&nullable| TYPES.map(|representation| ColumnSpec { representation, nullable }))
                 .collect();
             let mut bench = Bench::new(specs.clone(), 1);
             let mut stored: Vec<Vec<Value>> = vec![Vec::new(); specs.len()];
@@ -311,13 +317,16 @@ mod tests {
                     let nulls = if spec.nullable { random.uniform(0, 3) } else { 0 };
                     let is_null = |random: &mut Random| random.uniform(0, 3) < nulls;
                     (0..rows)
-                        .map(|_| if is_null(random) { Value::Null } else { any_value(spec.ty, random) })
+                        .map(|_| {
+                            if is_null(random) { Value::Null } else { any_value(spec.representation, random) }
+                        })
                         .collect()
                 };
                 let values: Vec<Vec<Value>> = specs.iter().map(|spec| column(spec, &mut random)).collect();
                 let arrays = specs.iter().zip(&values);
-                let arrays: Vec<ArrayRef> =
-                    arrays.map(|(spec, values)| crate::arrow::values_to_array(values, spec.ty)).collect();
+                let arrays: Vec<ArrayRef> = arrays
+                    .map(|(spec, values)| crate::arrow::values_to_array(values, spec.representation))
+                    .collect();
                 // Also when the array begins somewhere else.
                 let from = random.uniform(0, rows - 1) as usize;
                 let count = rows as usize - from;
@@ -334,7 +343,7 @@ mod tests {
                 for row in 0..batch.columns[0].len() {
                     for ((array, spec), stored) in batch.columns.iter().zip(&specs).zip(&stored) {
                         assert_eq!(
-                            crate::arrow::array_value(array, row, spec.ty),
+                            crate::arrow::array_value(array, row, spec.representation),
                             stored[at],
                             "{spec:?} {at}"
                         );
@@ -348,7 +357,7 @@ mod tests {
 
     #[test]
     fn strings_that_repeat_are_stored_once_and_what_is_behind_short_ones_is_not_kept() {
-        let specs = vec![ColumnSpec { ty: SqlType::Text, nullable: true }];
+        let specs = vec![ColumnSpec { representation: Representation::Text, nullable: true }];
         let mut bench = Bench::new(specs, 1 << 20);
         let mut builder = StringViewBuilder::new();
         for row in 0..900 {
@@ -373,11 +382,11 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "too many rows")]
     fn a_block_has_one_buffer_for_as_many_strings_as_the_one_before() {
-        let specs = vec![ColumnSpec { ty: SqlType::Text, nullable: false }];
+        let specs = vec![ColumnSpec { representation: Representation::Text, nullable: false }];
         let mut bench = Bench::new(specs, 1 << 16);
         let strings: Vec<Value> =
             (0..20_000).map(|row| Value::Text(format!("string of row {row:>8}"))).collect();
-        bench.insert(&[crate::arrow::values_to_array(&strings, SqlType::Text)]);
+        bench.insert(&[crate::arrow::values_to_array(&strings, Representation::Text)]);
         let blocks: Vec<_> = bench.0.blocks().iter().collect();
         assert!(blocks.len() > 3);
         for block in &blocks[1..blocks.len() - 1] {

@@ -334,13 +334,13 @@ impl Recent {
 mod tests {
     use super::*;
     use crate::{ColumnSpec, Garbage, TableOptions, pin};
-    use firn_base::{Cell, ColumnId, Snapshot, SqlType};
+    use firn_base::{Cell, ColumnId, Representation, Snapshot};
 
     const OWNER: Stamp = Stamp::transaction(3);
     const SNAPSHOT: Snapshot = Snapshot { read_time: Time(1), owner: OWNER };
 
     fn table(id: u32) -> Arc<Table> {
-        let column = || ColumnSpec { ty: SqlType::Integer, nullable: false };
+        let column = || ColumnSpec { representation: Representation::Int32, nullable: false };
         Table::new(TableId(id), "t", [column(), column()].into(), TableOptions::default())
     }
 

@@ -16,7 +16,7 @@ use arrow_array::{Array, ArrayRef, new_null_array};
 use arrow_buffer::{BooleanBuffer, Buffer};
 use firn_base::sync::{Arc, AtomicU64, Mutex, Ordering, fence};
 use firn_base::types::Width;
-use firn_base::{Cell, ColumnId, Slot, SqlType};
+use firn_base::{Cell, ColumnId, Representation, Slot};
 use std::ops::{Bound, Range};
 
 /// If more than one in so many rows meets the conditions, all are given: whoever asks looks at them again, and whole
@@ -125,8 +125,8 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    pub fn new(restriction: Restriction, ty: SqlType) -> Asked {
-        Asked { numbers: numbers(ty, &restriction), restriction, codes: Mutex::new(None) }
+    pub fn new(restriction: Restriction, representation: Representation) -> Asked {
+        Asked { numbers: numbers(representation, &restriction), restriction, codes: Mutex::new(None) }
     }
 
     /// A bit for every slot: whether its value may be admitted. `None` if that is not known, or is of all.
@@ -159,18 +159,20 @@ impl Asked {
         if let Some((_, codes)) = last.as_ref().filter(|(of, _)| of.is(&dictionary)) {
             return Some(codes.clone());
         }
-        let ty = dictionary.ty();
-        let is_text = matches!(ty, SqlType::Text | SqlType::Varchar(_) | SqlType::Bytea);
+        let representation = dictionary.representation();
+        let is_text = matches!(representation, Representation::Text | Representation::Bytes);
         let codes = match (&self.numbers, self.restriction.strings()) {
             (Some(numbers), _) => dictionary.codes_of(numbers)?,
             (None, Some(strings)) if is_text => dictionary.codes_of(&in_ranges(strings))?,
             (None, None) if is_text => {
-                let summary = |string: &[u8]| summary(ty, &Cell::Bytes(string)).expect("it is no NULL");
+                let summary =
+                    |string: &[u8]| summary(representation, &Cell::Bytes(string)).expect("it is no NULL");
                 dictionary.codes_of_summaries(self.restriction.ranges(), summary)
             }
-            // The dictionary has them in the order that they have with the blanks at their end.
-            (None, None) if matches!(ty, SqlType::Char(_)) => {
-                let admits = |string: &[u8]| self.restriction.admits(summary(ty, &Cell::Bytes(string)));
+            // The dictionary has them in the order that they have with the blanks at their end, and images in that of their bytes.
+            (None, None) if representation.width() == Width::View => {
+                let admits =
+                    |string: &[u8]| self.restriction.admits(summary(representation, &Cell::Bytes(string)));
                 dictionary.codes_of_strings(admits)
             }
             _ => return None,
@@ -274,27 +276,36 @@ fn in_ranges(strings: &[StringRange]) -> encoding::Condition<'_> {
 }
 
 /// The values that a restriction admits, if its column has values of fixed width that are ordered as such.
-fn numbers(ty: SqlType, restriction: &Restriction) -> Option<encoding::Condition<'static>> {
+fn numbers(
+    representation: Representation,
+    restriction: &Restriction,
+) -> Option<encoding::Condition<'static>> {
     // A summary begins with the value, its sign flipped, so that zeros follow if it is less than 8 bytes wide.
-    let bits: u32 = match (ty, ty.width()) {
-        (SqlType::Boolean, _) => {
-            let admitted = |value: &bool| restriction.admits(summary(ty, &Cell::boolean(*value)));
+    let bits: u32 = match (representation, representation.width()) {
+        (Representation::Boolean, _) => {
+            let admitted = |value: &bool| restriction.admits(summary(representation, &Cell::boolean(*value)));
             let admitted = [false, true].into_iter().filter(admitted).map(Cell::boolean);
             return Some(encoding::Condition::In(admitted.collect()));
         }
-        (SqlType::SmallInt, _) => 16,
-        (SqlType::Integer | SqlType::Date, _) => 32,
-        (SqlType::BigInt | SqlType::Time | SqlType::Timestamp | SqlType::TimestampTz, _) => 64,
-        (SqlType::Numeric { .. }, Width::Fixed(8)) => 64,
-        (SqlType::Numeric { .. }, _) => 128,
-        (SqlType::Real | SqlType::Double | SqlType::Uuid, _) => {
-            let ends = |&(first, last): &(u64, u64)| match ty {
+        (Representation::Int16, _) => 16,
+        (Representation::Int32 | Representation::Oid | Representation::Date, _) => 32,
+        (
+            Representation::Int64
+            | Representation::Time
+            | Representation::Timestamp
+            | Representation::TimestampTz,
+            _,
+        ) => 64,
+        (Representation::Decimal { .. }, Width::Fixed(8)) => 64,
+        (Representation::Decimal { .. }, _) => 128,
+        (Representation::Float32 | Representation::Float64 | Representation::Uuid, _) => {
+            let ends = |&(first, last): &(u64, u64)| match representation {
                 // What summaries of reals have in their lower half is zero.
-                SqlType::Real => {
+                Representation::Float32 => {
                     let first = u32::try_from(first.div_ceil(1 << 32)).ok()?;
                     reals_within(first, (last >> 32) as u32).map(|ends| ends.map(Cell::f32))
                 }
-                SqlType::Double => doubles_within(first, last).map(|ends| ends.map(Cell::f64)),
+                Representation::Float64 => doubles_within(first, last).map(|ends| ends.map(Cell::f64)),
                 // And of what the summary leaves out anything may follow.
                 _ => Some([(first, 0), (last, u64::MAX)].map(|(begin, rest)| {
                     let bytes = u128::from(begin) << 64 | u128::from(rest);
@@ -307,7 +318,8 @@ fn numbers(ty: SqlType, restriction: &Restriction) -> Option<encoding::Condition
         }
         _ => return None,
     };
-    let sign = 1 << 63;
+    // Numbers that have no sign stand in summaries as they are.
+    let sign = if representation == Representation::Oid { 0 } else { 1 << 63 };
     let of_range = |&(first, last): &(u64, u64)| {
         if bits == 128 {
             return wide_numbers(first, last).map(|ends| ends.map(Cell::i128));
@@ -343,9 +355,9 @@ mod tests {
             [i32::MIN, i32::MIN + 1, -2, -1, 0, 1, 2, 1000, i32::MAX - 1, i32::MAX].into();
         let piece = Piece { values: Source::Four(&numbers), nulls: None };
         let encoding = Encoding { runs: false, values: Kept::Plain };
-        let encoded = EncodedColumn::encode(SqlType::Integer, piece, encoding).unwrap();
+        let encoded = EncodedColumn::encode(Representation::Int32, piece, encoding).unwrap();
         let summaries: Vec<u64> =
-            numbers.iter().map(|n| summary(SqlType::Integer, &Cell::i32(*n)).unwrap()).collect();
+            numbers.iter().map(|n| summary(Representation::Int32, &Cell::i32(*n)).unwrap()).collect();
         let near = |at: u64| [at.saturating_sub(1), at, at.saturating_add(1)];
         let bounds: Vec<u64> = summaries.iter().copied().chain([0, u64::MAX]).flat_map(near).collect();
         for &low in &bounds {
@@ -353,7 +365,7 @@ mod tests {
                 let restriction = Restriction::within(column, low, high);
                 let others = restriction.others();
                 for (restriction, within) in [(restriction, true), (others, false)] {
-                    let selected = Asked::new(restriction, SqlType::Integer).select(&encoded, 0..10);
+                    let selected = Asked::new(restriction, Representation::Int32).select(&encoded, 0..10);
                     let expected = summaries.iter().map(|summary| (low..=high).contains(summary) == within);
                     match selected {
                         Some(selected) => assert!(selected.iter().eq(expected), "{low:x} to {high:x}"),
@@ -383,37 +395,41 @@ mod tests {
         let words: Vec<i64> = doubles.iter().map(|double| double.to_bits() as i64).collect();
         let short_words: Vec<i32> = doubles.iter().map(|double| (*double as f32).to_bits() as i32).collect();
         let wide_words: Vec<i128> = uuids.iter().map(|uuid| i128::from_le_bytes(*uuid)).collect();
-        for (ty, values, cells) in [
-            (SqlType::Double, Source::Eight(&words), doubles.map(Cell::f64).to_vec()),
+        for (representation, values, cells) in [
+            (Representation::Float64, Source::Eight(&words), doubles.map(Cell::f64).to_vec()),
             (
-                SqlType::Real,
+                Representation::Float32,
                 Source::Four(&short_words),
                 doubles.map(|double| Cell::f32(double as f32)).to_vec(),
             ),
             (
-                SqlType::Uuid,
+                Representation::Uuid,
                 Source::Sixteen(&wide_words),
                 wide_words.iter().map(|word| Cell::i128(*word)).collect(),
             ),
         ] {
             let piece = Piece { values, nulls: None };
             let plain =
-                EncodedColumn::encode(ty, piece, Encoding { runs: false, values: Kept::Plain }).unwrap();
-            let merge = DeltaDictionary::build(ty, &[piece], 1).unwrap().merge(None, 1).unwrap();
+                EncodedColumn::encode(representation, piece, Encoding { runs: false, values: Kept::Plain })
+                    .unwrap();
+            let merge = DeltaDictionary::build(representation, &[piece], 1).unwrap().merge(None, 1).unwrap();
             let codes = merge.delta(0, false);
-            let summaries: Vec<u64> = cells.iter().map(|cell| summary(ty, cell).unwrap()).collect();
+            let summaries: Vec<u64> =
+                cells.iter().map(|cell| summary(representation, cell).unwrap()).collect();
             let near = |at: u64| [at.saturating_sub(1), at, at.saturating_add(1)];
             let bounds: Vec<u64> = summaries.iter().copied().chain([0, u64::MAX]).flat_map(near).collect();
             for &low in &bounds {
                 for &high in &bounds {
-                    let asked = Asked::new(Restriction::within(ColumnId(0), low, high), ty);
+                    let asked = Asked::new(Restriction::within(ColumnId(0), low, high), representation);
                     for column in [&plain, &codes] {
                         let expected = summaries.iter().map(|summary| (low..=high).contains(summary));
                         match asked.select(column, 0..cells.len()) {
                             Some(selected) => {
-                                assert!(selected.iter().eq(expected), "{ty}: {low:x} to {high:x}")
+                                assert!(selected.iter().eq(expected), "{representation}: {low:x} to {high:x}")
                             }
-                            None => assert!((low, high) == (0, u64::MAX), "{ty}: {low:x} to {high:x}"),
+                            None => {
+                                assert!((low, high) == (0, u64::MAX), "{representation}: {low:x} to {high:x}")
+                            }
                         }
                     }
                 }
@@ -426,12 +442,12 @@ mod tests {
     fn blanks_at_the_end_are_none_of_what_codes_are_asked_for() {
         let strings: [&[u8]; 5] = [b"a       ", b"a\x01      ", b"a b     ", b"ab      ", b"        "];
         let piece = Piece { values: Source::Strings(&strings), nulls: None };
-        let ty = SqlType::Char(8);
-        let merge = DeltaDictionary::build(ty, &[piece], 1).unwrap().merge(None, 1).unwrap();
+        let representation = Representation::PaddedText;
+        let merge = DeltaDictionary::build(representation, &[piece], 1).unwrap().merge(None, 1).unwrap();
         let codes = merge.delta(0, false);
         for wanted in [&b"a"[..], b"a\x01", b"a b", b"ab", b"", b"b"] {
-            let at = summary(ty, &Cell::Bytes(wanted)).unwrap();
-            let asked = Asked::new(Restriction::within(ColumnId(0), at, at), ty);
+            let at = summary(representation, &Cell::Bytes(wanted)).unwrap();
+            let asked = Asked::new(Restriction::within(ColumnId(0), at, at), representation);
             let selected = asked.select(&codes, 0..strings.len()).unwrap();
             let expected = strings.iter().map(|string| string.trim_ascii_end() == wanted);
             assert!(selected.iter().eq(expected), "{wanted:?}");
@@ -446,10 +462,11 @@ mod tests {
         let strings: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
         let nulls: NullBuffer = (0..200).map(|at| at % 7 != 3).collect();
         let piece = Piece { values: Source::Strings(&strings), nulls: Some(&nulls) };
-        let merge = DeltaDictionary::build(SqlType::Text, &[piece], 1).unwrap().merge(None, 1).unwrap();
+        let merge =
+            DeltaDictionary::build(Representation::Text, &[piece], 1).unwrap().merge(None, 1).unwrap();
         let (codes, count) = (merge.delta(0, false), merge.dictionary().len());
         let plain = Encoding { runs: false, values: Kept::Plain };
-        let plain = EncodedColumn::encode(SqlType::Text, piece, plain).unwrap();
+        let plain = EncodedColumn::encode(Representation::Text, piece, plain).unwrap();
         for takes_null in [false, true] {
             let asked = Arc::new(AtomicUsize::new(0));
             let counter = asked.clone();
@@ -493,7 +510,7 @@ mod tests {
         let nulls: NullBuffer = (0..count).map(|at| at % 7 != 3).collect();
         let piece = Piece { values: Source::Strings(&strings), nulls: Some(&nulls) };
         let merged = |piece, before| {
-            let delta = DeltaDictionary::build(SqlType::Text, &[piece], 1).unwrap();
+            let delta = DeltaDictionary::build(Representation::Text, &[piece], 1).unwrap();
             delta.merge(before, 1).unwrap()
         };
         let merge = merged(piece, None);
@@ -502,7 +519,8 @@ mod tests {
         let second = merged(more, Some(merge.dictionary())).main(&first);
         // Without a dictionary only runs are looked at.
         let plain = |runs| {
-            EncodedColumn::encode(SqlType::Text, piece, Encoding { runs, values: Kept::Plain }).unwrap()
+            EncodedColumn::encode(Representation::Text, piece, Encoding { runs, values: Kept::Plain })
+                .unwrap()
         };
         let (in_runs, one_by_one) = (plain(true), plain(false));
         let name = |at: usize| names[at].as_bytes();
@@ -521,10 +539,14 @@ mod tests {
             Restriction::not_null(column),
             Restriction::null(column),
             // Of summaries alone all of them have the same.
-            Restriction::within(column, summary(SqlType::Text, &Cell::text("somebody")).unwrap(), u64::MAX),
+            Restriction::within(
+                column,
+                summary(Representation::Text, &Cell::text("somebody")).unwrap(),
+                u64::MAX,
+            ),
         ];
         for restriction in asked {
-            let asked = Asked::new(restriction.clone(), SqlType::Text);
+            let asked = Asked::new(restriction.clone(), Representation::Text);
             assert!(asked.select(&one_by_one, 0..count).is_none() || !restriction.narrows());
             for encoded in [&first, &second, &first, &in_runs] {
                 let Some(selected) = asked.select(encoded, 0..count) else {
@@ -535,7 +557,7 @@ mod tests {
                     let value = if nulls.is_valid(at) { Cell::Bytes(string) } else { Cell::Null };
                     assert_eq!(
                         selected.value(at),
-                        restriction.admits_value(SqlType::Text, &value),
+                        restriction.admits_value(Representation::Text, &value),
                         "{restriction:?} {at}"
                     );
                 }

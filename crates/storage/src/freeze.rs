@@ -47,7 +47,7 @@ use arrow_array::{ArrayRef, BinaryViewArray, BooleanArray, PrimitiveArray, Strin
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow_data::ArrayData;
 use firn_base::sync::{Arc, Ordering};
-use firn_base::{BlockNumber, ColumnId, Slot, Snapshot, SqlType, clock};
+use firn_base::{BlockNumber, ColumnId, Representation, Slot, Snapshot, clock};
 use std::time::Duration;
 
 /// What came of an attempt to freeze a block.
@@ -392,7 +392,7 @@ impl FrozenRows {
     /// copied.
     pub fn column(&self, block: &Block, column: ColumnId, first: u32, rows: u32) -> ArrayRef {
         let layout = block.layout.column(column);
-        let ty = block.layout.types[column.index()];
+        let representation = block.layout.types[column.index()];
         let (at, rows) = (first as usize, rows as usize);
         let nulls = layout
             .validity()
@@ -408,25 +408,28 @@ impl FrozenRows {
                 // SAFETY: the views were written by `Heap::store` of this block, and those under NULLs are
                 // empty; the buffers that they lead to are in `heap`. Text is UTF-8 on every way in.
                 unsafe {
-                    if ty == SqlType::Bytea {
-                        Arc::new(BinaryViewArray::new_unchecked(views, heap, nulls))
-                    } else {
+                    if representation.is_string() {
                         Arc::new(StringViewArray::new_unchecked(views, heap, nulls))
+                    } else {
+                        Arc::new(BinaryViewArray::new_unchecked(views, heap, nulls))
                     }
                 }
             }
-            Unit::Eight if matches!(ty, SqlType::Numeric { .. }) => {
+            Unit::Eight if matches!(representation, Representation::Decimal { .. }) => {
                 let values: ScalarBuffer<i64> = ScalarBuffer::new(values(), 0, rows);
                 let mut wide = spare::take(rows);
                 widen(&values, |value| value, &mut wide);
                 let wide = ScalarBuffer::new(spare::into_buffer(wide), 0, rows);
                 Arc::new(
-                    PrimitiveArray::<Decimal128Type>::new(wide, nulls).with_data_type(arrow::data_type(ty)),
+                    PrimitiveArray::<Decimal128Type>::new(wide, nulls)
+                        .with_data_type(arrow::data_type(representation)),
                 )
             }
             _ => {
-                let data =
-                    ArrayData::builder(arrow::data_type(ty)).len(rows).add_buffer(values()).nulls(nulls);
+                let data = ArrayData::builder(arrow::data_type(representation))
+                    .len(rows)
+                    .add_buffer(values())
+                    .nulls(nulls);
                 // SAFETY: one buffer of `rows` values of the type's width.
                 make_array(unsafe { data.build_unchecked() })
             }

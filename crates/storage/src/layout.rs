@@ -10,7 +10,7 @@
 use crate::column::ColumnSpec;
 use firn_base::ids::SLOT_BITS;
 use firn_base::types::Width;
-use firn_base::{ColumnId, SqlType};
+use firn_base::{ColumnId, Representation};
 
 /// Slots that share one versioned-positions entry (seed 000 §2.2.6 found 1,024 best). Blocks of models are smaller.
 pub(crate) const RANGE_SLOTS: u32 = if cfg!(feature = "models") { 64 } else { 1024 };
@@ -126,7 +126,7 @@ impl ColumnLayout {
 #[derive(Debug, PartialEq)]
 pub(crate) struct Layout {
     pub columns: Box<[ColumnLayout]>,
-    pub types: Box<[SqlType]>,
+    pub types: Box<[Representation]>,
     pub slots: u32,
     pub bytes: usize,
 }
@@ -136,7 +136,7 @@ impl Layout {
     pub fn new(columns: &[ColumnSpec], block_bytes: usize) -> Layout {
         let row_bits: usize = 1 + columns
             .iter()
-            .map(|column| Unit::of(column.ty.width()).bits() + usize::from(column.nullable))
+            .map(|column| Unit::of(column.representation.width()).bits() + usize::from(column.nullable))
             .sum::<usize>();
         let fitting = block_bytes * 8 / row_bits;
         let most = (1 << SLOT_BITS) - RANGE_SLOTS as usize;
@@ -144,11 +144,11 @@ impl Layout {
         let slots = ranges * RANGE_SLOTS as usize;
 
         let mut bytes = part_bytes(slots);
-        let types = columns.iter().map(|column| column.ty).collect();
+        let types = columns.iter().map(|column| column.representation).collect();
         let columns = columns
             .iter()
             .map(|column| {
-                let unit = Unit::of(column.ty.width());
+                let unit = Unit::of(column.representation.width());
                 let values = bytes;
                 bytes += part_bytes(slots * unit.bits());
                 let validity = if column.nullable { bytes } else { 0 };
@@ -197,10 +197,10 @@ mod tests {
     #[test]
     fn parts_are_aligned_apart_and_within_the_block() {
         let columns = [
-            ColumnSpec { ty: SqlType::Boolean, nullable: true },
-            ColumnSpec { ty: SqlType::SmallInt, nullable: false },
-            ColumnSpec { ty: SqlType::Text, nullable: true },
-            ColumnSpec { ty: SqlType::Uuid, nullable: false },
+            ColumnSpec { representation: Representation::Boolean, nullable: true },
+            ColumnSpec { representation: Representation::Int16, nullable: false },
+            ColumnSpec { representation: Representation::Text, nullable: true },
+            ColumnSpec { representation: Representation::Uuid, nullable: false },
         ];
         for block_bytes in [0, 1 << 16, 1 << 20] {
             let layout = Layout::new(&columns, block_bytes);
@@ -223,7 +223,8 @@ mod tests {
 
     #[test]
     fn a_narrow_table_never_needs_more_slots_than_a_row_id_can_name() {
-        let layout = Layout::new(&[ColumnSpec { ty: SqlType::Boolean, nullable: false }], 1 << 20);
+        let layout =
+            Layout::new(&[ColumnSpec { representation: Representation::Boolean, nullable: false }], 1 << 20);
         assert!(layout.slots <= (1 << SLOT_BITS) - RANGE_SLOTS);
     }
 }

@@ -7,6 +7,7 @@
 pub mod arrow;
 mod arrow_rows;
 pub mod encoding;
+pub mod images;
 
 pub mod index;
 pub mod scan;

@@ -7,7 +7,7 @@
 
 use crate::index::summary;
 use firn_base::sync::Arc;
-use firn_base::{Cell, ColumnId, SqlType};
+use firn_base::{Cell, ColumnId, Representation};
 use smallvec::{SmallVec, smallvec};
 
 /// Ranges of a restriction that a log keeps.
@@ -86,7 +86,7 @@ impl StringRange {
 
     /// The summaries of its strings, from the first to the last; it is not empty.
     fn summaries(&self) -> (u64, u64) {
-        let of = |string: &[u8]| summary(SqlType::Text, &Cell::Bytes(string)).expect("it is no NULL");
+        let of = |string: &[u8]| summary(Representation::Text, &Cell::Bytes(string)).expect("it is no NULL");
         let last = match self.until.as_deref() {
             None => u64::MAX,
             // Those before `next(string)` are those up to the string.
@@ -292,13 +292,13 @@ impl Restriction {
     }
 
     /// Whether a value of the column's type is among them, as far as is known.
-    pub fn admits_value(&self, ty: SqlType, value: &Cell<'_>) -> bool {
+    pub fn admits_value(&self, representation: Representation, value: &Cell<'_>) -> bool {
         match &self.strings {
             Some(strings) if !value.is_null() => {
                 let after = strings.partition_point(|range| *range.from <= *value.bytes());
                 after.checked_sub(1).is_some_and(|at| strings[at].contains(value.bytes()))
             }
-            _ => self.admits(summary(ty, value)),
+            _ => self.admits(summary(representation, value)),
         }
     }
 
@@ -416,17 +416,21 @@ mod tests {
             let any = Restriction::any(parts[..3].to_vec()).unwrap();
             let both = any.and(&parts[3]).unwrap();
             for value in STRINGS.map(value).into_iter().chain([Cell::Null]) {
-                let expected = parts[..3].iter().any(|part| part.admits_value(SqlType::Text, &value));
-                assert_eq!(any.admits_value(SqlType::Text, &value), expected, "{parts:?} {value:?}");
-                let in_both = expected && parts[3].admits_value(SqlType::Text, &value);
-                assert_eq!(both.admits_value(SqlType::Text, &value), in_both, "{parts:?} {value:?}");
-                let summary = summary(SqlType::Text, &value);
+                let expected = parts[..3].iter().any(|part| part.admits_value(Representation::Text, &value));
+                assert_eq!(any.admits_value(Representation::Text, &value), expected, "{parts:?} {value:?}");
+                let in_both = expected && parts[3].admits_value(Representation::Text, &value);
+                assert_eq!(both.admits_value(Representation::Text, &value), in_both, "{parts:?} {value:?}");
+                let summary = summary(Representation::Text, &value);
                 assert!(any.admits(summary) || !expected, "{parts:?} {value:?}");
                 assert!(both.admits(summary) || !in_both, "{parts:?} {value:?}");
                 if any.strings.is_some() {
                     let others = any.others();
                     let expected = !value.is_null() && !expected;
-                    assert_eq!(others.admits_value(SqlType::Text, &value), expected, "{parts:?} {value:?}");
+                    assert_eq!(
+                        others.admits_value(Representation::Text, &value),
+                        expected,
+                        "{parts:?} {value:?}"
+                    );
                     assert!(others.admits(summary) || !expected, "{parts:?} {value:?}");
                 }
             }
@@ -450,7 +454,7 @@ mod tests {
                 assert_eq!(StringRange::prefixed(string).contains(other), other.starts_with(string));
             }
         }
-        let of = |string: &[u8]| summary(SqlType::Text, &Cell::Bytes(string)).unwrap();
+        let of = |string: &[u8]| summary(Representation::Text, &Cell::Bytes(string)).unwrap();
         assert_eq!(StringRange::only(b"ship").summaries(), (of(b"ship"), of(b"ship")));
         assert_eq!(StringRange::prefixed(b"ship").summaries(), (of(b"ship"), of(b"shiq") - 1));
     }

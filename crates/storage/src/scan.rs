@@ -19,7 +19,7 @@ use arrow_array::{
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, Buffer, NullBuffer, ScalarBuffer};
 use arrow_data::ArrayData;
 use firn_base::sync::{Arc, AtomicU64, Ordering};
-use firn_base::{BlockNumber, ColumnId, Slot, Snapshot, SqlType};
+use firn_base::{BlockNumber, ColumnId, Representation, Slot, Snapshot};
 
 /// Rows of one batch at most.
 pub const BATCH_ROWS: usize = 8192;
@@ -98,8 +98,8 @@ impl TableScan {
     /// given whole.
     pub fn under(self, restrictions: &[Restriction]) -> TableScan {
         let asked = restrictions.iter().map(|restriction| {
-            let ty = self.table.columns()[restriction.column().index()].ty;
-            Asked::new(restriction.clone(), ty)
+            let representation = self.table.columns()[restriction.column().index()].representation;
+            Asked::new(restriction.clone(), representation)
         });
         TableScan { asked: asked.collect(), ..self }
     }
@@ -340,7 +340,7 @@ impl Gather<'_> {
 struct Column<'a> {
     block: &'a Block,
     id: ColumnId,
-    ty: SqlType,
+    representation: Representation,
     values: Values,
     validity: Option<BooleanBufferBuilder>,
     /// Strings of a compact block that do not lie there as they are.
@@ -368,18 +368,20 @@ pub enum Values {
 impl<'a> Column<'a> {
     fn new(block: &'a Block, id: ColumnId, capacity: usize, as_stored: bool) -> Column<'a> {
         let layout = block.layout.column(id);
-        let ty = block.layout.types[id.index()];
-        let values = match (layout.unit(), ty) {
+        let representation = block.layout.types[id.index()];
+        let values = match (layout.unit(), representation) {
             (Unit::Bit, _) => Values::Bits(BooleanBufferBuilder::new(capacity)),
             (Unit::Two, _) => Values::Two(spare::take(capacity)),
             (Unit::Four, _) => Values::Four(spare::take(capacity)),
-            (Unit::Eight, SqlType::Numeric { .. }) if !as_stored => Values::Narrow(spare::take(capacity)),
+            (Unit::Eight, Representation::Decimal { .. }) if !as_stored => {
+                Values::Narrow(spare::take(capacity))
+            }
             (Unit::Eight, _) => Values::Eight(spare::take(capacity)),
             (Unit::Pair, _) => Values::Sixteen(spare::take(capacity)),
             (Unit::View, _) => Values::Views(spare::take(capacity)),
         };
         let validity = layout.validity().map(|_| BooleanBufferBuilder::new(capacity));
-        Column { block, id, ty, values, validity, decoded: Vec::new() }
+        Column { block, id, representation, values, validity, decoded: Vec::new() }
     }
 
     /// Adds what lies in the slots `from..to`.
@@ -486,7 +488,7 @@ impl<'a> Column<'a> {
             .validity
             .map(|mut bits| NullBuffer::new(bits.finish()))
             .filter(|nulls| nulls.null_count() > 0);
-        let data_type = arrow::data_type(self.ty);
+        let data_type = arrow::data_type(self.representation);
         let buffer = match self.values {
             Values::Bits(mut bits) => {
                 let bits: BooleanBuffer = bits.finish();
@@ -511,10 +513,10 @@ impl<'a> Column<'a> {
                 // version check; its buffers are `heap`. Others are of what was decoded for this column, the last
                 // buffer. Text is UTF-8 on every way in.
                 return unsafe {
-                    if self.ty == SqlType::Bytea {
-                        Arc::new(BinaryViewArray::new_unchecked(views, heap, nulls))
-                    } else {
+                    if self.representation.is_string() {
                         Arc::new(StringViewArray::new_unchecked(views, heap, nulls))
+                    } else {
+                        Arc::new(BinaryViewArray::new_unchecked(views, heap, nulls))
                     }
                 };
             }
@@ -525,7 +527,7 @@ impl<'a> Column<'a> {
                 );
                 return Arc::new(array.with_data_type(data_type));
             }
-            Values::Sixteen(values) if self.ty == SqlType::Uuid => {
+            Values::Sixteen(values) if self.representation == Representation::Uuid => {
                 return Arc::new(FixedSizeBinaryArray::new(16, spare::into_buffer(values), nulls));
             }
             Values::Two(values) => spare::into_buffer(values),
@@ -640,7 +642,7 @@ mod tests {
 
     #[test]
     fn a_scan_that_finds_no_versions_spares_the_next_one_the_search() {
-        let spec = ColumnSpec { ty: SqlType::Integer, nullable: false };
+        let spec = ColumnSpec { representation: Representation::Int32, nullable: false };
         let options = TableOptions { block_bytes: 1 << 14, ..TableOptions::default() };
         let mut bench = Bench { table: Table::new(TableId(1), "t", vec![spec], options), now: 1 };
         let rows = [[Cell::i32(1)]; 2 * RANGE_SLOTS as usize];
@@ -697,7 +699,7 @@ mod tests {
 
     /// Moves amounts between rows while others add them up: every sum is that of its snapshot.
     fn move_amounts_beside_folds(count: u32) {
-        let spec = ColumnSpec { ty: SqlType::Integer, nullable: false };
+        let spec = ColumnSpec { representation: Representation::Int32, nullable: false };
         let options = TableOptions { block_bytes: 1 << 14, ..TableOptions::default() };
         let mut bench = Bench { table: Table::new(TableId(1), "t", vec![spec], options), now: 1 };
         let rows = vec![[Cell::i32(100)]; count as usize];

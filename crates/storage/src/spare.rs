@@ -21,10 +21,10 @@ pub(crate) trait Spare: Copy + Send + Sync + std::panic::RefUnwindSafe + 'static
 }
 
 macro_rules! spare {
-    ($($ty:ty),*) => {$(
-        impl Spare for $ty {
-            fn pieces() -> &'static Mutex<Vec<Vec<$ty>>> {
-                static PIECES: Mutex<Vec<Vec<$ty>>> = Mutex::new(Vec::new());
+    ($($representation:ty),*) => {$(
+        impl Spare for $representation {
+            fn pieces() -> &'static Mutex<Vec<Vec<$representation>>> {
+                static PIECES: Mutex<Vec<Vec<$representation>>> = Mutex::new(Vec::new());
                 &PIECES
             }
         }

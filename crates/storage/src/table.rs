@@ -38,7 +38,8 @@ use arrow_array::ArrayRef;
 use firn_base::sync::{
     Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex, OnceLock, Ordering, RwLock, Weak,
 };
-use firn_base::{BlockNumber, Cell, ColumnId, ColumnSet, Result, RowId, Slot, Snapshot, SqlType, TableId};
+use firn_base::types::Width;
+use firn_base::{BlockNumber, Cell, ColumnId, ColumnSet, Result, RowId, Slot, Snapshot, TableId};
 use firn_log::CellWriter;
 use keys::{key_columns, key_in_place, key_of};
 pub(crate) use purge::{Purges, ReplacedKeys};
@@ -245,9 +246,7 @@ impl Table {
 
     /// Whether it has columns of strings.
     pub fn has_strings(&self) -> bool {
-        self.columns.iter().any(|column| {
-            matches!(column.ty, SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Bytea)
-        })
+        self.columns.iter().any(|column| column.representation.width() == Width::View)
     }
 
     /// What its memory is taken from.

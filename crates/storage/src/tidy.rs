@@ -190,7 +190,7 @@ mod tests {
     use arrow_array::{ArrayRef, Int32Array, StringViewArray};
     use arrow_buffer::Buffer;
     use firn_base::sync::Arc;
-    use firn_base::{BlockNumber, ColumnId, Snapshot, SqlType, Stamp, TableId, Time};
+    use firn_base::{BlockNumber, ColumnId, Representation, Snapshot, Stamp, TableId, Time};
     use std::time::Duration;
 
     const ALL: [ColumnId; 4] = [ColumnId(0), ColumnId(1), ColumnId(2), ColumnId(3)];
@@ -215,12 +215,12 @@ mod tests {
 
     /// A table for such rows.
     fn table_of_rows(block_bytes: usize) -> Arc<Table> {
-        let column = |(ty, nullable)| ColumnSpec { ty, nullable };
+        let column = |(representation, nullable)| ColumnSpec { representation, nullable };
         let types = [
-            (SqlType::Integer, false),
-            (SqlType::Text, true),
-            (SqlType::Text, false),
-            (SqlType::Text, false),
+            (Representation::Int32, false),
+            (Representation::Text, true),
+            (Representation::Text, false),
+            (Representation::Text, false),
         ];
         let options = TableOptions { block_bytes, ..TableOptions::default() };
         Table::new(TableId(1), "t", types.map(column).into(), options)
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn a_writer_who_wants_a_block_does_not_wait_until_its_zones_are_known() {
-        let column = ColumnSpec { ty: SqlType::Text, nullable: false };
+        let column = ColumnSpec { representation: Representation::Text, nullable: false };
         let table = Table::new(TableId(1), "t", vec![column], TableOptions::default());
         let short: ArrayRef = Arc::new(StringViewArray::from_iter_values(["short"; 100]));
         insert(&table, 1, &[short]);
@@ -350,7 +350,7 @@ mod tests {
 
     /// A table with so many columns of strings, and rows that have long ones in the first of them.
     fn wide(columns: usize, long: usize) -> (Arc<Table>, Vec<ArrayRef>) {
-        let column = ColumnSpec { ty: SqlType::Text, nullable: false };
+        let column = ColumnSpec { representation: Representation::Text, nullable: false };
         let table = Table::new(TableId(1), "t", vec![column; columns], TableOptions::default());
         let string = |column: usize, row: usize| {
             let rest = if column < long { ", and more than lies in a view" } else { "" };

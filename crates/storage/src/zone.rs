@@ -1,34 +1,38 @@
 //! Computing the [zones](Zone) of a block's columns.
 
 use crate::block::Block;
-use crate::index::{ordered_double, ordered_real, summary, wide_summary};
+use crate::index::{numeric_summary, ordered_double, ordered_real, summary, wide_summary};
 use crate::layout::Unit;
 use crate::zone_map::Zone;
 use firn_base::sync::{AtomicU64, Ordering};
-use firn_base::{Cell, ColumnId, SqlType};
+use firn_base::{Cell, ColumnId, Numeric, Representation};
 
 impl Block {
     /// The zone of a column over the first `rows` rows, none of which is missing or being changed.
     pub(crate) fn zone(&self, column: ColumnId, rows: u32) -> Zone {
         let rows = rows as usize;
-        let ty = self.layout.types[column.index()];
+        let representation = self.layout.types[column.index()];
         let valid = self.validity(column);
-        match (self.layout.column(column).unit(), ty) {
+        match (self.layout.column(column).unit(), representation) {
             // No condition is made of spans of time but of what they come to.
-            (_, SqlType::Interval) => Zone::ANY,
+            (_, Representation::Interval) => Zone::ANY,
             (Unit::Bit, _) => {
                 let bits = self.bits(column);
                 extremes(valid, rows, |at| (bits[at / 64].load(Ordering::Relaxed) >> (at % 64) & 1) << 56)
             }
-            (Unit::Four, SqlType::Real) => {
+            (Unit::Four, Representation::Float32) => {
                 let values = &self.u32s(column)[..rows];
                 let real = |at: usize| f32::from_bits(values[at].load(Ordering::Relaxed));
                 extremes(valid, rows, |at| u64::from(ordered_real(real(at))) << 32)
             }
-            (Unit::Eight, SqlType::Double) => {
+            (Unit::Eight, Representation::Float64) => {
                 let values = &self.u64s(column)[..rows];
                 let double = |at: usize| f64::from_bits(values[at].load(Ordering::Relaxed));
                 extremes(valid, rows, |at| ordered_double(double(at)))
+            }
+            (Unit::Four, Representation::Oid) => {
+                let values = &self.u32s(column)[..rows];
+                extremes(valid, rows, |at| u64::from(values[at].load(Ordering::Relaxed)) << 32)
             }
             (Unit::Two, _) => {
                 let values = &self.u16s(column)[..rows];
@@ -42,7 +46,7 @@ impl Block {
                 let values = &self.u64s(column)[..rows];
                 extremes(valid, rows, |at| values[at].load(Ordering::Relaxed) ^ 1 << 63)
             }
-            (Unit::Pair, SqlType::Numeric { .. }) => {
+            (Unit::Pair, Representation::Decimal { .. }) => {
                 let values = &self.pairs(column)[..2 * rows];
                 let number = |at: usize| [2 * at, 2 * at + 1].map(|at| values[at].load(Ordering::Relaxed));
                 extremes(valid, rows, |at| wide_summary(number(at)))
@@ -52,15 +56,34 @@ impl Block {
                 // The bytes of a uuid count as they lie in memory.
                 extremes(valid, rows, |at| values[2 * at].load(Ordering::Relaxed).swap_bytes())
             }
-            (Unit::View, _) => self.string_zone(column, ty, rows),
+            (Unit::View, Representation::Numeric) => self.numeric_zone(column, rows),
+            // Of arrays and records nothing is kept: conditions on them are rare.
+            (Unit::View, representation) if representation.is_image() => Zone::ANY,
+            (Unit::View, _) => self.string_zone(column, representation, rows),
         }
+    }
+
+    /// Numerics have no order but that of their values, so each is looked at.
+    fn numeric_zone(&self, column: ColumnId, rows: usize) -> Zone {
+        let views = &self.pairs(column)[..2 * rows];
+        extremes(self.validity(column), rows, |at| {
+            let view = [&views[2 * at], &views[2 * at + 1]].map(|word| word.load(Ordering::Relaxed));
+            let length = crate::heap::view_len(view);
+            let value = if length <= crate::heap::INLINE_BYTES {
+                let inline = (u128::from(view[1]) << 64 | u128::from(view[0])).to_le_bytes();
+                Numeric::from_image(&inline[4..4 + length])
+            } else {
+                Numeric::from_image(self.heap().bytes(view))
+            };
+            numeric_summary(value.expect("the column holds images of numerics"))
+        })
     }
 
     /// Of strings the views tell enough: the first 8 bytes of short ones, and the first 4 of others. Blanks at the end of
     /// char(n) are none of them.
-    fn string_zone(&self, column: ColumnId, ty: SqlType, rows: usize) -> Zone {
+    fn string_zone(&self, column: ColumnId, representation: Representation, rows: usize) -> Zone {
         let views = &self.pairs(column)[..2 * rows];
-        let is_padded = matches!(ty, SqlType::Char(_));
+        let is_padded = matches!(representation, Representation::PaddedText);
         let first = |at: usize| {
             let [low, high] = [&views[2 * at], &views[2 * at + 1]].map(|word| word.load(Ordering::Relaxed));
             let known = u64::from(((low >> 32) as u32).swap_bytes()) << 32;
@@ -93,7 +116,7 @@ impl Block {
             let bytes = bytes.to_be_bytes();
             let length = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
             // Blanks that are left are followed by something else.
-            summary(SqlType::Text, &Cell::Bytes(&bytes[..length])).expect("it is no NULL")
+            summary(Representation::Text, &Cell::Bytes(&bytes[..length])).expect("it is no NULL")
         };
         // Keys have two bytes for one of 0 or 1, so that what follows decides.
         let high = bytes.high.to_be_bytes();
@@ -148,45 +171,45 @@ mod tests {
     use firn_base::{BlockNumber, Snapshot, Stamp, TableId, Time};
 
     /// A value of a type, often near others and often short.
-    fn any_bytes(ty: SqlType, random: &mut Random) -> Vec<u8> {
+    fn any_bytes(representation: Representation, random: &mut Random) -> Vec<u8> {
         let word = random.next_u64() >> random.uniform(0, 63);
         let word = if random.uniform(0, 1) == 0 { word } else { word.wrapping_neg() };
-        match ty {
-            SqlType::Text | SqlType::Bytea | SqlType::Char(_) => {
+        match representation {
+            Representation::Text | Representation::Bytes | Representation::PaddedText => {
                 let length = random.uniform(0, 20);
                 let mut byte = || [0, 1, 2, b' ', b'a', b'b', 0x7f][random.uniform(0, 6) as usize];
                 let mut bytes: Vec<u8> = (0..length).map(|_| byte()).collect();
-                if let SqlType::Char(length) = ty {
+                if let Representation::PaddedText = representation {
                     bytes.resize(length as usize, b' ');
                 }
                 bytes
             }
-            SqlType::Real | SqlType::Double if random.uniform(0, 2) == 0 => {
+            Representation::Float32 | Representation::Float64 if random.uniform(0, 2) == 0 => {
                 let special =
                     [0.0, -0.0, f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1.5, -1e-310];
                 let special = special[random.uniform(0, 7) as usize];
-                let bits = match ty {
-                    SqlType::Real => u64::from((special as f32).to_bits()),
+                let bits = match representation {
+                    Representation::Float32 => u64::from((special as f32).to_bits()),
                     _ => special.to_bits(),
                 };
                 u128::from(bits).to_le_bytes().to_vec()
             }
-            SqlType::Uuid => [word, random.next_u64()].map(u64::to_be_bytes).concat(),
+            Representation::Uuid => [word, random.next_u64()].map(u64::to_be_bytes).concat(),
             _ => i128::from(word as i64).to_le_bytes().to_vec(),
         }
     }
 
-    fn cell(ty: SqlType, bytes: &[u8]) -> Cell<'_> {
+    fn cell(representation: Representation, bytes: &[u8]) -> Cell<'_> {
         let word = |bytes: &[u8]| i64::from_le_bytes(bytes[..8].try_into().expect("there are 16"));
-        match ty {
-            SqlType::Text | SqlType::Bytea | SqlType::Char(_) => Cell::Bytes(bytes),
-            SqlType::Boolean => Cell::boolean(word(bytes) & 1 != 0),
-            SqlType::Real => Cell::f32(f32::from_bits(word(bytes) as u32)),
-            SqlType::Double => Cell::f64(f64::from_bits(word(bytes) as u64)),
-            SqlType::Uuid => Cell::i128(i128::from_le_bytes(bytes.try_into().expect("there are 16"))),
-            SqlType::SmallInt => Cell::i16(word(bytes) as i16),
-            SqlType::Integer => Cell::i32(word(bytes) as i32),
-            SqlType::BigInt => Cell::i64(word(bytes)),
+        match representation {
+            Representation::Text | Representation::Bytes | Representation::PaddedText => Cell::Bytes(bytes),
+            Representation::Boolean => Cell::boolean(word(bytes) & 1 != 0),
+            Representation::Float32 => Cell::f32(f32::from_bits(word(bytes) as u32)),
+            Representation::Float64 => Cell::f64(f64::from_bits(word(bytes) as u64)),
+            Representation::Uuid => Cell::i128(i128::from_le_bytes(bytes.try_into().expect("there are 16"))),
+            Representation::Int16 => Cell::i16(word(bytes) as i16),
+            Representation::Int32 => Cell::i32(word(bytes) as i32),
+            Representation::Int64 => Cell::i64(word(bytes)),
             _ => Cell::i128(i128::from_le_bytes(bytes.try_into().expect("there are 16")) << 20),
         }
     }
@@ -194,19 +217,19 @@ mod tests {
     #[test]
     fn a_zone_holds_every_value_and_no_more_if_summaries_are_exact() {
         let types = [
-            SqlType::SmallInt,
-            SqlType::Integer,
-            SqlType::BigInt,
-            SqlType::Numeric { precision: 38, scale: 0 },
-            SqlType::Boolean,
-            SqlType::Real,
-            SqlType::Double,
-            SqlType::Uuid,
-            SqlType::Text,
-            SqlType::Bytea,
-            SqlType::Char(3),
-            SqlType::Char(9),
-            SqlType::Char(14),
+            Representation::Int16,
+            Representation::Int32,
+            Representation::Int64,
+            Representation::Decimal { precision: 38, scale: 0 },
+            Representation::Boolean,
+            Representation::Float32,
+            Representation::Float64,
+            Representation::Uuid,
+            Representation::Text,
+            Representation::Bytes,
+            Representation::PaddedText,
+            Representation::PaddedText,
+            Representation::PaddedText,
         ];
         let seed = Random::from_entropy().next_u64();
         println!("seed {seed}");
@@ -214,7 +237,7 @@ mod tests {
         for _ in 0..if cfg!(miri) { 2 } else { 200 } {
             let specs: Vec<ColumnSpec> = [false, true]
                 .iter()
-                .flat_map(|&nullable| types.map(|ty| ColumnSpec { ty, nullable }))
+                .flat_map(|&nullable| types.map(|representation| ColumnSpec { representation, nullable }))
                 .collect();
             let options = TableOptions { block_bytes: 1, ..TableOptions::default() };
             let table = Table::new(TableId(1), "t", specs.clone(), options);
@@ -223,17 +246,18 @@ mod tests {
             let mut writes = WriteSet::new(snapshot.owner, None);
             let mut zones = vec![Zone::EMPTY; specs.len()];
             for _ in 0..count {
-                let row: Vec<Vec<u8>> = specs.iter().map(|spec| any_bytes(spec.ty, &mut random)).collect();
+                let row: Vec<Vec<u8>> =
+                    specs.iter().map(|spec| any_bytes(spec.representation, &mut random)).collect();
                 let cells: Vec<Cell<'_>> = specs
                     .iter()
                     .zip(&row)
                     .map(|(spec, bytes)| match spec.nullable && random.uniform(0, 3) > 0 {
                         true => Cell::Null,
-                        false => cell(spec.ty, bytes),
+                        false => cell(spec.representation, bytes),
                     })
                     .collect();
                 for ((zone, spec), cell) in zones.iter_mut().zip(&specs).zip(&cells) {
-                    if let Some(summary) = summary(spec.ty, cell) {
+                    if let Some(summary) = summary(spec.representation, cell) {
                         zone.add(summary, summary);
                     }
                 }
@@ -242,7 +266,10 @@ mod tests {
             let block = table.blocks().get(BlockNumber(0)).unwrap();
             for (at, (expected, spec)) in zones.iter().zip(&specs).enumerate() {
                 let zone = block.zone(ColumnId(at as u16), count);
-                if matches!(spec.ty, SqlType::Text | SqlType::Bytea | SqlType::Char(_)) {
+                if matches!(
+                    spec.representation,
+                    Representation::Text | Representation::Bytes | Representation::PaddedText
+                ) {
                     assert!(zone.low <= expected.low && expected.high <= zone.high, "{zone:?} {expected:?}");
                 } else {
                     assert_eq!(zone, *expected, "{spec:?}");

@@ -21,7 +21,8 @@ const TYPES: [SqlType; 6] = [
 
 fn create(engine: &Arc<Engine>) -> Result<Arc<Table>> {
     let mut tx = engine.begin();
-    let columns = TYPES.iter().map(|ty| ColumnSpec { ty: *ty, nullable: false }).collect();
+    let columns =
+        TYPES.iter().map(|ty| ColumnSpec { representation: (*ty).into(), nullable: false }).collect();
     let storage = tx.create_storage("rows", columns)?;
     let table = tx.table(storage);
     let oid = engine.allocate_oid();
@@ -37,7 +38,7 @@ fn create(engine: &Arc<Engine>) -> Result<Arc<Table>> {
     tx.create_index(&table, index.spec(&table), 2)?;
     let column = |(position, ty): (usize, &SqlType)| ColumnDef {
         name: format!("c{position}"),
-        ty: *ty,
+        ty: (*ty).into(),
         not_null: true,
         default: None,
         identity: None,

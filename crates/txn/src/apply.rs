@@ -21,7 +21,7 @@ use crate::table_file;
 use firn_base::disk::Disk;
 use firn_base::sync::{Arc, RwLock, mpsc};
 use firn_base::types::Width;
-use firn_base::{Cell, ColumnId, Error, Lsn, Result, RowId, SqlState, SqlType, TableId, Time, thread};
+use firn_base::{Cell, ColumnId, Error, Lsn, Representation, Result, RowId, SqlState, TableId, Time, thread};
 use firn_log::{CellReader, Entry, Group, Kept, RawRecord, Reader, Record, Records, SpillReader};
 use firn_storage::{LONGEST_STRING_BYTES, Restored, Table, TableOptions};
 use smallvec::SmallVec;
@@ -361,9 +361,9 @@ struct Target {
 }
 
 struct Column {
+    representation: Representation,
     width: Width,
     nullable: bool,
-    is_text: bool,
 }
 
 impl Column {
@@ -381,8 +381,11 @@ impl Column {
     #[inline(always)]
     fn admit_string<'s>(&self, string: Option<&'s [u8]>) -> Result<Option<&'s [u8]>> {
         if let Some(string) = string {
-            if self.is_text && str::from_utf8(string).is_err() {
-                return Err(misfit("a text is not UTF-8".to_owned()));
+            if !self.representation.admits_bytes(string) {
+                return Err(misfit(match self.representation.is_string() {
+                    true => "a text is not UTF-8".to_owned(),
+                    false => format!("bytes are not what a column of {} holds", self.representation),
+                }));
             }
             if string.len() > LONGEST_STRING_BYTES {
                 return Err(misfit("a string is too long".to_owned()));
@@ -395,9 +398,9 @@ impl Column {
 impl Target {
     fn new(table: Arc<Table>) -> Target {
         let columns = table.columns().iter().map(|spec| Column {
-            width: spec.ty.width(),
+            representation: spec.representation,
+            width: spec.representation.width(),
             nullable: spec.nullable,
-            is_text: spec.ty.width() == Width::View && spec.ty != SqlType::Bytea,
         });
         Target { columns: columns.collect(), table }
     }
@@ -561,11 +564,11 @@ mod tests {
     }
 
     fn target() -> Target {
-        let column = |ty, nullable| ColumnSpec { ty, nullable };
+        let column = |representation, nullable| ColumnSpec { representation, nullable };
         let columns = vec![
-            column(SqlType::Integer, false),
-            column(SqlType::Text, true),
-            column(SqlType::Numeric { precision: 30, scale: 2 }, true),
+            column(Representation::Int32, false),
+            column(Representation::Text, true),
+            column(Representation::Decimal { precision: 30, scale: 2 }, true),
         ];
         Target::new(Table::new(
             ID,

@@ -3,8 +3,9 @@
 //! A transaction reads the catalog of its snapshot. When it runs DDL it changes a copy of its own, which
 //! the commit publishes at the commit time. Versions share objects.
 
+pub use crate::column_type::ColumnType;
 use firn_base::sync::Arc;
-use firn_base::{ColumnId, Error, Result, SqlState, SqlType, TableId};
+use firn_base::{ColumnId, Error, Representation, Result, SqlState, SqlType, TableId};
 use firn_storage::{ColumnSpec, IndexColumn, IndexId, IndexSpec, Table};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -41,9 +42,8 @@ pub struct SchemaDef {
 pub struct ColumnDef {
     /// Its name.
     pub name: String,
-    /// Its type.
-    #[serde(with = "crate::catalog::sql_type_serde")]
-    pub ty: SqlType,
+    /// Its type, and how its values are stored.
+    pub ty: ColumnType,
     /// NOT NULL, also through a primary key.
     pub not_null: bool,
     /// The DEFAULT expression as SQL text; `nextval('…')` for serial columns.
@@ -447,18 +447,56 @@ pub struct StorageDef {
 
 /// A column of a physical table.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "WrittenColumn", into = "WrittenColumn")]
 pub struct StorageColumn {
-    /// The type of its values.
-    #[serde(with = "crate::catalog::sql_type_serde")]
-    pub ty: SqlType,
+    /// How its values lie there.
+    pub stored: Representation,
     /// Whether it may hold NULL.
     pub nullable: bool,
+}
+
+/// A [`StorageColumn`] as logs and checkpoints have it: with the name of an [`SqlType`] that is stored so, where there is one,
+/// since programs of before know no others. `numeric` is what has 38 digits, 16 of them after the point.
+#[derive(Serialize, Deserialize)]
+struct WrittenColumn {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ty: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stored: Option<String>,
+    nullable: bool,
+}
+
+impl From<StorageColumn> for WrittenColumn {
+    fn from(StorageColumn { stored, nullable }: StorageColumn) -> WrittenColumn {
+        match crate::column_type::stored_so(stored) {
+            Some(ty) => WrittenColumn { ty: Some(ty.to_string()), stored: None, nullable },
+            None => WrittenColumn { ty: None, stored: Some(stored.to_string()), nullable },
+        }
+    }
+}
+
+impl TryFrom<WrittenColumn> for StorageColumn {
+    type Error = String;
+
+    fn try_from(
+        WrittenColumn { stored, ty, nullable }: WrittenColumn,
+    ) -> std::result::Result<StorageColumn, String> {
+        let stored = match (stored, ty) {
+            (Some(name), _) => {
+                Representation::from_name(&name).ok_or_else(|| format!("\"{name}\" is no representation"))?
+            }
+            (None, Some(name)) => SqlType::parse(&name).map_err(|error| error.message().to_owned())?.into(),
+            (None, None) => return Err("a column says nothing of its values".to_owned()),
+        };
+        Ok(StorageColumn { stored, nullable })
+    }
 }
 
 impl StorageDef {
     /// The description of a table.
     pub fn of(table: &Table) -> StorageDef {
-        let column = |spec: &ColumnSpec| StorageColumn { ty: spec.ty, nullable: spec.nullable };
+        let column =
+            |spec: &ColumnSpec| StorageColumn { stored: spec.representation, nullable: spec.nullable };
         StorageDef {
             id: table.id().0,
             name: table.name().to_string(),
@@ -468,7 +506,9 @@ impl StorageDef {
 
     /// The columns for storage.
     pub fn column_specs(&self) -> Vec<ColumnSpec> {
-        self.columns.iter().map(|column| ColumnSpec { ty: column.ty, nullable: column.nullable }).collect()
+        let spec =
+            |column: &StorageColumn| ColumnSpec { representation: column.stored, nullable: column.nullable };
+        self.columns.iter().map(spec).collect()
     }
 }
 
@@ -479,7 +519,7 @@ impl IndexDef {
             let spec = &table.columns()[usize::from(part.column)];
             IndexColumn {
                 column: ColumnId(part.column),
-                ty: spec.ty,
+                representation: spec.representation,
                 nullable: spec.nullable,
                 descending: part.descending,
                 nulls_first: part.nulls_first,
@@ -553,15 +593,14 @@ impl<T: Clone> Changes<T> {
 /// Serde for [`SqlType`], by its name in SQL.
 mod sql_type_serde {
     use firn_base::SqlType;
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use serde::{Deserialize, Deserializer, Serializer};
 
     pub fn serialize<S: Serializer>(ty: &SqlType, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&ty.to_string())
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SqlType, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        SqlType::parse(&name).map_err(|error| D::Error::custom(error.message()))
+        crate::column_type::sql_type(&String::deserialize(deserializer)?)
     }
 }
 
@@ -581,6 +620,26 @@ mod tests {
         };
         let written = r#"{"ForeignKey":{"columns":[1],"parent":20000,"parent_columns":[0],"on_delete":"NoAction","on_update":"Cascade"}}"#;
         assert_eq!(serde_json::from_str::<ConstraintKind>(written).unwrap(), kind);
+    }
+
+    #[test]
+    fn columns_of_older_logs_are_stored_as_their_type_was() {
+        for (written, stored) in [
+            (r#"{"ty":"numeric","nullable":true}"#, Representation::Decimal { precision: 38, scale: 16 }),
+            (r#"{"ty":"character(1)","nullable":true}"#, Representation::PaddedText),
+            (r#"{"stored":"numeric","nullable":true}"#, Representation::Numeric),
+        ] {
+            let read: StorageColumn = serde_json::from_str(written).unwrap();
+            assert_eq!(read, StorageColumn { stored, nullable: true });
+            assert_eq!(serde_json::to_string(&read).unwrap(), written);
+        }
+        for bad in [
+            r#"{"nullable":true}"#,
+            r#"{"stored":"nothing","nullable":true}"#,
+            r#"{"ty":"oops","nullable":true}"#,
+        ] {
+            assert!(serde_json::from_str::<StorageColumn>(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]
@@ -611,7 +670,7 @@ mod tests {
             name: "orders".into(),
             columns: vec![ColumnDef {
                 name: "price".into(),
-                ty: SqlType::Numeric { precision: 12, scale: 2 },
+                ty: SqlType::Numeric { precision: 12, scale: 2 }.into(),
                 not_null: true,
                 default: Some("1.00".into()),
                 identity: None,

@@ -9,6 +9,7 @@ pub mod transaction;
 
 mod active;
 mod collector;
+mod column_type;
 mod config;
 mod ddl;
 mod deferred;

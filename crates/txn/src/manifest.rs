@@ -12,7 +12,7 @@
 //! One line that any version can read, then JSON:
 //!
 //! ```text
-//! FIRNDB 3 crc32c=0011aabb
+//! FIRNDB 4 crc32c=0011aabb
 //! {"database":"…","checkpoint":3,"time":99,"until":102,"position":4711,…}
 //! ```
 //!
@@ -27,10 +27,10 @@ use std::path::{Path, PathBuf};
 
 /// The version of the format of a database directory that this code writes and reads. It covers the
 /// manifest, the checkpoint files and the layout of blocks, which row ids depend on.
-pub const DIRECTORY_VERSION: u32 = 3;
+pub const DIRECTORY_VERSION: u32 = 4;
 
 /// The first version that can still be read: it knew no files of which only some blocks count. The second showed in its files
-/// nothing later than the checkpoint's time.
+/// nothing later than the checkpoint's time. The third had no columns but those of [`SqlType`](firn_base::SqlType).
 const FIRST_DIRECTORY_VERSION: u32 = 1;
 
 /// The manifest's name in the directory.
@@ -267,7 +267,7 @@ mod tests {
     fn a_manifest_is_a_line_for_every_version_and_json() {
         let bytes = manifest().encode();
         let text = std::str::from_utf8(&bytes).unwrap();
-        assert!(text.starts_with("FIRNDB 3 crc32c="), "{text}");
+        assert!(text.starts_with("FIRNDB 4 crc32c="), "{text}");
         assert!(text.contains("\"database\": \"abababababababababababababababab\""), "{text}");
         assert_eq!(Manifest::decode(&bytes, Path::new("MANIFEST")).unwrap(), manifest());
     }
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn the_versions_before_can_be_read() {
         let bytes = manifest().encode();
-        for version in ["FIRNDB 1", "FIRNDB 2"] {
+        for version in ["FIRNDB 1", "FIRNDB 2", "FIRNDB 3"] {
             let before = [version.as_bytes(), &bytes[8..]].concat();
             assert_eq!(Manifest::decode(&before, Path::new("MANIFEST")).unwrap(), manifest());
         }

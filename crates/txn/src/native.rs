@@ -8,15 +8,15 @@
 //! ```
 //! # use firn_txn::{ColumnSpec, Config, Engine, IndexColumn, IndexSpec, TableAccess, pin};
 //! # use firn_txn::catalog::{ColumnDef, IndexColumnDef, IndexDef, Oid, TableDef};
-//! # use firn_base::SqlType;
+//! # use firn_base::{Representation, SqlType};
 //! # fn main() -> firn_base::Result<()> {
 //! # let engine = Engine::open(Config::default())?;
 //! # let mut tx = engine.begin();
-//! # let column = |name: &str| ColumnDef { name: name.into(), ty: SqlType::Integer, not_null: true, default: None, identity: None, dropped: false };
-//! # let spec = ColumnSpec { ty: SqlType::Integer, nullable: false };
+//! # let column = |name: &str| ColumnDef { name: name.into(), ty: SqlType::Integer.into(), not_null: true, default: None, identity: None, dropped: false };
+//! # let spec = ColumnSpec { representation: Representation::Int32, nullable: false };
 //! # let storage = tx.create_storage("accounts", vec![spec.clone(), spec])?;
 //! # let index = IndexDef { oid: engine.allocate_oid(), name: "accounts_pkey".into(), columns: vec![IndexColumnDef { column: 0, descending: false, nulls_first: false }], unique: true, values: true, deferral: Default::default() };
-//! # let part = IndexColumn { column: firn_base::ColumnId(0), ty: SqlType::Integer, nullable: false, descending: false, nulls_first: false };
+//! # let part = IndexColumn { column: firn_base::ColumnId(0), representation: Representation::Int32, nullable: false, descending: false, nulls_first: false };
 //! # let table = tx.table(storage);
 //! # tx.create_index(&table, IndexSpec { id: index.id(), name: index.name.clone(), columns: vec![part], unique: true, values: true }, 2)?;
 //! # let oid = engine.allocate_oid();

@@ -504,7 +504,7 @@ impl TableReads {
             let column = restriction.column();
             let coarser = restriction.coarser();
             // If a restriction is not exact, the condition may have been evaluated by reading the column.
-            if coarser.is_some() || !comparisons_are_exact(table.columns()[column.index()].ty) {
+            if coarser.is_some() || !comparisons_are_exact(table.columns()[column.index()].representation) {
                 matter = matter.with(column);
             }
             coarser.unwrap_or_else(|| restriction.clone())
@@ -824,7 +824,7 @@ impl<'g> Difference<'g> {
             let Some(image) = image else { return false };
             restrictions.iter().all(|restriction| {
                 let column = restriction.column();
-                let ty = table.columns()[column.index()].ty;
+                let ty = table.columns()[column.index()].representation;
                 restriction.admits_value(ty, &self.cell(image, column))
             })
         })

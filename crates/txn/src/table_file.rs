@@ -50,7 +50,10 @@ pub(crate) fn write(
     let Some(first) = (content.more)()? else { return Ok(None) };
 
     let row_id = Field::new(ROW_ID, DataType::UInt64, false);
-    let fields = specs.iter().zip(columns).map(|(spec, name)| arrow::field(name, spec.ty, spec.nullable));
+    let fields = specs
+        .iter()
+        .zip(columns)
+        .map(|(spec, name)| arrow::stored_field(name, spec.representation, spec.nullable));
     let schema: SchemaRef =
         Arc::new(Schema::new(std::iter::once(row_id).chain(fields).collect::<Vec<Field>>()));
     let path = directory.join(&name);
@@ -116,9 +119,10 @@ pub(crate) fn load(disk: &dyn Disk, directory: &Path, entry: &TableFile, table: 
     let reader = FileReader::try_new(input, None).map_err(|error| unexpected(&path, &error))?;
     let specs = table.columns();
     let schema = reader.schema();
-    let types = schema.fields().iter().skip(1).map(|field| field.data_type().clone());
+    let fields = schema.fields().iter().skip(1);
     if schema.fields().first().is_none_or(|field| field.name() != ROW_ID)
-        || !types.eq(specs.iter().map(|spec| arrow::data_type(spec.ty)))
+        || schema.fields().len() != specs.len() + 1
+        || !fields.zip(specs).all(|(field, spec)| arrow::is_stored_field(field, spec.representation))
     {
         return Err(damaged(&path, "its columns are not those of the table"));
     }

@@ -334,6 +334,8 @@ impl Reader {
 mod tests {
     use super::*;
     use arrow_array::{Int64Array, StringArray, StringViewArray};
+    use firn_base::array::Dimension;
+    use firn_base::{ArrayValue, Numeric};
 
     fn written(array: ArrayRef, ty: SqlType, format: Format) -> Vec<Option<Vec<u8>>> {
         let reader = Reader::new(&array, ty).unwrap();
@@ -365,6 +367,36 @@ mod tests {
             written(texts, SqlType::Text, Format::Text),
             [Some(vec![]), Some(b"longer than an inline view".to_vec())]
         );
+    }
+
+    /// The bytes are those of PostgreSQL's `numeric_send` and `array_send`.
+    #[test]
+    fn numerics_keep_their_decimals_and_arrays_their_bounds_in_both_formats() {
+        let number = |text: &str| Value::Number(Numeric::parse(text).unwrap());
+        let dimension = Dimension { length: 2, lower: 0 };
+        let array = ArrayValue::new(vec![dimension], vec![Value::SmallInt(1), Value::Null]);
+        let cases: [(Value, SqlType, &str, &[u8]); 3] = [
+            (number("1.500"), SqlType::NUMERIC, "1.500", &[0, 2, 0, 0, 0, 0, 0, 3, 0, 1, 0x13, 0x88]),
+            (number("NaN"), SqlType::NUMERIC, "NaN", &[0, 0, 0, 0, 0xc0, 0, 0, 0]),
+            (
+                Value::Array(array),
+                SqlType::SmallInt,
+                "[0:1]={1,NULL}",
+                &[
+                    0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 21, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1, 0xff,
+                    0xff, 0xff, 0xff,
+                ],
+            ),
+        ];
+        let mut writer = CellWriter::new(TimeZoneSetting::UTC);
+        for (value, ty, text, bytes) in cases {
+            for (format, expected) in [(Format::Text, text.as_bytes()), (Format::Binary, bytes)] {
+                let mut output = Vec::new();
+                writer.value(&value, ty, format, &mut output);
+                assert_eq!(output[..4], (expected.len() as i32).to_be_bytes(), "{text}");
+                assert_eq!(&output[4..], expected, "{text}");
+            }
+        }
     }
 
     #[test]

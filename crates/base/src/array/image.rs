@@ -226,7 +226,7 @@ impl<'a> ArrayImage<'a> {
 
     /// The array.
     pub fn to_value(self) -> ArrayValue {
-        let elements = (0..self.count).map(|position| self.cell(position).value_of(self.element));
+        let elements = (0..self.count).map(|position| self.cell(position).to_value(self.element));
         ArrayValue { dimensions: self.dimensions().collect(), elements: elements.collect() }
     }
 }

@@ -237,7 +237,7 @@ impl Target {
                 None => None,
             };
             columns.push(TargetColumn {
-                ty: column.ty,
+                ty: column.ty.to_sql_type()?,
                 not_null: column.not_null && !column.dropped,
                 default,
                 always_generated: column.identity == Some(Identity::Always),
@@ -424,7 +424,7 @@ fn ids(columns: &[u16]) -> Vec<ColumnId> {
 }
 
 fn types(table: &TableDef, columns: &[u16]) -> Vec<SqlType> {
-    columns.iter().map(|&column| table.columns[usize::from(column)].ty).collect()
+    columns.iter().map(|&column| table.columns[usize::from(column)].ty.sql_type()).collect()
 }
 
 /// The physical index of a definition; nothing if it has been dropped since the catalog was as it is seen.

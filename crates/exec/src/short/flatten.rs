@@ -206,7 +206,7 @@ impl Flat {
     /// The type of a column.
     pub(super) fn column_type(&self, column: usize) -> Option<SqlType> {
         let FlatColumn { table, column, .. } = &self.columns[column];
-        Some(self.tables[*table].definition.columns[(*column)?.index()].ty)
+        Some(self.tables[*table].definition.columns[(*column)?.index()].ty.sql_type())
     }
 }
 

@@ -179,7 +179,7 @@ impl RejectsTable {
                 return Err(Error::new(SqlState::UNDEFINED_COLUMN, message).with_hint(hint()));
             };
             let there = table.columns[position].ty;
-            if there != ty {
+            if there != ty.into() {
                 let message = format!("column \"{name}\" of relation \"{}\" is of type {there}", table.name);
                 return Err(Error::new(SqlState::DATATYPE_MISMATCH, message).with_hint(hint()));
             }

@@ -174,7 +174,7 @@ fn add_column(
         let stem = format!("{}_{name}", table.name);
         let sequence = context.names().fresh(table.schema, &stem, "seq", &[]);
         let owner = Some((table.oid, table.columns.len() as u16));
-        sequence::add(context, table.schema, &sequence, parts.column.ty, options, owner)?;
+        sequence::add(context, table.schema, &sequence, parts.column.ty.sql_type(), options, owner)?;
         let next = column::next_value_of(context, table.schema, &sequence);
         match parts.serial {
             true => parts.column.default = Some(next),
@@ -332,7 +332,7 @@ fn alter_column(
                     format!("column \"{name}\" of relation \"{}\" is an identity column", table.name),
                 ));
             }
-            let ty = table.columns[column].ty;
+            let ty = table.columns[column].ty.sql_type();
             table.columns[column].default = column::default(context, name, ty, value)?;
             context.put_table(table)
         }
@@ -439,7 +439,7 @@ fn set_type(
 ) -> Result<()> {
     let column = usize::from(position);
     let name = table.columns[column].name.clone();
-    if table.columns[column].ty == ty && using.is_none() {
+    if table.columns[column].ty == ty.into() && using.is_none() {
         return Ok(());
     }
     let views = view::dependents_on_column(context.transaction.catalog(), &table, &name);
@@ -465,7 +465,7 @@ fn set_type(
     }
     let old = table.clone();
     let mut new = table;
-    new.columns[column].ty = ty;
+    new.columns[column].ty = ty.into();
     // The default must fit the new type as well.
     if let Some(default) = new.columns[column].default.clone() {
         let expression = crate::parse::parse_expression(&default)?;

@@ -47,7 +47,14 @@ pub(super) fn parts(context: &mut Context<'_>, definition: &ast::ColumnDef) -> R
     };
     note_decimals(context, &name, &definition.data_type);
     let mut parts = ColumnParts {
-        column: ColumnDef { name, ty, not_null: serial, default: None, identity: None, dropped: false },
+        column: ColumnDef {
+            name,
+            ty: ty.into(),
+            not_null: serial,
+            default: None,
+            identity: None,
+            dropped: false,
+        },
         sequence: serial.then(SequenceOptions::default),
         serial,
         constraints: Vec::new(),

@@ -278,8 +278,10 @@ pub(super) fn set_not_null(
 
 /// The columns of a table as expressions see them.
 pub(super) fn schema_of(table: &TableDef) -> Result<DFSchema> {
-    let fields: Vec<_> =
-        table.visible_columns().map(|(_, column)| firn_exec::types::field(&column.name, column.ty)).collect();
+    let fields: Vec<_> = table
+        .visible_columns()
+        .map(|(_, column)| firn_exec::types::field(&column.name, column.ty.sql_type()))
+        .collect();
     DFSchema::try_from_qualified_schema(table.name.as_str(), &Schema::new(fields))
         .map_err(firn_exec::error::from_datafusion)
 }

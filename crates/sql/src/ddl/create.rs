@@ -102,7 +102,7 @@ pub(super) fn table(context: &mut Context<'_>, create: &CreateTable) -> Result<(
             let stem = format!("{}_{}", name.name, part.column.name);
             let sequence = context.names().fresh(schema, &stem, "seq", &[]);
             let owner = Some((oid, position as u16));
-            sequence::add(context, schema, &sequence, part.column.ty, options, owner)?;
+            sequence::add(context, schema, &sequence, part.column.ty.sql_type(), options, owner)?;
             if part.serial {
                 part.column.default = Some(column::next_value_of(context, schema, &sequence));
             }
@@ -165,7 +165,14 @@ pub(crate) fn plain_table(
 }
 
 fn plain_column(name: &str, ty: SqlType) -> ColumnDef {
-    ColumnDef { name: name.to_owned(), ty, not_null: false, default: None, identity: None, dropped: false }
+    ColumnDef {
+        name: name.to_owned(),
+        ty: ty.into(),
+        not_null: false,
+        default: None,
+        identity: None,
+        dropped: false,
+    }
 }
 
 /// CREATE TABLE AS, SELECT INTO; how many rows it stored.

@@ -150,7 +150,7 @@ pub(super) fn build_again(context: &mut Context<'_>, table: &TableDef, index: &I
         .iter()
         .map(|column| IndexColumn {
             column: ColumnId(column.column),
-            ty: table.columns[usize::from(column.column)].ty,
+            representation: storage.columns()[usize::from(column.column)].representation,
             nullable: storage.columns()[usize::from(column.column)].nullable,
             descending: column.descending,
             nulls_first: column.nulls_first,

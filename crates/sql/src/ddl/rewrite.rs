@@ -17,7 +17,10 @@ pub(super) fn create_storage(
     // Storage holds NULLs of a column for good or not at all; a dropped column holds nothing else.
     let columns = columns
         .iter()
-        .map(|column| ColumnSpec { ty: column.ty, nullable: column.dropped || !column.not_null })
+        .map(|column| ColumnSpec {
+            representation: column.ty.stored,
+            nullable: column.dropped || !column.not_null,
+        })
         .collect();
     context.transaction.create_storage(name, columns)
 }
@@ -41,7 +44,7 @@ pub(super) fn table(
     };
     let query = crate::parse::parse_query(&text)?;
     let columns: Vec<(String, SqlType)> =
-        new.visible_columns().map(|(_, column)| (column.name.clone(), column.ty)).collect();
+        new.visible_columns().map(|(_, column)| (column.name.clone(), column.ty.sql_type())).collect();
     if !sources.is_empty() {
         context.query_for_insert(&query, &columns, |context, batch| insert(context, &new, batch))?;
     }
@@ -58,7 +61,7 @@ pub(super) fn insert(context: &mut Context<'_>, table: &TableDef, batch: RecordB
     let mut given = batch.columns().iter();
     let mut columns: Vec<ArrayRef> = Vec::with_capacity(table.columns.len());
     for column in &table.columns {
-        let field = firn_exec::types::field(&column.name, column.ty);
+        let field = firn_exec::types::field(&column.name, column.ty.sql_type());
         if column.dropped {
             columns.push(new_null_array(field.data_type(), batch.num_rows()));
             continue;

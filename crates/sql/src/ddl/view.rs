@@ -59,7 +59,7 @@ pub(super) fn create(
             .into_iter()
             .map(|(name, ty)| ColumnDef {
                 name,
-                ty,
+                ty: ty.into(),
                 not_null: false,
                 default: None,
                 identity: None,

@@ -153,7 +153,7 @@ fn output(value: ast::Expr, column: &ColumnDef, position: usize) -> Result<Selec
         _ => false,
     };
     let expr = if untyped {
-        let ty = match column.ty {
+        let ty = match column.ty.sql_type() {
             SqlType::Varchar(_) | SqlType::Char(_) => SqlType::Text,
             ty => ty,
         };
@@ -188,8 +188,9 @@ fn check_assignment(column: &ColumnDef, output: &FieldRef) -> Result<()> {
         )
         .with_hint("You will need to rewrite or cast the expression.")
     };
+    let wanted = column.ty.sql_type();
     match types::sql_type(output) {
-        Some(ty) if ty == column.ty || coerce::can_assign(ty, column.ty) => Ok(()),
+        Some(ty) if ty == wanted || coerce::can_assign(ty, wanted) => Ok(()),
         Some(ty) => Err(mismatch(ty.to_string())),
         None => Err(mismatch(output.data_type().to_string())),
     }

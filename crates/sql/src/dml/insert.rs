@@ -148,7 +148,7 @@ impl Source<'_> {
         let described: Vec<(String, SqlType)> = columns
             .iter()
             .map(|column| &self.table.columns[column.index()])
-            .map(|column| (column.name.clone(), column.ty))
+            .map(|column| (column.name.clone(), column.ty.sql_type()))
             .collect();
         let plan = self.binder.query_for_insert(&query, &described)?;
         fit(&mut columns, plan.schema().fields().len(), self.listed)?;

@@ -65,7 +65,14 @@ impl TextCompiler for CatalogText<'_> {
 
     fn default(&self, table: &Arc<TableDef>, column: ColumnId, expression: &str) -> Result<RowExpression> {
         let ColumnDef { name, ty, .. } = &table.columns[column.index()];
-        assigned(self.binder, &parse_expression(expression)?, &DFSchema::empty(), name, *ty, &|_| None)
+        assigned(
+            self.binder,
+            &parse_expression(expression)?,
+            &DFSchema::empty(),
+            name,
+            ty.sql_type(),
+            &|_| None,
+        )
     }
 
     fn table(&self, id: TableId) -> Arc<Table> {

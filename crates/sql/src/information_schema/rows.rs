@@ -2,7 +2,7 @@
 
 use crate::pg_catalog::rows::{action_rule, parent_index, row, shown_default};
 use crate::pg_catalog::{Cell, Kind, Row, Source};
-use firn_base::SqlType;
+use firn_base::{SqlType, Type};
 use firn_txn::catalog::{ColumnDef, ConstraintDef, ConstraintKind, Deferral, Identity, Oid, TableDef};
 
 /// What makes the rows of a relation; `None` for relations that are always empty.
@@ -134,9 +134,9 @@ fn system_column(
     name: &'static str,
     kind: Kind,
 ) -> Row {
-    let definition = |ty| ColumnDef {
+    let definition = |ty: SqlType| ColumnDef {
         name: name.to_owned(),
-        ty,
+        ty: ty.into(),
         not_null: false,
         default: None,
         identity: None,
@@ -193,10 +193,10 @@ fn column(
         "ordinal_position": position as i64 + 1,
         "column_default": shown_default(column),
         "is_nullable": yes_or_no(!column.not_null),
-        "data_type": bare_name(column.ty),
+        "data_type": bare_name(column.ty.declared),
         "udt_catalog": database(source),
         "udt_schema": "pg_catalog",
-        "udt_name": column.ty.typname(),
+        "udt_name": column.ty.declared.info().map_or("", |info| info.name),
         "dtd_identifier": (position + 1).to_string(),
         "is_self_referencing": "NO",
         "is_identity": yes_or_no(column.identity.is_some()),
@@ -209,7 +209,9 @@ fn column(
         "is_updatable": yes_or_no(updatable),
     };
     row.extend(sizes_unknown());
-    row.extend(sizes(column.ty));
+    if let Some(ty) = column.ty.as_sql_type() {
+        row.extend(sizes(ty));
+    }
     row
 }
 
@@ -228,12 +230,11 @@ fn sizes_unknown() -> Row {
 }
 
 /// The type without its modifiers.
-fn bare_name(ty: SqlType) -> String {
-    match ty {
-        SqlType::Numeric { .. } => "numeric".to_owned(),
-        SqlType::Varchar(_) => "character varying".to_owned(),
-        SqlType::Char(_) => "character".to_owned(),
-        ty => ty.to_string(),
+fn bare_name(ty: Type) -> &'static str {
+    match ty.info() {
+        Some(info) if info.is_array() => "ARRAY",
+        Some(info) => info.sql_name,
+        None => "USER-DEFINED",
     }
 }
 

@@ -3,7 +3,7 @@
 use super::definitions::{Object, action_name, number};
 use super::{Cell, DATABASE, OWNER, Row, Source, activity, relation, script};
 use crate::ddl::columns_in;
-use firn_base::SqlType;
+use firn_base::{SqlType, Type};
 use firn_txn::catalog::{
     ColumnDef, ConstraintDef, ConstraintKind, Deferral, IndexDef, Oid, ReferentialAction, TableDef,
 };
@@ -164,8 +164,8 @@ pub(crate) fn shown_default(column: &ColumnDef) -> Option<&str> {
     column.default.as_deref().filter(|_| column.identity.is_none())
 }
 
-fn type_row(ty: SqlType) -> &'static TypeRow {
-    let oid = i64::from(ty.oid());
+fn type_row(ty: Type) -> &'static TypeRow {
+    let oid = i64::from(ty.id.0);
     TYPES.iter().find(|row| row.oid == oid).expect("types.tsv has all our types")
 }
 
@@ -275,7 +275,7 @@ fn pg_attribute(source: &Source) -> Vec<Row> {
                 {
                     let column = ColumnDef {
                         name: name.to_owned(),
-                        ty,
+                        ty: ty.into(),
                         not_null: true,
                         default: None,
                         identity: None,
@@ -307,7 +307,7 @@ fn pg_attribute(source: &Source) -> Vec<Row> {
 }
 
 fn attribute(relation: i64, position: usize, column: &ColumnDef) -> Row {
-    let ty = type_row(column.ty);
+    let ty = type_row(column.ty.declared);
     let number = position as i64 + 1;
     row! {
         "attrelid": relation,
@@ -320,7 +320,7 @@ fn attribute(relation: i64, position: usize, column: &ColumnDef) -> Row {
         "attlen": ty.length,
         "attnum": number,
         "attcacheoff": -1,
-        "atttypmod": i64::from(column.ty.typmod()),
+        "atttypmod": i64::from(column.ty.declared.modifier),
         "attbyval": ty.by_value,
         "attalign": ty.alignment,
         "attstorage": ty.storage,
@@ -428,7 +428,7 @@ fn indexes(source: &Source) -> impl Iterator<Item = (&TableDef, &IndexDef)> {
 fn pg_index(source: &Source) -> Vec<Row> {
     let row = |(table, index): (&TableDef, &IndexDef)| {
         let columns: Vec<u16> = index.columns.iter().map(|column| column.column).collect();
-        let types = columns.iter().map(|column| table.columns[usize::from(*column)].ty);
+        let types = columns.iter().map(|column| table.columns[usize::from(*column)].ty.declared);
         let classes: Vec<i64> = types.clone().map(operator_class).collect();
         let collations: Vec<i64> = types.map(|ty| type_row(ty).collation).collect();
         // PostgreSQL's flags: 1 for DESC, 2 for NULLS FIRST.
@@ -457,8 +457,8 @@ fn pg_index(source: &Source) -> Vec<Row> {
 }
 
 /// PostgreSQL's oid of a type's default B-tree operator class.
-fn operator_class(ty: SqlType) -> i64 {
-    OPERATOR_CLASSES.iter().find(|(of, ..)| *of == ty.oid()).map_or(0, |(_, oid, _)| *oid)
+fn operator_class(ty: Type) -> i64 {
+    OPERATOR_CLASSES.iter().find(|(of, ..)| *of == ty.id.0).map_or(0, |(_, oid, _)| *oid)
 }
 
 /// Type, oid and name of the default B-tree operator classes. varchar shares text's.

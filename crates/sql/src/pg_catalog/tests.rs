@@ -18,7 +18,7 @@ use firn_txn::{Catalog, Config, Engine};
 fn column(name: &str, ty: SqlType, not_null: bool, default: Option<&str>) -> ColumnDef {
     ColumnDef {
         name: name.to_owned(),
-        ty,
+        ty: ty.into(),
         not_null,
         default: default.map(str::to_owned),
         identity: None,

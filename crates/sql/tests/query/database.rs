@@ -46,8 +46,10 @@ impl Database {
     pub fn table(&self, name: &str, columns: &[(&str, SqlType)], rows: &[&[Option<&str>]]) {
         let mut transaction = self.engine.begin();
         let plain = |name: &str| name.trim_end_matches('?').to_owned();
-        let specs =
-            columns.iter().map(|(name, ty)| ColumnSpec { ty: *ty, nullable: name.ends_with('?') }).collect();
+        let specs = columns
+            .iter()
+            .map(|(name, ty)| ColumnSpec { representation: (*ty).into(), nullable: name.ends_with('?') })
+            .collect();
         let storage = transaction.create_storage(name, specs).expect("storage is made");
         let table = transaction.table(storage);
         let index = IndexDef {
@@ -63,7 +65,7 @@ impl Database {
             name: index.name.clone(),
             columns: vec![IndexColumn {
                 column: firn_base::ColumnId(0),
-                ty: columns[0].1,
+                representation: columns[0].1.into(),
                 nullable: false,
                 descending: false,
                 nulls_first: false,
@@ -81,7 +83,7 @@ impl Database {
         let oid = self.engine.allocate_oid();
         let column = |(name, ty): &(&str, SqlType)| ColumnDef {
             name: plain(name),
-            ty: *ty,
+            ty: (*ty).into(),
             not_null: !name.ends_with('?'),
             default: None,
             identity: None,
@@ -123,7 +125,7 @@ impl Database {
         let oid = self.engine.allocate_oid();
         let column = |name: &&str| ColumnDef {
             name: (*name).to_owned(),
-            ty: SqlType::Text,
+            ty: SqlType::Text.into(),
             not_null: false,
             default: None,
             identity: None,

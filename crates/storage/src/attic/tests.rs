@@ -10,7 +10,7 @@ use crate::{
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 use firn_base::random::Random;
-use firn_base::{Cell, ColumnId, Snapshot, SqlState, SqlType, Stamp};
+use firn_base::{Cell, ColumnId, Representation, Snapshot, SqlState, Stamp};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::time::Duration;
@@ -87,9 +87,14 @@ fn shown(batches: &[ScanBatch]) -> State {
     shown
 }
 
-fn index(table: &Table, id: u32, columns: &[(ColumnId, SqlType)], unique: bool) -> Arc<Index> {
-    let part =
-        |&(column, ty)| IndexColumn { column, ty, nullable: false, descending: false, nulls_first: false };
+fn index(table: &Table, id: u32, columns: &[(ColumnId, Representation)], unique: bool) -> Arc<Index> {
+    let part = |&(column, representation)| IndexColumn {
+        column,
+        representation,
+        nullable: false,
+        descending: false,
+        nulls_first: false,
+    };
     let columns = columns.iter().map(part).collect();
     let index =
         Index::new(IndexSpec { id: IndexId(id), name: format!("index {id}"), columns, unique, values: true });
@@ -99,13 +104,14 @@ fn index(table: &Table, id: u32, columns: &[(ColumnId, SqlType)], unique: bool) 
 
 impl Bench {
     fn new(seed: u64) -> Bench {
-        let column = |ty| ColumnSpec { ty, nullable: false };
-        let types = [SqlType::Integer, SqlType::BigInt, SqlType::BigInt, SqlType::Text];
+        let column = |representation| ColumnSpec { representation, nullable: false };
+        let types =
+            [Representation::Int32, Representation::Int64, Representation::Int64, Representation::Text];
         let options = TableOptions { block_bytes: 1, ..TableOptions::default() };
         let table = Table::new(TableId(1), "t", types.map(column).into(), options);
         Bench {
-            by_key: index(&table, 1, &[(KEY, SqlType::Integer)], true),
-            by_values: index(&table, 2, &[(A, SqlType::BigInt), (B, SqlType::BigInt)], false),
+            by_key: index(&table, 1, &[(KEY, Representation::Int32)], true),
+            by_values: index(&table, 2, &[(A, Representation::Int64), (B, Representation::Int64)], false),
             table,
             random: Random::seeded(seed),
             now: 0,
@@ -554,7 +560,7 @@ impl Bench {
         let middle = keys[keys.len() / 2];
         for keys in [*first..=*first, middle..=middle + 100, middle..=*last, last + 1..=i32::MAX] {
             let [low, high] = [keys.start(), keys.end()]
-                .map(|key| summary(SqlType::Integer, &Cell::i32(*key)).expect("it is no NULL"));
+                .map(|key| summary(Representation::Int32, &Cell::i32(*key)).expect("it is no NULL"));
             let scan = self.table.scan(snapshot, &[KEY, A, B, NAME], false);
             let scan = scan.under(&[Restriction::within(KEY, low, high)]);
             let batches: Vec<_> = std::iter::from_fn(|| scan.next_batch(&pin())).collect();

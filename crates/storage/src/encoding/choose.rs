@@ -6,7 +6,7 @@
 
 use super::word::{Order, Word, fold};
 use super::{CodeWidth, Encoding, Kept, Piece, Source};
-use firn_base::SqlType;
+use firn_base::Representation;
 use firn_base::types::Width;
 
 /// How many registers an estimate has: its standard error is 1.04 / √4096 = 1.6 %.
@@ -61,7 +61,7 @@ impl Distinct {
 #[derive(Clone, Debug)]
 pub struct Statistics {
     /// The type of the values.
-    pub ty: SqlType,
+    pub representation: Representation,
     /// Slots.
     pub slots: usize,
     /// Of which so many are NULL.
@@ -80,10 +80,10 @@ pub struct Statistics {
 
 impl Statistics {
     /// Goes through a column of a block.
-    pub fn gather(ty: SqlType, piece: Piece<'_>) -> Statistics {
-        piece.check(ty);
+    pub fn gather(representation: Representation, piece: Piece<'_>) -> Statistics {
+        piece.check(representation);
         let mut statistics = Statistics {
-            ty,
+            representation,
             slots: piece.slots(),
             nulls: piece.nulls.map_or(0, |nulls| nulls.null_count()),
             runs: 0,
@@ -181,12 +181,12 @@ impl Statistics {
         string_bytes: usize,
         offer: Option<&Offer>,
     ) -> Option<usize> {
-        Some(match (kept, self.ty.width()) {
+        Some(match (kept, self.representation.width()) {
             (Kept::Plain, Width::Bit) => places.div_ceil(8),
             (Kept::Plain, Width::Fixed(width)) => places * usize::from(width),
             (Kept::Plain, Width::View) => 4 * (places + 1) + string_bytes,
             (Kept::Offsets, Width::Fixed(width)) => {
-                let (low, high) = self.words.filter(|_| Order::of(self.ty) == Order::Signed)?;
+                let (low, high) = self.words.filter(|_| Order::of(self.representation) == Order::Signed)?;
                 let span = u64::try_from(high.checked_sub(low)?).ok()?;
                 let narrowed = CodeWidth::for_highest(span).bytes();
                 (narrowed < usize::from(width)).then_some(places * narrowed)?
@@ -215,9 +215,14 @@ pub struct Offer {
 impl Offer {
     /// What a column of so many slots would need that has estimated its values: [`Statistics`] of its blocks,
     /// joined.
-    pub fn estimated(ty: SqlType, distinct: &Distinct, slots: u64, string_bytes: u64) -> Offer {
+    pub fn estimated(
+        representation: Representation,
+        distinct: &Distinct,
+        slots: u64,
+        string_bytes: u64,
+    ) -> Offer {
         let values = distinct.estimate().min(slots);
-        let value_bytes = match ty.width() {
+        let value_bytes = match representation.width() {
             // Strings are as long on average whether they are there once or often, for want of knowing better.
             Width::View => 4.0 + string_bytes as f64 / slots.max(1) as f64,
             Width::Fixed(bytes) => f64::from(bytes),
@@ -275,11 +280,11 @@ mod tests {
     const RUNS_OF_CODES: Encoding = Encoding { runs: true, values: Kept::Codes };
 
     /// Chosen for a block that is the only one of its column.
-    fn chosen(ty: SqlType, values: Source<'_>, nulls: Option<&NullBuffer>) -> Encoding {
-        let statistics = Statistics::gather(ty, Piece { values, nulls });
+    fn chosen(representation: Representation, values: Source<'_>, nulls: Option<&NullBuffer>) -> Encoding {
+        let statistics = Statistics::gather(representation, Piece { values, nulls });
         let slots = statistics.slots as u64;
         let bytes = statistics.string_bytes.0 as u64;
-        let offer = Offer::estimated(ty, &statistics.distinct, slots, bytes);
+        let offer = Offer::estimated(representation, &statistics.distinct, slots, bytes);
         choose(&statistics, Some(&offer))
     }
 
@@ -299,20 +304,32 @@ mod tests {
             ("runs of two", eight(&|number| spread(number / 2)), PLAIN),
         ];
         for (what, words, expected) in cases {
-            assert_eq!(chosen(SqlType::BigInt, Source::Eight(&words), None), expected, "{what}");
+            assert_eq!(chosen(Representation::Int64, Source::Eight(&words), None), expected, "{what}");
         }
         let doubles = eight(&|number| (number as f64 / 7.0).to_bits() as i64);
-        assert_eq!(chosen(SqlType::Double, Source::Eight(&doubles), None), PLAIN, "doubles have no offsets");
+        assert_eq!(
+            chosen(Representation::Float64, Source::Eight(&doubles), None),
+            PLAIN,
+            "doubles have no offsets"
+        );
         let small: Vec<i16> = (0..10_000).map(|number: i32| (number * 7 % 5000) as i16).collect();
-        assert_eq!(chosen(SqlType::SmallInt, Source::Two(&small), None), PLAIN, "nothing narrower");
+        assert_eq!(chosen(Representation::Int16, Source::Two(&small), None), PLAIN, "nothing narrower");
         let wide: Vec<i128> = (0..10_000).map(|number| i128::from(spread(number) as u32)).collect();
-        assert_eq!(chosen(SqlType::NUMERIC, Source::Sixteen(&wide), None), OFFSETS, "small decimals");
+        assert_eq!(
+            chosen(Representation::Decimal { precision: 38, scale: 16 }, Source::Sixteen(&wide), None),
+            OFFSETS,
+            "small decimals"
+        );
         let nulls = NullBuffer::new_null(10_000);
-        assert_eq!(chosen(SqlType::BigInt, Source::Eight(&doubles), Some(&nulls)), RUNS, "nothing but NULL");
+        assert_eq!(
+            chosen(Representation::Int64, Source::Eight(&doubles), Some(&nulls)),
+            RUNS,
+            "nothing but NULL"
+        );
         let bits: BooleanBuffer = (0..10_000).map(|number| number % 3 == 0).collect();
-        assert_eq!(chosen(SqlType::Boolean, Source::Bits(&bits), None), PLAIN, "bits");
+        assert_eq!(chosen(Representation::Boolean, Source::Bits(&bits), None), PLAIN, "bits");
         let bits = BooleanBuffer::new_set(10_000);
-        assert_eq!(chosen(SqlType::Boolean, Source::Bits(&bits), None), RUNS, "always true");
+        assert_eq!(chosen(Representation::Boolean, Source::Bits(&bits), None), RUNS, "always true");
     }
 
     #[test]
@@ -326,7 +343,7 @@ mod tests {
         ];
         for (what, strings, expected) in cases {
             let bytes: Vec<&[u8]> = strings.iter().map(|string| string.as_bytes()).collect();
-            assert_eq!(chosen(SqlType::Text, Source::Strings(&bytes), None), expected, "{what}");
+            assert_eq!(chosen(Representation::Text, Source::Strings(&bytes), None), expected, "{what}");
         }
     }
 
@@ -335,7 +352,7 @@ mod tests {
     fn without_a_dictionary_there_are_no_codes() {
         let words: Vec<i64> = (0..1000).map(|number| (number % 3) << 60).collect();
         let statistics =
-            Statistics::gather(SqlType::BigInt, Piece { values: Source::Eight(&words), nulls: None });
+            Statistics::gather(Representation::Int64, Piece { values: Source::Eight(&words), nulls: None });
         assert_eq!(choose(&statistics, None), PLAIN);
         assert_eq!(statistics.words, Some((0, 2 << 60)));
         assert_eq!((statistics.runs, statistics.distinct.estimate()), (1000, 3));

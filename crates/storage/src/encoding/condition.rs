@@ -14,7 +14,7 @@
 use super::codes::{Code, Codes, each_codes};
 use super::word::{Order, Word};
 use arrow_buffer::{BooleanBuffer, Buffer};
-use firn_base::{Cell, SqlType};
+use firn_base::{Cell, Representation};
 use std::ops::{Bound, Range, RangeBounds};
 
 /// Which values to take. NULL is never taken, and not allowed as a bound.
@@ -39,12 +39,13 @@ impl<'a> Condition<'a> {
         Condition::In(vec![cell])
     }
 
-    /// Whether the order of ordinals tells it for values of a type. It does not for intervals, nor where blanks at
+    /// Whether the order of ordinals tells it for values of a type. It does not for intervals and images, nor where blanks at
     /// the end matter in some comparisons and in others do not.
-    pub fn is_decidable(&self, ty: SqlType) -> bool {
-        match ty {
-            SqlType::Interval => false,
-            SqlType::Char(_) => matches!(self, Condition::In(_)),
+    pub fn is_decidable(&self, representation: Representation) -> bool {
+        match representation {
+            Representation::Interval => false,
+            representation if representation.is_image() => false,
+            Representation::PaddedText => matches!(self, Condition::In(_)),
             _ => true,
         }
     }

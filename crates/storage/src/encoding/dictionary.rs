@@ -17,7 +17,7 @@ use super::strings::Strings;
 use super::word::{Order, Word, ordinals_within};
 use arrow_array::ArrayRef;
 use arrow_buffer::ScalarBuffer;
-use firn_base::SqlType;
+use firn_base::Representation;
 use firn_base::sync::{Arc, OnceLock};
 use std::cmp::Ordering;
 use std::ops::{Bound, Range};
@@ -28,16 +28,16 @@ pub const MOST_VALUES: usize = i32::MAX as usize;
 /// Sorted values of fixed width.
 #[derive(Debug)]
 pub struct WordDictionary<T: Word> {
-    pub(super) ty: SqlType,
+    pub(super) representation: Representation,
     pub(super) ordinals: ScalarBuffer<T>,
     /// The values as Arrow has them.
     array: OnceLock<ArrayRef>,
 }
 
 impl<T: Word> WordDictionary<T> {
-    pub(super) fn new(ty: SqlType, ordinals: ScalarBuffer<T>) -> WordDictionary<T> {
+    pub(super) fn new(representation: Representation, ordinals: ScalarBuffer<T>) -> WordDictionary<T> {
         debug_assert!(ordinals.is_sorted_by(|a, b| a < b));
-        WordDictionary { ty, ordinals, array: OnceLock::new() }
+        WordDictionary { representation, ordinals, array: OnceLock::new() }
     }
 
     /// The ordinals of its values.
@@ -48,7 +48,7 @@ impl<T: Word> WordDictionary<T> {
     /// How its ordinals come from words.
     #[inline]
     pub(super) fn order(&self) -> Order {
-        Order::of(self.ty)
+        Order::of(self.representation)
     }
 
     /// The value with a code.
@@ -68,7 +68,7 @@ impl<T: Word> WordDictionary<T> {
                 Order::Signed | Order::Foreign => self.ordinals.clone(),
                 order => self.ordinals.iter().map(|ordinal| ordinal.word(order)).collect(),
             };
-            super::export::words_to_array(self.ty, words, None)
+            super::export::words_to_array(self.representation, words, None)
         })
     }
 
@@ -82,7 +82,7 @@ impl<T: Word> WordDictionary<T> {
 /// Sorted strings.
 #[derive(Debug)]
 pub struct StringDictionary {
-    pub(super) ty: SqlType,
+    pub(super) representation: Representation,
     pub(super) strings: Strings,
     array: OnceLock<ArrayRef>,
     /// The values as views, which arrays are made of that are no dictionary arrays.
@@ -100,8 +100,8 @@ impl StringDictionary {
         self.strings.is_empty()
     }
 
-    pub(super) fn new(ty: SqlType, strings: Strings) -> StringDictionary {
-        StringDictionary { ty, strings, array: OnceLock::new(), views: OnceLock::new() }
+    pub(super) fn new(representation: Representation, strings: Strings) -> StringDictionary {
+        StringDictionary { representation, strings, array: OnceLock::new(), views: OnceLock::new() }
     }
 
     /// The value with a code.
@@ -117,7 +117,7 @@ impl StringDictionary {
     }
 
     pub(super) fn array(&self) -> &ArrayRef {
-        self.array.get_or_init(|| self.strings.to_array(self.ty, None))
+        self.array.get_or_init(|| self.strings.to_array(self.representation, None))
     }
 
     pub(super) fn views(&self) -> &ArrayRef {
@@ -218,7 +218,7 @@ impl Dictionary {
         fn only<T: ColumnWord>(words: &WordDictionary<T>, used: &[bool]) -> Dictionary {
             let ordinals = words.ordinals.iter().zip(used).filter(|(_, used)| **used);
             let ordinals: Vec<T> = ordinals.map(|(ordinal, _)| *ordinal).collect();
-            T::into_dictionary(Arc::new(WordDictionary::new(words.ty, ordinals.into())))
+            T::into_dictionary(Arc::new(WordDictionary::new(words.representation, ordinals.into())))
         }
         match self {
             Dictionary::Two(words) => only(words, used),
@@ -228,7 +228,7 @@ impl Dictionary {
             Dictionary::Strings(strings) => {
                 let kept = (0..used.len()).filter(|code| used[*code]).map(|code| strings.get(code));
                 let kept = Strings::collect(kept).expect("fewer than there were");
-                Dictionary::Strings(Arc::new(StringDictionary::new(strings.ty, kept)))
+                Dictionary::Strings(Arc::new(StringDictionary::new(strings.representation, kept)))
             }
         }
     }
@@ -252,8 +252,8 @@ impl Dictionary {
     }
 
     /// The type of its values.
-    pub fn ty(&self) -> SqlType {
-        each_dictionary!(self, words => words.ty, strings => strings.ty)
+    pub fn representation(&self) -> Representation {
+        each_dictionary!(self, words => words.representation, strings => strings.representation)
     }
 
     /// The values as an Arrow array, which shares their memory unless the type is a narrow decimal or its ordinals
@@ -264,7 +264,7 @@ impl Dictionary {
 
     /// The codes of the values that a condition takes; `None` if the order of codes does not tell.
     pub fn codes_of(&self, condition: &Condition<'_>) -> Option<CodeSet> {
-        if !condition.is_decidable(self.ty()) {
+        if !condition.is_decidable(self.representation()) {
             return None;
         }
         let ranges = each_dictionary!(
@@ -306,7 +306,7 @@ impl Dictionary {
     /// are no strings.
     pub fn codes_of_strings(&self, satisfied: impl Fn(&[u8]) -> bool) -> CodeSet {
         let Dictionary::Strings(strings) = self else {
-            panic!("a dictionary of {} has no strings", self.ty())
+            panic!("a dictionary of {} has no strings", self.representation())
         };
         let codes = (0..strings.strings.len()).filter(|code| satisfied(strings.get(*code)));
         CodeSet::of(codes.map(|code| code as u64..code as u64 + 1).collect(), self.len())
@@ -316,7 +316,7 @@ impl Dictionary {
     /// if they do not stay the same. Panics if the values are no strings.
     pub fn codes_of_summaries(&self, ranges: &[(u64, u64)], summary: impl Fn(&[u8]) -> u64) -> CodeSet {
         let Dictionary::Strings(strings) = self else {
-            panic!("a dictionary of {} has no strings", self.ty())
+            panic!("a dictionary of {} has no strings", self.representation())
         };
         let codes = ranges.iter().map(|(low, high)| {
             let start = strings.first_not(0, |value| summary(value) < *low);

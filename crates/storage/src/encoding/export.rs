@@ -30,7 +30,7 @@ use arrow_array::{
 };
 use arrow_buffer::{ArrowNativeType, BooleanBuffer, Buffer, NullBuffer, RunEndBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field};
-use firn_base::SqlType;
+use firn_base::Representation;
 use firn_base::sync::Arc;
 use std::ops::Range;
 
@@ -54,28 +54,28 @@ impl EncodedColumn {
                 Some(runs) => {
                     let values = self.encoded_values(0..runs.len());
                     let ends = RunEndBuffer::new(runs.ends().clone(), slots.start, slots.len());
-                    let ty = DataType::RunEndEncoded(
+                    let representation = DataType::RunEndEncoded(
                         Arc::new(Field::new("run_ends", DataType::Int32, false)),
                         Arc::new(Field::new("values", values.data_type().clone(), true)),
                     );
                     // SAFETY: the type is that of the parts; ends rise, and there are as many as values.
-                    Arc::new(unsafe { RunArray::<Int32Type>::new_unchecked(ty, ends, values) })
+                    Arc::new(unsafe { RunArray::<Int32Type>::new_unchecked(representation, ends, values) })
                 }
             };
         }
         fn words<T: Sealed>(column: &EncodedColumn, words: &Words<T>, slots: Range<usize>) -> ArrayRef {
             let nulls = column.validity(slots.clone());
-            if is_widened::<T>(column.ty) {
+            if is_widened::<T>(column.representation) {
                 let mut wide = spare::take(slots.len());
                 column.decode(slots, &mut wide, |places, wide| words.decode_wide(places, wide));
-                return words_to_array(column.ty, lent(wide), nulls);
+                return words_to_array(column.representation, lent(wide), nulls);
             }
             if let (Words::Plain(words), None) = (words, &column.runs) {
-                return words_to_array(column.ty, words.slice(slots.start, slots.len()), nulls);
+                return words_to_array(column.representation, words.slice(slots.start, slots.len()), nulls);
             }
             let mut decoded = spare::take(slots.len());
             column.decode(slots, &mut decoded, |places, out| words.decode(places, out, |word| word));
-            words_to_array(column.ty, lent(decoded), nulls)
+            words_to_array(column.representation, lent(decoded), nulls)
         }
         each_values!(
             &self.values,
@@ -105,7 +105,7 @@ impl EncodedColumn {
                 let values = places.iter().map(|place| bits.value(*place as usize)).collect();
                 Arc::new(BooleanArray::new(values, nulls))
             },
-            words => words_to_array(self.ty, words.take(&places).into(), nulls),
+            words => words_to_array(self.representation, words.take(&places).into(), nulls),
             strings => {
                 let places = places.iter().map(|place| *place as usize);
                 self.gather(strings, places, nulls)
@@ -125,28 +125,28 @@ impl EncodedColumn {
             return dictionary_array(codes.slice(places), nulls, dictionary.array().clone());
         }
         fn words<T: Word>(
-            ty: SqlType,
+            representation: Representation,
             words: &Words<T>,
             places: Range<usize>,
             nulls: Option<NullBuffer>,
         ) -> ArrayRef {
             if let Words::Plain(words) = words {
-                return words_to_array(ty, words.slice(places.start, places.len()), nulls);
+                return words_to_array(representation, words.slice(places.start, places.len()), nulls);
             }
             let mut decoded = Vec::with_capacity(places.len());
             words.decode(places, &mut decoded, |word| word);
-            words_to_array(ty, decoded.into(), nulls)
+            words_to_array(representation, decoded.into(), nulls)
         }
         each_values!(
             &self.values,
             bits => Arc::new(BooleanArray::new(bits.slice(start, length), nulls)),
-            values => words(self.ty, values, places, nulls),
+            values => words(self.representation, values, places, nulls),
             strings => {
                 let all = match strings {
                     StringValues::Plain { strings, array } => {
-                        array.get_or_init(|| strings.to_array(self.ty, self.nulls.clone())).clone()
+                        array.get_or_init(|| strings.to_array(self.representation, self.nulls.clone())).clone()
                     }
-                    StringValues::Symbols(strings) => strings.strings().to_array(self.ty, self.nulls.clone()),
+                    StringValues::Symbols(strings) => strings.strings().to_array(self.representation, self.nulls.clone()),
                     StringValues::Codes { .. } => unreachable!("codes are above"),
                 };
                 all.slice(start, length)
@@ -225,9 +225,11 @@ impl EncodedColumn {
 
     /// Views of strings that lie in a buffer.
     fn views_array(&self, views: Vec<u128>, bytes: Buffer, nulls: Option<NullBuffer>) -> ArrayRef {
-        match self.ty {
-            SqlType::Bytea => views_array::<BinaryViewType>(views, vec![bytes], nulls),
-            _ => views_array::<StringViewType>(views, vec![bytes], nulls),
+        match self.representation {
+            representation if representation.is_string() => {
+                views_array::<StringViewType>(views, vec![bytes], nulls)
+            }
+            _ => views_array::<BinaryViewType>(views, vec![bytes], nulls),
         }
     }
 
@@ -249,9 +251,11 @@ impl EncodedColumn {
             add(all.views(), &mut views);
             views_array::<V>(views, all.data_buffers().to_vec(), nulls)
         }
-        match self.ty {
-            SqlType::Bytea => of(dictionary.views().as_byte_view::<BinaryViewType>(), count, add, nulls),
-            _ => of(dictionary.views().as_byte_view::<StringViewType>(), count, add, nulls),
+        match self.representation {
+            representation if representation.is_string() => {
+                of(dictionary.views().as_byte_view::<StringViewType>(), count, add, nulls)
+            }
+            _ => of(dictionary.views().as_byte_view::<BinaryViewType>(), count, add, nulls),
         }
     }
 }
@@ -282,8 +286,8 @@ fn views_array<V: ByteViewType>(
 }
 
 /// Whether Arrow has values of the type in 16 bytes that we have in fewer.
-fn is_widened<T: Word>(ty: SqlType) -> bool {
-    matches!(ty, SqlType::Numeric { .. }) && T::BYTES < 16
+fn is_widened<T: Word>(representation: Representation) -> bool {
+    matches!(representation, Representation::Decimal { .. }) && T::BYTES < 16
 }
 
 /// Words whose memory is used again when the last who has them lets go.
@@ -313,37 +317,42 @@ fn dictionary_array(codes: Codes, nulls: Option<NullBuffer>, values: ArrayRef) -
 
 /// An array of the type that [`data_type`] names. Shares the words' memory, but for narrow decimals.
 pub(super) fn words_to_array<T: Word>(
-    ty: SqlType,
+    representation: Representation,
     words: ScalarBuffer<T>,
     nulls: Option<NullBuffer>,
 ) -> ArrayRef {
     fn primitive<A: ArrowPrimitiveType>(
-        ty: SqlType,
+        representation: Representation,
         words: ScalarBuffer<impl Word>,
         nulls: Option<NullBuffer>,
     ) -> ArrayRef {
         let length = words.len();
         let natives = ScalarBuffer::<A::Native>::new(words.into_inner(), 0, length);
-        Arc::new(PrimitiveArray::<A>::new(natives, nulls).with_data_type(data_type(ty)))
+        Arc::new(PrimitiveArray::<A>::new(natives, nulls).with_data_type(data_type(representation)))
     }
-    match ty {
-        SqlType::SmallInt => primitive::<Int16Type>(ty, words, nulls),
-        SqlType::Integer => primitive::<Int32Type>(ty, words, nulls),
-        SqlType::BigInt => primitive::<Int64Type>(ty, words, nulls),
-        SqlType::Real => primitive::<Float32Type>(ty, words, nulls),
-        SqlType::Double => primitive::<Float64Type>(ty, words, nulls),
-        SqlType::Date => primitive::<Date32Type>(ty, words, nulls),
-        SqlType::Time => primitive::<Time64MicrosecondType>(ty, words, nulls),
-        SqlType::Timestamp | SqlType::TimestampTz => primitive::<TimestampMicrosecondType>(ty, words, nulls),
-        SqlType::Interval => primitive::<IntervalMonthDayNanoType>(ty, words, nulls),
-        SqlType::Numeric { .. } if T::BYTES == 16 => primitive::<Decimal128Type>(ty, words, nulls),
-        SqlType::Numeric { .. } => {
-            let wide: ScalarBuffer<i128> = words.iter().map(|word| word.to_i128()).collect();
-            primitive::<Decimal128Type>(ty, wide, nulls)
+    match representation {
+        Representation::Int16 => primitive::<Int16Type>(representation, words, nulls),
+        Representation::Int32 => primitive::<Int32Type>(representation, words, nulls),
+        Representation::Oid => primitive::<UInt32Type>(representation, words, nulls),
+        Representation::Int64 => primitive::<Int64Type>(representation, words, nulls),
+        Representation::Float32 => primitive::<Float32Type>(representation, words, nulls),
+        Representation::Float64 => primitive::<Float64Type>(representation, words, nulls),
+        Representation::Date => primitive::<Date32Type>(representation, words, nulls),
+        Representation::Time => primitive::<Time64MicrosecondType>(representation, words, nulls),
+        Representation::Timestamp | Representation::TimestampTz => {
+            primitive::<TimestampMicrosecondType>(representation, words, nulls)
         }
-        SqlType::Uuid => Arc::new(FixedSizeBinaryArray::new(16, words.into_inner(), nulls)),
-        SqlType::Boolean | SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Bytea => {
-            panic!("{ty} is not of fixed width")
+        Representation::Interval => primitive::<IntervalMonthDayNanoType>(representation, words, nulls),
+        Representation::Decimal { .. } if T::BYTES == 16 => {
+            primitive::<Decimal128Type>(representation, words, nulls)
+        }
+        Representation::Decimal { .. } => {
+            let wide: ScalarBuffer<i128> = words.iter().map(|word| word.to_i128()).collect();
+            primitive::<Decimal128Type>(representation, wide, nulls)
+        }
+        Representation::Uuid => Arc::new(FixedSizeBinaryArray::new(16, words.into_inner(), nulls)),
+        _ => {
+            panic!("{representation} is not of fixed width")
         }
     }
 }

@@ -36,7 +36,7 @@ use super::strings::{MOST_STRING_BYTES, Strings};
 use super::word::{Order, Word, fold};
 use super::{ColumnWord, EncodedColumn, Piece, Source, kept_nulls};
 use arrow_buffer::{NullBuffer, ScalarBuffer};
-use firn_base::SqlType;
+use firn_base::Representation;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::thread;
 use firn_base::types::Width;
@@ -509,7 +509,7 @@ fn translated(codes: &Codes, translation: &Translation, width: CodeWidth) -> Cod
 
 /// Delta's dictionary and its codes for it: step 1a.
 pub struct DeltaDictionary {
-    ty: SqlType,
+    representation: Representation,
     values: DeltaValues,
     /// What one thread has gone through, each: its codes as they are for all of delta.
     leaves: Vec<Vec<u32>>,
@@ -540,8 +540,12 @@ type Collected<M> = (M, Vec<Vec<u32>>, Vec<DeltaPiece>);
 impl DeltaDictionary {
     /// Finds the different values of a column's new blocks, on up to so many threads. Panics if they are not of
     /// the type, or the type is boolean, which needs no dictionary.
-    pub fn build(ty: SqlType, pieces: &[Piece<'_>], threads: usize) -> Result<DeltaDictionary, TooLarge> {
-        pieces.iter().for_each(|piece| piece.check(ty));
+    pub fn build(
+        representation: Representation,
+        pieces: &[Piece<'_>],
+        threads: usize,
+    ) -> Result<DeltaDictionary, TooLarge> {
+        pieces.iter().for_each(|piece| piece.check(representation));
         // About the same number of slots for each thread.
         let slots: usize = pieces.iter().map(Piece::slots).sum();
         let leaves = threads.clamp(1, pieces.len().max(1));
@@ -606,12 +610,12 @@ impl DeltaDictionary {
         }
         macro_rules! words {
             ($word:ty, $kind:ident) => {{
-                let collect = |pieces: &[Piece<'_>]| Some(collect_words::<$word>(ty, pieces));
+                let collect = |pieces: &[Piece<'_>]| Some(collect_words::<$word>(representation, pieces));
                 let (values, leaves, pieces) = collected::<[$word]>(pieces, &groups, threads, collect)?;
-                DeltaDictionary { ty, values: DeltaValues::$kind(values), leaves, pieces }
+                DeltaDictionary { representation, values: DeltaValues::$kind(values), leaves, pieces }
             }};
         }
-        Ok(match ty.width() {
+        Ok(match representation.width() {
             Width::Bit => panic!("booleans need no dictionary"),
             Width::Fixed(2) => words!(i16, Two),
             Width::Fixed(4) => words!(i32, Four),
@@ -620,7 +624,7 @@ impl DeltaDictionary {
             Width::View => {
                 let (values, leaves, pieces) =
                     collected::<Strings>(pieces, &groups, threads, collect_strings)?;
-                DeltaDictionary { ty, values: DeltaValues::Strings(values), leaves, pieces }
+                DeltaDictionary { representation, values: DeltaValues::Strings(values), leaves, pieces }
             }
         })
     }
@@ -643,28 +647,33 @@ impl DeltaDictionary {
 
     /// Merges it with the dictionary that the column has: step 1b. Panics if that is of another type.
     pub fn merge(self, main: Option<&Dictionary>, threads: usize) -> Result<Merge, TooLarge> {
-        let DeltaDictionary { ty, values, leaves, pieces } = self;
-        assert!(main.is_none_or(|main| main.ty() == ty), "a dictionary of another type");
+        let DeltaDictionary { representation, values, leaves, pieces } = self;
+        assert!(
+            main.is_none_or(|main| main.representation() == representation),
+            "a dictionary of another type"
+        );
         fn words<T: ColumnWord>(
-            ty: SqlType,
+            representation: Representation,
             main: Option<&Dictionary>,
             delta: Vec<T>,
             threads: usize,
         ) -> Result<(Dictionary, Translation, Option<Codes>), TooLarge> {
-            let new =
-                |ordinals: Vec<T>| T::into_dictionary(Arc::new(WordDictionary::new(ty, ordinals.into())));
+            let new = |ordinals: Vec<T>| {
+                T::into_dictionary(Arc::new(WordDictionary::new(representation, ordinals.into())))
+            };
             let Some(main) = main else { return Ok((new(delta), Translation::Same, None)) };
             let ordinals = T::of_dictionary(main).expect("a dictionary of this width").ordinals();
             let merged = merge_sorted(ordinals, &delta[..], threads)?;
             Ok((merged.values.map_or_else(|| main.clone(), new), merged.main, Some(merged.delta)))
         }
         let (dictionary, of_main, of_delta) = match values {
-            DeltaValues::Two(ordinals) => words(ty, main, ordinals, threads)?,
-            DeltaValues::Four(ordinals) => words(ty, main, ordinals, threads)?,
-            DeltaValues::Eight(ordinals) => words(ty, main, ordinals, threads)?,
-            DeltaValues::Sixteen(ordinals) => words(ty, main, ordinals, threads)?,
+            DeltaValues::Two(ordinals) => words(representation, main, ordinals, threads)?,
+            DeltaValues::Four(ordinals) => words(representation, main, ordinals, threads)?,
+            DeltaValues::Eight(ordinals) => words(representation, main, ordinals, threads)?,
+            DeltaValues::Sixteen(ordinals) => words(representation, main, ordinals, threads)?,
             DeltaValues::Strings(delta) => {
-                let new = |strings| Dictionary::Strings(Arc::new(StringDictionary::new(ty, strings)));
+                let new =
+                    |strings| Dictionary::Strings(Arc::new(StringDictionary::new(representation, strings)));
                 match main {
                     None => (new(delta), Translation::Same, None),
                     Some(Dictionary::Strings(dictionary)) => {
@@ -689,13 +698,13 @@ impl DeltaDictionary {
                 codes_of(width, leaf.iter().map(|rank| code(*rank)).chain(some.iter().copied()))
             })
             .collect();
-        Ok(Merge { ty, old: main.cloned(), dictionary, main: of_main, leaves, delta: pieces })
+        Ok(Merge { representation, old: main.cloned(), dictionary, main: of_main, leaves, delta: pieces })
     }
 }
 
 /// A merged dictionary, and what main's and delta's codes are for it: all that step 2 needs.
 pub struct Merge {
-    ty: SqlType,
+    representation: Representation,
     old: Option<Dictionary>,
     dictionary: Dictionary,
     main: Translation,
@@ -728,7 +737,13 @@ impl Merge {
         let (codes, dictionary) = column.codes().expect("a column of codes");
         assert!(self.old.as_ref().is_some_and(|old| old.is(&dictionary)), "codes of another dictionary");
         let codes = translated(codes, &self.main, self.width());
-        EncodedColumn::of_codes(self.ty, column.runs.clone(), column.nulls.clone(), codes, &self.dictionary)
+        EncodedColumn::of_codes(
+            self.representation,
+            column.runs.clone(),
+            column.nulls.clone(),
+            codes,
+            &self.dictionary,
+        )
     }
 
     /// A block of delta, by its number among those that were given, with codes; with runs of them, if asked for.
@@ -738,7 +753,13 @@ impl Merge {
         let nulls = piece.nulls.as_ref();
         if !runs {
             let codes = look_up(&piece.codes, leaf);
-            return EncodedColumn::of_codes(self.ty, None, nulls.cloned(), codes, &self.dictionary);
+            return EncodedColumn::of_codes(
+                self.representation,
+                None,
+                nulls.cloned(),
+                codes,
+                &self.dictionary,
+            );
         }
         let is_null = |slot| nulls.is_some_and(|nulls| nulls.is_null(slot));
         let ends = runs::ends(piece.codes.len(), |slot| match (is_null(slot - 1), is_null(slot)) {
@@ -748,7 +769,13 @@ impl Merge {
         let lasts = || ends.iter().map(|end| *end as usize - 1);
         let codes = codes_of(leaf.width(), lasts().map(|slot| leaf.number(piece.codes[slot] as usize)));
         let nulls = nulls.map(|nulls| NullBuffer::new(lasts().map(|slot| nulls.is_valid(slot)).collect()));
-        EncodedColumn::of_codes(self.ty, Some(RunEnds::new(ends.clone())), nulls, codes, &self.dictionary)
+        EncodedColumn::of_codes(
+            self.representation,
+            Some(RunEnds::new(ends.clone())),
+            nulls,
+            codes,
+            &self.dictionary,
+        )
     }
 }
 
@@ -779,7 +806,7 @@ impl Merge {
         });
         let table = codes_of(CodeWidth::for_highest(left.saturating_sub(1) as u64), numbers);
         Some(Merge {
-            ty: dictionary.ty(),
+            representation: dictionary.representation(),
             old: Some(dictionary.clone()),
             dictionary: dictionary.only(&used),
             main: Translation::Table(table),
@@ -795,7 +822,7 @@ const FORGETS_BELOW: usize = 2;
 /// A column to merge.
 pub struct ColumnToMerge<'a> {
     /// The type of its values.
-    pub ty: SqlType,
+    pub representation: Representation,
     /// Main's dictionary, if it has one.
     pub dictionary: Option<Dictionary>,
     /// Blocks of main with codes for it.
@@ -826,8 +853,8 @@ pub fn merge_columns(columns: &[ColumnToMerge<'_>], threads: usize) -> Vec<Resul
     let (over, within) = share_out(threads, columns.len());
     in_parallel(over, columns.iter().collect(), |column| {
         let pieces: Vec<Piece<'_>> = column.delta.iter().map(|(piece, _)| *piece).collect();
-        let merge =
-            DeltaDictionary::build(column.ty, &pieces, within)?.merge(column.dictionary.as_ref(), within)?;
+        let merge = DeltaDictionary::build(column.representation, &pieces, within)?
+            .merge(column.dictionary.as_ref(), within)?;
         let main = in_parallel(within, column.main.iter().collect(), |block| merge.main(block));
         let delta = in_parallel(within, column.delta.iter().enumerate().collect(), |(number, (_, runs))| {
             merge.delta(number, *runs)
@@ -839,8 +866,8 @@ pub fn merge_columns(columns: &[ColumnToMerge<'_>], threads: usize) -> Vec<Resul
 /// After so many values it is plain whether most of them differ.
 const TRIED: usize = 1 << 13;
 
-fn collect_words<T: ColumnWord>(ty: SqlType, pieces: &[Piece<'_>]) -> Leaf<Vec<T>> {
-    let order = Order::of(ty);
+fn collect_words<T: ColumnWord>(representation: Representation, pieces: &[Piece<'_>]) -> Leaf<Vec<T>> {
+    let order = Order::of(representation);
     let words = |piece: &Piece<'_>| T::of_source(&piece.values).expect("words of the type's width").len();
     debug_assert!(pieces.iter().map(words).sum::<usize>() <= u32::MAX as usize);
     let mut codes: Vec<Vec<u32>> = Vec::with_capacity(pieces.len());

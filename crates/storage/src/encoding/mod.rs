@@ -61,7 +61,7 @@ use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use condition::{select_offsets, select_words};
 use firn_base::sync::{Arc, OnceLock};
 use firn_base::types::Width;
-use firn_base::{Cell, SqlType};
+use firn_base::{Cell, Representation};
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
@@ -118,16 +118,16 @@ impl Piece<'_> {
     }
 
     /// Panics unless it holds values of the type, and a bit for each if any.
-    fn check(&self, ty: SqlType) {
+    fn check(&self, representation: Representation) {
         let fits = match self.values {
-            Source::Bits(_) => ty.width() == Width::Bit,
-            Source::Two(_) => ty.width() == Width::Fixed(2),
-            Source::Four(_) => ty.width() == Width::Fixed(4),
-            Source::Eight(_) => ty.width() == Width::Fixed(8),
-            Source::Sixteen(_) => ty.width() == Width::Fixed(16),
-            Source::Strings(_) => ty.width() == Width::View,
+            Source::Bits(_) => representation.width() == Width::Bit,
+            Source::Two(_) => representation.width() == Width::Fixed(2),
+            Source::Four(_) => representation.width() == Width::Fixed(4),
+            Source::Eight(_) => representation.width() == Width::Fixed(8),
+            Source::Sixteen(_) => representation.width() == Width::Fixed(16),
+            Source::Strings(_) => representation.width() == Width::View,
         };
-        assert!(fits, "{ty} is of another width");
+        assert!(fits, "{representation} is of another width");
         assert!(self.slots() <= MOST_SLOTS, "a block of {} slots", self.slots());
         assert!(self.nulls.is_none_or(|nulls| nulls.len() == self.slots()));
     }
@@ -158,7 +158,7 @@ pub enum Kept {
 /// A column of a block, encoded.
 #[derive(Clone, Debug)]
 pub struct EncodedColumn {
-    ty: SqlType,
+    representation: Representation,
     slots: usize,
     runs: Option<RunEnds>,
     /// Of values: of runs, if there are runs.
@@ -392,24 +392,28 @@ impl EncodedColumn {
     ///
     /// Panics if the values are not of the type, or the encoding is one of codes, or one of offsets from what has
     /// no lowest number.
-    pub fn encode(ty: SqlType, piece: Piece<'_>, encoding: Encoding) -> Option<EncodedColumn> {
-        piece.check(ty);
+    pub fn encode(
+        representation: Representation,
+        piece: Piece<'_>,
+        encoding: Encoding,
+    ) -> Option<EncodedColumn> {
+        piece.check(representation);
         if !encoding.runs {
-            return encode_values(ty, piece, None, encoding.kept());
+            return encode_values(representation, piece, None, encoding.kept());
         }
         let (runs, values) = find_runs(piece);
-        encode_values(ty, values.piece(), Some(runs), encoding.kept())
+        encode_values(representation, values.piece(), Some(runs), encoding.kept())
     }
 
     /// A column of nothing but NULL: one run.
-    pub fn of_nulls(ty: SqlType, slots: usize) -> EncodedColumn {
+    pub fn of_nulls(representation: Representation, slots: usize) -> EncodedColumn {
         assert!(slots <= MOST_SLOTS);
         let runs = RunEnds::new(if slots == 0 { Vec::new() } else { vec![slots as i32] });
         let places = runs.len();
         fn zeros<T: Sealed>(places: usize) -> Values {
             T::into_values(Words::Plain(vec![T::default(); places].into()))
         }
-        let values = match ty.width() {
+        let values = match representation.width() {
             Width::Bit => Values::Bits(BooleanBuffer::new_unset(places)),
             Width::Fixed(2) => zeros::<i16>(places),
             Width::Fixed(4) => zeros::<i32>(places),
@@ -420,12 +424,12 @@ impl EncodedColumn {
             }
         };
         let nulls = (places > 0).then(|| NullBuffer::new_null(places));
-        EncodedColumn { ty, slots, runs: Some(runs), nulls, values }
+        EncodedColumn { representation, slots, runs: Some(runs), nulls, values }
     }
 
     /// A column of codes. In a dictionary of nothing there are none: all values are NULL.
     fn of_codes(
-        ty: SqlType,
+        representation: Representation,
         runs: Option<RunEnds>,
         nulls: Option<NullBuffer>,
         codes: Codes,
@@ -433,7 +437,7 @@ impl EncodedColumn {
     ) -> EncodedColumn {
         let slots = runs.as_ref().map_or(codes.len(), RunEnds::slots);
         if dictionary.is_empty() {
-            return EncodedColumn::of_nulls(ty, slots);
+            return EncodedColumn::of_nulls(representation, slots);
         }
         let values = match dictionary.clone() {
             Dictionary::Two(dictionary) => Values::Two(Words::Codes { codes, dictionary }),
@@ -442,7 +446,7 @@ impl EncodedColumn {
             Dictionary::Sixteen(dictionary) => Values::Sixteen(Words::Codes { codes, dictionary }),
             Dictionary::Strings(dictionary) => Values::Strings(StringValues::Codes { codes, dictionary }),
         };
-        EncodedColumn { ty, slots, runs, nulls, values }
+        EncodedColumn { representation, slots, runs, nulls, values }
     }
 
     /// The column with its strings made of symbols, if they are plain and much smaller so.
@@ -469,8 +473,8 @@ impl EncodedColumn {
     }
 
     /// The type of its values.
-    pub fn ty(&self) -> SqlType {
-        self.ty
+    pub fn representation(&self) -> Representation {
+        self.representation
     }
 
     /// How many slots it has.
@@ -665,7 +669,7 @@ impl EncodedColumn {
     /// Gives `take` the strings of a range of slots, which are anything where values are NULL, each with how often it
     /// comes there. Panics if the column has none.
     pub fn each_string(&self, slots: Range<usize>, mut take: impl FnMut(&[u8], usize)) {
-        let Values::Strings(strings) = &self.values else { panic!("{} is no string", self.ty) };
+        let Values::Strings(strings) = &self.values else { panic!("{} is no string", self.representation) };
         let mut decoded = Vec::new();
         match &self.runs {
             None => slots.for_each(|slot| take(strings.get(slot, &mut decoded), 1)),
@@ -690,7 +694,7 @@ impl EncodedColumn {
     /// The booleans of a range of slots, which are anything where values are NULL. Panics if the column has
     /// none.
     pub fn decode_bits(&self, slots: Range<usize>) -> BooleanBuffer {
-        let Values::Bits(bits) = &self.values else { panic!("{} is no boolean", self.ty) };
+        let Values::Bits(bits) = &self.values else { panic!("{} is no boolean", self.representation) };
         self.expand(bits, slots)
     }
 
@@ -714,7 +718,7 @@ impl EncodedColumn {
         if let Some((_, dictionary)) = self.codes() {
             return Some(self.select_codes(slots, &dictionary.codes_of(condition)?));
         }
-        if !condition.is_decidable(self.ty) {
+        if !condition.is_decidable(self.representation) {
             return None;
         }
         fn of_words<T: Word>(
@@ -742,7 +746,7 @@ impl EncodedColumn {
                         _ => BooleanBuffer::new_unset(bits.len()),
                     }
                 },
-                words => of_words(words, places, condition, Order::of(self.ty)),
+                words => of_words(words, places, condition, Order::of(self.representation)),
                 strings => {
                     let mut decoded = Vec::new();
                     places.map(|place| condition.takes_string(strings.get(place, &mut decoded))).collect()
@@ -939,11 +943,21 @@ fn kept_nulls(nulls: Option<&NullBuffer>) -> Option<NullBuffer> {
     Some(NullBuffer::new(BooleanBuffer::new(nulls.inner().sliced(), 0, nulls.len())))
 }
 
-fn encode_values(ty: SqlType, piece: Piece<'_>, runs: Option<RunEnds>, kept: Kept) -> Option<EncodedColumn> {
-    fn of_words<T: Sealed>(words: &[T], piece: &Piece<'_>, ty: SqlType, kept: Kept) -> Option<Values> {
+fn encode_values(
+    representation: Representation,
+    piece: Piece<'_>,
+    runs: Option<RunEnds>,
+    kept: Kept,
+) -> Option<EncodedColumn> {
+    fn of_words<T: Sealed>(
+        words: &[T],
+        piece: &Piece<'_>,
+        representation: Representation,
+        kept: Kept,
+    ) -> Option<Values> {
         Some(T::into_values(match kept {
             Kept::Offsets => {
-                assert_eq!(Order::of(ty), Order::Signed, "{ty} has no lowest number");
+                assert_eq!(Order::of(representation), Order::Signed, "{representation} has no lowest number");
                 let valid =
                     || (0..words.len()).filter(|place| !piece.is_null(*place)).map(|place| words[place]);
                 let base = valid().min().unwrap_or(T::LOWEST);
@@ -957,10 +971,10 @@ fn encode_values(ty: SqlType, piece: Piece<'_>, runs: Option<RunEnds>, kept: Kep
     }
     let values = match piece.values {
         Source::Bits(bits) => Values::Bits(BooleanBuffer::new(bits.sliced(), 0, bits.len())),
-        Source::Two(words) => of_words(words, &piece, ty, kept)?,
-        Source::Four(words) => of_words(words, &piece, ty, kept)?,
-        Source::Eight(words) => of_words(words, &piece, ty, kept)?,
-        Source::Sixteen(words) => of_words(words, &piece, ty, kept)?,
+        Source::Two(words) => of_words(words, &piece, representation, kept)?,
+        Source::Four(words) => of_words(words, &piece, representation, kept)?,
+        Source::Eight(words) => of_words(words, &piece, representation, kept)?,
+        Source::Sixteen(words) => of_words(words, &piece, representation, kept)?,
         Source::Strings(strings) => {
             let valid = strings.iter().enumerate();
             let valid = valid.map(|(place, string)| if piece.is_null(place) { &[][..] } else { *string });
@@ -968,5 +982,5 @@ fn encode_values(ty: SqlType, piece: Piece<'_>, runs: Option<RunEnds>, kept: Kep
         }
     };
     let slots = runs.as_ref().map_or(piece.slots(), RunEnds::slots);
-    Some(EncodedColumn { ty, slots, runs, nulls: kept_nulls(piece.nulls), values })
+    Some(EncodedColumn { representation, slots, runs, nulls: kept_nulls(piece.nulls), values })
 }

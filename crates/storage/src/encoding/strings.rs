@@ -10,7 +10,7 @@ use crate::memory::prefetch;
 use arrow_array::types::{BinaryType, Utf8Type};
 use arrow_array::{ArrayRef, BinaryArray, BinaryViewArray, GenericByteArray, StringArray, StringViewArray};
 use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
-use firn_base::SqlType;
+use firn_base::Representation;
 use firn_base::sync::Arc;
 use std::ops::Range;
 
@@ -107,12 +107,14 @@ impl Strings {
 
     /// As an Arrow array of the type's kind, which shares their memory. Texts are looked through for what is
     /// no UTF-8.
-    pub(super) fn to_array(&self, ty: SqlType, nulls: Option<NullBuffer>) -> ArrayRef {
-        match ty {
-            SqlType::Bytea => {
+    pub(super) fn to_array(&self, representation: Representation, nulls: Option<NullBuffer>) -> ArrayRef {
+        match representation {
+            representation if representation.is_string() => {
+                Arc::new(GenericByteArray::<Utf8Type>::new(self.offsets.clone(), self.bytes.clone(), nulls))
+            }
+            _ => {
                 Arc::new(GenericByteArray::<BinaryType>::new(self.offsets.clone(), self.bytes.clone(), nulls))
             }
-            _ => Arc::new(GenericByteArray::<Utf8Type>::new(self.offsets.clone(), self.bytes.clone(), nulls)),
         }
     }
 
@@ -149,7 +151,7 @@ mod tests {
         assert_eq!(strings.all_bytes(), b"alphabeta");
         assert_eq!(strings.bytes(), 4 * 4 + 9);
         assert!(strings.get(1).is_empty() && strings.get(2) == b"beta");
-        let array = strings.to_array(SqlType::Text, None);
+        let array = strings.to_array(Representation::Text, None);
         assert_eq!(array.as_string::<i32>().values().as_ptr(), strings.all_bytes().as_ptr());
         let views = as_views(&array, 1..3);
         assert_eq!(views.as_string_view().iter().collect::<Vec<_>>(), [Some(""), Some("beta")]);

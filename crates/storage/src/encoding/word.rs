@@ -6,6 +6,7 @@
 //! | type | ordinal of a word |
 //! |---|---|
 //! | smallint, integer, bigint, numeric, date, time, timestamps | the word |
+//! | oid | the word, sign flipped |
 //! | real, double precision | sign and magnitude as a two's complement, all NaNs above infinity |
 //! | uuid | the bytes read as a number, first byte highest, sign flipped |
 //! | interval | the word; SQL orders intervals by their length, which no 16 bytes beside their parts can hold |
@@ -14,7 +15,7 @@
 //! both signs, NaNs), their ordinals are neighbours: they are one *class*, and conditions take it whole.
 
 use arrow_buffer::ArrowNativeType;
-use firn_base::{Cell, SqlType};
+use firn_base::{Cell, Representation};
 use std::fmt::Debug;
 use std::ops::Bound;
 
@@ -23,6 +24,8 @@ use std::ops::Bound;
 pub enum Order {
     /// An ordinal is the word.
     Signed,
+    /// The word is a number without a sign.
+    Unsigned,
     /// IEEE 754.
     Float,
     /// Bytes as they lie in memory.
@@ -33,11 +36,12 @@ pub enum Order {
 
 impl Order {
     /// The order of a type of fixed width.
-    pub fn of(ty: SqlType) -> Order {
-        match ty {
-            SqlType::Real | SqlType::Double => Order::Float,
-            SqlType::Uuid => Order::Bytes,
-            SqlType::Interval => Order::Foreign,
+    pub fn of(representation: Representation) -> Order {
+        match representation {
+            Representation::Float32 | Representation::Float64 => Order::Float,
+            Representation::Uuid => Order::Bytes,
+            Representation::Oid => Order::Unsigned,
+            Representation::Interval => Order::Foreign,
             _ => Order::Signed,
         }
     }
@@ -121,6 +125,7 @@ macro_rules! words {
                     Order::Signed | Order::Foreign => self,
                     // Minus infinity becomes the lowest ordinal; what was below it wraps around to the top.
                     Order::Float => magnitude(self).wrapping_sub($float),
+                    Order::Unsigned => self ^ <$word>::MIN,
                     Order::Bytes => self.swap_bytes() ^ <$word>::MIN,
                 }
             }
@@ -130,6 +135,7 @@ macro_rules! words {
                 match order {
                     Order::Signed | Order::Foreign => self,
                     Order::Float => magnitude(self.wrapping_add($float)),
+                    Order::Unsigned => self ^ <$word>::MIN,
                     Order::Bytes => (self ^ <$word>::MIN).swap_bytes(),
                 }
             }

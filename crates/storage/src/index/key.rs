@@ -1,28 +1,32 @@
 //! Keys: the columns of a row as one byte string whose order is the index's order.
 //!
-//! | type | bytes |
+//! | representation | bytes |
 //! |---|---|
 //! | boolean | 1: 0 or 1 |
-//! | smallint, integer, bigint, date, time, timestamp(tz) | 2, 4 or 8, big-endian, sign flipped |
-//! | numeric | the unscaled value, 8 or 16, big-endian, sign flipped (one column has one scale) |
-//! | real, double precision | 4 or 8: PostgreSQL's order, where -0 = 0 and NaN is the largest |
-//! | text, varchar, bytea | the bytes, 00 as 01 01 and 01 as 01 02, then 00 |
-//! | char(n) | as text, without trailing blanks, which do not count when compared |
+//! | integers, date, time, timestamp(tz) | 2, 4 or 8, big-endian, sign flipped |
+//! | oid | 4, big-endian |
+//! | decimal | the unscaled value, 8 or 16, big-endian, sign flipped (one column has one scale) |
+//! | numeric | 2 for the sign and the power of ten of the first digit, then the digits: see [`encode_numeric`] |
+//! | floats | 4 or 8: PostgreSQL's order, where -0 = 0 and NaN is the largest |
+//! | text, bytes | the bytes, 00 as 01 01 and 01 as 01 02, then 00 |
+//! | padded text | as text, without trailing blanks, which do not count when compared |
 //! | uuid | its 16 bytes |
 //! | interval | 12: nanoseconds with months of 30 days and days of 24 hours, as PostgreSQL compares |
+//! | list | 01 and the bytes of each element, 02 for NULL, then 00, the number of dimensions, their lengths, their bounds |
 //!
 //! A nullable column begins with a marker: 01 before a value; 00 or 02 is NULL, first or last.
 //! A descending column has the bytes of its value inverted, but not the marker, since NULLS FIRST
 //! names the place in the index.
 //!
 //! Invariant: no key of an index is a prefix of another. Invariant: two keys are equal exactly if
-//! PostgreSQL calls the values equal, so `1 mon` and `30 days` have one key, and a key cannot be
-//! decoded into the value it came from.
+//! PostgreSQL calls the values equal, so `1 mon` and `30 days` have one key, as have 1.0 and 1.00, and a key cannot
+//! be decoded into the value it came from.
 
 use super::KeyBuffer;
 use super::spec::IndexColumn;
+use firn_base::array::ArrayImage;
 use firn_base::types::Width;
-use firn_base::{Cell, SqlType};
+use firn_base::{Cell, Numeric, Representation};
 
 const NULL_FIRST: u8 = 0;
 const VALUE: u8 = 1;
@@ -51,11 +55,11 @@ struct Word {
 
 impl Word {
     fn of(column: &IndexColumn) -> Option<Word> {
-        use SqlType::{BigInt, Date, Integer, Numeric, SmallInt, Time, Timestamp, TimestampTz};
-        let Width::Fixed(length @ ..=8) = column.ty.width() else { return None };
+        use Representation::{Date, Decimal, Int16, Int32, Int64, Time, Timestamp, TimestampTz};
+        let Width::Fixed(length @ ..=8) = column.representation.width() else { return None };
         let is_integer = matches!(
-            column.ty,
-            SmallInt | Integer | BigInt | Date | Time | Timestamp | TimestampTz | Numeric { .. }
+            column.representation,
+            Int16 | Int32 | Int64 | Date | Time | Timestamp | TimestampTz | Decimal { .. }
         );
         let sign = 1 << 63;
         (is_integer && !column.nullable).then_some(Word {
@@ -126,36 +130,45 @@ pub(crate) fn append_packed(key: &mut Packed, word: u64, bytes: usize) {
 
 /// The first 8 bytes of a value as it stands in a key, as a number, and of numbers of 16 bytes their first
 /// [56 bits](wide_summary): where the numbers of two values differ, they differ as the values do. `None` for NULL.
-pub fn summary(ty: SqlType, cell: &Cell<'_>) -> Option<u64> {
+pub fn summary(representation: impl Into<Representation>, cell: &Cell<'_>) -> Option<u64> {
+    let representation = representation.into();
     if cell.is_null() {
         return None;
     }
-    if is_wide_number(ty) {
+    if is_wide_number(representation) {
         let [low, high] = wide(cell);
         return Some(wide_summary([low, high]));
     }
     let mut key = KeyBuffer::new();
-    encode_value(ty, cell, &mut key);
+    encode_value(representation, cell, &mut key);
+    Some(first_bytes(&key))
+}
+
+/// The first 8 bytes as a number; zeros follow fewer.
+fn first_bytes(key: &[u8]) -> u64 {
     let mut bytes = [0; 8];
     let length = key.len().min(8);
     bytes[..length].copy_from_slice(&key[..length]);
-    Some(u64::from_be_bytes(bytes))
+    u64::from_be_bytes(bytes)
 }
 
 /// Whether values of a type with the same [`summary`] are equal.
-pub fn summary_is_exact(ty: SqlType) -> bool {
-    matches!(ty.width(), Width::Bit | Width::Fixed(..=8))
+pub fn summary_is_exact(representation: impl Into<Representation>) -> bool {
+    let representation = representation.into();
+    matches!(representation.width(), Width::Bit | Width::Fixed(..=8))
 }
 
 /// Whether what a comparison asks of a column can be told exactly by summaries: not of floats, since who compares them may
 /// know zeros of both signs and NaNs apart.
-pub fn comparisons_are_exact(ty: SqlType) -> bool {
-    summary_is_exact(ty) && !matches!(ty, SqlType::Real | SqlType::Double)
+pub fn comparisons_are_exact(representation: impl Into<Representation>) -> bool {
+    let representation = representation.into();
+    summary_is_exact(representation)
+        && !matches!(representation, Representation::Float32 | Representation::Float64)
 }
 
 /// Whether values of a type are numbers of 16 bytes.
-fn is_wide_number(ty: SqlType) -> bool {
-    matches!(ty, SqlType::Numeric { .. }) && ty.width() == Width::Fixed(16)
+fn is_wide_number(representation: Representation) -> bool {
+    matches!(representation, Representation::Decimal { .. }) && representation.width() == Width::Fixed(16)
 }
 
 /// Numbers up to this have a summary of their own.
@@ -213,7 +226,7 @@ fn encode(column: &IndexColumn, cell: &Cell<'_>, key: &mut KeyBuffer) {
         key.push(VALUE);
     }
     let start = key.len();
-    encode_value(column.ty, cell, key);
+    encode_value(column.representation, cell, key);
     if column.descending {
         for byte in &mut key[start..] {
             *byte = !*byte;
@@ -221,40 +234,47 @@ fn encode(column: &IndexColumn, cell: &Cell<'_>, key: &mut KeyBuffer) {
     }
 }
 
-fn encode_value(ty: SqlType, cell: &Cell<'_>, key: &mut KeyBuffer) {
-    match ty {
-        SqlType::Boolean => key.push(u8::from(cell.word() != 0)),
-        SqlType::SmallInt => key.extend_from_slice(&(cell.word() as u16 ^ 1 << 15).to_be_bytes()),
-        SqlType::Integer | SqlType::Date => {
+fn encode_value(representation: Representation, cell: &Cell<'_>, key: &mut KeyBuffer) {
+    match representation {
+        Representation::Boolean => key.push(u8::from(cell.word() != 0)),
+        Representation::Int16 => key.extend_from_slice(&(cell.word() as u16 ^ 1 << 15).to_be_bytes()),
+        Representation::Int32 | Representation::Date => {
             key.extend_from_slice(&(cell.word() as u32 ^ 1 << 31).to_be_bytes())
         }
-        SqlType::BigInt | SqlType::Time | SqlType::Timestamp | SqlType::TimestampTz => {
+        Representation::Int64
+        | Representation::Time
+        | Representation::Timestamp
+        | Representation::TimestampTz => key.extend_from_slice(&(cell.word() ^ 1 << 63).to_be_bytes()),
+        Representation::Decimal { .. } if representation.width() == Width::Fixed(8) => {
             key.extend_from_slice(&(cell.word() ^ 1 << 63).to_be_bytes())
         }
-        SqlType::Numeric { .. } if ty.width() == Width::Fixed(8) => {
-            key.extend_from_slice(&(cell.word() ^ 1 << 63).to_be_bytes())
-        }
-        SqlType::Numeric { .. } => {
+        Representation::Decimal { .. } => {
             let [low, high] = wide(cell);
             key.extend_from_slice(&(high ^ 1 << 63).to_be_bytes());
             key.extend_from_slice(&low.to_be_bytes());
         }
-        SqlType::Real => {
+        Representation::Oid => key.extend_from_slice(&(cell.word() as u32).to_be_bytes()),
+        Representation::Numeric => encode_numeric(cell.as_numeric(), key),
+        Representation::List(element) => encode_array(cell.as_array(*element), *element, key),
+        Representation::Record => panic!("records are no columns of an index"),
+        Representation::Float32 => {
             key.extend_from_slice(&ordered_real(f32::from_bits(cell.word() as u32)).to_be_bytes())
         }
-        SqlType::Double => key.extend_from_slice(&ordered_double(f64::from_bits(cell.word())).to_be_bytes()),
-        SqlType::Text | SqlType::Varchar(_) | SqlType::Bytea => encode_string(cell.bytes(), key),
-        SqlType::Char(_) => {
+        Representation::Float64 => {
+            key.extend_from_slice(&ordered_double(f64::from_bits(cell.word())).to_be_bytes())
+        }
+        Representation::Text | Representation::Bytes => encode_string(cell.bytes(), key),
+        Representation::PaddedText => {
             let bytes = cell.bytes();
             let length = bytes.iter().rposition(|&byte| byte != b' ').map_or(0, |last| last + 1);
             encode_string(&bytes[..length], key);
         }
-        SqlType::Uuid => {
+        Representation::Uuid => {
             for word in wide(cell) {
                 key.extend_from_slice(&word.to_le_bytes());
             }
         }
-        SqlType::Interval => {
+        Representation::Interval => {
             let [low, high] = wide(cell);
             let (months, days) = (i128::from(low as u32 as i32), i128::from((low >> 32) as u32 as i32));
             let span = (months * 30 + days) * 86_400_000_000_000 + i128::from(high as i64);
@@ -262,6 +282,121 @@ fn encode_value(ty: SqlType, cell: &Cell<'_>, key: &mut KeyBuffer) {
             let biased = (span + (1 << 95)) as u128;
             key.extend_from_slice(&biased.to_be_bytes()[16 - INTERVAL_BYTES..]);
         }
+    }
+}
+
+/// What precedes the digits of a numeric. A positive number has one for each power of ten that its first digit may have, a
+/// negative number the one that mirrors it, so that a larger power is lower.
+mod header {
+    pub const NEGATIVE_INFINITY: u16 = 0;
+    pub const ZERO: u16 = 0x8000;
+    pub const INFINITY: u16 = 0xfffe;
+    pub const NAN: u16 = 0xffff;
+
+    /// That of a positive number whose first digit counts 10^exponent.
+    pub fn positive(exponent: i32) -> u16 {
+        (i32::from(ZERO) + 1 + exponent + i32::from(firn_base::numeric::MAX_SCALE)) as u16
+    }
+
+    /// Whether a terminator ends the digits that follow.
+    pub fn has_digits(header: u16) -> bool {
+        !matches!(header, NEGATIVE_INFINITY | ZERO | INFINITY | NAN)
+    }
+}
+
+/// Appends a numeric: the header, big-endian; of numbers but zero the digits from the first one on, without zeros at their
+/// end, two in a byte that is one more than they; and 00. All bytes of a negative number are inverted.
+fn encode_numeric(value: Numeric, key: &mut KeyBuffer) {
+    let mut special = |header: u16| key.extend_from_slice(&header.to_be_bytes());
+    let Some((unscaled, scale)) = value.number() else {
+        return special(match value.sign() {
+            None => header::NAN,
+            Some(1) => header::INFINITY,
+            Some(_) => header::NEGATIVE_INFINITY,
+        });
+    };
+    let mut magnitude = unscaled.unsigned_abs();
+    let Some(digits) = magnitude.checked_ilog10() else { return special(header::ZERO) };
+    let start = key.len();
+    key.extend_from_slice(&header::positive(digits as i32 - i32::from(scale)).to_be_bytes());
+    // An even number of digits, so that pairs begin at the first one.
+    if digits.is_multiple_of(2) {
+        magnitude *= 10;
+    }
+    let mut pairs = [0; 20];
+    let mut first = pairs.len();
+    while magnitude > 0 {
+        first -= 1;
+        pairs[first] = (magnitude % 100) as u8 + 1;
+        magnitude /= 100;
+    }
+    let last = pairs.iter().rposition(|pair| *pair > 1).expect("it is not zero");
+    key.extend_from_slice(&pairs[first..=last]);
+    key.push(END);
+    if unscaled < 0 {
+        for byte in &mut key[start..] {
+            *byte = !*byte;
+        }
+    }
+}
+
+/// The [`summary`] of a numeric.
+pub(crate) fn numeric_summary(value: Numeric) -> u64 {
+    let mut key = KeyBuffer::new();
+    encode_numeric(value, &mut key);
+    first_bytes(&key)
+}
+
+/// Appends an array: its elements, each behind a marker, with [`NULL_LAST`] for NULL; [`END`]; its dimensions.
+fn encode_array(array: ArrayImage<'_>, element: Representation, key: &mut KeyBuffer) {
+    for position in 0..array.len() {
+        match array.cell(position) {
+            Cell::Null => key.push(NULL_LAST),
+            cell => {
+                key.push(VALUE);
+                encode_value(element, &cell, key);
+            }
+        }
+    }
+    key.push(END);
+    let dimensions = array.dimensions();
+    key.push(dimensions.len() as u8);
+    for dimension in array.dimensions() {
+        key.extend_from_slice(&dimension.length.to_be_bytes());
+    }
+    for dimension in dimensions {
+        key.extend_from_slice(&(dimension.lower as u32 ^ 1 << 31).to_be_bytes());
+    }
+}
+
+/// The bytes that a value has at the beginning of a key; `mask` is what they are inverted with.
+fn value_length(representation: Representation, key: &[u8], mask: u8) -> usize {
+    let through = |end: u8, key: &[u8]| {
+        1 + key.iter().position(|&byte| byte ^ mask == end).expect("a full key ends its strings")
+    };
+    match (representation, representation.width()) {
+        (Representation::Boolean, _) => 1,
+        (Representation::Interval, _) => INTERVAL_BYTES,
+        (_, Width::Fixed(bytes)) => usize::from(bytes),
+        (Representation::Numeric, _) => {
+            let header = u16::from_be_bytes([key[0] ^ mask, key[1] ^ mask]);
+            let end = if header < header::ZERO { !END } else { END };
+            2 + if header::has_digits(header) { through(end, &key[2..]) } else { 0 }
+        }
+        (Representation::List(element), _) => {
+            let mut length = 0;
+            loop {
+                let marker = key[length] ^ mask;
+                length += 1;
+                match marker {
+                    END => break,
+                    VALUE => length += value_length(*element, &key[length..], mask),
+                    _ => {}
+                }
+            }
+            length + 1 + usize::from(key[length] ^ mask) * 8
+        }
+        (_, Width::Bit | Width::View) => through(END, key),
     }
 }
 
@@ -343,15 +478,7 @@ pub(super) fn holds_null(columns: &[IndexColumn], key: &[u8]) -> bool {
             }
             rest = &rest[1..];
         }
-        let length = match (column.ty, column.ty.width()) {
-            (SqlType::Boolean, _) => 1,
-            (SqlType::Interval, _) => INTERVAL_BYTES,
-            (_, Width::Fixed(bytes)) => usize::from(bytes),
-            (_, Width::Bit | Width::View) => {
-                let end = if column.descending { !END } else { END };
-                1 + rest.iter().position(|&byte| byte == end).expect("a full key ends its strings")
-            }
-        };
+        let length = value_length(column.representation, rest, if column.descending { u8::MAX } else { 0 });
         rest = &rest[length..];
     }
     debug_assert!(rest.is_empty(), "a full key has no more than its columns");
@@ -369,33 +496,44 @@ pub(super) fn after(prefix: &[u8]) -> Option<KeyBuffer> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firn_base::array::Dimension;
     use firn_base::random::Random;
-    use firn_base::{ColumnId, Interval, Value};
+    use firn_base::{ArrayValue, ColumnId, Interval, Stored, Value};
     use std::cmp::Ordering;
 
-    const TYPES: [SqlType; 18] = [
-        SqlType::Boolean,
-        SqlType::SmallInt,
-        SqlType::Integer,
-        SqlType::BigInt,
-        SqlType::Real,
-        SqlType::Double,
-        SqlType::Numeric { precision: 12, scale: 2 },
-        SqlType::Numeric { precision: 38, scale: 2 },
-        SqlType::Text,
-        SqlType::Varchar(Some(9)),
-        SqlType::Char(9),
-        SqlType::Bytea,
-        SqlType::Date,
-        SqlType::Time,
-        SqlType::Timestamp,
-        SqlType::TimestampTz,
-        SqlType::Interval,
-        SqlType::Uuid,
+    const TYPES: [Representation; 22] = [
+        Representation::Boolean,
+        Representation::Int16,
+        Representation::Int32,
+        Representation::Int64,
+        Representation::Float32,
+        Representation::Float64,
+        Representation::Decimal { precision: 12, scale: 2 },
+        Representation::Decimal { precision: 38, scale: 2 },
+        Representation::Text,
+        Representation::PaddedText,
+        Representation::Bytes,
+        Representation::Date,
+        Representation::Time,
+        Representation::Timestamp,
+        Representation::TimestampTz,
+        Representation::Interval,
+        Representation::Uuid,
+        Representation::Oid,
+        Representation::Numeric,
+        Representation::List(&Representation::Int32),
+        Representation::List(&Representation::Text),
+        Representation::List(&Representation::Numeric),
     ];
 
-    fn column(ty: SqlType) -> IndexColumn {
-        IndexColumn { column: ColumnId(0), ty, nullable: false, descending: false, nulls_first: false }
+    fn column(representation: Representation) -> IndexColumn {
+        IndexColumn {
+            column: ColumnId(0),
+            representation,
+            nullable: false,
+            descending: false,
+            nulls_first: false,
+        }
     }
 
     /// Small numbers, extremes, and everything between, each often enough to meet its equal.
@@ -423,28 +561,59 @@ mod tests {
         }
     }
 
-    fn random_value(ty: SqlType, random: &mut Random) -> Value {
-        match ty {
-            SqlType::Boolean => Value::Boolean(random.uniform(0, 1) == 1),
-            SqlType::SmallInt => Value::SmallInt(integer(random, 16) as i16),
-            SqlType::Integer => Value::Integer(integer(random, 32) as i32),
-            SqlType::BigInt => Value::BigInt(integer(random, 64)),
-            SqlType::Real => Value::Real(float(random) as f32),
-            SqlType::Double => Value::Double(float(random)),
-            SqlType::Numeric { precision, scale } => {
+    /// Small ones with zeros at their end, large ones, and what is no number.
+    fn numeric(random: &mut Random) -> Numeric {
+        let (small, zeros) = (i128::from(random.uniform(-30, 30)), random.uniform(0, 3) as u32);
+        match random.uniform(0, 7) {
+            0 => [Numeric::NAN, Numeric::INFINITY, Numeric::NEGATIVE_INFINITY][random.uniform(0, 2) as usize],
+            1 => Numeric::from_parts(i128::from(random.next_u64() as i64), random.uniform(0, 40) as u16),
+            2 => Numeric::from_parts(
+                small * 10i128.pow(random.uniform(0, 36) as u32),
+                random.uniform(0, 16_383) as u16,
+            ),
+            _ => Numeric::from_parts(small * 10i128.pow(zeros), zeros as u16),
+        }
+    }
+
+    fn array(element: Representation, random: &mut Random) -> ArrayValue {
+        let value = |random: &mut Random| {
+            if random.uniform(0, 3) == 0 { Value::Null } else { random_value(element, random) }
+        };
+        let list: Vec<Value> = (0..random.uniform(0, 4)).map(|_| value(random)).collect();
+        let length = list.len() as u32;
+        let dimension = |length, lower: i64| Dimension { length, lower: lower as i32 };
+        let shape = match random.uniform(0, 3) {
+            _ if length == 0 => Vec::new(),
+            0 => vec![dimension(length, random.uniform(-1, 1))],
+            1 => vec![dimension(length, 1), dimension(1, random.uniform(0, 1))],
+            2 if length % 2 == 0 => vec![dimension(2, 1), dimension(length / 2, 1)],
+            _ => vec![dimension(length, 1)],
+        };
+        ArrayValue::new(shape, list)
+    }
+
+    fn random_value(representation: Representation, random: &mut Random) -> Value {
+        match representation {
+            Representation::Boolean => Value::Boolean(random.uniform(0, 1) == 1),
+            Representation::Int16 => Value::SmallInt(integer(random, 16) as i16),
+            Representation::Int32 => Value::Integer(integer(random, 32) as i32),
+            Representation::Int64 => Value::BigInt(integer(random, 64)),
+            Representation::Float32 => Value::Real(float(random) as f32),
+            Representation::Float64 => Value::Double(float(random)),
+            Representation::Decimal { precision, scale } => {
                 let small = i128::from(integer(random, 60));
                 let unscaled = if precision > 18 { small << random.uniform(0, 60) } else { small };
                 Value::Numeric { unscaled, scale }
             }
-            SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => {
+            Representation::Text | Representation::PaddedText => {
                 Value::Text(bytes(random).into_iter().map(|byte| byte as char).collect())
             }
-            SqlType::Bytea => Value::Bytea(bytes(random)),
-            SqlType::Date => Value::Date(integer(random, 32) as i32),
-            SqlType::Time => Value::Time(integer(random, 64)),
-            SqlType::Timestamp => Value::Timestamp(integer(random, 64)),
-            SqlType::TimestampTz => Value::TimestampTz(integer(random, 64)),
-            SqlType::Interval => Value::Interval(Interval {
+            Representation::Bytes => Value::Bytea(bytes(random)),
+            Representation::Date => Value::Date(integer(random, 32) as i32),
+            Representation::Time => Value::Time(integer(random, 64)),
+            Representation::Timestamp => Value::Timestamp(integer(random, 64)),
+            Representation::TimestampTz => Value::TimestampTz(integer(random, 64)),
+            Representation::Interval => Value::Interval(Interval {
                 months: integer(random, 32) as i32,
                 days: (integer(random, 32) as i32).wrapping_mul(if random.uniform(0, 1) == 0 {
                     1
@@ -453,16 +622,20 @@ mod tests {
                 }),
                 nanoseconds: integer(random, 64) / 1000 * 1000,
             }),
-            SqlType::Uuid => {
+            Representation::Uuid => {
                 let mut uuid = [0; 16];
                 uuid[random.uniform(0, 15) as usize] = random.next_u64() as u8;
                 Value::Uuid(uuid)
             }
+            Representation::Oid => Value::Oid(integer(random, 32) as u32),
+            Representation::Numeric => Value::Number(numeric(random)),
+            Representation::List(element) => Value::Array(array(*element, random)),
+            Representation::Record => panic!("no column holds records"),
         }
     }
 
     /// PostgreSQL's order of two values of a type, written from its manual and not from the codec.
-    fn compare(ty: SqlType, a: &Value, b: &Value) -> Ordering {
+    fn compare(representation: Representation, a: &Value, b: &Value) -> Ordering {
         fn floats(a: f64, b: f64) -> Ordering {
             a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
         }
@@ -481,13 +654,20 @@ mod tests {
             (Value::Real(a), Value::Real(b)) => floats(f64::from(*a), f64::from(*b)),
             (Value::Double(a), Value::Double(b)) => floats(*a, *b),
             (Value::Numeric { unscaled: a, .. }, Value::Numeric { unscaled: b, .. }) => a.cmp(b),
-            (Value::Text(a), Value::Text(b)) if matches!(ty, SqlType::Char(_)) => {
+            (Value::Text(a), Value::Text(b)) if matches!(representation, Representation::PaddedText) => {
                 a.trim_end_matches(' ').cmp(b.trim_end_matches(' '))
             }
             (Value::Text(a), Value::Text(b)) => a.cmp(b),
             (Value::Bytea(a), Value::Bytea(b)) => a.cmp(b),
             (Value::Interval(a), Value::Interval(b)) => span(a).cmp(&span(b)),
             (Value::Uuid(a), Value::Uuid(b)) => a.cmp(b),
+            (Value::Oid(a), Value::Oid(b)) => a.cmp(b),
+            // Both are tested beside PostgreSQL.
+            (Value::Number(a), Value::Number(b)) => a.cmp(b),
+            (Value::Array(a), Value::Array(b)) => {
+                let Representation::List(element) = representation else { panic!("arrays are of lists") };
+                a.compare(b, |a, b| compare(*element, a, b))
+            }
             other => panic!("{other:?} are of two types"),
         }
     }
@@ -498,14 +678,15 @@ mod tests {
             (true, true) => Ordering::Equal,
             (true, false) => nulls,
             (false, true) => nulls.reverse(),
-            _ if column.descending => compare(column.ty, b, a),
-            _ => compare(column.ty, a, b),
+            _ if column.descending => compare(column.representation, b, a),
+            _ => compare(column.representation, a, b),
         }
     }
 
     fn key_of(columns: &[IndexColumn], values: &[Value]) -> KeyBuffer {
-        let cells: Vec<Cell<'_>> =
-            columns.iter().zip(values).map(|(column, value)| value.as_cell(column.ty)).collect();
+        let stored: Vec<Stored<'_>> =
+            columns.iter().zip(values).map(|(column, value)| value.stored(column.representation)).collect();
+        let cells: Vec<Cell<'_>> = stored.iter().map(Stored::cell).collect();
         let mut key = KeyBuffer::new();
         let mut next = cells.iter();
         Codec::new(columns).encode(|_| *next.next().unwrap(), cells.len(), &mut key);
@@ -527,14 +708,14 @@ mod tests {
                     nullable: random.uniform(0, 1) == 1,
                     descending: random.uniform(0, 1) == 1,
                     nulls_first: random.uniform(0, 1) == 1,
-                    ..column(TYPES[random.uniform(0, 17) as usize])
+                    ..column(TYPES[random.uniform(0, TYPES.len() as i64 - 1) as usize])
                 })
                 .collect();
             let rows: Vec<Vec<Value>> = (0..12)
                 .map(|_| {
                     let value = |column: &IndexColumn, random: &mut Random| {
                         let null = column.nullable && random.uniform(0, 4) == 0;
-                        if null { Value::Null } else { random_value(column.ty, random) }
+                        if null { Value::Null } else { random_value(column.representation, random) }
                     };
                     columns.iter().map(|column| value(column, random)).collect()
                 })
@@ -567,29 +748,67 @@ mod tests {
 
     #[test]
     fn keys_have_the_bytes_that_the_table_above_says() {
-        let cases: [(SqlType, Value, &[u8]); 10] = [
-            (SqlType::Boolean, Value::Boolean(true), &[1]),
-            (SqlType::SmallInt, Value::SmallInt(-1), &[0x7f, 0xff]),
-            (SqlType::Integer, Value::Integer(1), &[0x80, 0, 0, 1]),
-            (SqlType::Real, Value::Real(-0.0), &[0x80, 0, 0, 0]),
-            (SqlType::Real, Value::Real(-f32::NAN), &[0xff, 0xc0, 0, 0]),
-            (SqlType::Double, Value::Double(-1.0), &[0x40, 0x0f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]),
-            (SqlType::Text, Value::Text("a\0b\u{1}".into()), &[b'a', 1, 1, b'b', 1, 2, 0]),
-            (SqlType::Char(4), Value::Text("a b ".into()), b"a b\0"),
+        let number = |text: &str| Value::Number(Numeric::parse(text).expect("it is a number"));
+        let list = |elements: Vec<Value>| Value::Array(elements.into());
+        let cases: [(Representation, Value, &[u8]); 21] = [
+            (Representation::Oid, Value::Oid(u32::MAX), &[0xff; 4]),
+            (Representation::Numeric, number("0.00"), &[0x80, 0]),
+            (Representation::Numeric, number("1.00"), &[0xc0, 0, 11, 0]),
+            (Representation::Numeric, number("12.345"), &[0xc0, 1, 13, 35, 51, 0]),
+            (Representation::Numeric, number("-12.345"), &[0x3f, 0xfe, !13, !35, !51, 0xff]),
+            (Representation::Numeric, number("NaN"), &[0xff, 0xff]),
+            (Representation::Numeric, number("Infinity"), &[0xff, 0xfe]),
+            (Representation::Numeric, number("-Infinity"), &[0, 0]),
+            (Representation::List(&Representation::Int16), list(vec![]), &[0, 0]),
             (
-                SqlType::Numeric { precision: 38, scale: 0 },
+                Representation::List(&Representation::Int16),
+                list(vec![Value::SmallInt(1), Value::Null]),
+                &[1, 0x80, 1, 2, 0, 1, 0, 0, 0, 2, 0x80, 0, 0, 1],
+            ),
+            (
+                Representation::List(&Representation::Text),
+                list(vec![Value::Text("a".into())]),
+                &[1, b'a', 0, 0, 1, 0, 0, 0, 1, 0x80, 0, 0, 1],
+            ),
+            (Representation::Boolean, Value::Boolean(true), &[1]),
+            (Representation::Int16, Value::SmallInt(-1), &[0x7f, 0xff]),
+            (Representation::Int32, Value::Integer(1), &[0x80, 0, 0, 1]),
+            (Representation::Float32, Value::Real(-0.0), &[0x80, 0, 0, 0]),
+            (Representation::Float32, Value::Real(-f32::NAN), &[0xff, 0xc0, 0, 0]),
+            (Representation::Float64, Value::Double(-1.0), &[0x40, 0x0f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]),
+            (Representation::Text, Value::Text("a\0b\u{1}".into()), &[b'a', 1, 1, b'b', 1, 2, 0]),
+            (Representation::PaddedText, Value::Text("a b ".into()), b"a b\0"),
+            (
+                Representation::Decimal { precision: 38, scale: 0 },
                 Value::Numeric { unscaled: 258, scale: 0 },
                 &[0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2],
             ),
             (
-                SqlType::Interval,
+                Representation::Interval,
                 Value::Interval(Interval { months: 0, days: 0, nanoseconds: -1000 }),
                 &[0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfc, 0x18],
             ),
         ];
-        for (ty, value, bytes) in cases {
-            assert_eq!(&key_of(&[column(ty)], std::slice::from_ref(&value))[..], bytes, "{value:?}");
+        for (representation, value, bytes) in cases {
+            assert_eq!(
+                &key_of(&[column(representation)], std::slice::from_ref(&value))[..],
+                bytes,
+                "{value:?}"
+            );
         }
+    }
+
+    #[test]
+    fn numerics_that_differ_in_scale_alone_have_one_key() {
+        let key = |text: &str| {
+            let value = Value::Number(Numeric::parse(text).expect("it is a number"));
+            key_of(&[column(Representation::Numeric)], &[value])
+        };
+        assert_eq!(key("1.0"), key("1.00"));
+        assert_eq!(key("100"), key("1e2"));
+        assert_eq!(key("-0.5"), key("-0.50000"));
+        assert_eq!(key("0"), key("-0.000"));
+        assert!(key("1") < key("1.0000000000000000000000000000000000001"));
     }
 
     #[test]
@@ -599,7 +818,7 @@ mod tests {
             Interval { days: 30, ..Interval::default() },
             Interval { nanoseconds: 30 * 86_400_000_000_000, ..Interval::default() },
         ];
-        let keys = spans.map(|span| key_of(&[column(SqlType::Interval)], &[Value::Interval(span)]));
+        let keys = spans.map(|span| key_of(&[column(Representation::Interval)], &[Value::Interval(span)]));
         assert!(keys.iter().all(|key| *key == keys[0]));
     }
 

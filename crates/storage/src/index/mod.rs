@@ -38,8 +38,8 @@ use firn_base::sync::{Arc, AtomicI64, OnceLock, Ordering, Weak};
 use firn_base::{BlockNumber, Cell, ColumnId, ColumnSet, RowId};
 use key::{Codec, packed};
 pub(crate) use key::{
-    Packed, append_packed, doubles_within, ordered_double, ordered_real, reals_within, wide_numbers,
-    wide_summary,
+    Packed, append_packed, doubles_within, numeric_summary, ordered_double, ordered_real, reals_within,
+    wide_numbers, wide_summary,
 };
 pub use key::{comparisons_are_exact, summary, summary_is_exact};
 pub(crate) use list::IndexList;
@@ -343,8 +343,10 @@ impl Index {
         if K::LEN > columns.len() {
             return Err(Misfit::Count { columns: columns.len(), fields: K::LEN });
         }
-        let specs: Vec<ColumnSpec> =
-            columns.iter().map(|part| ColumnSpec { ty: part.ty, nullable: part.nullable }).collect();
+        let specs: Vec<ColumnSpec> = columns
+            .iter()
+            .map(|part| ColumnSpec { representation: part.representation, nullable: part.nullable })
+            .collect();
         match K::fits(&mut specs.iter()).iter().position(|fits| !fits) {
             Some(misfit) => Err(Misfit::Type(columns[misfit].column)),
             None => Ok(()),

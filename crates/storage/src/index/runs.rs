@@ -140,23 +140,23 @@ mod tests {
     use crate::pin;
     use firn_base::random::Random;
     use firn_base::types::Width;
-    use firn_base::{BlockNumber, Cell, ColumnId, Slot, SqlType};
+    use firn_base::{BlockNumber, Cell, ColumnId, Representation, Slot};
     use std::convert::Infallible;
 
     #[test]
     fn packed_keys_are_the_keys_of_their_rows_and_all_are_found() {
-        let narrow = SqlType::Numeric { precision: 12, scale: 2 };
+        let narrow = Representation::Decimal { precision: 12, scale: 2 };
         let guard = &pin();
         let random = &mut Random::seeded(5);
         for types in [
-            &[SqlType::BigInt, SqlType::Integer][..],
-            &[SqlType::SmallInt],
-            &[SqlType::SmallInt, SqlType::Date, SqlType::SmallInt, SqlType::Integer],
-            &[narrow, SqlType::Timestamp],
+            &[Representation::Int64, Representation::Int32][..],
+            &[Representation::Int16],
+            &[Representation::Int16, Representation::Date, Representation::Int16, Representation::Int32],
+            &[narrow, Representation::Timestamp],
         ] {
-            let column = |(at, ty): (usize, &SqlType)| IndexColumn {
+            let column = |(at, representation): (usize, &Representation)| IndexColumn {
                 column: ColumnId(at as u16),
-                ty: *ty,
+                representation: *representation,
                 nullable: false,
                 descending: false,
                 nulls_first: false,
@@ -180,7 +180,7 @@ mod tests {
             rows.dedup();
             let mut seen = std::collections::HashSet::new();
             rows.retain(|row| seen.insert(row.clone()));
-            let cell = |value: i64, ty: &SqlType| match ty.width() {
+            let cell = |value: i64, representation: &Representation| match representation.width() {
                 Width::Fixed(2) => Cell::i16(value as i16),
                 Width::Fixed(4) => Cell::i32(value as i32),
                 _ => Cell::i64(value),
@@ -188,11 +188,14 @@ mod tests {
             let mut packed = Vec::new();
             let mut keys = Vec::new();
             for row in &rows {
-                let cells: Vec<Cell<'_>> =
-                    row.iter().zip(types).map(|(value, ty)| cell(*value, ty)).collect();
+                let cells: Vec<Cell<'_>> = row
+                    .iter()
+                    .zip(types)
+                    .map(|(value, representation)| cell(*value, representation))
+                    .collect();
                 let (mut number, mut key) = (0, KeyBuffer::new());
-                for (cell, ty) in cells.iter().zip(types) {
-                    let Width::Fixed(bytes) = ty.width() else { unreachable!() };
+                for (cell, representation) in cells.iter().zip(types) {
+                    let Width::Fixed(bytes) = representation.width() else { unreachable!() };
                     append_packed(&mut number, cell.word(), bytes.into());
                 }
                 index.encode(&cells, &mut key);

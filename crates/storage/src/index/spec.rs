@@ -1,6 +1,6 @@
 //! What an index is over: the catalog's view of it.
 
-use firn_base::{ColumnId, SqlType};
+use firn_base::{ColumnId, Representation};
 
 /// The id that the catalog knows an index by.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -11,8 +11,8 @@ pub struct IndexId(pub u32);
 pub struct IndexColumn {
     /// Which column of the table.
     pub column: ColumnId,
-    /// Its type.
-    pub ty: SqlType,
+    /// How its values lie.
+    pub representation: Representation,
     /// Whether it may be NULL; only then does the key hold a null marker.
     pub nullable: bool,
     /// Largest first.

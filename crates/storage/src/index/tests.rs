@@ -1,7 +1,7 @@
 //! The indexes against the reference index, and under several threads.
 
 use super::*;
-use firn_base::SqlType;
+use firn_base::Representation;
 use firn_base::random::Random;
 use firn_base::sync::{AtomicBool, AtomicU64, Ordering};
 use firn_base::{BlockNumber, Slot, thread};
@@ -14,8 +14,14 @@ fn number_of(row: RowId) -> u64 {
     row.block().0 << 4 | u64::from(row.slot().0)
 }
 
-fn column(ty: SqlType) -> IndexColumn {
-    IndexColumn { column: ColumnId(0), ty, nullable: false, descending: false, nulls_first: false }
+fn column(representation: Representation) -> IndexColumn {
+    IndexColumn {
+        column: ColumnId(0),
+        representation,
+        nullable: false,
+        descending: false,
+        nulls_first: false,
+    }
 }
 
 fn spec(unique: bool, columns: Vec<IndexColumn>) -> IndexSpec {
@@ -73,7 +79,7 @@ fn every_index_does_what_the_reference_does() {
                 nullable: flag(random),
                 descending: flag(random),
                 nulls_first: flag(random),
-                ..column([SqlType::Integer, SqlType::Text][random.uniform(0, 1) as usize])
+                ..column([Representation::Int32, Representation::Text][random.uniform(0, 1) as usize])
             })
             .collect();
         let index = Index::new(spec(unique, columns));
@@ -84,9 +90,9 @@ fn every_index_does_what_the_reference_does() {
         let some_key = |random: &mut Random, columns: usize| {
             let cells: Vec<Cell<'_>> = index.spec().columns[..columns]
                 .iter()
-                .map(|column| match column.ty {
+                .map(|column| match column.representation {
                     _ if column.nullable && random.uniform(0, 3) == 0 => Cell::Null,
-                    SqlType::Integer => Cell::i32(random.uniform(-3, 3) as i32),
+                    Representation::Int32 => Cell::i32(random.uniform(-3, 3) as i32),
                     _ => Cell::text(&texts[random.uniform(0, 5) as usize]),
                 })
                 .collect();
@@ -157,7 +163,8 @@ fn every_index_does_what_the_reference_does() {
 
 #[test]
 fn bounds_that_are_prefixes_mean_every_key_that_begins_so() {
-    for index in [false, true].map(|unique| Index::new(spec(unique, vec![column(SqlType::Integer); 2]))) {
+    for index in [false, true].map(|unique| Index::new(spec(unique, vec![column(Representation::Int32); 2])))
+    {
         let guard = &crate::pin();
         let keys = [[1, 1], [1, 2], [2, i32::MIN], [2, i32::MAX], [3, 0]];
         index
@@ -186,8 +193,8 @@ fn bounds_that_are_prefixes_mean_every_key_that_begins_so() {
 
 #[test]
 fn keys_that_hold_a_null_are_in_nobodys_way() {
-    let nullable = IndexColumn { nullable: true, ..column(SqlType::Integer) };
-    let index = Index::new(spec(true, vec![column(SqlType::Integer), nullable]));
+    let nullable = IndexColumn { nullable: true, ..column(Representation::Int32) };
+    let index = Index::new(spec(true, vec![column(Representation::Int32), nullable]));
     let guard = &crate::pin();
     let mut key = KeyBuffer::new();
     index.encode(&[Cell::i32(1), Cell::Null], &mut key);
@@ -204,7 +211,7 @@ fn keys_that_hold_a_null_are_in_nobodys_way() {
 
 #[test]
 fn a_bulk_load_reports_the_key_that_two_rows_have() {
-    let index = Index::new(spec(true, vec![column(SqlType::Integer)]));
+    let index = Index::new(spec(true, vec![column(Representation::Int32)]));
     let keys = [4, 2, 7, 2, 4].map(|number| integers(&index, &[number]));
     let duplicate = index.bulk_load(keys.iter().zip((0..).map(row)), &crate::pin()).unwrap_err();
     assert_eq!(duplicate, Duplicate { key: integers(&index, &[2]), rows: [row(1), row(3)] });
@@ -214,7 +221,8 @@ fn a_bulk_load_reports_the_key_that_two_rows_have() {
 #[test]
 fn going_the_ways_to_keys_ahead_changes_nothing() {
     let guard = &crate::pin();
-    let indexes = [false, true].map(|unique| Index::new(spec(unique, vec![column(SqlType::Integer); 2])));
+    let indexes =
+        [false, true].map(|unique| Index::new(spec(unique, vec![column(Representation::Int32); 2])));
     let [pairs, unique] = &indexes;
     let keys = [[1, 1], [1, 2], [7, 300]].map(|key| integers(unique, &key));
     for index in &indexes {
@@ -237,7 +245,7 @@ fn going_the_ways_to_keys_ahead_changes_nothing() {
 
 #[test]
 fn a_key_may_change_hands_over_and_over() {
-    let index = Index::new(spec(true, vec![column(SqlType::Integer)]));
+    let index = Index::new(spec(true, vec![column(Representation::Int32)]));
     let guard = &crate::pin();
     let key = &integers(&index, &[1])[..];
     let dead = &mut |_| Ok::<_, ()>(Verdict::Dead);
@@ -259,7 +267,7 @@ fn a_key_may_change_hands_over_and_over() {
 #[test]
 fn a_row_that_is_listed_anew_is_asked_about_again() {
     for unique in [false, true] {
-        let index = Index::new(spec(unique, vec![column(SqlType::Integer)]));
+        let index = Index::new(spec(unique, vec![column(Representation::Int32)]));
         let guard = &crate::pin();
         let key = &integers(&index, &[1])[..];
         let list = || match unique {
@@ -359,18 +367,18 @@ fn fight(index: Arc<Index>) {
 
 #[test]
 fn a_unique_key_has_one_owner_at_a_time() {
-    fight(Index::new(spec(true, vec![column(SqlType::Integer)])));
+    fight(Index::new(spec(true, vec![column(Representation::Int32)])));
 }
 
 #[test]
 fn a_unique_key_of_the_reference_has_one_owner_at_a_time() {
-    fight(Index::new_reference(spec(true, vec![column(SqlType::Integer)])));
+    fight(Index::new_reference(spec(true, vec![column(Representation::Int32)])));
 }
 
 /// Scans run while other threads insert and remove around keys that stay.
 #[test]
 fn a_scan_sees_every_key_that_stays() {
-    let index = Index::new(spec(false, vec![column(SqlType::Integer)]));
+    let index = Index::new(spec(false, vec![column(Representation::Int32)]));
     let guard = &crate::pin();
     let stays: Vec<u64> = (0..1000u64).filter(|number| number.is_multiple_of(10)).collect();
     for &number in &stays {

@@ -717,12 +717,12 @@ mod tests {
     use crate::index::key::packed;
     use crate::index::{IndexColumn, IndexId, IndexSpec, Verdict};
     use firn_base::random::Random;
-    use firn_base::{Cell, ColumnId, SqlType};
+    use firn_base::{Cell, ColumnId, Representation};
 
-    fn index(types: &[(SqlType, bool)], unique: bool, values: bool) -> Arc<Index> {
-        let column = |(at, (ty, nullable)): (usize, &(SqlType, bool))| IndexColumn {
+    fn index(types: &[(Representation, bool)], unique: bool, values: bool) -> Arc<Index> {
+        let column = |(at, (representation, nullable)): (usize, &(Representation, bool))| IndexColumn {
             column: ColumnId(at as u16),
-            ty: *ty,
+            representation: *representation,
             nullable: *nullable,
             descending: *nullable && at % 2 == 1,
             nulls_first: false,
@@ -733,25 +733,25 @@ mod tests {
 
     type Value = Option<(i64, String)>;
 
-    fn cell<'v>(ty: SqlType, value: &'v Value) -> Cell<'v> {
-        match (ty, value) {
+    fn cell<'v>(representation: Representation, value: &'v Value) -> Cell<'v> {
+        match (representation, value) {
             (_, None) => Cell::Null,
-            (SqlType::SmallInt, Some((number, _))) => Cell::i16(*number as i16),
-            (SqlType::Integer, Some((number, _))) => Cell::i32(*number as i32),
-            (SqlType::BigInt, Some((number, _))) => Cell::i64(*number),
+            (Representation::Int16, Some((number, _))) => Cell::i16(*number as i16),
+            (Representation::Int32, Some((number, _))) => Cell::i32(*number as i32),
+            (Representation::Int64, Some((number, _))) => Cell::i64(*number),
             (_, Some((_, text))) => Cell::Bytes(text.as_bytes()),
         }
     }
 
     /// Rows of some blocks, each with its cells.
     struct Rows {
-        types: Vec<(SqlType, bool)>,
+        types: Vec<(Representation, bool)>,
         /// A stretch: its first row, and values.
         stretches: Vec<(RowId, Vec<Vec<Value>>)>,
     }
 
     impl Rows {
-        fn some(types: &[(SqlType, bool)], count: usize, spread: i64, random: &mut Random) -> Rows {
+        fn some(types: &[(Representation, bool)], count: usize, spread: i64, random: &mut Random) -> Rows {
             let mut rows = Rows { types: types.to_vec(), stretches: Vec::new() };
             let (mut block, mut slot, mut left) = (7, 0, count);
             while left > 0 {
@@ -792,8 +792,11 @@ mod tests {
         }
 
         fn key(&self, index: &Index, row: &[Value]) -> KeyBuffer {
-            let cells: Vec<Cell<'_>> =
-                row.iter().zip(&self.types).map(|(value, (ty, _))| cell(*ty, value)).collect();
+            let cells: Vec<Cell<'_>> = row
+                .iter()
+                .zip(&self.types)
+                .map(|(value, (representation, _))| cell(*representation, value))
+                .collect();
             let mut key = KeyBuffer::new();
             index.encode(&cells, &mut key);
             key
@@ -833,14 +836,14 @@ mod tests {
         entries
     }
 
-    const KINDS: [&[(SqlType, bool)]; 7] = [
-        &[(SqlType::BigInt, false)],
-        &[(SqlType::BigInt, false), (SqlType::Integer, false)],
-        &[(SqlType::BigInt, false), (SqlType::BigInt, false)],
-        &[(SqlType::Integer, true)],
-        &[(SqlType::Text, false)],
-        &[(SqlType::Text, true), (SqlType::Text, true), (SqlType::SmallInt, false)],
-        &[(SqlType::SmallInt, false), (SqlType::Text, false)],
+    const KINDS: [&[(Representation, bool)]; 7] = [
+        &[(Representation::Int64, false)],
+        &[(Representation::Int64, false), (Representation::Int32, false)],
+        &[(Representation::Int64, false), (Representation::Int64, false)],
+        &[(Representation::Int32, true)],
+        &[(Representation::Text, false)],
+        &[(Representation::Text, true), (Representation::Text, true), (Representation::Int16, false)],
+        &[(Representation::Int16, false), (Representation::Text, false)],
     ];
 
     /// Waiting keys against keys that enter one by one, in indexes of all kinds, empty ones and others, with keys that are there twice
@@ -949,7 +952,7 @@ mod tests {
     /// Several threads enter keys while others claim and remove keys among them.
     #[test]
     fn waiting_keys_enter_beside_others() {
-        let types = &[(SqlType::BigInt, false)];
+        let types = &[(Representation::Int64, false)];
         for unique in [true, false] {
             let index = index(types, unique, true);
             let count = if cfg!(miri) { 100 } else { 20_000 };
@@ -995,7 +998,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "takes rows of thousands of blocks")]
     fn there_are_places_for_rows_of_so_many_blocks() {
-        let index = index(&[(SqlType::BigInt, false)], true, true);
+        let index = index(&[(Representation::Int64, false)], true, true);
         let mut keys = WaitingKeys::new(&Arc::default());
         let mut take = |block: usize| {
             keys.take(

@@ -55,7 +55,7 @@ pub(super) fn packed_keys<'c>(
 ) -> SmallVec<[Packed; 16]> {
     let mut keys = SmallVec::from_elem(0, stretch.len());
     for part in &index.spec().columns {
-        let Width::Fixed(bytes) = part.ty.width() else { panic!("plain keys are of numbers") };
+        let Width::Fixed(bytes) = part.representation.width() else { panic!("plain keys are of numbers") };
         rows.append_to_keys(stretch.clone(), part.column.index(), usize::from(bytes), &mut keys);
     }
     keys

@@ -30,7 +30,7 @@ use crate::state::BlockState;
 use crate::{Guard, WriteSet};
 use firn_base::sync::{Arc, AtomicUsize, Mutex, Ordering};
 use firn_base::types::Width;
-use firn_base::{BlockNumber, Cell, ColumnId, Result, RowId, Slot, Snapshot, SqlType};
+use firn_base::{BlockNumber, Cell, ColumnId, Representation, Result, RowId, Slot, Snapshot};
 use smallvec::SmallVec;
 use std::time::Duration;
 
@@ -114,7 +114,7 @@ impl Table {
         let mut columns: Vec<(ColumnId, &mut MainColumn)> =
             (0..).map(ColumnId).zip(main.iter_mut()).collect();
         // What takes longest first, so that nobody begins with it when the others are done.
-        columns.sort_by_key(|(id, _)| self.columns[id.index()].ty.width() != Width::View);
+        columns.sort_by_key(|(id, _)| self.columns[id.index()].representation.width() != Width::View);
         let encoded = in_parallel(over, columns, |(id, column)| {
             go_on().then(|| (id, column.join(id, &joining, self, within, go_on)))
         });
@@ -328,12 +328,12 @@ impl MainColumn {
         threads: usize,
         go_on: &(dyn Fn() -> bool + Sync),
     ) -> (Vec<Option<EncodedColumn>>, Option<Merge>) {
-        let ty = table.columns[id.index()].ty;
+        let representation = table.columns[id.index()].representation;
         let sources: Vec<_> = joining.iter().map(|joining| joining.rows.source(joining.block, id)).collect();
         let pieces: Vec<Piece<'_>> = sources.iter().map(|source| source.piece()).collect();
-        let gather = |piece: Piece<'_>| Statistics::gather(ty, piece);
+        let gather = |piece: Piece<'_>| Statistics::gather(representation, piece);
         let statistics: Vec<Statistics> = in_parallel(threads, pieces.clone(), gather);
-        let offer = self.offer(ty, &statistics);
+        let offer = self.offer(representation, &statistics);
         let mut encodings: Vec<Encoding> =
             statistics.iter().map(|statistics| choose(statistics, Some(&offer))).collect();
         let coded: Vec<usize> = (0..pieces.len()).filter(|at| encodings[*at].values == Kept::Codes).collect();
@@ -342,7 +342,7 @@ impl MainColumn {
         if !coded.is_empty() {
             let delta: Vec<Piece<'_>> = coded.iter().map(|at| pieces[*at]).collect();
             let before = self.dictionary.as_ref().map(|(dictionary, _)| dictionary.clone());
-            let merged = DeltaDictionary::build(ty, &delta, threads)
+            let merged = DeltaDictionary::build(representation, &delta, threads)
                 .and_then(|delta| delta.merge(before.as_ref(), threads));
             match merged {
                 Ok(mut merge) => {
@@ -372,7 +372,7 @@ impl MainColumn {
         let encoded = in_parallel(threads, jobs.collect(), |(encoding, piece, coded)| match coded {
             Some(coded) => Some(coded),
             None => {
-                let plain = EncodedColumn::encode(ty, piece, *encoding);
+                let plain = EncodedColumn::encode(representation, piece, *encoding);
                 // That takes a while.
                 plain.map(|plain| if go_on() { plain.with_symbols() } else { plain })
             }
@@ -413,7 +413,7 @@ impl MainColumn {
     }
 
     /// The dictionary that blocks with these statistics would share with those of before.
-    fn offer(&mut self, ty: SqlType, statistics: &[Statistics]) -> Offer {
+    fn offer(&mut self, representation: Representation, statistics: &[Statistics]) -> Offer {
         for block in statistics {
             self.slots += block.slots as u64;
             self.string_bytes += block.string_bytes.0 as u64;
@@ -423,7 +423,7 @@ impl MainColumn {
             }
         }
         let distinct = self.distinct.as_ref().expect("some block joins");
-        Offer::estimated(ty, distinct, self.slots, self.string_bytes)
+        Offer::estimated(representation, distinct, self.slots, self.string_bytes)
     }
 }
 
@@ -482,7 +482,7 @@ mod tests {
 
     #[test]
     fn blocks_join_when_they_are_an_eighth_of_those_that_are_compact() {
-        let column = ColumnSpec { ty: SqlType::Integer, nullable: false };
+        let column = ColumnSpec { representation: Representation::Int32, nullable: false };
         let table = Table::new(
             TableId(1),
             "t",
@@ -513,7 +513,7 @@ mod tests {
 
     #[test]
     fn rows_that_are_passed_over_are_those_that_are_there() {
-        let column = ColumnSpec { ty: SqlType::Integer, nullable: false };
+        let column = ColumnSpec { representation: Representation::Int32, nullable: false };
         let options = TableOptions { block_bytes: 1, ..TableOptions::default() };
         let table = Table::new(TableId(1), "t", vec![column], options);
         let slots = table.layout.slots;
@@ -521,7 +521,8 @@ mod tests {
         add(&table, slots / 3);
         let passed_over = || {
             let scan = table.scan(Snapshot { read_time: Time(9), owner: Stamp::transaction(9) }, &[], false);
-            let [low, high] = [-2, -1].map(|key| crate::summary(SqlType::Integer, &Cell::i32(key)).unwrap());
+            let [low, high] =
+                [-2, -1].map(|key| crate::summary(Representation::Int32, &Cell::i32(key)).unwrap());
             let scan = scan.under(&[crate::Restriction::within(ColumnId(0), low, high)]);
             assert!(scan.next_batch(&crate::pin()).is_none());
             scan.rows_passed_over()

@@ -267,15 +267,15 @@ mod tests {
     use arrow_array::cast::AsArray;
     use arrow_array::types::Int32Type;
     use arrow_array::{Int32Array, StringViewArray};
-    use firn_base::{SqlType, TableId};
+    use firn_base::{Representation, TableId};
     use std::collections::BTreeMap;
 
     /// What is changed, deleted and put in has the same result whether a block is compact by then or not.
     #[test]
     fn rows_of_blocks_that_are_compact_while_the_log_is_read_are_changed_as_any() {
         let specs = vec![
-            ColumnSpec { ty: SqlType::Integer, nullable: false },
-            ColumnSpec { ty: SqlType::Text, nullable: true },
+            ColumnSpec { representation: Representation::Int32, nullable: false },
+            ColumnSpec { representation: Representation::Text, nullable: true },
         ];
         let options = || TableOptions { block_bytes: 1, ..TableOptions::default() };
         let content = |compact_first: bool| {

@@ -27,7 +27,7 @@ use crate::heap;
 use crate::index::{Index, KeyBuffer};
 use crate::layout::{ColumnLayout, Layout};
 use firn_base::sync::Arc;
-use firn_base::{Cell, ColumnId, ColumnSet, Interval, SqlType, value};
+use firn_base::{Cell, ColumnId, ColumnSet, Interval, Representation, value};
 pub use row::Row;
 pub use scan::Vectors;
 pub use table::Rows;
@@ -134,7 +134,7 @@ macro_rules! number {
             )?
 
             fn fits(column: &ColumnSpec) -> bool {
-                !column.nullable && matches!(column.ty, $pattern) && column.ty.width() == width_of::<$ty>()
+                !column.nullable && matches!(column.representation, $pattern) && column.representation.width() == width_of::<$ty>()
             }
 
             #[inline(always)]
@@ -178,12 +178,14 @@ fn width_of<T>() -> firn_base::types::Width {
     firn_base::types::Width::Fixed(size_of::<T>() as u8)
 }
 
-use SqlType::{BigInt, Date, Double, Integer, Numeric, Real, SmallInt, Time, Timestamp, TimestampTz};
+use Representation::{
+    Date, Decimal, Float32, Float64, Int16, Int32, Int64, Oid, Time, Timestamp, TimestampTz,
+};
 number!(
     i16,
     load_two,
     store_two,
-    SmallInt,
+    Int16,
     |value| u64::from(value as u16),
     |bits| bits as u16 as i16,
     |value| value ^ i16::MIN
@@ -192,7 +194,7 @@ number!(
     i32,
     load_four,
     store_four,
-    Integer | Date,
+    Int32 | Date,
     |value| u64::from(value as u32),
     |bits| bits as u32 as i32,
     |value| value ^ i32::MIN
@@ -201,15 +203,16 @@ number!(
     i64,
     load_eight,
     store_eight,
-    BigInt | Time | Timestamp | TimestampTz | Numeric { .. },
+    Int64 | Time | Timestamp | TimestampTz | Decimal { .. },
     |value| value as u64,
     |bits| bits as i64,
     |value| value ^ i64::MIN
 );
-number!(f32, load_four, store_four, Real, |value: f32| u64::from(value.to_bits()), |bits| f32::from_bits(
+number!(u32, load_four, store_four, Oid, u64::from, |bits| bits as u32);
+number!(f32, load_four, store_four, Float32, |value: f32| u64::from(value.to_bits()), |bits| f32::from_bits(
     bits as u32
 ));
-number!(f64, load_eight, store_eight, Double, f64::to_bits, f64::from_bits);
+number!(f64, load_eight, store_eight, Float64, f64::to_bits, f64::from_bits);
 
 impl Field for bool {
     type Value<'v> = bool;
@@ -217,7 +220,7 @@ impl Field for bool {
     const BITS: usize = 1;
 
     fn fits(column: &ColumnSpec) -> bool {
-        !column.nullable && column.ty == SqlType::Boolean
+        !column.nullable && column.representation == Representation::Boolean
     }
 
     #[inline(always)]
@@ -263,7 +266,9 @@ macro_rules! wide {
             const BITS: usize = 128;
 
             fn fits(column: &ColumnSpec) -> bool {
-                !column.nullable && matches!(column.ty, $pattern) && column.ty.width() == width_of::<$ty>()
+                !column.nullable
+                    && matches!(column.representation, $pattern)
+                    && column.representation.width() == width_of::<$ty>()
             }
 
             #[inline(always)]
@@ -304,12 +309,12 @@ macro_rules! wide {
 
 wide!(
     i128,
-    Numeric { .. },
+    Decimal { .. },
     |value: i128| [value as u64, (value as u128 >> 64) as u64],
     |[low, high]: [u64; 2]| (u128::from(high) << 64 | u128::from(low)) as i128
 );
-wide!([u8; 16], SqlType::Uuid, value::uuid_to_words, value::uuid_from_words);
-wide!(Interval, SqlType::Interval, Interval::to_words, Interval::from_words);
+wide!([u8; 16], Representation::Uuid, value::uuid_to_words, value::uuid_from_words);
+wide!(Interval, Representation::Interval, Interval::to_words, Interval::from_words);
 
 /// Stands for strings in a [`Row`]; their values are [`Text`].
 pub enum Str {}
@@ -363,7 +368,11 @@ impl Field for Str {
     const BITS: usize = 128;
 
     fn fits(column: &ColumnSpec) -> bool {
-        !column.nullable && column.ty.width() == firn_base::types::Width::View
+        !column.nullable
+            && matches!(
+                column.representation,
+                Representation::Text | Representation::PaddedText | Representation::Bytes
+            )
     }
 
     #[inline(always)]

@@ -66,13 +66,13 @@ trait Number: Copy {
 }
 
 macro_rules! number {
-    ($($ty:ty, $kind:ident, $stored:ty, $atomic:ty, $column:ident, $of:expr;)*) => {$(
-        impl Number for $ty {
+    ($($representation:ty, $kind:ident, $stored:ty, $atomic:ty, $column:ident, $of:expr;)*) => {$(
+        impl Number for $representation {
             type Atomic = $atomic;
 
             #[inline]
-            fn slice(values: &Values) -> &[$ty] {
-                const { assert!(size_of::<$ty>() == size_of::<$stored>()) };
+            fn slice(values: &Values) -> &[$representation] {
+                const { assert!(size_of::<$representation>() == size_of::<$stored>()) };
                 let Values::$kind(values) = values else { unreachable!("the projection fits the columns") };
                 let values: &[$stored] = values;
                 // SAFETY: both types have this size, need no greater alignment, and take any bits.
@@ -86,12 +86,12 @@ macro_rules! number {
             }
 
             #[inline(always)]
-            fn of(bits: $stored) -> $ty {
+            fn of(bits: $stored) -> $representation {
                 $of(bits)
             }
 
             #[inline(always)]
-            fn of_word(word: u64) -> $ty {
+            fn of_word(word: u64) -> $representation {
                 $of(word as $stored)
             }
         }

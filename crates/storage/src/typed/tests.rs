@@ -11,22 +11,22 @@ type Everything =
     (i32, bool, i16, i64, f32, f64, i128, Str, Option<i64>, Option<Str>, [u8; 16], Option<Interval>);
 
 fn specs() -> Vec<ColumnSpec> {
-    let wide = SqlType::Numeric { precision: 38, scale: 2 };
+    let wide = Representation::Decimal { precision: 38, scale: 2 };
     [
-        (SqlType::Integer, false),
-        (SqlType::Boolean, false),
-        (SqlType::SmallInt, false),
-        (SqlType::Timestamp, false),
-        (SqlType::Real, false),
-        (SqlType::Double, false),
+        (Representation::Int32, false),
+        (Representation::Boolean, false),
+        (Representation::Int16, false),
+        (Representation::Timestamp, false),
+        (Representation::Float32, false),
+        (Representation::Float64, false),
         (wide, false),
-        (SqlType::Text, false),
-        (SqlType::Numeric { precision: 12, scale: 2 }, true),
-        (SqlType::Varchar(Some(40)), true),
-        (SqlType::Uuid, false),
-        (SqlType::Interval, true),
+        (Representation::Text, false),
+        (Representation::Decimal { precision: 12, scale: 2 }, true),
+        (Representation::Text, true),
+        (Representation::Uuid, false),
+        (Representation::Interval, true),
     ]
-    .map(|(ty, nullable)| ColumnSpec { ty, nullable })
+    .map(|(representation, nullable)| ColumnSpec { representation, nullable })
     .into()
 }
 
@@ -44,7 +44,7 @@ fn table() -> (Arc<Table>, Arc<Index>) {
     );
     let part = IndexColumn {
         column: ColumnId(0),
-        ty: SqlType::Integer,
+        representation: Representation::Int32,
         nullable: false,
         descending: false,
         nulls_first: false,
@@ -124,8 +124,11 @@ fn shown(table: &Table, snapshot: Snapshot, row: RowId, guard: &Guard) -> Option
 }
 
 fn show(cells: &[Cell<'_>]) -> String {
-    let values: Vec<_> =
-        specs().iter().zip(cells).map(|(spec, cell)| format!("{:?}", cell.to_value(spec.ty))).collect();
+    let values: Vec<_> = specs()
+        .iter()
+        .zip(cells)
+        .map(|(spec, cell)| format!("{:?}", cell.to_value(spec.representation)))
+        .collect();
     values.join(", ")
 }
 

@@ -2,12 +2,12 @@
 
 use firn_base::disk::{Disk, SimulatedDisk};
 use firn_base::sync::Arc;
-use firn_base::{Cell, ColumnId, Result, RowId, SqlType, Value};
+use firn_base::{Cell, ColumnId, Result, RowId, SqlType, Stored, Value};
 use firn_log::LogOptions;
 use firn_storage::{ColumnSpec, KeyBuffer, Table, arrow};
 use firn_txn::catalog::{
-    ColumnDef, ConstraintDef, ConstraintKind, Deferral, IndexColumnDef, IndexDef, Oid, SequenceDef, TableDef,
-    TableSettings,
+    ColumnDef, ColumnType, ConstraintDef, ConstraintKind, Deferral, IndexColumnDef, IndexDef, Oid,
+    SequenceDef, TableDef, TableSettings,
 };
 use firn_txn::{Config, Engine, Transaction, pin};
 use std::collections::BTreeMap;
@@ -46,12 +46,21 @@ pub fn try_commit(tx: Transaction) -> Result<()> {
 }
 
 /// Makes a table whose first column is its primary key.
-pub fn create_table(tx: &mut Transaction, name: &str, columns: &[(SqlType, bool)]) -> Arc<Table> {
+pub fn create_table(
+    tx: &mut Transaction,
+    name: &str,
+    columns: &[(impl Into<ColumnType> + Copy, bool)],
+) -> Arc<Table> {
+    let columns: Vec<(ColumnType, bool)> =
+        columns.iter().map(|(ty, nullable)| ((*ty).into(), *nullable)).collect();
     let engine = tx.engine().clone();
-    let specs = columns.iter().map(|(ty, nullable)| ColumnSpec { ty: *ty, nullable: *nullable }).collect();
+    let specs = columns
+        .iter()
+        .map(|(ty, nullable)| ColumnSpec { representation: ty.stored, nullable: *nullable })
+        .collect();
     let storage = tx.create_storage(name, specs).unwrap();
     let (oid, constraint, index) = (engine.allocate_oid(), engine.allocate_oid(), engine.allocate_oid());
-    let column = |(position, (ty, nullable)): (usize, &(SqlType, bool))| ColumnDef {
+    let column = |(position, (ty, nullable)): (usize, &(ColumnType, bool))| ColumnDef {
         name: format!("c{position}"),
         ty: *ty,
         not_null: !nullable,
@@ -129,8 +138,9 @@ pub fn table(tx: &Transaction, name: &str) -> Arc<Table> {
 }
 
 pub fn insert(tx: &mut Transaction, table: &Arc<Table>, row: &[Value]) -> RowId {
-    let cells: Vec<Cell<'_>> =
-        row.iter().zip(table.columns()).map(|(value, column)| value.as_cell(column.ty)).collect();
+    let stored: Vec<Stored<'_>> =
+        row.iter().zip(table.columns()).map(|(value, column)| value.stored(column.representation)).collect();
+    let cells: Vec<Cell<'_>> = stored.iter().map(Stored::cell).collect();
     tx.insert(table, &cells, &pin()).unwrap()
 }
 
@@ -138,14 +148,14 @@ pub fn insert(tx: &mut Transaction, table: &Arc<Table>, row: &[Value]) -> RowId 
 pub fn find(tx: &Transaction, table: &Arc<Table>, key: &Value) -> Option<RowId> {
     let index = table.indexes()[0].clone();
     let mut bytes = KeyBuffer::new();
-    index.encode(&[key.as_cell(table.columns()[0].ty)], &mut bytes);
+    index.encode(&[key.as_cell(table.columns()[0].representation)], &mut bytes);
     tx.get(table, &index, &bytes, &pin())
 }
 
 pub fn update(tx: &mut Transaction, table: &Arc<Table>, key: &Value, column: u16, value: &Value) {
     let row = find(tx, table, key).expect("the row exists");
-    let cell = value.as_cell(table.columns()[usize::from(column)].ty);
-    tx.update(table, row, &[ColumnId(column)], &[cell], &pin()).unwrap();
+    let stored = value.stored(table.columns()[usize::from(column)].representation);
+    tx.update(table, row, &[ColumnId(column)], &[stored.cell()], &pin()).unwrap();
 }
 
 pub fn delete(tx: &mut Transaction, table: &Arc<Table>, key: &Value) {
@@ -173,7 +183,7 @@ pub fn state(engine: &Arc<Engine>) -> State {
             for (row, id) in batch.row_ids.unwrap().values().iter().enumerate() {
                 let values = table.columns().iter().zip(&batch.columns);
                 let values: Vec<Value> =
-                    values.map(|(spec, array)| arrow::array_value(array, row, spec.ty)).collect();
+                    values.map(|(spec, array)| arrow::array_value(array, row, spec.representation)).collect();
                 assert!(rows.insert(*id, values).is_none());
             }
         }
@@ -183,7 +193,7 @@ pub fn state(engine: &Arc<Engine>) -> State {
             for (id, row) in &rows {
                 let part = index.spec().columns[0];
                 let mut key = KeyBuffer::new();
-                index.encode(&[row[part.column.index()].as_cell(part.ty)], &mut key);
+                index.encode(&[row[part.column.index()].stored(part.representation).cell()], &mut key);
                 let mut found = false;
                 index.lookup(&key, &pin(), &mut |row| {
                     found |= row.to_bits() == *id;

@@ -169,7 +169,7 @@ fn case_6_a_log_that_ends_before_what_the_checkpoint_needs_stops_the_engine() {
     for (needed, is_there) in [(end, true), (end + 1, false)] {
         json["needed"] = needed.into();
         let body = serde_json::to_vec(&json).unwrap();
-        let mut forged = format!("FIRNDB 3 crc32c={:08x}\n", crc32c::crc32c(&body)).into_bytes();
+        let mut forged = format!("FIRNDB 4 crc32c={:08x}\n", crc32c::crc32c(&body)).into_bytes();
         forged.extend(body);
         let copy = disk.after_kill();
         let file = copy.open(&manifest()).unwrap();

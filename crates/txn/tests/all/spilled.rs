@@ -54,7 +54,7 @@ fn change_much(tx: &mut Transaction) {
 fn try_insert(tx: &mut Transaction, table: &Arc<Table>, key: i32) -> firn_base::Result<()> {
     let row = row(key);
     let cells: Vec<_> =
-        row.iter().zip(table.columns()).map(|(value, column)| value.as_cell(column.ty)).collect();
+        row.iter().zip(table.columns()).map(|(value, column)| value.as_cell(column.representation)).collect();
     tx.insert(table, &cells, &firn_txn::pin()).map(drop)
 }
 

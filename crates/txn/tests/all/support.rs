@@ -1,7 +1,7 @@
 //! What the tests share: a small database with one table of accounts.
 
 use firn_base::sync::Arc;
-use firn_base::{Cell, ColumnId, Result, RowId, SqlType};
+use firn_base::{Cell, ColumnId, Representation, Result, RowId, SqlType};
 use firn_storage::{ColumnSpec, Index, IndexColumn, IndexSpec, KeyBuffer, Table};
 use firn_txn::catalog::{ColumnDef, Deferral, IndexColumnDef, IndexDef, Oid, TableDef, TableSettings};
 use firn_txn::{Columns, Config, Engine, Guard, Key, RowLock, Str, TableAccess, Text, Transaction, pin};
@@ -65,14 +65,19 @@ impl Bank {
     pub fn on(engine: Arc<Engine>) -> Bank {
         let mut setup = engine.begin();
         let columns = vec![
-            ColumnSpec { ty: SqlType::Integer, nullable: false },
-            ColumnSpec { ty: SqlType::BigInt, nullable: true },
-            ColumnSpec { ty: SqlType::Text, nullable: true },
+            ColumnSpec { representation: Representation::Int32, nullable: false },
+            ColumnSpec { representation: Representation::Int64, nullable: true },
+            ColumnSpec { representation: Representation::Text, nullable: true },
         ];
         let id = setup.create_storage("accounts", columns).unwrap();
         let accounts = setup.table(id);
-        let part =
-            |column, ty| IndexColumn { column, ty, nullable: false, descending: false, nulls_first: false };
+        let part = |column, representation| IndexColumn {
+            column,
+            representation,
+            nullable: false,
+            descending: false,
+            nulls_first: false,
+        };
         let first = IndexColumnDef { column: 0, descending: false, nulls_first: false };
         let index = IndexDef {
             oid: engine.allocate_oid(),
@@ -85,7 +90,7 @@ impl Bank {
         let primary = IndexSpec {
             id: index.id(),
             name: index.name.clone(),
-            columns: vec![part(KEY, SqlType::Integer)],
+            columns: vec![part(KEY, Representation::Int32)],
             unique: true,
             values: true,
         };
@@ -235,10 +240,12 @@ impl Bank {
 
 /// Enters the table into the catalog.
 fn describe(engine: &Engine, setup: &mut Transaction, accounts: &Table, index: IndexDef) {
-    let columns = ["key", "balance", "name"].into_iter().zip(accounts.columns());
-    let column = |(name, spec): (&str, &ColumnSpec)| ColumnDef {
+    let columns = [("key", SqlType::Integer), ("balance", SqlType::BigInt), ("name", SqlType::Text)]
+        .into_iter()
+        .zip(accounts.columns());
+    let column = |((name, ty), spec): ((&str, SqlType), &ColumnSpec)| ColumnDef {
         name: name.into(),
-        ty: spec.ty,
+        ty: ty.into(),
         not_null: !spec.nullable,
         default: None,
         identity: None,

@@ -3,7 +3,7 @@
 
 use crate::support::{BALANCE, Bank, KEY, NAME, commit};
 use firn_base::random::Random;
-use firn_base::{Cell, ColumnId, RowId, SqlType};
+use firn_base::{Cell, ColumnId, Representation, RowId};
 use firn_storage::{BlockState, BlockUsage, Index, IndexColumn, IndexId, IndexSpec, KeyBuffer};
 use firn_txn::{Progress, Transaction, pin};
 use std::ops::Bound;
@@ -25,7 +25,7 @@ impl TwoIndexes {
         let bank = Bank::open();
         let part = |column: &ColumnId| IndexColumn {
             column: *column,
-            ty: if *column == NAME { SqlType::Text } else { SqlType::BigInt },
+            representation: if *column == NAME { Representation::Text } else { Representation::Int64 },
             nullable: true,
             descending: *column == BALANCE,
             nulls_first: false,

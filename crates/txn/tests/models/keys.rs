@@ -4,7 +4,7 @@ use crate::schedule::explore;
 use crate::support::{BALANCE, Bank, commit};
 use crate::{bank_with, committed, join, statement, task};
 use firn_base::sync::Arc;
-use firn_base::{Cell, RowId, SqlState, SqlType};
+use firn_base::{Cell, Representation, RowId, SqlState};
 use firn_storage::{Index, IndexColumn, IndexId, IndexSpec, KeyBuffer};
 use firn_txn::{Isolation, Transaction, pin};
 use std::ops::Bound;
@@ -149,7 +149,7 @@ pub fn index_on_balances(bank: &Bank, values: bool) -> Arc<Index> {
     let mut tx = bank.engine.begin();
     let part = IndexColumn {
         column: BALANCE,
-        ty: SqlType::BigInt,
+        representation: Representation::Int64,
         nullable: true,
         descending: false,
         nulls_first: false,

@@ -5,7 +5,7 @@ use crate::collect::Garbage;
 use crate::write_set::Retired;
 use crate::{Attic, ColumnSpec, IndexColumn, IndexId, IndexSpec, TableOptions, WriteSet, pin};
 use firn_base::random::Random;
-use firn_base::{Cell, Snapshot, SqlType, Stamp, TableId, Time};
+use firn_base::{Cell, Representation, Snapshot, Stamp, TableId, Time};
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound;
 
@@ -25,12 +25,12 @@ struct Hot {
 
 impl Hot {
     fn new() -> Hot {
-        let column = ColumnSpec { ty: SqlType::BigInt, nullable: true };
+        let column = ColumnSpec { representation: Representation::Int64, nullable: true };
         let options = TableOptions { block_bytes: 1, ..TableOptions::default() };
         let table = Table::new(TableId(1), "hot", vec![column; 2], options);
         let part = |&column: &ColumnId| IndexColumn {
             column,
-            ty: SqlType::BigInt,
+            representation: Representation::Int64,
             nullable: true,
             descending: false,
             nulls_first: false,
