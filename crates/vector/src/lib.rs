@@ -17,6 +17,7 @@ pub mod datum;
 pub mod lists;
 pub mod numerics;
 pub mod order;
+pub mod image;
 pub mod selection;
 pub mod slot;
 pub mod strings;

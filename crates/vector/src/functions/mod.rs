@@ -3,6 +3,7 @@
 mod casts;
 mod comparisons;
 mod floats;
+mod general;
 mod integers;
 mod io;
 mod moments;
@@ -21,4 +22,5 @@ pub fn register(builder: &mut RegistryBuilder) {
     io::register(builder);
     texts::register(builder);
     moments::register(builder);
+    general::register(builder);
 }
