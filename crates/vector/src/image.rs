@@ -43,8 +43,12 @@ pub fn write(value: &Datum<'_>, out: &mut Vec<u8>) {
             out.extend_from_slice(&unscaled.to_le_bytes());
             out.extend_from_slice(&scale.to_le_bytes());
         }
-        Datum::Interval(value) => value.to_words().iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes())),
-        Datum::Uuid(value) => uuid_to_words(*value).iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes())),
+        Datum::Interval(value) => {
+            value.to_words().iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()))
+        }
+        Datum::Uuid(value) => {
+            uuid_to_words(*value).iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()))
+        }
         Datum::Text(value) => strings(value.as_bytes(), out),
         Datum::Bytes(value) => strings(value, out),
         Datum::List(list) => {
@@ -94,7 +98,9 @@ pub fn read(image: &mut &[u8], representation: Representation, out: &mut Slot) {
     match representation {
         Representation::Boolean => out.set(Datum::Boolean(take::<1>(image)[0] != 0)),
         Representation::Int16 => out.set(Datum::Int16(i16::from_le_bytes(take(image)))),
-        Representation::Int32 | Representation::Date => out.set(Datum::Int32(i32::from_le_bytes(take(image)))),
+        Representation::Int32 | Representation::Date => {
+            out.set(Datum::Int32(i32::from_le_bytes(take(image))))
+        }
         Representation::Int64
         | Representation::Time
         | Representation::Timestamp
@@ -120,7 +126,10 @@ pub fn read(image: &mut &[u8], representation: Representation, out: &mut Slot) {
             let count = u32::from_le_bytes(take(image));
             let [dimensions] = take(image);
             let shape: Vec<Dimension> = (0..dimensions)
-                .map(|_| Dimension { length: u32::from_le_bytes(take(image)), lower: i32::from_le_bytes(take(image)) })
+                .map(|_| Dimension {
+                    length: u32::from_le_bytes(take(image)),
+                    lower: i32::from_le_bytes(take(image)),
+                })
                 .collect();
             let (mut elements, mut value) = (Builder::new(*element), Slot::new());
             for _ in 0..count {
@@ -159,16 +168,24 @@ mod tests {
     #[test]
     fn values_read_as_they_were_written() {
         let mut builder = Builder::new(Representation::Text);
-        [Datum::Text("a"), Datum::Null, Datum::Text("a longer text than twelve")].into_iter().for_each(|v| builder.push(v));
+        [Datum::Text("a"), Datum::Null, Datum::Text("a longer text than twelve")]
+            .into_iter()
+            .for_each(|v| builder.push(v));
         let elements = builder.finish();
         let shape: Shape = [Dimension { length: 3, lower: 0 }].into();
-        let fields = [(Type::new(TypeId::TEXT), elements.slice(2, 1)), (Type::new(TypeId::TEXT), elements.slice(1, 1))];
+        let fields = [
+            (Type::new(TypeId::TEXT), elements.slice(2, 1)),
+            (Type::new(TypeId::TEXT), elements.slice(1, 1)),
+        ];
         let text = Representation::List(&Representation::Text);
         let cases = [
             (Datum::Null, Representation::Int32),
             (Datum::Int32(-7), Representation::Date),
             (Datum::Numeric(Numeric::NAN), Representation::Numeric),
-            (Datum::Numeric(Numeric::new(150, 2).expect("it fits")), Representation::Decimal { precision: 3, scale: 2 }),
+            (
+                Datum::Numeric(Numeric::new(150, 2).expect("it fits")),
+                Representation::Decimal { precision: 3, scale: 2 },
+            ),
             (Datum::Interval(Interval { months: -1, days: 2, nanoseconds: 3000 }), Representation::Interval),
             (Datum::Uuid([7; 16]), Representation::Uuid),
             (Datum::List(List::of(&elements)), text),

@@ -124,7 +124,8 @@ pub fn register(builder: &mut RegistryBuilder) {
         let shape = (list.dimensions() > 1 && kept > 0).then(|| {
             let dimensions = (0..list.dimensions()).filter_map(|number| list.dimension(number));
             // Lower bounds begin at 1, as those of slices do.
-            let mut shape: Vec<Dimension> = dimensions.map(|dimension| Dimension { lower: 1, ..dimension }).collect();
+            let mut shape: Vec<Dimension> =
+                dimensions.map(|dimension| Dimension { lower: 1, ..dimension }).collect();
             shape[0].length = kept;
             Shape::from(shape)
         });
@@ -132,8 +133,12 @@ pub fn register(builder: &mut RegistryBuilder) {
         Ok::<_, Error>(Any)
     });
 
-    builder.scalar::<(List, List), _>("arraycontains(anyarray,anyarray)", |_, (left, right)| contains(&left, &right));
-    builder.scalar::<(List, List), _>("arraycontained(anyarray,anyarray)", |_, (left, right)| contains(&right, &left));
+    builder.scalar::<(List, List), _>("arraycontains(anyarray,anyarray)", |_, (left, right)| {
+        contains(&left, &right)
+    });
+    builder.scalar::<(List, List), _>("arraycontained(anyarray,anyarray)", |_, (left, right)| {
+        contains(&right, &left)
+    });
     builder.scalar::<(List, List), _>("arrayoverlap(anyarray,anyarray)", |_, (left, right)| {
         left.iter().any(|element| !element.is_null() && has(&right, &element))
     });
@@ -148,10 +153,13 @@ pub fn register(builder: &mut RegistryBuilder) {
             _ => Ok(None),
         },
     );
-    builder.scalar::<(Option<&str>, Option<&str>), _>("string_to_array(text,text)", |call, (text, separator)| {
-        parts_of(call, text?, separator, None);
-        Some(Any)
-    });
+    builder.scalar::<(Option<&str>, Option<&str>), _>(
+        "string_to_array(text,text)",
+        |call, (text, separator)| {
+            parts_of(call, text?, separator, None);
+            Some(Any)
+        },
+    );
     builder.scalar::<(Option<&str>, Option<&str>, Option<&str>), _>(
         "string_to_array(text,text,text)",
         |call, (text, separator, null)| {
@@ -159,9 +167,10 @@ pub fn register(builder: &mut RegistryBuilder) {
             Some(Any)
         },
     );
-    builder.scalar::<(Option<Datum>, Option<List>), _>("array_fill(anyelement,_int4)", |call, (value, lengths)| {
-        filled(call, value, lengths, None)
-    });
+    builder.scalar::<(Option<Datum>, Option<List>), _>(
+        "array_fill(anyelement,_int4)",
+        |call, (value, lengths)| filled(call, value, lengths, None),
+    );
     builder.scalar::<(Option<Datum>, Option<List>, Option<List>), _>(
         "array_fill(anyelement,_int4,_int4)",
         |call, (value, lengths, lowers)| match lowers {
@@ -201,7 +210,12 @@ fn elements_of(call: &Call<'_>) -> Representation {
     }
 }
 
-fn extended(call: &mut Call<'_>, list: Option<List<'_>>, value: Option<Datum<'_>>, in_front: bool) -> Result<Any> {
+fn extended(
+    call: &mut Call<'_>,
+    list: Option<List<'_>>,
+    value: Option<Datum<'_>>,
+    in_front: bool,
+) -> Result<Any> {
     let value = value.unwrap_or(Datum::Null);
     let mut elements = Builder::new(elements_of(call));
     if list.is_some_and(|list| list.dimensions() > 1) {
@@ -229,9 +243,7 @@ fn concatenated(call: &mut Call<'_>, left: &List<'_>, right: &List<'_>) -> Resul
         call.value.set(Datum::List(if left.is_empty() { *right } else { *left }));
         return Ok(Any);
     }
-    let incompatible = || {
-        Error::new(SqlState::new("2202E"), "cannot concatenate incompatible arrays")
-    };
+    let incompatible = || Error::new(SqlState::new("2202E"), "cannot concatenate incompatible arrays");
     let dimensions = |list: &List<'_>| -> Vec<Dimension> {
         (0..list.dimensions()).filter_map(|number| list.dimension(number)).collect()
     };
@@ -314,7 +326,9 @@ fn parts_of(call: &mut Call<'_>, text: &str, separator: Option<&str>, null: Opti
     };
     match separator {
         _ if text.is_empty() => {}
-        None => text.char_indices().for_each(|(place, character)| push(&text[place..place + character.len_utf8()])),
+        None => text
+            .char_indices()
+            .for_each(|(place, character)| push(&text[place..place + character.len_utf8()])),
         Some("") => push(text),
         Some(separator) => text.split(separator).for_each(push),
     }
@@ -326,7 +340,12 @@ fn null_dimensions() -> Error {
     Error::new(SqlState::new("22004"), "dimension array or low bound array cannot be null")
 }
 
-fn filled(call: &mut Call<'_>, value: Option<Datum<'_>>, lengths: Option<List<'_>>, lowers: Option<List<'_>>) -> Result<Any> {
+fn filled(
+    call: &mut Call<'_>,
+    value: Option<Datum<'_>>,
+    lengths: Option<List<'_>>,
+    lowers: Option<List<'_>>,
+) -> Result<Any> {
     let wrong = |message: &str| Error::new(SqlState::new("2202E"), message);
     let numbers = |list: &List<'_>| -> Result<Vec<i32>> {
         let number = |value| match value {
@@ -334,7 +353,8 @@ fn filled(call: &mut Call<'_>, value: Option<Datum<'_>>, lengths: Option<List<'_
             _ => Err(Error::new(SqlState::new("22004"), "dimension values cannot be null")),
         };
         if list.dimensions() > 1 {
-            return Err(wrong("wrong number of array subscripts").with_detail("Dimension array must be one dimensional."));
+            return Err(wrong("wrong number of array subscripts")
+                .with_detail("Dimension array must be one dimensional."));
         }
         list.iter().map(number).collect()
     };
@@ -346,21 +366,29 @@ fn filled(call: &mut Call<'_>, value: Option<Datum<'_>>, lengths: Option<List<'_
     if lengths.len() > MAX_DIMENSIONS {
         return Err(Error::new(
             SqlState::PROGRAM_LIMIT_EXCEEDED,
-            format!("number of array dimensions ({}) exceeds the maximum allowed ({MAX_DIMENSIONS})", lengths.len()),
+            format!(
+                "number of array dimensions ({}) exceeds the maximum allowed ({MAX_DIMENSIONS})",
+                lengths.len()
+            ),
         ));
     }
     if lowers.len() != lengths.len() {
         return Err(wrong("wrong number of array subscripts")
             .with_detail("Low bound array has different size than dimensions array."));
     }
-    let too_large = || Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "array size exceeds the maximum allowed (134217727)");
+    let too_large =
+        || Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "array size exceeds the maximum allowed (134217727)");
     let mut count: usize = usize::from(!lengths.is_empty());
     let mut dimensions = Vec::new();
     for (length, lower) in lengths.iter().zip(&lowers) {
         let length = u32::try_from(*length).map_err(|_| too_large())?;
-        count = count.checked_mul(length as usize).filter(|count| *count <= 134_217_727).ok_or_else(too_large)?;
+        count =
+            count.checked_mul(length as usize).filter(|count| *count <= 134_217_727).ok_or_else(too_large)?;
         if i64::from(*lower) + i64::from(length) > i64::from(i32::MAX) {
-            return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, format!("array lower bound is too large: {lower}")));
+            return Err(Error::new(
+                SqlState::PROGRAM_LIMIT_EXCEEDED,
+                format!("array lower bound is too large: {lower}"),
+            ));
         }
         dimensions.push(Dimension { length, lower: *lower });
     }
@@ -415,7 +443,12 @@ impl SetKernel for Subscripts {
             None => false,
         };
         let Some(dimension) = dimension(&list, number) else { return Ok(None) };
-        Ok(Some(Box::new(Numbers { first: dimension.lower, last: dimension.upper(), is_reverse, is_done: false })))
+        Ok(Some(Box::new(Numbers {
+            first: dimension.lower,
+            last: dimension.upper(),
+            is_reverse,
+            is_done: false,
+        })))
     }
 }
 

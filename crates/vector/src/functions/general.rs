@@ -5,7 +5,7 @@ use super::texts::quote_literal;
 use crate::Datum;
 use crate::kernel::{Call, Rest, Text};
 use crate::registry::RegistryBuilder;
-use firn_base::{Error, Result, SqlState, Type};
+use firn_base::{Error, Result, SqlState, SqlType, Type, text};
 use std::sync::LazyLock;
 
 /// Adds the family.
@@ -189,14 +189,13 @@ fn format(call: &mut Call<'_>, pattern: &str, values: Rest<'_>) -> Result<Text> 
                 if place.is_some() && rest.next_if_eq(&'$').is_none() {
                     return Err(invalid("width argument position must be ended by \"$\""));
                 }
-                let width = match take(place, &mut next)?.0 {
+                let (width, ty) = take(place, &mut next)?;
+                let start = call.text.len();
+                write(width, ty, call)?;
+                let written = call.text.split_off(start);
+                let width = match width {
                     Datum::Null => 0,
-                    Datum::Int16(width) => i32::from(width),
-                    Datum::Int32(width) => width,
-                    Datum::Int64(width) => i32::try_from(width).map_err(|_| {
-                        Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "integer out of range")
-                    })?,
-                    _ => return Err(invalid("the width of a field is a number")),
+                    _ => text::parse_integer::<i32>(&written, SqlType::Integer)?,
                 };
                 conversion.is_left |= width < 0;
                 conversion.width = width.unsigned_abs() as usize;

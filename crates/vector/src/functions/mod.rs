@@ -1,5 +1,7 @@
 //! The functions of this crate, a file a family.
 
+mod aggregates;
+mod arrays;
 mod casts;
 mod comparisons;
 mod floats;
@@ -8,7 +10,10 @@ mod integers;
 mod io;
 mod moments;
 mod numbers;
+mod roots;
+mod series;
 mod texts;
+mod windows;
 
 use crate::registry::RegistryBuilder;
 
@@ -23,4 +28,9 @@ pub fn register(builder: &mut RegistryBuilder) {
     texts::register(builder);
     moments::register(builder);
     general::register(builder);
+    roots::register(builder);
+    arrays::register(builder);
+    series::register(builder);
+    aggregates::register(builder);
+    windows::register(builder);
 }

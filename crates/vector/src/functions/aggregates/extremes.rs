@@ -37,7 +37,12 @@ impl Aggregate for Extreme {
     fn start(&self, signature: &Signature) -> State {
         State(Slot::new(), signature.representation)
     }
-    fn add(&self, _: &mut Call<'_>, State(best, representation): &mut State, (value,): (Datum<'_>,)) -> Result<()> {
+    fn add(
+        &self,
+        _: &mut Call<'_>,
+        State(best, representation): &mut State,
+        (value,): (Datum<'_>,),
+    ) -> Result<()> {
         let is_better = match best.get() {
             Datum::Null => true,
             best if self.is_largest => order::of(&value, &best, *representation).is_gt(),

@@ -147,15 +147,17 @@ where
     }
     fn finish(&self, call: &mut Call<'_>, (sum, count): &(i128, i64), out: &mut Builder) -> Result<()> {
         let number = || {
-            Numeric::new(*sum, 0)
-                .ok_or_else(|| Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format"))
+            Numeric::new(*sum, 0).ok_or_else(|| {
+                Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format")
+            })
         };
         out.push(match (*count, call.signature.representation) {
             (0, _) => Datum::Null,
             (count, _) if AVERAGE => Datum::Numeric(number()?.checked_div(Numeric::from(count))?),
-            (_, Representation::Int64) => Datum::Int64(i64::try_from(*sum).map_err(|_| {
-                Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "bigint out of range")
-            })?),
+            (_, Representation::Int64) => Datum::Int64(
+                i64::try_from(*sum)
+                    .map_err(|_| Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "bigint out of range"))?,
+            ),
             _ => Datum::Numeric(number()?),
         });
         Ok(())
