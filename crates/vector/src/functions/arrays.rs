@@ -85,14 +85,11 @@ pub fn register(builder: &mut RegistryBuilder) {
     );
     builder.scalar::<(Option<List>, Option<Datum>), _>(
         "array_position(anycompatiblearray,anycompatible)",
-        |_, (list, value)| position(list, value, None),
+        |_, (list, value)| position(list, value, Some(i32::MIN)),
     );
     builder.scalar::<(Option<List>, Option<Datum>, Option<i32>), _>(
         "array_position(anycompatiblearray,anycompatible,int4)",
-        |_, (list, value, from)| match from {
-            Some(from) => position(list, value, Some(from)),
-            None => Err(Error::new(SqlState::new("22004"), "initial position must not be null")),
-        },
+        |_, (list, value, from)| position(list, value, from),
     );
     builder.scalar::<(Option<List>, Option<Datum>), _>(
         "array_positions(anycompatiblearray,anycompatible)",
@@ -278,11 +275,16 @@ fn check_one_dimension(list: &List<'_>) -> Result<()> {
     }
 }
 
+/// The subscript of the first element that is a value, not before one.
 fn position(list: Option<List<'_>>, value: Option<Datum<'_>>, from: Option<i32>) -> Result<Option<i32>> {
     let Some(list) = list else { return Ok(None) };
     check_one_dimension(&list)?;
+    if value.is_none() && !list.iter().any(|element| element.is_null()) {
+        return Ok(None);
+    }
+    let from = from.ok_or_else(|| Error::new(SqlState::new("22004"), "initial position must not be null"))?;
     let lower = list.dimension(0).map_or(1, |first| first.lower);
-    let skipped = from.map_or(0, |from| i64::from(from) - i64::from(lower)).max(0) as usize;
+    let skipped = (i64::from(from) - i64::from(lower)).max(0) as usize;
     let representation = list.representation();
     let found = list.iter().skip(skipped).position(|element| is_same(&element, value, representation));
     Ok(found.map(|place| lower + (skipped + place) as i32))

@@ -275,9 +275,9 @@ FRACTIONS = ["0", "0.25", "0.5", "1", "0.9", "1.5", "-0.1", "NaN"]
 AGGREGATES["ordered"] = [
     ("mode(anyelement)", ["int4"], "int4", [["{}"], ["{1}"], ["{1,1,2,2,3}"], ["{1,2,2,3,3,3}"]], 0),
     ("mode(anyelement)", ["text"], "text", [["{a,a,b}"], ["{a,b,b}"]], 0),
-    ("percentile_disc(float8,anyelement)", ["float8", "int4"], "int4", [[f, g] for f in FRACTIONS[:-1] for g in ("{}", "{1}", "{1,2,3,4}", "{1,2,3,4,5}")], 1),
+    ("percentile_disc(float8,anyelement)", ["float8", "int4"], "int4", [[f, g] for f in FRACTIONS[:-1] for g in ("{1}", "{1,2,3,4}", "{1,2,3,4,5}")] + [["0.5", "{}"]], 1),
     ("percentile_disc(float8,anyelement)", ["float8", "text"], "text", [["0.5", "{a,b,c}"], [None, "{a,b}"]], 1),
-    ("percentile_cont(float8,float8)", ["float8", "float8"], "float8", [[f, g] for f in FRACTIONS[:-1] for g in ("{}", "{1}", "{1,2,3,4}", "{1,2.5,3,4,5}")], 1),
+    ("percentile_cont(float8,float8)", ["float8", "float8"], "float8", [[f, g] for f in FRACTIONS[:-1] for g in ("{1}", "{1,2,3,4}", "{1,2.5,3,4,5}")] + [["0.5", "{}"]], 1),
     ("percentile_cont(float8,interval)", ["float8", "interval"], "interval", [[f, "{1 day,3 days,1 mon}"] for f in FRACTIONS[:5]], 1),
     ("percentile_disc(_float8,anyelement)", ["_float8", "int4"], "_int4", [["{0.5,NULL,1}", "{1,2,3,4}"], ["{}", "{1}"], [None, "{1}"]], 1),
     ("percentile_cont(_float8,float8)", ["_float8", "float8"], "_float8", [["{0.5,NULL,1}", "{1,2,3,4}"], ["{{0.1},{0.9}}", "{1,2}"]], 1),

@@ -79,7 +79,7 @@ def combinations(name, choices):
     everything = list(itertools.islice(itertools.product(*choices), 5000))
     if len(everything) > MOST:
         draw = random.Random(name)
-        some = draw.sample(everything, MOST - max(len(values) for values in choices))
+        some = draw.sample(everything, max(MOST - max(len(values) for values in choices), 4))
         for number in range(max(len(values) for values in choices)):
             some.append(tuple(values[number % len(values)] for values in choices))
         everything = sorted(set(some), key=repr)

@@ -18,7 +18,7 @@ pub fn register(builder: &mut RegistryBuilder) {
     }
 }
 
-/// The smallest or the largest value. Of values that are equal and not the same (1.0 and 1.00) it is the first.
+/// The smallest or the largest value.
 #[derive(Clone)]
 struct Extreme {
     is_largest: bool,
@@ -45,8 +45,12 @@ impl Aggregate for Extreme {
     ) -> Result<()> {
         let is_better = match best.get() {
             Datum::Null => true,
-            best if self.is_largest => order::of(&value, &best, *representation).is_gt(),
-            best => order::of(&value, &best, *representation).is_lt(),
+            best => {
+                let order = order::of(&value, &best, *representation);
+                let order = if self.is_largest { order } else { order.reverse() };
+                // Of values that are equal and not the same the last counts, but of padded texts the first.
+                order.is_gt() || order.is_eq() && *representation != Representation::PaddedText
+            }
         };
         if is_better {
             best.set(value);

@@ -289,10 +289,12 @@ struct Exact {
     is_root: bool,
 }
 
-/// Number, sum and sum of squares.
+/// Number, sum and sum of squares of what is left of the values without the first one. The variance is the same, and the squares have
+/// fewer digits. A value that is not finite is added as it is.
 #[derive(Clone, Copy)]
 struct Sums {
     n: i64,
+    first: Numeric,
     sum: Numeric,
     squares: Numeric,
 }
@@ -345,19 +347,29 @@ where
         result == Representation::Numeric
     }
     fn start(&self, _: &Signature) -> Sums {
-        Sums { n: 0, sum: Numeric::ZERO, squares: Numeric::ZERO }
+        Sums { n: 0, first: Numeric::ZERO, sum: Numeric::ZERO, squares: Numeric::ZERO }
     }
     fn add(&self, _: &mut Call<'_>, state: &mut Sums, (value,): (A,)) -> Result<()> {
         let value = value.number();
+        if state.n == 0 && value.is_finite() {
+            state.first = value;
+        }
         state.n += 1;
+        let value = value.checked_sub(state.first)?;
         state.sum = state.sum.checked_add(value)?;
         state.squares = state.squares.checked_add(value.checked_mul(value)?)?;
         Ok(())
     }
     fn merge(&self, _: &mut Call<'_>, state: &mut Sums, other: Sums) -> Result<()> {
+        // The values of the other state without the first one of this state: each is larger by the same difference.
+        let more = other.first.checked_sub(state.first)?;
+        let n = Numeric::from(other.n);
+        let twice = more.checked_mul(other.sum)?.checked_mul(Numeric::from(2i64))?;
+        let squares =
+            other.squares.checked_add(twice)?.checked_add(more.checked_mul(more)?.checked_mul(n)?)?;
         state.n += other.n;
-        state.sum = state.sum.checked_add(other.sum)?;
-        state.squares = state.squares.checked_add(other.squares)?;
+        state.sum = state.sum.checked_add(other.sum)?.checked_add(more.checked_mul(n)?)?;
+        state.squares = state.squares.checked_add(squares)?;
         Ok(())
     }
     fn finish(&self, _: &mut Call<'_>, state: &Sums, out: &mut Builder) -> Result<()> {
@@ -386,6 +398,7 @@ where
     }
     fn write(&self, state: &Sums, out: &mut Vec<u8>) {
         out.extend_from_slice(&state.n.to_le_bytes());
+        image::write(&Datum::Numeric(state.first), out);
         image::write(&Datum::Numeric(state.sum), out);
         image::write(&Datum::Numeric(state.squares), out);
     }
@@ -399,6 +412,6 @@ where
                 other => panic!("{other:?} is no numeric"),
             }
         };
-        Sums { n, sum: number(), squares: number() }
+        Sums { n, first: number(), sum: number(), squares: number() }
     }
 }
