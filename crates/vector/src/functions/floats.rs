@@ -89,11 +89,7 @@ pub fn register(builder: &mut RegistryBuilder) {
     one(builder, "dtrunc(float8) trunc(float8)", f64::trunc);
     one(builder, "ceil(float8) ceiling(float8)", f64::ceil);
     one(builder, "floor(float8)", f64::floor);
-    one(
-        builder,
-        "sign(float8)",
-        |value| f64::from(i8::from(value > 0.0) - i8::from(value < 0.0)),
-    );
+    one(builder, "sign(float8)", |value| f64::from(i8::from(value > 0.0) - i8::from(value < 0.0)));
     builder.scalar::<(f64,), _>("dsqrt(float8) sqrt(float8)", |_, (value,)| match value < 0.0 {
         true => Err(power_error("cannot take square root of a negative number")),
         false => Ok(value.sqrt()),

@@ -117,10 +117,10 @@ fn arithmetic(builder: &mut RegistryBuilder) {
     builder.scalar::<(Interval,), _>("justify_days(interval)", |_, (value,)| justify_days(value));
     builder.scalar::<(Interval,), _>("justify_interval(interval)", |_, (value,)| justify(value));
     builder.scalar::<(&str, i64), _>("timezone(text,timestamptz)", |_, (zone, moment)| {
-        datetime::to_local(moment, &TimeZoneSetting::parse(zone)?)
+        datetime::to_local(moment, &zone_named(zone)?)
     });
     builder.scalar::<(&str, i64), _>("timezone(text,timestamp)", |_, (zone, local)| {
-        datetime::to_utc(local, &TimeZoneSetting::parse(zone)?)
+        datetime::to_utc(local, &zone_named(zone)?)
     });
     builder.scalar::<(Interval, i64), _>("timezone(interval,timestamptz)", |_, (offset, moment)| {
         datetime::check_timestamp(moment.checked_add(zone_offset(offset)?))
@@ -131,6 +131,16 @@ fn arithmetic(builder: &mut RegistryBuilder) {
     builder.scalar::<(i32,), _>("isfinite(date)", |_, (_,)| true);
     builder.scalar::<(i64,), _>("isfinite(timestamp) isfinite(timestamptz)", |_, (_,)| true);
     builder.scalar::<(Interval,), _>("isfinite(interval)", |_, (_,)| true);
+}
+
+/// A zone by its name, or by an offset as POSIX has it: positive to the west.
+fn zone_named(name: &str) -> Result<TimeZoneSetting> {
+    let turned = match name.as_bytes() {
+        [b'+', b'0'..=b'9', ..] => Some(format!("-{}", &name[1..])),
+        [b'-', b'0'..=b'9', ..] => Some(format!("+{}", &name[1..])),
+        _ => None,
+    };
+    TimeZoneSetting::parse(turned.as_deref().unwrap_or(name))
 }
 
 /// A time of day moved by some microseconds, round the clock.
@@ -278,7 +288,7 @@ fn fields(builder: &mut RegistryBuilder) {
         truncate_in_zone(unit, moment, call.context.zone)
     });
     builder.scalar::<(&str, i64, &str), _>("date_trunc(text,timestamptz,text)", |_, (unit, moment, zone)| {
-        truncate_in_zone(unit, moment, &TimeZoneSetting::parse(zone)?)
+        truncate_in_zone(unit, moment, &zone_named(zone)?)
     });
     builder.scalar::<(&str, Interval), _>("date_trunc(text,interval)", |_, (unit, span)| {
         truncate_span(unit, span)
@@ -413,8 +423,8 @@ fn extract(name: &str, moment: Moment) -> Result<Numeric> {
                     micros(i128::from(local) - i128::from(offset.unwrap_or(0)) * MILLION, 6)
                 }
                 (Unit::Julian, _) => {
-                    let day = Numeric::new(i128::from(local.rem_euclid(MICROS_PER_DAY)), 6).expect("it fits");
-                    let part = day.checked_div(Numeric::from(86_400i64))?;
+                    let time = Numeric::from(local.rem_euclid(MICROS_PER_DAY));
+                    let part = time.checked_div(Numeric::from(MICROS_PER_DAY))?;
                     Numeric::from(days + 2_440_588).checked_add(part)
                 }
                 (Unit::Zone, Some(offset)) => whole(offset.into()),
@@ -501,7 +511,10 @@ fn truncate(name: &str, local: i64, ty: &str) -> Result<i64> {
         Some(Unit::Decade) => at(year.div_euclid(10) * 10, 1),
         Some(Unit::Century) => at((year - 1).div_euclid(100) * 100 + 1, 1),
         Some(Unit::Millennium) => at((year - 1).div_euclid(1000) * 1000 + 1, 1),
-        other => return Err(unknown_unit(&name.to_ascii_lowercase(), ty, other.is_some())),
+        other => {
+            let is_known = matches!(other, Some(Unit::Zone | Unit::ZoneHour | Unit::ZoneMinute));
+            return Err(unknown_unit(&name.to_ascii_lowercase(), ty, is_known));
+        }
     };
     datetime::check_timestamp(Some(truncated))
 }
@@ -524,7 +537,10 @@ fn truncate_span(name: &str, span: Interval) -> Result<Interval> {
         Some(Unit::Second) => to(MICROS_PER_SECOND),
         Some(Unit::Millisecond) => to(1000),
         Some(Unit::Microsecond) => (span.months, span.days, micros),
-        other => return Err(unknown_unit(&name.to_ascii_lowercase(), "interval", other.is_some())),
+        other => {
+            let is_known = matches!(other, Some(Unit::Week | Unit::Zone | Unit::ZoneHour | Unit::ZoneMinute));
+            return Err(unknown_unit(&name.to_ascii_lowercase(), "interval", is_known));
+        }
     };
     Interval::from_parts(months, days, micros)
 }

@@ -196,7 +196,7 @@ fn upper(character: char) -> char {
 fn character(code: i32) -> Result<char> {
     let refused = |message: String| Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
     match u32::try_from(code).map(|code| (code, char::from_u32(code))) {
-        Err(_) => refused("character number must be positive".to_owned()),
+        Err(_) => Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, "character number must be positive")),
         Ok((0, _)) => refused("null character not permitted".to_owned()),
         Ok((_, Some(character))) => Ok(character),
         Ok((code, None)) if code > u32::from(char::MAX) => {
@@ -361,6 +361,10 @@ pub fn like(text: &str, pattern: &str, ignores_case: bool) -> Result<bool> {
     // What follows the last `%`, and the text from which it is tried next.
     let mut again: Option<(&str, &str)> = None;
     loop {
+        // At the end of the text no other place to begin helps, and a pattern that is not valid is not looked at.
+        if text.is_empty() {
+            return Ok(pattern.bytes().all(|byte| byte == b'%'));
+        }
         let next = step(pattern)?;
         let character = text.chars().next();
         match (next, character) {
@@ -380,7 +384,6 @@ pub fn like(text: &str, pattern: &str, ignores_case: bool) -> Result<bool> {
                 (pattern, text) = (rest, &text[character.len_utf8()..]);
                 continue;
             }
-            (None, None) => return Ok(true),
             _ => {}
         }
         let Some((rest, from)) = again else { return Ok(false) };

@@ -133,15 +133,16 @@ INPUTS["cstring"] = INPUTS["text"]
 
 STRINGS = ["", "abc", "Hällo Wörld", "  padded  ", "a longer text than twelve bytes", "xxabcxx"]
 FAMILIES["texts"] = [
-    *[(f"{name}(text)", {0: STRINGS}) for name in "length char_length character_length textlen octet_length bit_length ascii lower upper initcap reverse btrim ltrim rtrim quote_literal quote_nullable".split()],
+    *[(f"{name}(text)", {0: STRINGS}) for name in "length char_length character_length textlen octet_length bit_length ascii reverse btrim ltrim rtrim quote_literal quote_nullable".split()],
     "length(bpchar)", "octet_length(bpchar)",
     ("chr(int4)", {0: ["65", "228", "8364", "0", "-1", "1114112", "55296", "128512"]}),
     ("quote_literal(text)", {0: ["it's", "a\\b", "", "plain"]}),
-    ("initcap(text)", {0: ["hello world", "ÄPFEL und birnen", "o'neil-smith 2nd", ""]}),
+    # The server's locale is C, in which letters beyond ASCII have no case; here they have one.
+    *[(f"{name}(text)", {0: ["hello World", "FLOOR 12b", "o'neil-smith 2nd", ""]}) for name in ("lower", "upper", "initcap")],
     "textcat(text,text)",
     ("repeat(text,int4)", {0: ["ab", "", "äö"], 1: ["0", "1", "3", "-1", "7"]}),
     ("repeat(text,int4)", [["abcdefgh", "2147483647"]]),
-    *[(f"{name}(text,int4)", {0: STRINGS, 1: ["0", "1", "3", "-2", "100", "-100", "2147483647", "-2147483648"]}) for name in ("left", "right", "substring", "substr")],
+    *[(f"{name}(text,int4)", {0: STRINGS, 1: ["0", "1", "3", "-2", "100", "-100", "2147483647"]}) for name in ("left", "right", "substring", "substr")],
     *[(f"{name}(text,int4,int4)", {0: ["abcdef", "äöüß", ""], 1: ["-1", "0", "1", "3", "2147483647"], 2: ["-1", "0", "2", "5", "2147483647"]}) for name in ("substring", "substr")],
     ("overlay(text,text,int4,int4)", {0: ["abcdef", "äöü"], 1: ["X", "", "long"], 2: ["1", "3", "0", "9"], 3: ["0", "2", "-1", "9"]}),
     ("overlay(text,text,int4)", {0: ["abcdef", "äöü"], 1: ["X", "", "long"], 2: ["1", "3", "0", "9"]}),
@@ -189,6 +190,95 @@ FAMILIES["moments"] = [
     ("make_timestamp(int4,int4,int4,int4,int4,float8)", [["2013", "7", "15", "8", "15", "23.5"], ["2013", "7", "15", "24", "0", "0"], ["-5", "7", "15", "8", "15", "23.5"], ["2013", "13", "15", "8", "15", "23.5"], [None, "1", "1", "1", "1", "1"]]),
     ("make_timestamptz(int4,int4,int4,int4,int4,float8)", [["2013", "7", "15", "8", "15", "23.5"], ["2024", "3", "31", "2", "30", "0"], ["2013", "7", "15", "25", "15", "23.5"]]),
     ("make_timestamptz(int4,int4,int4,int4,int4,float8,text)", [["2013", "7", "15", "8", "15", "23.5", "America/New_York"], ["2013", "7", "15", "8", "15", "23.5", "Nowhere/X"]]),
-    ("make_interval(int4,int4,int4,int4,int4,int4,float8)", [["1", "2", "3", "4", "5", "6", "7.89"], ["0"] * 7, ["-1", "2", "0", "-4", "5", "-6", "0.1"], ["0", "0", "0", "0", "0", "0", "NaN"], ["2147483647", "1", "0", "0", "0", "0", "0"]]),
+    ("make_interval(int4,int4,int4,int4,int4,int4,float8)", [["1", "2", "3", "4", "5", "6", "7.89"], ["0"] * 7, ["-1", "2", "0", "-4", "5", "-6", "0.1"], ["0", "0", "0", "0", "0", "0", "NaN"]]),
     ("to_timestamp(float8)", {0: ["0", "1284352323.5", "-1.25", "1e18", "NaN", "0.0000005"]}),
+]
+
+FAMILIES["general"] = [
+    ("concat(any)", [["a", "1", "t", "1.50"], [None, None, None, None], ["x", None, "f", "NaN"]], "text int4 bool numeric text"),
+    ("concat(any)", [["2024-02-29 12:00:00+01", "{1,NULL}", "1 day"]], "timestamptz _int4 interval text"),
+    ("concat_ws(text,any)", [[",", "a", "1", None], [None, "a", "1", "2"], ["", "a", None, "b"], ["-", None, None, None]], "text text int4 text text"),
+    ("format(text)", [["plain %%"], ["%"], ["%s"], [None]], "text text"),
+    ("format(text,any)", [[f, "Hello", "7"] for f in ("%s %s", "%s", "%2$s %1$s", "%I %L", "%-10s|%3s|", "%10s|", "%1$L", "%3$s", "%0$s", "%x", "%", "%%%s", "%2$s %s", "%*s", "%1$-8s|")], "text text int4 text"),
+    ("format(text,any)", [["%I", "select"], ["%I", "Foo bar"], ["%I", 'a"b'], ["%L", "it's"], ["%L", "a\\b"], ["%I", None], ["%L", None], ["%s", None], ["%I", "plain_1"], ["%I", "1x"]], "text text text"),
+    ("num_nulls(any)", [["1", None, "x"], [None, None, None], ["1", "t", "y"]], "int4 bool text int4"),
+    ("num_nonnulls(any)", [["1", None, "x"], [None, None, None], ["1", "t", "y"]], "int4 bool text int4"),
+    ("textanycat(text,anynonarray)", [["a", "5"], [None, "5"], ["a", None]], "text int4 text"),
+    ("anytextcat(anynonarray,text)", [["5.50", "a"], [None, "a"], ["1", None]], "numeric text text"),
+    ("quote_ident(text)", {0: ["select", "plain", "Foo", "a b", 'a"b', "between", "abort", "", "ä", "_x1"]}),
+    ("quote_literal(anyelement)", [["1.5"], [None]], "numeric text"), ("quote_nullable(anyelement)", [["1.5"], [None]], "numeric text"),
+]
+
+ARRAY = ["{}", "{1}", "{1,2,3}", "{3,NULL,1}", "{{1,2},{3,4}}", "[0:2]={5,6,7}", "{2,2,1}"]
+ELEMENT = ["1", "2", None]
+FAMILIES["arrays"] = [
+    *[(f"{name}(anyarray)", {0: ARRAY}, "_int4 " + result) for name, result in (("array_ndims", "int4"), ("array_dims", "text"), ("cardinality", "int4"))],
+    *[(f"{name}(anyarray,int4)", {0: ARRAY, 1: ["0", "1", "2", "-1"]}, "_int4 int4 int4") for name in ("array_length", "array_lower", "array_upper")],
+    ("array_append(anycompatiblearray,anycompatible)", {0: ARRAY, 1: ELEMENT}, "_int4 int4 _int4"),
+    ("array_prepend(anycompatible,anycompatiblearray)", {1: ARRAY, 0: ELEMENT}, "int4 _int4 _int4"),
+    ("array_cat(anycompatiblearray,anycompatiblearray)", [[a, b] for a in ARRAY + [None, "{{5,6}}", "{{{1,2}}}"] for b in ARRAY + [None, "{{5,6}}"]], "_int4 _int4 _int4"),
+    ("array_remove(anycompatiblearray,anycompatible)", [[a, b] for a in ARRAY + [None] for b in ELEMENT], "_int4 int4 _int4"),
+    ("array_replace(anycompatiblearray,anycompatible,anycompatible)", [[a, b, c] for a in ARRAY + [None] for b in ELEMENT for c in ("9", None)], "_int4 int4 int4 _int4"),
+    ("array_position(anycompatiblearray,anycompatible)", [[a, b] for a in ARRAY + [None] for b in ELEMENT], "_int4 int4 int4"),
+    ("array_position(anycompatiblearray,anycompatible,int4)", [[a, b, c] for a in ("{1,2,1}", "[0:2]={5,1,1}", "{{1}}") for b in ("1", None) for c in ("1", "2", "3", "-5", "9", None)], "_int4 int4 int4 int4"),
+    ("array_positions(anycompatiblearray,anycompatible)", [[a, b] for a in ARRAY + [None] for b in ELEMENT], "_int4 int4 _int4"),
+    ("trim_array(anyarray,int4)", [[a, b] for a in ARRAY + ["[2:3][0:1]={{1,2},{3,4}}"] for b in ("0", "1", "2", "5", "-1")], "_int4 int4 _int4"),
+    *[(f"{name}(anyarray,anyarray)", {0: ARRAY, 1: ARRAY}, "_int4 _int4 bool") for name in ("arraycontains", "arraycontained", "arrayoverlap")],
+    *[(f"array_{name}(anyarray,anyarray)", {0: ARRAY, 1: ARRAY}, "_int4 _int4 _int4") for name in ("larger", "smaller")],
+    ("btarraycmp(anyarray,anyarray)", {0: ARRAY, 1: ARRAY}, "_int4 _int4 int4"),
+    ("array_to_string(anyarray,text)", {0: ARRAY, 1: [",", "", "--"]}, "_int4 text text"),
+    ("array_to_string(anyarray,text,text)", [[a, b, c] for a in ARRAY + [None] for b in (",", None) for c in ("*", None)], "_int4 text text text"),
+    ("string_to_array(text,text)", [[a, b] for a in ("a,b,c", "", "abc", ",a,,", None) for b in (",", "", None, "bc")]),
+    ("string_to_array(text,text,text)", [[a, b, c] for a in ("a,b,c", "", "a,,c") for b in (",", "", None) for c in ("b", "", None)]),
+    ("array_fill(anyelement,_int4)", [["7", a] for a in ("{3}", "{2,2}", "{}", "{0}", "{-1}", "{NULL}", None, "{{1}}", "{1,1,1,1,1,1,1}")] + [[None, "{2}"]], "int4 _int4 _int4"),
+    ("array_fill(anyelement,_int4,_int4)", [["7", "{3}", "{2}"], ["7", "{2,2}", "{1,5}"], ["7", "{2}", "{1,2}"], ["7", "{2}", None], [None, "{2}", "{0}"]], "int4 _int4 _int4 _int4"),
+]
+FAMILIES["roots"] = [
+    *[(f"{name}(numeric)", {0: ["0", "1", "2", "2.00", "4", "100", "0.0001", "1234567890.12345", "-1", "NaN", "Infinity", "99999999999999999999", "0.1", "12", "1e-10", "3.14159265358979323846"]}) for name in ("sqrt", "numeric_sqrt")],
+]
+
+WHOLE = ["{}", "{1}", "{1,2,3}", "{5,NULL,-7,5}", "{NULL,NULL}", "{0,0}", "{10,20,30,40,51}"]
+FLOATS = ["{}", "{1.5}", "{1,2,4}", "{1e308,1e308}", "{NaN,1}", "{Infinity,1}", "{Infinity,-Infinity}", "{NULL,2.5,-3}", "{0.1,0.2,0.3,1e10}", "{2,2,2}"]
+REALS = ["{}", "{1.5}", "{1,2,4}", "{NaN,1}", "{Infinity,1}", "{NULL,2.5,-3}", "{0.1,0.2,0.3}"]
+NUMERICS = ["{}", "{1.50}", "{1,2.5,4.00}", "{NaN,1}", "{Infinity,1}", "{Infinity,-Infinity}", "{NULL,2.5,-3}", "{1.0,1.00}", "{0.1,0.2,0.3}"]
+GROUPS = {"int2": WHOLE, "int4": WHOLE + ["{2147483647,2147483647}"], "int8": WHOLE + ["{9223372036854775807,9223372036854775807}"], "float4": REALS, "float8": FLOATS, "numeric": NUMERICS,
+          "interval": ["{}", "{1 day}", "{1 mon,2 days,NULL}", "{-1 days,03:00:00}", "{1 year,1 day 01:00}"],
+          "bool": ["{}", "{t}", "{f,t}", "{NULL,f}", "{t,t}", "{NULL}"],
+          "oid": ["{}", "{1,4294967295,0}"], "date": ["{}", "{2024-01-01,1999-01-01,NULL}"], "time": ["{}", "{12:00,01:00}"], "timestamp": ["{}", "{2024-01-01,1999-01-01}"],
+          "timestamptz": ["{}", "{2024-01-01,1999-01-01}"], "text": ["{}", "{b,a,NULL,\"\"}", "{\"a longer text than twelve bytes\",\"a longer text than twelve\"}"], "bpchar": ["{}", "{b,a}"]}
+
+
+def one(name, types, result=None):
+    return [(f"{name}({ty})", [ty], result or ty, [[group] for group in GROUPS[ty]], 0) for ty in types.split()]
+
+
+AGGREGATES["sums"] = [
+    ("count()", [], "int8", [[]], 0), ("count(any)", ["int4"], "int8", [[group] for group in WHOLE], 0), ("count(any)", ["text"], "int8", [[group] for group in GROUPS["text"]], 0),
+    *one("sum", "int2 int4", "int8"), *one("sum", "int8 numeric", "numeric"), *one("sum", "float4 float8 interval"),
+    *one("avg", "int2 int4 int8 numeric", "numeric"), *one("avg", "float4 float8", "float8"), *one("avg", "interval"),
+    *one("bool_and", "bool"), *one("bool_or", "bool"), *one("every", "bool"),
+    *[case for name in ("bit_and", "bit_or", "bit_xor") for case in one(name, "int2 int4 int8")],
+    *[case for name in ("min", "max") for case in one(name, "int2 int4 int8 oid float4 float8 date time timestamp timestamptz interval text bpchar numeric")],
+]
+PAIRS = [["{}", "{}"], ["{1}", "{2}"], ["{1,2,3}", "{2,4,7}"], ["{1,NULL,3}", "{2,4,NULL}"], ["{1,2,3}", "{5,5,5}"], ["{5,5,5}", "{1,2,3}"], ["{NaN,1}", "{1,2}"], ["{Infinity,1}", "{1,2}"], ["{0.1,0.7,0.2,5}", "{3,1,4,1.5}"]]
+AGGREGATES["statistics"] = [
+    *[case for name in ("var_pop", "var_samp", "variance", "stddev_pop", "stddev_samp", "stddev") for case in one(name, "int2 int4 int8 numeric", "numeric") + one(name, "float4 float8", "float8")],
+    *[(f"{name}(float8,float8)", ["float8", "float8"], "int8" if name == "regr_count" else "float8", PAIRS, 0)
+      for name in "regr_count regr_sxx regr_syy regr_sxy regr_avgx regr_avgy regr_r2 regr_slope regr_intercept covar_pop covar_samp corr".split()],
+]
+AGGREGATES["collecting"] = [
+    ("string_agg(text,text)", ["text", "text"], "text", [["{}", "{}"], ["{a,b,c}", "{\",\",-,+}"], ["{NULL,b,NULL,d}", "{1,2,3,NULL}"], ["{a,\"\"}", "{\",\",\",\"}"], ["{NULL}", "{x}"]], 0),
+    ("string_agg(bytea,bytea)", ["bytea", "bytea"], "bytea", [["{}", "{}"], ['{"\\\\x61","\\\\x62"}', '{"\\\\x2c","\\\\x2d"}']], 0),
+    *[("array_agg(anynonarray)", [ty], "_" + ty, [[group] for group in GROUPS[ty]], 0) for ty in ("int4", "text", "numeric", "timestamptz")],
+]
+FRACTIONS = ["0", "0.25", "0.5", "1", "0.9", "1.5", "-0.1", "NaN"]
+AGGREGATES["ordered"] = [
+    ("mode(anyelement)", ["int4"], "int4", [["{}"], ["{1}"], ["{1,1,2,2,3}"], ["{1,2,2,3,3,3}"]], 0),
+    ("mode(anyelement)", ["text"], "text", [["{a,a,b}"], ["{a,b,b}"]], 0),
+    ("percentile_disc(float8,anyelement)", ["float8", "int4"], "int4", [[f, g] for f in FRACTIONS[:-1] for g in ("{1}", "{1,2,3,4}", "{1,2,3,4,5}")] + [["0.5", "{}"]], 1),
+    ("percentile_disc(float8,anyelement)", ["float8", "text"], "text", [["0.5", "{a,b,c}"], [None, "{a,b}"]], 1),
+    ("percentile_cont(float8,float8)", ["float8", "float8"], "float8", [[f, g] for f in FRACTIONS[:-1] for g in ("{1}", "{1,2,3,4}", "{1,2.5,3,4,5}")] + [["0.5", "{}"]], 1),
+    ("percentile_cont(float8,interval)", ["float8", "interval"], "interval", [[f, "{1 day,3 days,1 mon}"] for f in FRACTIONS[:5]], 1),
+    ("percentile_disc(_float8,anyelement)", ["_float8", "int4"], "_int4", [["{0.5,NULL,1}", "{1,2,3,4}"], ["{}", "{1}"], [None, "{1}"]], 1),
+    ("percentile_cont(_float8,float8)", ["_float8", "float8"], "_float8", [["{0.5,NULL,1}", "{1,2,3,4}"], ["{{0.1},{0.9}}", "{1,2}"]], 1),
 ]
