@@ -23,7 +23,9 @@ pub mod reference;
 pub mod text;
 pub mod verify;
 
+pub mod join_order;
 pub mod rewrite;
+pub mod statistics;
 pub mod unnest;
 
 pub use column::{Column, ColumnInfo, Columns, Origin};

@@ -10,11 +10,13 @@ pub mod outer_joins;
 pub mod prune;
 pub mod push_down;
 #[cfg(test)]
-mod testing;
+pub mod testing;
 pub mod windows;
 
 use crate::function::{Function, Functions};
+use crate::join_order::{BUDGET, order_joins};
 use crate::plan::Plan;
+use crate::statistics::Statistics;
 use crate::unnest::unnest;
 use crate::verify::debug_verify;
 use firn_base::{Result, Type, Value};
@@ -26,7 +28,12 @@ pub trait Evaluator {
 }
 
 /// All rewrites.
-pub fn optimise(plan: &mut Plan, functions: &dyn Functions, evaluator: &dyn Evaluator) {
+pub fn optimise(
+    plan: &mut Plan,
+    functions: &dyn Functions,
+    evaluator: &dyn Evaluator,
+    statistics: &dyn Statistics,
+) {
     debug_verify(plan, "binding");
     let step = |plan: &mut Plan, name: &str, rewrite: &mut dyn FnMut(&mut Plan)| {
         rewrite(plan);
@@ -37,6 +44,7 @@ pub fn optimise(plan: &mut Plan, functions: &dyn Functions, evaluator: &dyn Eval
     step(plan, "NULL rejection", &mut outer_joins::reject_nulls);
     step(plan, "pushing down", &mut push_down::push_down);
     step(plan, "contradictions", &mut contradictions::remove_empty);
+    step(plan, "join order", &mut |plan| order_joins(plan, statistics, BUDGET));
     step(plan, "windows", &mut windows::merge_windows);
     step(plan, "pruning", &mut prune::prune);
 }
