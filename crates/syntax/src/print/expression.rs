@@ -532,7 +532,8 @@ impl Printer {
             }
             Special::SubstringSimilar { string, pattern, escape } => {
                 self.put("SUBSTRING(");
-                self.expr(string);
+                // SIMILAR would belong to a looser operator before it, which then asks for TO.
+                self.expr_above(string, level::MATCH, level::MATCH);
                 self.put(" SIMILAR ");
                 // ESCAPE would belong to a LIKE that ends the pattern.
                 self.expr_above(pattern, level::MATCH, level::OPERATOR);
