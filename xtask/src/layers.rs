@@ -35,7 +35,8 @@ const LAYERS: &[(&str, May)] = &[
 pub const DATAFUSION: &[&str] = &["firn-exec", "firn-sql", "firn-bench-compare"];
 
 /// The crates below `exec`, in which nothing is async.
-const SYNCHRONOUS: &[&str] = &["firn-base", "firn-syntax", "firn-log", "firn-storage", "firn-txn", "firn-load"];
+const SYNCHRONOUS: &[&str] =
+    &["firn-base", "firn-syntax", "firn-log", "firn-storage", "firn-txn", "firn-load"];
 const ASYNC: &[&str] = &["tokio", "futures", "async-trait"];
 
 /// What breaks the table, as messages.

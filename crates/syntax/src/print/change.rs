@@ -180,7 +180,7 @@ impl Printer {
         self.put("MERGE INTO ");
         self.changed_table(&merge.table, merge.alias.as_ref());
         self.put(" USING ");
-        self.from_item(&merge.source);
+        self.table_ref(&merge.source);
         self.clause(" ON ", Some(&merge.condition));
         for arm in &merge.arms {
             self.merge_arm(arm);

@@ -581,7 +581,7 @@ impl Generator {
             distinct,
             targets,
             into,
-            from: self.many(0, 2, Self::from_item),
+            from: self.many(0, 2, Self::table_ref),
             condition: self.option(Self::expr),
             is_group_distinct: !group_by.is_empty() && self.some(),
             group_by,
@@ -619,7 +619,7 @@ impl Generator {
         }
     }
 
-    fn from_item(&mut self) -> FromItem {
+    fn table_ref(&mut self) -> FromItem {
         let first = self.table();
         if self.depth == 0 {
             return FromItem { first, joins: Vec::new() };
@@ -640,7 +640,7 @@ impl Generator {
                     alias: generator.option(Self::name),
                 },
             };
-            Join { span: span(), kind, right: generator.from_item(), constraint }
+            Join { span: span(), kind, right: generator.table_ref(), constraint }
         });
         self.depth += 1;
         FromItem { first, joins }
@@ -660,7 +660,7 @@ impl Generator {
             }
             2 if self.depth > 0 => {
                 self.depth -= 1;
-                let mut item = self.from_item();
+                let mut item = self.table_ref();
                 if item.joins.is_empty() {
                     let right = FromItem { first: self.table(), joins: Vec::new() };
                     let constraint = JoinConstraint::Natural;
@@ -780,7 +780,7 @@ impl Generator {
                 table: self.relation(),
                 alias,
                 assignments: self.many(1, 2, Self::assignment),
-                from: self.many(0, 2, Self::from_item),
+                from: self.many(0, 2, Self::table_ref),
                 condition: self.change_condition(),
                 returning,
             })),
@@ -788,7 +788,7 @@ impl Generator {
                 with,
                 table: self.relation(),
                 alias,
-                using: self.many(0, 2, Self::from_item),
+                using: self.many(0, 2, Self::table_ref),
                 condition: self.change_condition(),
                 returning,
             })),
@@ -796,7 +796,7 @@ impl Generator {
                 with,
                 table: self.relation(),
                 alias,
-                source: self.from_item(),
+                source: self.table_ref(),
                 condition: self.expr(),
                 arms: self.many(1, 3, Self::merge_arm),
                 returning,
