@@ -129,7 +129,7 @@ impl Parser<'_> {
             Some(Keyword::Select) => QueryBody::Select(self.select()?),
             Some(Keyword::Values) => {
                 self.advance();
-                QueryBody::Values(self.list(|parser| parser.parenthesised_list(Self::expr))?)
+                QueryBody::Values(self.rows()?)
             }
             Some(Keyword::Table) => {
                 self.advance();
@@ -139,6 +139,24 @@ impl Parser<'_> {
             _ => return self.unexpected(),
         };
         Ok(plain_query(body, self.span_from(start)))
+    }
+
+    /// The rows of VALUES. Usually all have the width of the first.
+    fn rows(&mut self) -> Result<Vec<Vec<Expr>>> {
+        let mut rows: Vec<Vec<Expr>> = Vec::new();
+        loop {
+            let mut row = Vec::with_capacity(rows.last().map_or(4, Vec::len));
+            self.expect_symbol(b'(')?;
+            row.push(self.expr()?);
+            while self.accept_symbol(b',') {
+                row.push(self.expr()?);
+            }
+            self.expect_symbol(b')')?;
+            rows.push(row);
+            if !self.accept_symbol(b',') {
+                return Ok(rows);
+            }
+        }
     }
 
     fn query_in_parentheses(&mut self) -> Result<Box<Query>> {
