@@ -173,6 +173,9 @@ impl Parser<'_> {
                     Inside::Query(self.query_from(query, start)?)
                 }
                 Inside::Query(query) => {
+                    if !self.at_keyword(Keyword::As) && !Self::is_name(self.kind()) && !self.begins_join() {
+                        return self.unexpected();
+                    }
                     let item = self.sub_query(query, false, start, start)?;
                     self.joins_of(item)?
                 }
@@ -189,6 +192,21 @@ impl Parser<'_> {
         self.expect_symbol(b')')?;
         self.leave();
         Ok(inside)
+    }
+
+    fn begins_join(&self) -> bool {
+        matches!(
+            self.keyword(),
+            Some(
+                Keyword::Join
+                    | Keyword::Inner
+                    | Keyword::Left
+                    | Keyword::Right
+                    | Keyword::Full
+                    | Keyword::Cross
+                    | Keyword::Natural
+            )
+        )
     }
 
     /// In parentheses a table without a join is a mistake.

@@ -245,8 +245,14 @@ impl Parser<'_> {
 
     /// A constant (PostgreSQL's AexprConst).
     pub(crate) fn constant(&mut self) -> Result<Expr> {
-        let start = self.start();
-        let near = self.current;
+        let may_begin = match self.kind() {
+            TokenKind::Integer | TokenKind::Number | TokenKind::BitString | TokenKind::HexString => true,
+            TokenKind::Keyword(Keyword::True | Keyword::False | Keyword::Null) => true,
+            kind => kind.is_string() || Self::is_name(kind) || Self::is_type_or_function_name(kind),
+        };
+        if !may_begin {
+            return self.unexpected();
+        }
         let expr = self.operand()?;
         match expr.kind {
             ExprKind::Null
@@ -256,14 +262,9 @@ impl Parser<'_> {
             | ExprKind::String(_)
             | ExprKind::BitString(_)
             | ExprKind::HexString(_)
-            | ExprKind::TypedLiteral(_)
-                if expr.span.start == start =>
-            {
-                Ok(expr)
-            }
+            | ExprKind::TypedLiteral(_) => Ok(expr),
             // A name was the beginning of a typed literal until something else than a string followed.
-            ExprKind::Column(_) | ExprKind::Call(_) => self.unexpected(),
-            _ => Err(crate::lexer::error_near(self.text, "syntax error", near.span)),
+            _ => self.unexpected(),
         }
     }
 
