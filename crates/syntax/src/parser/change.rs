@@ -232,7 +232,7 @@ impl Parser<'_> {
         self.expect_keywords(&[Keyword::Merge, Keyword::Into])?;
         let (table, alias) = self.changed_table()?;
         self.expect_keyword(Keyword::Using)?;
-        let source = self.from_item()?;
+        let source = self.table_ref()?;
         self.expect_keyword(Keyword::On)?;
         let condition = self.expr()?;
         let mut arms = vec![self.merge_arm()?];

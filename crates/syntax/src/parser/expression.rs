@@ -43,6 +43,18 @@ enum Infix {
 impl Parser<'_> {
     /// Any expression (PostgreSQL's a_expr).
     pub(crate) fn expr(&mut self) -> Result<Expr> {
+        // A constant with nothing behind it is most of what long statements hold.
+        let is_constant = matches!(
+            self.kind(),
+            TokenKind::Integer | TokenKind::Number | TokenKind::String { .. } | TokenKind::Parameter
+        );
+        if is_constant && matches!(self.peek(1), TokenKind::Symbol(b',' | b')')) {
+            self.stop = Stop::Nowhere;
+            self.enter()?;
+            let constant = self.primary(Mode::Full)?;
+            self.leave();
+            return Ok(constant);
+        }
         self.expr_above(level::NONE, Mode::Full)
     }
 

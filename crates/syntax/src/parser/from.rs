@@ -20,12 +20,12 @@ enum Inside {
 impl Parser<'_> {
     /// `FROM item, …` or `USING item, …` or nothing.
     pub(super) fn optional_from(&mut self, keyword: Keyword) -> Result<Vec<FromItem>> {
-        if self.accept_keyword(keyword) { self.list(Self::from_item) } else { Ok(Vec::new()) }
+        if self.accept_keyword(keyword) { self.list(Self::table_ref) } else { Ok(Vec::new()) }
     }
 
     /// An item of FROM with its joins (PostgreSQL's table_ref).
-    pub(super) fn from_item(&mut self) -> Result<FromItem> {
-        let mut item = self.from_operand()?;
+    pub(super) fn table_ref(&mut self) -> Result<FromItem> {
+        let mut item = self.table_operand()?;
         while self.optional_join(&mut item)? {}
         Ok(item)
     }
@@ -60,7 +60,7 @@ impl Parser<'_> {
         };
         self.expect_keyword(Keyword::Join)?;
         let span = self.span_from(start);
-        let mut right = self.from_operand()?;
+        let mut right = self.table_operand()?;
         let constraint = if is_cross {
             JoinConstraint::None
         } else if is_natural {
@@ -91,7 +91,7 @@ impl Parser<'_> {
     }
 
     /// What a join joins. Joins in parentheses without an alias are several tables.
-    fn from_operand(&mut self) -> Result<FromItem> {
+    fn table_operand(&mut self) -> Result<FromItem> {
         let start = self.start();
         if self.at_symbol(b'(') {
             return match self.parenthesis_in_from()? {
@@ -173,6 +173,9 @@ impl Parser<'_> {
                     Inside::Query(self.query_from(query, start)?)
                 }
                 Inside::Query(query) => {
+                    if !self.at_keyword(Keyword::As) && !Self::is_name(self.kind()) && !self.begins_join() {
+                        return self.unexpected();
+                    }
                     let item = self.sub_query(query, false, start, start)?;
                     self.joins_of(item)?
                 }
@@ -183,12 +186,27 @@ impl Parser<'_> {
                 }
             }
         } else {
-            let item = self.from_operand()?;
+            let item = self.table_operand()?;
             self.joins_of(item)?
         };
         self.expect_symbol(b')')?;
         self.leave();
         Ok(inside)
+    }
+
+    fn begins_join(&self) -> bool {
+        matches!(
+            self.keyword(),
+            Some(
+                Keyword::Join
+                    | Keyword::Inner
+                    | Keyword::Left
+                    | Keyword::Right
+                    | Keyword::Full
+                    | Keyword::Cross
+                    | Keyword::Natural
+            )
+        )
     }
 
     /// In parentheses a table without a join is a mistake.

@@ -275,7 +275,7 @@ impl Parser<'_> {
         }
         self.expect_symbol(b')')?;
         if is_plain && !call.is_variadic && self.kind().is_string() && may_have_window {
-            return self.literal_with_modifiers(call, start, order_at);
+            return self.literal_with_modifiers(*call, start, order_at);
         }
         if may_have_window {
             self.call_suffixes(&mut call)?;
@@ -323,7 +323,7 @@ impl Parser<'_> {
     }
 
     /// `type(modifiers) '…'`, which began like a call.
-    fn literal_with_modifiers(&mut self, call: Box<Call>, start: u32, order_at: u32) -> Result<Expr> {
+    fn literal_with_modifiers(&mut self, call: Call, start: u32, order_at: u32) -> Result<Expr> {
         if let Some(argument) = call.arguments.iter().find(|argument| argument.name.is_some()) {
             let at = argument.name.as_ref().map_or(start, |name| name.span.start);
             return self.error(SqlState::SYNTAX_ERROR, "type modifier cannot have parameter name", at);

@@ -129,7 +129,7 @@ impl Parser<'_> {
             Some(Keyword::Select) => QueryBody::Select(self.select()?),
             Some(Keyword::Values) => {
                 self.advance();
-                QueryBody::Values(self.list(|parser| parser.parenthesised_list(Self::expr))?)
+                QueryBody::Values(self.rows()?)
             }
             Some(Keyword::Table) => {
                 self.advance();
@@ -139,6 +139,24 @@ impl Parser<'_> {
             _ => return self.unexpected(),
         };
         Ok(plain_query(body, self.span_from(start)))
+    }
+
+    /// The rows of VALUES. Usually all have the width of the first.
+    fn rows(&mut self) -> Result<Vec<Vec<Expr>>> {
+        let mut rows: Vec<Vec<Expr>> = Vec::new();
+        loop {
+            let mut row = Vec::with_capacity(rows.last().map_or(4, Vec::len));
+            self.expect_symbol(b'(')?;
+            row.push(self.expr()?);
+            while self.accept_symbol(b',') {
+                row.push(self.expr()?);
+            }
+            self.expect_symbol(b')')?;
+            rows.push(row);
+            if !self.accept_symbol(b',') {
+                return Ok(rows);
+            }
+        }
     }
 
     fn query_in_parentheses(&mut self) -> Result<Box<Query>> {
@@ -227,8 +245,14 @@ impl Parser<'_> {
 
     /// A constant (PostgreSQL's AexprConst).
     pub(crate) fn constant(&mut self) -> Result<Expr> {
-        let start = self.start();
-        let near = self.current;
+        let may_begin = match self.kind() {
+            TokenKind::Integer | TokenKind::Number | TokenKind::BitString | TokenKind::HexString => true,
+            TokenKind::Keyword(Keyword::True | Keyword::False | Keyword::Null) => true,
+            kind => kind.is_string() || Self::is_name(kind) || Self::is_type_or_function_name(kind),
+        };
+        if !may_begin {
+            return self.unexpected();
+        }
         let expr = self.operand()?;
         match expr.kind {
             ExprKind::Null
@@ -238,14 +262,9 @@ impl Parser<'_> {
             | ExprKind::String(_)
             | ExprKind::BitString(_)
             | ExprKind::HexString(_)
-            | ExprKind::TypedLiteral(_)
-                if expr.span.start == start =>
-            {
-                Ok(expr)
-            }
+            | ExprKind::TypedLiteral(_) => Ok(expr),
             // A name was the beginning of a typed literal until something else than a string followed.
-            ExprKind::Column(_) | ExprKind::Call(_) => self.unexpected(),
-            _ => Err(crate::lexer::error_near(self.text, "syntax error", near.span)),
+            _ => self.unexpected(),
         }
     }
 

@@ -72,8 +72,19 @@ impl Printer {
     /// An element of an index.
     pub(crate) fn index_element(&mut self, element: &IndexElement) {
         let is_column = matches!(&element.value.kind, ExprKind::Column(name) if name.qualifiers.is_empty());
-        let is_call = matches!(&element.value.kind, ExprKind::Call(call)
-            if call.within_group.is_empty() && call.filter.is_none() && call.over.is_none());
+        let is_call = match &element.value.kind {
+            ExprKind::Call(call) => {
+                call.within_group.is_empty() && call.filter.is_none() && call.over.is_none()
+            }
+            ExprKind::Coalesce(_)
+            | ExprKind::Greatest(_)
+            | ExprKind::Least(_)
+            | ExprKind::NullIf(_)
+            | ExprKind::CurrentValue(_)
+            | ExprKind::Special(_)
+            | ExprKind::Xml(_) => true,
+            _ => false,
+        };
         if is_column || is_call {
             self.expr(&element.value);
         } else {
@@ -180,7 +191,7 @@ impl Printer {
         self.put("MERGE INTO ");
         self.changed_table(&merge.table, merge.alias.as_ref());
         self.put(" USING ");
-        self.from_item(&merge.source);
+        self.table_ref(&merge.source);
         self.clause(" ON ", Some(&merge.condition));
         for arm in &merge.arms {
             self.merge_arm(arm);

@@ -25,7 +25,7 @@ impl Printer {
 
     /// An expression where no operators of words may stand (PostgreSQL's b_expr).
     pub(crate) fn restricted_expr(&mut self, expr: &Expr) {
-        if is_restricted(expr) { self.expr(expr) } else { self.in_parentheses(expr) }
+        if is_restricted(expr, level::NONE) { self.expr(expr) } else { self.in_parentheses(expr) }
     }
 
     /// An expression where no operators may stand (PostgreSQL's c_expr).
@@ -532,7 +532,8 @@ impl Printer {
             }
             Special::SubstringSimilar { string, pattern, escape } => {
                 self.put("SUBSTRING(");
-                self.expr(string);
+                // SIMILAR would belong to a looser operator before it, which then asks for TO.
+                self.expr_above(string, level::MATCH, level::MATCH);
                 self.put(" SIMILAR ");
                 // ESCAPE would belong to a LIKE that ends the pattern.
                 self.expr_above(pattern, level::MATCH, level::OPERATOR);
@@ -752,20 +753,30 @@ fn is_column_with_subscripts(chain: &Chain) -> bool {
     chain.steps.iter().all(|step| matches!(step.kind, StepKind::Access(_)))
 }
 
-/// Whether an expression, as it is printed, has no operators of words outside parentheses.
-fn is_restricted(expr: &Expr) -> bool {
+/// Whether an expression, as it is printed above `floor`, has no operators of words outside parentheses. What is printed in
+/// parentheses has none: it must not get a second pair around it.
+fn is_restricted(expr: &Expr, floor: Level) -> bool {
     match &expr.kind {
-        ExprKind::Default | ExprKind::Overlaps(_) | ExprKind::And(_) | ExprKind::Or(_) => false,
+        ExprKind::Default | ExprKind::Overlaps(_) => false,
+        ExprKind::And(_) => level::AND <= floor,
+        ExprKind::Or(_) => level::OR <= floor,
         ExprKind::Prefix(prefix) => {
             !prefix.operators.iter().any(|operator| operator.kind == PrefixKind::Not)
-                && is_restricted(&prefix.operand)
+                && is_restricted(&prefix.operand, prefix_operator_level(&prefix.operators[0].kind))
         }
         ExprKind::Chain(chain) => {
-            is_restricted(&chain.first)
-                && chain.steps.iter().all(|step| match &step.kind {
-                    StepKind::Binary(_, right) | StepKind::IsDistinctFrom { right, .. } => {
-                        is_restricted(right)
-                    }
+            if chain.steps.iter().any(|step| step_level(step) <= floor) {
+                return true;
+            }
+            let closed = (0..chain.steps.len()).rev().find(|&index| closes_before(chain, index));
+            let first_is_restricted = closed.is_some()
+                || matches!(chain.first.kind, ExprKind::And(_) | ExprKind::Or(_))
+                || step_level(&chain.steps[0]) == level::ACCESS
+                || is_restricted(&chain.first, level::NONE);
+            first_is_restricted
+                && chain.steps[closed.unwrap_or(0)..].iter().all(|step| match &step.kind {
+                    StepKind::Binary(operator, right) => is_restricted(right, operator_level(operator)),
+                    StepKind::IsDistinctFrom { right, .. } => is_restricted(right, level::IS),
                     StepKind::Cast(_) | StepKind::Access(_) => true,
                     StepKind::Is { test, .. } => *test == IsTest::Document,
                     _ => false,

@@ -229,12 +229,12 @@ impl Printer {
     pub(super) fn from(&mut self, word: &str, items: &[FromItem]) {
         if !items.is_empty() {
             self.put(word);
-            self.list(items, Self::from_item);
+            self.list(items, Self::table_ref);
         }
     }
 
     /// An item of FROM with its joins.
-    pub(super) fn from_item(&mut self, item: &FromItem) {
+    pub(super) fn table_ref(&mut self, item: &FromItem) {
         self.table(&item.first);
         for join in &item.joins {
             self.join(join);
@@ -270,7 +270,7 @@ impl Printer {
             return self.table(&item.first);
         }
         self.put("(");
-        self.from_item(item);
+        self.table_ref(item);
         self.put(")");
     }
 
@@ -291,7 +291,7 @@ impl Printer {
             }
             TableKind::Join(item) => {
                 self.put("(");
-                self.from_item(item);
+                self.table_ref(item);
                 self.put(")");
             }
             TableKind::Xml(xml) => self.xml_table(xml),
