@@ -17,6 +17,7 @@ pub mod scalar;
 
 pub mod registry;
 
+pub mod keys;
 pub mod properties;
 #[cfg(any(test, feature = "reference"))]
 pub mod reference;

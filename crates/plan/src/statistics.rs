@@ -18,6 +18,12 @@ pub trait Statistics {
 
     /// How many distinct values an attribute has, if that is known.
     fn distinct(&self, source: SourceId, attribute: i16) -> Option<f64>;
+
+    /// Sets of attributes of which no two rows have the same values and none is NULL, now and after each statement:
+    /// constraints that are not deferrable.
+    fn keys(&self, _: SourceId) -> Vec<Vec<i16>> {
+        Vec::new()
+    }
 }
 
 /// The share that a comparison other than equality keeps.

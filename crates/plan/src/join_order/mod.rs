@@ -5,7 +5,8 @@
 //! joins over it is searched ([`search`]), and the joins are built again. Columns have numbers, so
 //! that nothing above or below changes.
 //!
-//! A join whose conditions can fail or are volatile is not moved, nor is one with another kind: it
+//! A join whose conditions can fail or are volatile is not moved, nor is one with another kind, nor
+//! one whose right input can fail: that is not evaluated where there are no left rows. Such a join
 //! is a relation of the region above, and its inputs are regions of their own.
 
 mod graph;
@@ -13,6 +14,7 @@ mod search;
 
 use crate::operator::{Join, JoinKind, Operator};
 use crate::plan::{NodeId, Plan};
+use crate::properties::{can_fail, is_volatile};
 use crate::statistics::{Estimates, Statistics};
 use graph::{Graph, Tree};
 
@@ -23,14 +25,19 @@ const MOST_RELATIONS: usize = 64;
 pub fn order_joins(plan: &mut Plan, statistics: &dyn Statistics, budget: usize) {
     let estimates = Estimates::of(plan, statistics);
     let producers = crate::properties::Producers::of(plan);
+    let mut fails = vec![false; plan.size()];
+    for node in plan.post_order() {
+        let below = plan[node].inputs().into_iter().any(|input| fails[input.index()]);
+        fails[node.index()] = below || can_fail(plan, node) || is_volatile(plan, node);
+    }
     let mut stack = vec![plan.root];
     while let Some(node) = stack.pop() {
-        if !is_movable(plan, node) {
+        if !is_movable(plan, node, &fails) {
             stack.extend(plan[node].inputs());
             continue;
         }
         let mut graph = Graph::default();
-        let original = collect(plan, node, MOST_RELATIONS, &mut graph);
+        let original = collect(plan, node, MOST_RELATIONS, &fails, &mut graph);
         stack.extend(graph.relations.iter().copied());
         if graph.relations.len() < 3 {
             continue;
@@ -46,27 +53,27 @@ pub fn order_joins(plan: &mut Plan, statistics: &dyn Statistics, budget: usize) 
 /// Pairs that the exact search may look at.
 pub const BUDGET: usize = 10_000;
 
-fn is_movable(plan: &Plan, node: NodeId) -> bool {
+fn is_movable(plan: &Plan, node: NodeId, fails: &[bool]) -> bool {
     match &plan[node] {
         Operator::Join(join) => {
             let kind =
                 matches!(join.kind, JoinKind::Inner | JoinKind::Left | JoinKind::Semi | JoinKind::Anti);
             let moves = |condition: &crate::scalar::Scalar| !condition.can_fail() && !condition.is_volatile();
-            kind && !join.dependent && join.conditions.iter().all(moves)
+            kind && !join.dependent && !fails[join.right.index()] && join.conditions.iter().all(moves)
         }
         _ => false,
     }
 }
 
 /// Takes a region apart, into at most so many relations.
-fn collect(plan: &Plan, node: NodeId, most: usize, graph: &mut Graph) -> Tree {
+fn collect(plan: &Plan, node: NodeId, most: usize, fails: &[bool], graph: &mut Graph) -> Tree {
     match &plan[node] {
-        Operator::Join(join) if most > 1 && is_movable(plan, node) => {
+        Operator::Join(join) if most > 1 && is_movable(plan, node, fails) => {
             let (left, right) = (join.left, join.right);
             let first = graph.relations.len();
-            let left = collect(plan, left, most - 1, graph);
+            let left = collect(plan, left, most - 1, fails, graph);
             let used = graph.relations.len() - first;
-            let right = collect(plan, right, most - used, graph);
+            let right = collect(plan, right, most - used, fails, graph);
             graph.add(join.kind, join.conditions.clone(), left, right)
         }
         _ => {

@@ -11,6 +11,7 @@ pub mod prune;
 pub mod push_down;
 #[cfg(test)]
 pub mod testing;
+pub mod unique;
 pub mod windows;
 
 use crate::function::{Function, Functions};
@@ -44,7 +45,8 @@ pub fn optimise(
     step(plan, "NULL rejection", &mut outer_joins::reject_nulls);
     step(plan, "pushing down", &mut push_down::push_down);
     step(plan, "contradictions", &mut contradictions::remove_empty);
+    step(plan, "uniqueness", &mut |plan| unique::use_keys(plan, statistics));
     step(plan, "join order", &mut |plan| order_joins(plan, statistics, BUDGET));
     step(plan, "windows", &mut windows::merge_windows);
-    step(plan, "pruning", &mut prune::prune);
+    step(plan, "pruning", &mut |plan| prune::prune(plan, statistics));
 }

@@ -2,17 +2,22 @@
 //!
 //! Column numbers are unique, so one set of all that is used so far is enough: operators are visited
 //! before those that produce for them, bodies before what they share, right inputs before left ones.
-//! A volatile scalar is kept for its effects.
+//! A volatile scalar is kept for its effects. A join of which only the left rows are needed is removed if it gives
+//! each of them once.
 
 use crate::column::Column;
+use crate::keys::Keys;
 use crate::operator::{JoinKind, Operator};
 use crate::plan::{NodeId, Plan};
-use crate::properties;
+use crate::properties::{self, Producers};
+use crate::statistics::Statistics;
 use std::collections::{HashMap, HashSet};
 
 /// Removes columns that nothing uses, and operators that only produce such.
-pub fn prune(plan: &mut Plan) {
+pub fn prune(plan: &mut Plan, statistics: &dyn Statistics) {
     let mut needed: HashSet<Column> = plan.output.iter().copied().collect();
+    let keys = Keys::of(plan, statistics);
+    let producers = Producers::of(plan);
     let mut order = plan.post_order();
     order.reverse();
     let mut replaced: HashMap<NodeId, NodeId> = HashMap::new();
@@ -87,6 +92,12 @@ pub fn prune(plan: &mut Plan) {
                 let mark = join.mark.expect("a mark join has a mark");
                 let unused = !needed.contains(&mark) && !volatile[join.right.index()];
                 unused.then_some(join.left)
+            }
+            // A left row comes once whether it has a partner or not.
+            Operator::Join(join) if matches!(join.kind, JoinKind::Left | JoinKind::Single) => {
+                let unused = !needed.iter().any(|column| producers.is_below(*column, join.right));
+                let once = join.kind == JoinKind::Single || keys.matches_once(join);
+                (unused && once && !join.dependent && !volatile[join.right.index()]).then_some(join.left)
             }
             _ => None,
         };

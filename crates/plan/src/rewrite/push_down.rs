@@ -3,11 +3,13 @@
 //! A filter's conditions go below other operators as far as they remove the same rows there, into
 //! the conditions of inner joins, and into scans. Conditions of a join that use one side go into that side.
 //!
+//! What is compared with a constant on one side of an equality of a join is compared on the other side as well.
+//!
 //! Errors are lazy: a condition that can fail stays where it is, above all that can remove its
 //! rows, while others pass it by. A volatile condition stays as well.
 
 use crate::column::Column;
-use crate::operator::{JoinKind, Operator};
+use crate::operator::{Join, JoinKind, Operator};
 use crate::plan::{NodeId, Plan};
 use crate::properties::{Producers, widen_nullability};
 use crate::scalar::Scalar;
@@ -68,7 +70,9 @@ impl Pusher<'_> {
                 // The source asks them in its order; what can fail comes last.
                 let at = scan.conditions.iter().position(|condition| !may_move(condition));
                 let at = at.unwrap_or(scan.conditions.len());
-                scan.conditions.splice(at..at, conditions);
+                let new = conditions.into_iter().filter(|condition| !scan.conditions.contains(condition));
+                let new: Vec<Scalar> = new.collect();
+                scan.conditions.splice(at..at, new);
                 self.plan[node] = Operator::Scan(scan);
                 node
             }
@@ -169,7 +173,7 @@ impl Pusher<'_> {
         })
     }
 
-    fn join(&mut self, node: NodeId, mut join: crate::operator::Join, conditions: Vec<Scalar>) -> NodeId {
+    fn join(&mut self, node: NodeId, mut join: Join, conditions: Vec<Scalar>) -> NodeId {
         let (mut to_left, mut to_right, mut above) = (Vec::new(), Vec::new(), Vec::new());
         for condition in conditions {
             let of_left = self.is_of(&condition, join.left, node);
@@ -199,10 +203,58 @@ impl Pusher<'_> {
                 _ => join.conditions.push(condition),
             }
         }
+        let (of_left, of_right) = (derived(&join, &to_left), derived(&join, &to_right));
+        match join.kind {
+            JoinKind::Inner | JoinKind::Semi => {
+                add_new(&mut to_right, of_left);
+                add_new(&mut to_left, of_right);
+            }
+            // Right rows that no left row of these can match are left out.
+            JoinKind::Left | JoinKind::Single | JoinKind::Anti => add_new(&mut to_right, of_left),
+            JoinKind::Full | JoinKind::Mark => {}
+        }
         join.left = self.push(join.left, to_left);
         join.right = self.push(join.right, to_right);
         self.plan[node] = Operator::Join(join);
         self.filter(node, above)
+    }
+}
+
+/// Comparisons of one column with a constant, for the columns that conditions of a join equate with that one.
+fn derived(join: &Join, conditions: &[Scalar]) -> Vec<Scalar> {
+    let mut list = Vec::new();
+    for condition in conditions {
+        let Scalar::Call(call) = condition else { continue };
+        let compared = match &call.arguments[..] {
+            [Scalar::Column(column), Scalar::Constant(..) | Scalar::Parameter(..)]
+            | [Scalar::Constant(..) | Scalar::Parameter(..), Scalar::Column(column)] => *column,
+            _ => continue,
+        };
+        if call.function.strategy.is_none() {
+            continue;
+        }
+        for equality in &join.conditions {
+            let Scalar::Call(equality) = equality else { continue };
+            let [Scalar::Column(left), Scalar::Column(right)] = equality.arguments[..] else { continue };
+            // An equality of one type; others may hold for values that differ in their own.
+            let one_type = equality.function.argument(0) == equality.function.argument(1);
+            if !equality.function.is_equality() || !one_type || (left != compared && right != compared) {
+                continue;
+            }
+            let other = if left == compared { right } else { left };
+            let mut condition = condition.clone();
+            condition.rename(&mut |column| if column == compared { other } else { column });
+            list.push(condition);
+        }
+    }
+    list
+}
+
+fn add_new(list: &mut Vec<Scalar>, conditions: Vec<Scalar>) {
+    for condition in conditions {
+        if !list.contains(&condition) {
+            list.push(condition);
+        }
     }
 }
 

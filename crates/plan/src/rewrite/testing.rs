@@ -27,6 +27,11 @@ impl Statistics for Thousand {
     fn distinct(&self, _: crate::operator::SourceId, attribute: i16) -> Option<f64> {
         (attribute == 1).then_some(1000.0)
     }
+
+    /// Of a source that random tables do not have.
+    fn keys(&self, source: crate::operator::SourceId) -> Vec<Vec<i16>> {
+        if source.0 == 9 { vec![vec![1]] } else { Vec::new() }
+    }
 }
 
 /// How many random plans each test makes; more with FIRN_PLANS.
@@ -130,7 +135,7 @@ fn removing_what_is_empty_keeps_rows() {
 
 #[test]
 fn pruning_keeps_rows() {
-    keeps_rows(true, prune::prune);
+    keeps_rows(true, |plan| prune::prune(plan, &Thousand));
 }
 
 #[test]
@@ -199,8 +204,28 @@ fn conditions_go_down_and_what_can_fail_stays_above_the_join() {
           Filter [((#0 / #1) = 1::int4)]
             Map [#3: int4 := (#1 + 1::int4)]
               Join inner on [(#0 = #2)]
-                Scan 1 [#0: int4 = 1, #1: int4 = 2] where [((#1 + 1::int4) = 2::int4)]
+                Scan 1 [#0: int4 = 1, #1: int4 = 2] where [((#1 + 1::int4) = 2::int4), (#0 > 1::int4)]
                 Scan 2 [#2: int4 = 1] where [(#2 > 1::int4)]
+        ",
+    );
+}
+
+#[test]
+fn a_comparison_holds_for_the_equal_column_of_the_other_side() {
+    becomes(
+        push_down::push_down,
+        "
+        Output [#0]
+          Filter [(#0 = 5::int4)]
+            Join left on [(#0 = #1)]
+              Scan 1 [#0: int4 = 1]
+              Scan 2 [#1: int4 = 1]
+        ",
+        "
+        Output [#0]
+          Join left on [(#0 = #1)]
+            Scan 1 [#0: int4 = 1] where [(#0 = 5::int4)]
+            Scan 2 [#1: int4 = 1] where [(#1 = 5::int4)]
         ",
     );
 }
@@ -227,7 +252,7 @@ fn a_contradiction_empties_what_needs_its_rows() {
 #[test]
 fn columns_that_nothing_uses_are_not_produced() {
     becomes(
-        prune::prune,
+        |plan| prune::prune(plan, &Thousand),
         "
         Output [#0]
           Map [#4: int4 := (#1 / 0::int4)]
@@ -238,6 +263,52 @@ fn columns_that_nothing_uses_are_not_produced() {
         "
         Output [#0]
           Scan 1 [#0: int4 = 1]
+        ",
+    );
+}
+
+#[test]
+fn keys_are_used_to_keep_rows() {
+    keeps_rows(true, |plan| unique::use_keys(plan, &Thousand));
+}
+
+#[test]
+fn a_left_join_with_a_key_is_removed_if_only_left_rows_are_needed() {
+    becomes(
+        |plan| prune::prune(plan, &Thousand),
+        "
+        Output [#0]
+          Join left on [(#0 = #1)]
+            Scan 1 [#0: int4 = 1]
+            Scan 9 [#1: int4 not null = 1, #2: int4 = 2]
+        ",
+        "
+        Output [#0]
+          Scan 1 [#0: int4 = 1]
+        ",
+    );
+}
+
+#[test]
+fn distinct_rows_are_not_grouped_and_keys_end_an_order() {
+    becomes(
+        |plan| unique::use_keys(plan, &Thousand),
+        "
+        Output [#1, #2]
+          Sort [#2, #1 desc, #3]
+            Group by [#1, #2, #3]
+              Join inner on [(#2 = #0)]
+                Scan 9 [#1: int4 not null = 1, #2: int4 = 2]
+                Map [#3: int4 not null := 1::int4]
+                  Scan 9 [#0: int4 not null = 1]
+        ",
+        "
+        Output [#1, #2]
+          Sort [#2, #1 desc]
+            Join inner on [(#2 = #0)]
+              Scan 9 [#1: int4 not null = 1, #2: int4 = 2]
+              Map [#3: int4 not null := 1::int4]
+                Scan 9 [#0: int4 not null = 1]
         ",
     );
 }
