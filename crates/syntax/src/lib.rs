@@ -3,20 +3,34 @@
 //! The crate knows what a text says and nothing of what its names mean: no types, no catalog. In reading order:
 //! `span` (places), `keyword`, `token`, `lexer`, `tree` (what a text says), `parser`, `print`.
 //!
-//! * One pass, no backtracking: time is linear in the text ([`parser`]).
+//! * One pass, no backtracking: time is linear in the text (`parser`).
 //! * Chains are lists: `a + b + …`, AND, OR, casts, `IS NULL`, NOT, set operations and joins of any length make a tree of
 //!   few levels ([`tree`]).
 //! * Depth is bounded: a tree of [`DEPTH_LIMIT`] levels can be parsed, printed, cloned, compared, shown by Debug and dropped on
 //!   a stack of 1 MiB, also in a debug build. What is deeper is SQLSTATE 54001.
 //! * Errors have PostgreSQL's SQLSTATE, message and position.
 //!
-//! **A new statement** takes: a variant of [`tree::Statement`] with its nodes in a file of `tree` (one per family); a file of `parser` with
-//! `impl Parser<'_>` whose first function is called by `Parser::statement`, by the first keyword; a file of `print` with the same nodes, called by
-//! `print::statement`. If EXPLAIN may stand before it, `Parser::explainable` calls it too. Use these of the parser: `name` (ColId), `label` (ColLabel), `word`
-//! (NonReservedWord), `type_or_function_name`, `any_name`, `relation_name` (qualified_name), `function_name`, `relation` (ONLY), `optional_names`, `type_name`,
-//! `expr`, `exprs`, `restricted_expr` (b_expr), `constant`, `query`, `parenthesised_query`, `preparable`, `index_element`, `assignment`, `optional_where`,
-//! `string`, `integer`, `signed_integer`, `number`, `any_operator`, `utility_options`, `rel_options`, `definition`, `option_value`, `list`,
-//! `parenthesised_list`, `optional_transaction_modes`; and `unexpected` for syntax errors.
+//! **A new statement** takes:
+//!
+//! 1. A variant of [`tree::Statement`], and its nodes in a file of `tree`, one for each family of statements.
+//! 2. A file of `parser` of the same name with `impl Parser<'_>`. `Parser::statement` calls its first function by the first
+//!    keyword. If EXPLAIN may stand before it, `Parser::explainable` calls it too.
+//! 3. A file of `print` of the same name, which `Printer::statement` calls.
+//! 4. Cases in `tests/syntax/cases`, and its nodes in `tests/syntax/generate.rs`.
+//!
+//! Functions of the parser that statements share, with the names that PostgreSQL's grammar has for them:
+//!
+//! * Words: `name` (ColId), `label` (ColLabel), `word` (NonReservedWord), `type_or_function_name`, `optional_alias`.
+//! * Names of objects: `any_name`, `relation_name` (qualified_name), `relation` (relation_expr), `function_name`,
+//!   `optional_names` (opt_name_list).
+//! * Constants: `string` (Sconst), `integer` (Iconst), `signed_integer`, `number` (NumericOnly), `constant` (AexprConst).
+//! * Expressions: `expr` (a_expr), `exprs` (expr_list), `restricted_expr` (b_expr), `operand` (c_expr), `optional_where`,
+//!   `type_name` (Typename), `simple_type_name`, `operator` (qual_all_Op), `any_operator`, `optional_interval_fields`.
+//! * Parts of statements: `query` (SelectStmt), `parenthesised_query`, `preparable` (PreparableStmt), `execute_rest`,
+//!   `index_element` (index_elem), `assignment` (set_clause), `sort_direction`, `nulls_order`, `optional_transaction_modes`.
+//! * Options: `utility_options`, `utility_value`, `rel_options` (reloptions), `definition`, `option_value` (def_arg).
+//! * Tokens: `at_keyword`, `accept_keyword`, `expect_keyword`, `next_is`, `accept_not`, `list`, `parenthesised_list`;
+//!   `unexpected` is the syntax error, `error` any other one.
 
 mod keyword;
 mod level;

@@ -11,6 +11,7 @@
 //! `session` are families of statements.
 
 mod change;
+mod clauses;
 mod expression;
 mod from;
 mod names;

@@ -6,6 +6,7 @@
 
 mod change;
 mod expression;
+mod operand;
 mod query;
 mod session;
 mod type_name;
