@@ -32,7 +32,13 @@ impl ColumnType {
 
     /// The [`SqlType`] that describes the column wholly, if there is one.
     pub fn as_sql_type(self) -> Option<SqlType> {
-        let ty = SqlType::try_from(self.declared).ok()?;
+        let ty = match (self.declared.id, self.stored) {
+            // Columns made from quotients are plain numerics to users.
+            (TypeId::NUMERIC, Representation::Decimal { precision, scale }) => {
+                SqlType::Numeric { precision, scale }
+            }
+            _ => SqlType::try_from(self.declared).ok()?,
+        };
         (ColumnType::from(ty) == self).then_some(ty)
     }
 
@@ -57,9 +63,12 @@ impl From<SqlType> for ColumnType {
 }
 
 impl fmt::Display for ColumnType {
-    /// The type as PostgreSQL's `format_type` prints it.
+    /// The type as SQL declares it, with the digits that a quotient is stored with.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.declared.fmt(f)
+        match self.as_sql_type() {
+            Some(ty) => ty.fmt(f),
+            None => self.declared.fmt(f),
+        }
     }
 }
 
@@ -163,6 +172,7 @@ mod tests {
         for (ty, written) in [
             (SqlType::NUMERIC, "\"numeric\""),
             (SqlType::Numeric { precision: 12, scale: 2 }, "\"numeric(12,2)\""),
+            (SqlType::Numeric { precision: 38, scale: 20 }, "\"numeric(38,20)\""),
             (SqlType::Char(3), "\"character(3)\""),
             (SqlType::TimestampTz, "\"timestamp with time zone\""),
         ] {
