@@ -16,8 +16,12 @@ pub mod plan;
 pub mod scalar;
 
 pub mod properties;
+#[cfg(any(test, feature = "reference"))]
+pub mod reference;
 pub mod text;
 pub mod verify;
+
+pub mod unnest;
 
 pub use column::{Column, ColumnInfo, Columns, Origin};
 pub use function::{Function, Functions};

@@ -279,31 +279,53 @@ impl Producers {
     }
 }
 
-/// The columns of outer queries that sub-plans use, for each operator. Reading a shared sub-plan uses what it uses.
-pub fn outer_columns(plan: &Plan, producers: &Producers) -> Vec<Vec<Column>> {
+/// The columns of outer queries that sub-plans use, for each operator, sorted. Reading a shared sub-plan or the
+/// round before of a recursion uses what that one uses. `extra` adds columns to those that an operator uses.
+pub fn outer_columns(
+    plan: &Plan,
+    producers: &Producers,
+    extra: &HashMap<NodeId, Vec<Column>>,
+) -> Vec<Vec<Column>> {
     let mut outer: Vec<Vec<Column>> = vec![Vec::new(); plan.size()];
-    let mut shared = HashMap::new();
-    for node in plan.post_order() {
-        let mut used = Vec::new();
-        let operator = &plan[node];
-        operator.for_each_scalar(|scalar| scalar.for_each_column(&mut |column| used.push(column)));
-        if let Operator::SharedRead { id, .. } = operator {
-            // A definition comes before its body in the post-order.
-            used.extend_from_slice(shared.get(id).map_or(&[][..], Vec::as_slice));
+    let order = plan.post_order();
+    let (mut shared, mut iterations) = (HashMap::new(), HashMap::new());
+    // What is read is known where it is defined, above its readers: the next round tells them.
+    loop {
+        let mut changed = false;
+        for &node in &order {
+            let operator = &plan[node];
+            let mut used = extra.get(&node).cloned().unwrap_or_default();
+            operator.for_each_scalar(|scalar| scalar.for_each_column(&mut |column| used.push(column)));
+            match operator {
+                Operator::SharedRead { id, .. } => used.extend(shared.get(id).into_iter().flatten()),
+                Operator::IterateRead { iterate, .. } => {
+                    used.extend(iterations.get(iterate).into_iter().flatten());
+                }
+                _ => {}
+            }
+            for input in operator.inputs() {
+                used.extend_from_slice(&outer[input.index()]);
+            }
+            used.retain(|column| !producers.is_below(*column, node) && !is_local(operator, *column));
+            used.sort_unstable();
+            used.dedup();
+            match operator {
+                Operator::Shared { id, definition, .. } => {
+                    let known = outer[definition.index()].clone();
+                    changed |= shared.insert(*id, known.clone()).unwrap_or_default() != known;
+                }
+                Operator::Iterate(iterate) => {
+                    let before = iterations.insert(iterate.id, used.clone());
+                    changed |= before.unwrap_or_default() != used;
+                }
+                _ => {}
+            }
+            outer[node.index()] = used;
         }
-        for input in operator.inputs() {
-            used.extend_from_slice(&outer[input.index()]);
-        }
-        used.retain(|column| !producers.is_below(*column, node) && !is_local(operator, *column));
-        used.sort_unstable();
-        used.dedup();
-        outer[node.index()] = used;
-        if let Operator::Shared { id, definition, .. } = operator {
-            // Known for an enclosing reader only where numbers are reused, which the verifier refuses.
-            shared.entry(*id).or_insert_with(|| outer[definition.index()].clone());
+        if !changed {
+            return outer;
         }
     }
-    outer
 }
 
 /// Columns that are seen in one part of an operator only.
