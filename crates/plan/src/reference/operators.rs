@@ -242,7 +242,7 @@ impl Interpreter<'_> {
                 ("generate_series", [Value::Integer(from), Value::Integer(to)]) => {
                     (*from..=*to).map(Value::Integer).collect()
                 }
-                ("unnest", [Value::Array(elements)]) => elements.clone(),
+                ("unnest", [Value::Array(array)]) => array.elements().to_vec(),
                 (name, _) => panic!("the reference has no {name}"),
             });
         }

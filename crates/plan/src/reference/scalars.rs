@@ -12,6 +12,7 @@ pub fn same(left: &Value, right: &Value) -> bool {
         (Value::Null, Value::Null) => true,
         (Value::Null, _) | (_, Value::Null) => false,
         (Value::Array(left), Value::Array(right)) => {
+            let (left, right) = (left.elements(), right.elements());
             left.len() == right.len() && left.iter().zip(right).all(|(left, right)| same(left, right))
         }
         _ => left.compare(right) == Some(Ordering::Equal),
@@ -115,7 +116,7 @@ impl Interpreter<'_> {
                 let values = match &quantified.values {
                     Values::List(list) => list.iter().map(value).collect::<Result<Vec<_>>>()?,
                     Values::Array(array) => match value(array)? {
-                        Value::Array(values) => values,
+                        Value::Array(values) => values.into_elements(),
                         _ => return Ok(Value::Null),
                     },
                 };

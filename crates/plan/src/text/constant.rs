@@ -102,7 +102,7 @@ fn write_value(value: &Value, out: &mut String) {
         }
         Value::Array(elements) => {
             out.push('[');
-            for (index, element) in elements.iter().enumerate() {
+            for (index, element) in elements.elements().iter().enumerate() {
                 out.push_str(if index == 0 { "" } else { ", " });
                 write_value(element, out);
             }
