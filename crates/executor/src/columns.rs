@@ -40,7 +40,11 @@ enum Values {
     Numeric(Vec<i128>, Vec<u16>),
     Interval(Vec<IntervalMonthDayNano>),
     Uuid(Vec<u128>),
-    Strings { views: Vec<u128>, full: Vec<Buffer>, open: Vec<u8> },
+    Strings {
+        views: Vec<u128>,
+        full: Vec<Buffer>,
+        open: Vec<u8>,
+    },
     /// Arrays and records go value by value. It keeps the NULLs as well.
     General(Builder, usize),
 }
@@ -318,8 +322,7 @@ pub fn gather_padded(vector: &Vector, places: &[u32]) -> Vector {
         return gather(vector, places);
     }
     let taken = vector.take(places.iter().map(|place| if *place == NO_ROW { 0 } else { *place as usize }));
-    let bits =
-        BooleanBuffer::collect_bool(places.len(), |row| places[row] != NO_ROW && !taken.is_null(row));
+    let bits = BooleanBuffer::collect_bool(places.len(), |row| places[row] != NO_ROW && !taken.is_null(row));
     let data = taken.data().expect("collected vectors are flat").clone();
     Vector::flat(taken.representation(), data, Some(NullBuffer::new(bits)))
 }

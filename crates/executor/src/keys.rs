@@ -358,7 +358,13 @@ fn put_string(string: &[u8], bytes: &mut Vec<u8>) {
 fn put_numeric(value: Numeric, bytes: &mut Vec<u8>) {
     const DIGITS: u32 = 38;
     let Some((unscaled, scale)) = value.normalized().number() else {
-        let class = if value.is_nan() { 5 } else if value.sign() == Some(1) { 4 } else { 0 };
+        let class = if value.is_nan() {
+            5
+        } else if value.sign() == Some(1) {
+            4
+        } else {
+            0
+        };
         return bytes.extend([class; 1].into_iter().chain([0; 18]));
     };
     if unscaled == 0 {
@@ -699,8 +705,20 @@ mod tests {
                 columns.iter().enumerate().fold(Ordering::Equal, |order, (number, (_, descending, first))| {
                     order.then_with(|| match (&left[number], &right[number]) {
                         (Value::Null, Value::Null) => Ordering::Equal,
-                        (Value::Null, _) => if *first { Ordering::Less } else { Ordering::Greater },
-                        (_, Value::Null) => if *first { Ordering::Greater } else { Ordering::Less },
+                        (Value::Null, _) => {
+                            if *first {
+                                Ordering::Less
+                            } else {
+                                Ordering::Greater
+                            }
+                        }
+                        (_, Value::Null) => {
+                            if *first {
+                                Ordering::Greater
+                            } else {
+                                Ordering::Less
+                            }
+                        }
                         (left, right) => {
                             let order = left.compare(right).unwrap();
                             if *descending { order.reverse() } else { order }

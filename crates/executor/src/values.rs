@@ -35,10 +35,9 @@ pub fn push(builder: &mut Builder, value: &Value, representation: Representation
         Value::Boolean(value) => Datum::Boolean(*value),
         Value::SmallInt(value) => Datum::Int16(*value),
         Value::Integer(value) | Value::Date(value) => Datum::Int32(*value),
-        Value::BigInt(value)
-        | Value::Time(value)
-        | Value::Timestamp(value)
-        | Value::TimestampTz(value) => Datum::Int64(*value),
+        Value::BigInt(value) | Value::Time(value) | Value::Timestamp(value) | Value::TimestampTz(value) => {
+            Datum::Int64(*value)
+        }
         Value::Real(value) => Datum::Float32(*value),
         Value::Double(value) => Datum::Float64(*value),
         Value::Numeric { unscaled, scale } => Datum::Numeric(Numeric::from_decimal(*unscaled, *scale)),

@@ -104,7 +104,12 @@ impl Compiler<'_> {
     }
 
     /// `operand`: how the operand of the CASE around lies.
-    fn within(&self, scalar: &Scalar, layout: &Layout, operand: Option<Representation>) -> Result<Expression> {
+    fn within(
+        &self,
+        scalar: &Scalar,
+        layout: &Layout,
+        operand: Option<Representation>,
+    ) -> Result<Expression> {
         let each = |list: &[Scalar]| -> Result<Vec<Expression>> {
             list.iter().map(|scalar| self.within(scalar, layout, operand)).collect()
         };
@@ -112,7 +117,8 @@ impl Compiler<'_> {
         let boolean = |node| (node, Representation::Boolean);
         let (node, representation) = match scalar {
             Scalar::Column(column) => {
-                let position = layout.position(*column).unwrap_or_else(|| panic!("no {column:?} in {layout:?}"));
+                let position =
+                    layout.position(*column).unwrap_or_else(|| panic!("no {column:?} in {layout:?}"));
                 (Node::Column(position), layout.representation(*column))
             }
             Scalar::Constant(ty, value) => {
@@ -133,7 +139,8 @@ impl Compiler<'_> {
             Scalar::Not(argument) => boolean(Node::Not(boxed(argument)?)),
             Scalar::Case(case) => {
                 let representation = representation_of(scalar.ty(self.columns));
-                let own = case.operand.as_ref().map(|scalar| self.within(scalar, layout, operand)).transpose()?;
+                let own =
+                    case.operand.as_ref().map(|scalar| self.within(scalar, layout, operand)).transpose()?;
                 let inner = own.as_ref().map(Expression::representation).or(operand);
                 let arm = |(condition, result): &(Scalar, Scalar)| {
                     let condition = self.within(condition, layout, inner)?;
@@ -195,7 +202,8 @@ impl Compiler<'_> {
         let mut rest = arguments.into_iter().zip(types);
         let (mut left, mut left_type) = rest.next().expect("a chain has operands");
         for (right, right_type) in rest {
-            left = self.apply(function.oid, can_fail, vec![left, right], &[left_type, right_type], call.ty)?;
+            left =
+                self.apply(function.oid, can_fail, vec![left, right], &[left_type, right_type], call.ty)?;
             left_type = call.ty;
         }
         Ok(left)
@@ -210,8 +218,7 @@ impl Compiler<'_> {
         types: &[Type],
         result: Type,
     ) -> Result<Expression> {
-        let representations: Vec<Representation> =
-            arguments.iter().map(Expression::representation).collect();
+        let representations: Vec<Representation> = arguments.iter().map(Expression::representation).collect();
         let (site, representation) = self.call_site(oid, types, &representations, result)?;
         let can_fail = can_fail || arguments.iter().any(Expression::can_fail);
         Ok(Expression { node: Node::Call(Box::new(site), arguments), representation, can_fail })
@@ -325,7 +332,10 @@ impl Compiler<'_> {
                     true => function.strategy == Some(Strategy::NotEqual),
                 };
                 let class = Class::common(argument.representation, representation);
-                match class.filter(|_| asks_equality && list.len() >= LIST_TO_SET).and_then(|class| as_set(&list, class)) {
+                match class
+                    .filter(|_| asks_equality && list.len() >= LIST_TO_SET)
+                    .and_then(|class| as_set(&list, class))
+                {
                     Some(set) => (set, ty, representation),
                     None => (Values::List(list), ty, representation),
                 }

@@ -229,13 +229,12 @@ impl Evaluation<'_> {
                         break;
                     }
                     let right = self.expression(value, Rows::at(&open, length))?;
-                    let found = site.vectors(
-                        self.scope.context,
-                        &[left.clone(), right],
-                        Rows::at(&open, length),
-                    )?;
+                    let found =
+                        site.vectors(self.scope.context, &[left.clone(), right], Rows::at(&open, length))?;
                     let found = found.plain(Rows::all(length));
-                    open.retain(|row| step(&mut state[usize::from(*row)], truth(&found, usize::from(*row)), *all));
+                    open.retain(|row| {
+                        step(&mut state[usize::from(*row)], truth(&found, usize::from(*row)), *all)
+                    });
                 }
             }
             Values::Set { layout, set, has_null } => {

@@ -9,7 +9,9 @@
 mod compile;
 mod evaluate;
 
+pub(crate) use compile::representation_of;
 pub use compile::{Compiler, Layout};
+pub(crate) use evaluate::converted;
 
 use crate::keys::{KeyLayout, KeySet};
 use crate::values::repeat;
@@ -38,15 +40,29 @@ enum Node {
     /// A function of these.
     Call(Box<CallSite>, Vec<Expression>),
     /// All, or any, of these.
-    Connect { all: bool, operands: Vec<Expression> },
+    Connect {
+        all: bool,
+        operands: Vec<Expression>,
+    },
     Not(Box<Expression>),
     Case(Box<Case>),
     /// The operand of the innermost CASE that has one.
     CaseValue,
     Coalesce(Vec<Expression>),
-    IsNull { operand: Box<Expression>, negated: bool },
-    Test { operand: Box<Expression>, which: Option<bool>, negated: bool },
-    Distinct { operands: Box<(Expression, Expression)>, layout: KeyLayout, negated: bool },
+    IsNull {
+        operand: Box<Expression>,
+        negated: bool,
+    },
+    Test {
+        operand: Box<Expression>,
+        which: Option<bool>,
+        negated: bool,
+    },
+    Distinct {
+        operands: Box<(Expression, Expression)>,
+        layout: KeyLayout,
+        negated: bool,
+    },
     /// A comparison with any or all of some values.
     Quantified(Box<Quantified>),
     Array(Vec<Expression>),
@@ -78,7 +94,11 @@ enum Values {
     List(Vec<Expression>),
     Array(Expression),
     /// Constants for which equality is asked: whether one of them is NULL, and the others.
-    Set { layout: KeyLayout, set: Arc<KeySet>, has_null: bool },
+    Set {
+        layout: KeyLayout,
+        set: Arc<KeySet>,
+        has_null: bool,
+    },
 }
 
 /// What expressions are evaluated with, beside the chunk.

@@ -1,0 +1,269 @@
+//! Executions: a program that runs, and the rows that it gives.
+//!
+//! Pipelines run on demand. A step that is [`Blocked`](Step::Blocked) on a slot makes the execution run the slot's pipeline, and so on
+//! downwards: what no row asks for is never computed. A pipeline begins on the calling thread. If it has not ended after about a
+//! millisecond, and may be split, helpers join in: each has a stream and a sink of its own and takes morsels from the input that all
+//! share, and at the end the sinks are merged.
+//!
+//! An execution holds no transaction and no context: scans are bound to their snapshot when it starts, and each call of
+//! [`Rows::next`] brings the context, so that a portal may be read from any thread.
+
+use crate::budget::Budget;
+use crate::compile::Program;
+use crate::pipeline::{OpenFragment, Sink, SlotId, Step, Stream, Work};
+use crate::source::{Reader, Request, Scan, Sources};
+use crate::values::constant;
+use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering, RwLock};
+use firn_base::{Result, Value, clock, thread};
+use firn_vector::{Chunk, Context, Vector};
+use std::any::Any;
+use std::time::Duration;
+
+/// How long a pipeline runs on the calling thread alone.
+const ALONE: Duration = Duration::from_millis(1);
+
+/// How a program is run.
+#[derive(Clone)]
+pub struct Options {
+    /// How many rows a vector has at most.
+    pub vector_rows: usize,
+    /// How many threads may work for one pipeline, the calling one among them.
+    pub workers: usize,
+    /// How long a pipeline runs on the calling thread before others help.
+    pub alone: Duration,
+    /// Where memory comes from.
+    pub budget: Arc<Budget>,
+}
+
+impl Options {
+    /// Vectors of 2,048 rows and one worker.
+    pub fn new(budget: Arc<Budget>) -> Options {
+        Options { vector_rows: 2048, workers: 1, alone: ALONE, budget }
+    }
+}
+
+type Filled = Arc<dyn Any + Send + Sync>;
+
+/// What the pipelines of one execution share.
+pub struct Run {
+    program: Arc<Program>,
+    slots: Vec<RwLock<Option<Filled>>>,
+    /// Held by the worker that fills a slot.
+    gates: Vec<Mutex<()>>,
+    scans: Vec<Arc<dyn Scan>>,
+    /// A constant vector of one row for each parameter.
+    pub parameters: Vec<Vector>,
+    /// How it is run.
+    pub options: Options,
+}
+
+impl Run {
+    /// What fills a slot, if something does.
+    pub fn filled<T: Send + Sync + 'static>(&self, slot: SlotId) -> Option<Arc<T>> {
+        let filled = self.slots[slot.0].read().clone()?;
+        Some(filled.downcast().unwrap_or_else(|_| panic!("{slot:?} holds what its pipeline made")))
+    }
+
+    /// Fills a slot, or replaces what fills it.
+    pub fn fill(&self, slot: SlotId, with: Filled) {
+        *self.slots[slot.0].write() = Some(with);
+    }
+
+    /// Empties slots: what fills them belongs to the round of a recursion that is over.
+    pub fn empty(&self, slots: &[SlotId]) {
+        slots.iter().for_each(|slot| *self.slots[slot.0].write() = None);
+    }
+
+    /// What fills a slot; `make` fills it if nothing does.
+    pub fn filled_or<T: Send + Sync + 'static>(
+        &self,
+        slot: SlotId,
+        make: impl FnOnce() -> Result<Arc<T>>,
+    ) -> Result<Arc<T>> {
+        let _gate = self.gates[slot.0].lock();
+        if let Some(filled) = self.filled(slot) {
+            return Ok(filled);
+        }
+        let made = make()?;
+        self.fill(slot, made.clone());
+        Ok(made)
+    }
+
+    /// A scan of the program.
+    pub fn scan(&self, number: usize) -> &Arc<dyn Scan> {
+        &self.scans[number]
+    }
+
+    /// Runs the pipeline of a slot, unless the slot is filled.
+    pub fn complete(&self, slot: SlotId, context: &Context<'_>) -> Result<()> {
+        let _gate = self.gates[slot.0].lock();
+        if self.slots[slot.0].read().is_some() {
+            return Ok(());
+        }
+        let work = Work { run: self, context };
+        let pipeline = self.program.pipeline(slot);
+        let open = pipeline.fragment.open(work)?;
+        let (mut stream, mut sink) = (open.stream(work)?, pipeline.sink.start(work)?);
+        let until = clock::now() + self.options.alone;
+        let may_split = self.options.workers > 1 && !pipeline.fragment.is_serial;
+        let mut is_done = false;
+        while !is_done && !(may_split && clock::now() >= until) {
+            is_done = !advance(work, &mut stream, &mut *sink)?;
+        }
+        let mut sinks = vec![sink];
+        if !is_done {
+            let start = || pipeline.sink.start(work);
+            self.help(work, &open, &start, stream, &mut sinks)?;
+        }
+        let result = pipeline.sink.finish(work, sinks)?;
+        self.fill(slot, result);
+        Ok(())
+    }
+
+    /// Runs the rest of a pipeline with helpers. The first error of any worker ends all.
+    fn help(
+        &self,
+        work: Work<'_>,
+        open: &OpenFragment,
+        start: &(dyn Fn() -> Result<Box<dyn Sink>> + Sync),
+        stream: Stream,
+        sinks: &mut Vec<Box<dyn Sink>>,
+    ) -> Result<()> {
+        let failed = AtomicBool::new(false);
+        let finish = |mut stream: Stream, mut sink: Box<dyn Sink>| -> Result<Box<dyn Sink>> {
+            while !failed.load(Ordering::Relaxed) {
+                match advance(work, &mut stream, &mut *sink) {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(error) => {
+                        failed.store(true, Ordering::Relaxed);
+                        return Err(error);
+                    }
+                }
+            }
+            Ok(sink)
+        };
+        let own = sinks.pop().expect("the calling thread has one");
+        let results = thread::scope(|scope| {
+            let helper = || finish(open.stream(work)?, start()?);
+            // A helper that the operating system refuses is done without.
+            let helpers: Vec<_> = (1..self.options.workers)
+                .map_while(|_| thread::start_scoped(scope, "query", helper).ok())
+                .collect();
+            let mut results = vec![finish(stream, own)];
+            for helper in helpers {
+                // A panic goes on in the caller.
+                results.push(helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            }
+            results
+        });
+        for result in results {
+            sinks.push(result?);
+        }
+        Ok(())
+    }
+}
+
+/// One step of a stream into a sink. Whether there may be more.
+fn advance(work: Work<'_>, stream: &mut Stream, sink: &mut dyn Sink) -> Result<bool> {
+    match stream.step(work)? {
+        Step::More => Ok(true),
+        Step::Full(chunk) => sink.consume(work, chunk),
+        Step::Blocked(slot) => {
+            work.run.complete(slot, work.context)?;
+            Ok(true)
+        }
+        Step::Done => Ok(false),
+    }
+}
+
+/// The rows of a program that runs. Dropping it ends the execution.
+pub struct Rows {
+    run: Arc<Run>,
+    /// Begun with the first rows; `None` at the end.
+    state: State,
+}
+
+enum State {
+    New,
+    Running(Box<Stream>),
+    Ended,
+}
+
+impl Rows {
+    /// Starts a program: opens all its scans, which logs what they read.
+    pub fn start(
+        program: &Arc<Program>,
+        sources: &dyn Sources,
+        reader: Reader<'_>,
+        parameters: &[Value],
+        options: Options,
+    ) -> Result<Rows> {
+        let open = |scan: &crate::compile::PlannedScan| {
+            let request = Request {
+                columns: &scan.columns,
+                used: scan.used,
+                conditions: &scan.conditions,
+                parameters,
+                all: program.columns(),
+            };
+            sources.source(scan.source).open(&request, reader)
+        };
+        let scans = program.scans().iter().map(open).collect::<Result<_>>()?;
+        let types = program.parameters();
+        assert!(parameters.len() >= types.len(), "each parameter has a value");
+        let parameter = |(value, representation): (&Value, &Option<firn_base::Representation>)| {
+            constant(value, representation.unwrap_or(firn_base::Representation::Boolean), 1)
+        };
+        let parameters = parameters
+            .iter()
+            .zip(types)
+            .map(|(value, representation)| match representation {
+                // A parameter that the plan does not use has no type.
+                None => parameter((&Value::Null, representation)),
+                Some(_) => parameter((value, representation)),
+            })
+            .collect();
+        let slots = program.slots();
+        let run = Run {
+            program: program.clone(),
+            slots: (0..slots).map(|_| RwLock::new(None)).collect(),
+            gates: (0..slots).map(|_| Mutex::new(())).collect(),
+            scans,
+            parameters,
+            options,
+        };
+        Ok(Rows { run: Arc::new(run), state: State::New })
+    }
+
+    /// The next rows, with the vectors of the program's output and no selection; `None` after the last. After an error there are no more.
+    pub fn next(&mut self, context: &Context<'_>) -> Result<Option<Chunk>> {
+        let result = self.advance(context);
+        if !matches!(result, Ok(Some(_))) {
+            self.state = State::Ended;
+        }
+        result
+    }
+
+    fn advance(&mut self, context: &Context<'_>) -> Result<Option<Chunk>> {
+        let work = Work { run: &self.run, context };
+        let program = &self.run.program;
+        if matches!(self.state, State::New) {
+            let stream = program.result().open(work)?.stream(work)?;
+            self.state = State::Running(Box::new(stream));
+        }
+        let State::Running(stream) = &mut self.state else { return Ok(None) };
+        loop {
+            match stream.step(work)? {
+                Step::More => {}
+                Step::Full(chunk) => {
+                    let vectors = program.output().iter().map(|place| chunk.vectors()[*place].clone());
+                    let rows = Chunk::new(chunk.length(), vectors.collect());
+                    return Ok(Some(rows.with_selection(chunk.selection().cloned()).compact()));
+                }
+                Step::Blocked(slot) => self.run.complete(slot, context)?,
+                Step::Done => return Ok(None),
+            }
+        }
+    }
+}

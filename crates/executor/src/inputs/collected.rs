@@ -1,0 +1,105 @@
+//! The rows that a pipeline has collected: groups, windows, sorted rows.
+
+use crate::columns::Table;
+use crate::execution::Run;
+use crate::pipeline::{Input, InputPlan, OpenInput, SlotId, Step, Work};
+use crate::sinks::{Build, Sorted};
+use firn_base::sync::{Arc, AtomicU64, Ordering};
+use firn_base::{Representation, Result};
+use firn_vector::{Chunk, Vector};
+
+/// The rows of a slot that holds a [`Table`], in any order. Workers take parts of it.
+pub struct CollectedPlan(pub SlotId);
+
+/// The rows of a slot that holds a [`Sorted`], in their order.
+pub struct SortedPlan {
+    /// Which slot.
+    pub slot: SlotId,
+    /// The columns of the table that go on.
+    pub columns: Vec<usize>,
+}
+
+/// The rows of a build side that no row of the other side has matched, behind NULLs for that side.
+pub struct UnmatchedPlan {
+    /// The slot of the build side.
+    pub slot: SlotId,
+    /// How the other side's columns lie.
+    pub padding: Vec<Representation>,
+    /// The columns of the build side that go on.
+    pub columns: Vec<usize>,
+}
+
+struct Cursor<P> {
+    plan: P,
+    next: Arc<AtomicU64>,
+}
+
+macro_rules! by_cursor {
+    ($plan:ty, $copy:expr) => {
+        impl InputPlan for $plan {
+            fn open(&self, _: Work<'_>) -> Result<Arc<dyn OpenInput>> {
+                let copy: fn(&$plan) -> $plan = $copy;
+                Ok(Arc::new(Cursor { plan: copy(self), next: Arc::new(AtomicU64::new(0)) }))
+            }
+        }
+        impl OpenInput for Cursor<$plan> {
+            fn worker(&self, _: &Run) -> Box<dyn Input> {
+                let copy: fn(&$plan) -> $plan = $copy;
+                Box::new(Cursor { plan: copy(&self.plan), next: self.next.clone() })
+            }
+        }
+    };
+}
+
+by_cursor!(CollectedPlan, |plan| CollectedPlan(plan.0));
+by_cursor!(SortedPlan, |plan| SortedPlan { slot: plan.slot, columns: plan.columns.clone() });
+by_cursor!(UnmatchedPlan, |plan| UnmatchedPlan {
+    slot: plan.slot,
+    padding: plan.padding.clone(),
+    columns: plan.columns.clone(),
+});
+
+impl<P> Cursor<P> {
+    /// Claims the next rows of so many.
+    fn claim(&self, rows: usize, work: Work<'_>) -> Option<std::ops::Range<usize>> {
+        let most = work.run.options.vector_rows;
+        let from = self.next.fetch_add(most as u64, Ordering::Relaxed) as usize;
+        (from < rows).then(|| from..rows.min(from + most))
+    }
+}
+
+impl Input for Cursor<CollectedPlan> {
+    fn step(&mut self, work: Work<'_>) -> Result<Step> {
+        let Some(table) = work.run.filled::<Table>(self.plan.0) else {
+            return Ok(Step::Blocked(self.plan.0));
+        };
+        let Some(rows) = self.claim(table.rows(), work) else { return Ok(Step::Done) };
+        let vectors = table.slice(0..table.vectors().len(), rows.start, rows.len());
+        Ok(Step::Full(Chunk::new(rows.len(), vectors)))
+    }
+}
+
+impl Input for Cursor<SortedPlan> {
+    fn step(&mut self, work: Work<'_>) -> Result<Step> {
+        let Some(sorted) = work.run.filled::<Sorted>(self.plan.slot) else {
+            return Ok(Step::Blocked(self.plan.slot));
+        };
+        let Some(rows) = self.claim(sorted.order.len(), work) else { return Ok(Step::Done) };
+        let places = &sorted.order[rows];
+        let vectors = sorted.table.gather(self.plan.columns.iter().copied(), places);
+        Ok(Step::Full(Chunk::new(places.len(), vectors)))
+    }
+}
+
+impl Input for Cursor<UnmatchedPlan> {
+    fn step(&mut self, work: Work<'_>) -> Result<Step> {
+        let Some(build) = work.run.filled::<Build>(self.plan.slot) else {
+            return Ok(Step::Blocked(self.plan.slot));
+        };
+        let Some(rows) = self.claim(build.table.rows(), work) else { return Ok(Step::Done) };
+        let places: Vec<u32> = rows.map(|row| row as u32).filter(|row| !build.is_matched(*row)).collect();
+        let padding = self.plan.padding.iter().map(|it| Vector::null(*it, places.len()));
+        let columns = build.table.gather(self.plan.columns.iter().copied(), &places);
+        Ok(Step::Full(Chunk::new(places.len(), padding.chain(columns).collect())))
+    }
+}
