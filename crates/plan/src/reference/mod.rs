@@ -10,6 +10,7 @@
 mod aggregates;
 mod functions;
 mod operators;
+pub mod random;
 mod scalars;
 mod windows;
 

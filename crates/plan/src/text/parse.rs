@@ -499,9 +499,7 @@ impl Parser<'_> {
     }
 
     fn begins_with_word_scalar(&self) -> bool {
-        let words = ["null", "true", "false", "case", "coalesce", "cast", "coerce"];
-        let is_call = matches!(self.tokens.get(self.at + 1), Some(Token::Mark("(")));
-        matches!(self.peek(), Some(Token::Word(word)) if is_call || words.contains(&word.as_str()))
+        matches!(self.peek(), Some(Token::Word(word)) if word != "offset" && word != "ties")
     }
 
     fn assignments(&mut self) -> Parsed<Vec<Assignment>> {

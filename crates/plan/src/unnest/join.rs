@@ -24,7 +24,10 @@ impl Unnester<'_> {
         let mut operator = Operator::Join(join);
         self.substitute(&mut operator, representatives);
         if let Operator::Join(join) = &mut operator {
-            super::operators::settle_equalities(&mut join.conditions);
+            // A mark tells NULL from FALSE; elsewhere only TRUE counts.
+            if join.kind != JoinKind::Mark {
+                super::operators::settle_equalities(&mut join.conditions);
+            }
             join.conditions.splice(0..0, first);
         }
         self.plan[node] = operator;
@@ -100,7 +103,19 @@ impl Unnester<'_> {
         around: Option<DomainId>,
     ) -> (NodeId, Representatives) {
         let right = self.without_order(join.right);
-        let (left, of_left) = self.for_each(join.left, around);
+        let number = self.numbers.get(&node).copied();
+        let (left, of_left) = match number {
+            Some(_) => {
+                // Rows are numbered once they are rows for all values of the domain around.
+                let Operator::Window(mut window) = self.plan.take(join.left) else {
+                    panic!("the left input is numbered");
+                };
+                let (input, of_left) = self.for_each(window.input, around);
+                window.input = input;
+                (self.plan.add(Operator::Window(window)), of_left)
+            }
+            None => self.for_each(join.left, around),
+        };
         let top = self.scalar_group(right, &join);
         let of_node = |unnester: &Self, node: NodeId| -> Vec<Column> {
             let is_around = |column: &Column| of_left.iter().any(|(of, _)| of == column);
@@ -119,7 +134,6 @@ impl Unnester<'_> {
             let maps = top.map_or_else(Vec::new, |top| top.maps);
             return (self.put_maps(maps, node, &values_of), of_left);
         }
-        let number = self.numbers.get(&node).copied();
         if let Some(number) = number.filter(|number| !columns.contains(number)) {
             columns.push(number);
         }

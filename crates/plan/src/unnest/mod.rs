@@ -190,7 +190,7 @@ fn number_rows(
         }
         let number = plan.columns.add(ColumnInfo::new(Type::new(TypeId::INT8), false).named("row_number"));
         for below in plan.post_order_of(right) {
-            let mut uses = is_volatile[below.index()] && properties::is_volatile(plan, below);
+            let mut uses = properties::is_volatile(plan, below);
             plan[below].for_each_scalar(|scalar| {
                 uses |= scalar.uses(|column| producers.is_below(column, left));
             });
