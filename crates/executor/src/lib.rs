@@ -10,6 +10,7 @@
 //! Modules in reading order.
 
 pub mod source;
+pub mod table;
 
 pub mod columns;
 pub mod expression;
@@ -30,3 +31,4 @@ pub use budget::Budget;
 pub use compile::Program;
 pub use execution::{Options, Rows};
 pub use source::{Reader, Source, Sources};
+pub use table::TableSource;
