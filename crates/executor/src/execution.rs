@@ -12,6 +12,7 @@ use crate::budget::Budget;
 use crate::compile::Program;
 use crate::pipeline::{OpenFragment, Sink, SlotId, Step, Stream, Work};
 use crate::source::{Reader, Request, Scan, Sources};
+use crate::spill::SpillArea;
 use crate::values::constant;
 use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering, RwLock};
 use firn_base::{Result, Value, clock, thread};
@@ -33,12 +34,14 @@ pub struct Options {
     pub alone: Duration,
     /// Where memory comes from.
     pub budget: Arc<Budget>,
+    /// Where rows go for which there is no memory; without it they are refused (53200).
+    pub spill: Option<Arc<SpillArea>>,
 }
 
 impl Options {
     /// Vectors of 2,048 rows and one worker.
     pub fn new(budget: Arc<Budget>) -> Options {
-        Options { vector_rows: 2048, workers: 1, alone: ALONE, budget }
+        Options { vector_rows: 2048, workers: 1, alone: ALONE, budget, spill: None }
     }
 }
 

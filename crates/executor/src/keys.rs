@@ -492,6 +492,43 @@ impl Keys {
         }
     }
 
+    /// Appends the image of some keys, for a temporary file.
+    pub fn write(&self, numbers: &[u32], out: &mut Vec<u8>) {
+        match self {
+            Keys::Fixed(keys) => {
+                numbers.iter().for_each(|number| out.extend(keys[*number as usize].to_le_bytes()));
+            }
+            Keys::Bytes(..) => {
+                for number in numbers {
+                    let Key::Bytes(key) = self.get(*number as usize) else { panic!("they are bytes") };
+                    out.extend((key.len() as u32).to_le_bytes());
+                    out.extend_from_slice(key);
+                }
+            }
+        }
+    }
+
+    /// So many keys from an image that [`Keys::write`] has written; `self` is an empty one of their layout.
+    pub fn read(mut self, count: usize, image: &mut &[u8]) -> Keys {
+        for _ in 0..count {
+            match &mut self {
+                Keys::Fixed(keys) => {
+                    let (key, rest) = image.split_first_chunk().expect("it was written");
+                    keys.push(u128::from_le_bytes(*key));
+                    *image = rest;
+                }
+                Keys::Bytes(bytes, ends) => {
+                    let (length, rest) = image.split_first_chunk().expect("it was written");
+                    let (key, rest) = rest.split_at(u32::from_le_bytes(*length) as usize);
+                    bytes.extend_from_slice(key);
+                    ends.push(bytes.len());
+                    *image = rest;
+                }
+            }
+        }
+        self
+    }
+
     /// Bytes of memory that they take.
     pub fn memory(&self) -> usize {
         match self {

@@ -19,6 +19,7 @@ pub mod values;
 
 pub mod budget;
 pub mod pipeline;
+pub mod spill;
 
 pub mod inputs;
 pub mod sinks;
@@ -31,4 +32,5 @@ pub use budget::Budget;
 pub use compile::Program;
 pub use execution::{Options, Rows};
 pub use source::{Reader, Source, Sources};
+pub use spill::SpillArea;
 pub use table::TableSource;

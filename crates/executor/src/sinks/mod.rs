@@ -2,11 +2,13 @@
 
 mod build;
 mod group;
+mod runs;
 mod sort;
 mod window;
 
 pub use build::{Build, BuildPlan};
 pub use group::{AggregatePlan, GroupPlan, OrderPlan, SetPlan};
+pub use runs::{Merge, SortedRun};
 pub use sort::{Keep, SortPlan, Sorted};
 pub(crate) use window::has_distances;
 pub use window::{BoundPlan, FramePlan, WindowCallPlan, WindowFunctionPlan, WindowPlan};

@@ -4,15 +4,17 @@
 //! a limit, rows that cannot be among the first are left out: once twice as many have come as are wanted, the others are dropped,
 //! and from then on rows behind the last one are not collected at all.
 //!
-//! Equal rows keep the order in which they came.
+//! Equal rows keep the order in which they came. Where memory does not suffice, sorted runs go to temporary files
+//! and are merged as they are read.
 
+use super::runs::SortedRun;
 use crate::budget::Account;
 use crate::columns::{Collection, Table};
 use crate::keys::{Key, KeyLayout, Keys};
 use crate::pipeline::{Sink, SinkPlan, Template, Work};
 use crate::stages::LimitBounds;
 use firn_base::sync::Arc;
-use firn_base::{Representation, Result};
+use firn_base::{Error, Representation, Result};
 use firn_vector::selection::Rows;
 use firn_vector::{Chunk, Selection, Vector};
 use std::any::Any;
@@ -40,12 +42,27 @@ pub enum Keep {
 }
 
 /// Rows in an order.
-pub struct Sorted {
-    /// The rows.
-    pub table: Table,
-    /// Their places, the first first.
-    pub order: Vec<u32>,
-    _account: Account,
+pub enum Sorted {
+    /// In memory: the rows, and their places, the first first.
+    Memory {
+        /// The rows.
+        table: Table,
+        /// Their places.
+        order: Vec<u32>,
+        /// What they take.
+        account: Account,
+    },
+    /// In temporary files, to be merged.
+    Runs {
+        /// The runs.
+        runs: Arc<Vec<SortedRun>>,
+        /// How the columns lie.
+        representations: Vec<Representation>,
+        /// How their keys are made.
+        layout: KeyLayout,
+        /// The columns of groups of which the first row alone is kept.
+        first_of: Option<(Vec<usize>, KeyLayout)>,
+    },
 }
 
 struct SortSink {
@@ -58,6 +75,7 @@ struct SortSink {
     limit: Option<usize>,
     /// The last key that is wanted, once so many have come.
     last: Option<Keys>,
+    runs: Vec<SortedRun>,
     account: Account,
 }
 
@@ -81,6 +99,7 @@ impl SinkPlan for SortPlan {
             keys: self.layout.none(),
             limit,
             last: None,
+            runs: Vec::new(),
             account: Account::new(&work.run.options.budget),
         }))
     }
@@ -88,12 +107,33 @@ impl SinkPlan for SortPlan {
     fn finish(&self, work: Work<'_>, sinks: Vec<Box<dyn Sink>>) -> Result<Arc<dyn Any + Send + Sync>> {
         let mut sinks = super::own::<SortSink>(sinks);
         let mut all = sinks.next().expect("there is a worker");
-        for other in sinks {
+        for mut other in sinks {
+            all.runs.append(&mut other.runs);
             all.keys.append(&other.keys);
             all.rows.append_all(&other.rows.finish());
-            all.state()?;
+            all.grow_or_spill(work)?;
         }
-        all.account.add(all.rows.rows() * 24)?;
+        let extra = all.rows.rows() * 24;
+        if all.runs.is_empty()
+            && let Err(error) = all.account.add(extra)
+        {
+            all.spill(work, error)?;
+        }
+        if !all.runs.is_empty() {
+            if all.rows.rows() > 0 {
+                all.write_run(work)?;
+            }
+            let first_of = match &self.keep {
+                Keep::FirstOfEach(columns, layout) => Some((columns.clone(), layout.clone())),
+                _ => None,
+            };
+            return Ok(Arc::new(Sorted::Runs {
+                runs: Arc::new(all.runs),
+                representations: self.representations.clone(),
+                layout: self.layout.clone(),
+                first_of,
+            }));
+        }
         let mut order = sorted(&all.keys, work)?;
         order.truncate(all.limit.unwrap_or(usize::MAX));
         let SortSink { rows, account, .. } = all;
@@ -103,13 +143,35 @@ impl SinkPlan for SortPlan {
             let keys = layout.keys(&vectors, Rows::all(table.rows()));
             order.dedup_by(|next, before| keys.get(*next as usize) == keys.get(*before as usize));
         }
-        Ok(Arc::new(Sorted { table, order, _account: account }))
+        Ok(Arc::new(Sorted::Memory { table, order, account }))
     }
 }
 
 impl SortSink {
-    fn state(&mut self) -> Result<()> {
-        self.account.set(self.rows.memory() + self.keys.memory())
+    /// States what it keeps. What there is no memory for goes to a temporary file, if there may be one.
+    fn grow_or_spill(&mut self, work: Work<'_>) -> Result<()> {
+        match self.account.set(self.rows.memory() + self.keys.memory()) {
+            Ok(()) => Ok(()),
+            Err(error) => self.spill(work, error),
+        }
+    }
+
+    fn spill(&mut self, work: Work<'_>, error: Error) -> Result<()> {
+        match work.run.options.spill {
+            Some(_) if self.rows.rows() > 0 => self.write_run(work),
+            _ => Err(error),
+        }
+    }
+
+    /// Writes what it has as a sorted run.
+    fn write_run(&mut self, work: Work<'_>) -> Result<()> {
+        let area = work.run.options.spill.as_ref().expect("there may be temporary files");
+        let order = sorted(&self.keys, work)?;
+        let empty = Collection::new(self.representations.iter().copied());
+        let table = std::mem::replace(&mut self.rows, empty).finish();
+        let keys = std::mem::replace(&mut self.keys, self.layout.none());
+        self.runs.push(SortedRun::write(work, area.create()?, &table, &keys, &order)?);
+        self.account.set(0)
     }
 
     /// Drops what cannot be among the first.
@@ -161,7 +223,7 @@ impl Sink for SortSink {
         {
             self.drop_the_rest(limit, work)?;
         }
-        self.state()?;
+        self.grow_or_spill(work)?;
         Ok(true)
     }
 

@@ -2,9 +2,10 @@
 
 use crate::registry::REGISTRY;
 use crate::support::{MODES, Mode, options, reader, run, sources, text};
+use firn_base::disk::SimulatedDisk;
 use firn_base::sync::{Arc, AtomicBool};
 use firn_base::{Error, SqlState, Value};
-use firn_executor::{Budget, Options, Program, Rows};
+use firn_executor::{Budget, Options, Program, Rows, SpillArea};
 use firn_plan::Plan;
 use firn_plan::operator::SourceId;
 use firn_plan::reference::{Tables, TestFunctions, run as interpret};
@@ -326,6 +327,29 @@ fn memory_beyond_the_budget_is_refused() {
     let small = Options { vector_rows: 2048, ..Options::new(Budget::new(100_000)) };
     let found = run(&plan, &sources(&tables(), 10), &[], small).unwrap_err();
     assert_eq!(found.state(), SqlState::OUT_OF_MEMORY);
+}
+
+/// Rows that are sorted in temporary files come in the same order, and the files go with the execution.
+#[test]
+fn a_sort_without_memory_goes_to_temporary_files() {
+    let sorted = "Sort [#2 desc nulls last, #1 asc nulls last]
+         Map [#2: int4 := case when (#1 > 9000::int4) then null::int4 else (#1 / 100::int4) end, #3: text := ('the text of a row '::text || 'and more of it'::text)]
+           TableFunction [generate_series(1::int4, 20000::int4) -> [#1: int4]]";
+    let first_of_each = sorted
+        .replace("Sort [#2 desc nulls last, #1 asc nulls last]", "DistinctOn [#2] order [#1 asc nulls last]");
+    for text in [sorted, &first_of_each] {
+        let plan = plan(&format!("Output [#1, #2, #3]\n       {text}"));
+        let roomy = Options::new(Budget::new(1 << 30));
+        let expected = run(&plan, &sources(&tables(), 10), &[], roomy).unwrap();
+        let disk = SimulatedDisk::new();
+        let area = SpillArea::open(disk, "/spill".into(), 1 << 30).unwrap();
+        let narrow = Options { spill: Some(area.clone()), ..Options::new(Budget::new(500_000)) };
+        let found = run(&plan, &sources(&tables(), 10), &[], narrow).unwrap();
+        assert!(expected.len() == 20_000 || expected.len() == 92, "{}", expected.len());
+        assert_eq!(found, expected);
+        assert_eq!(area.used(), 0);
+        assert!(area.written() > 0, "it had to spill");
+    }
 }
 
 #[test]
