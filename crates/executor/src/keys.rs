@@ -228,7 +228,8 @@ fn put_fixed(column: &KeyColumn, vector: &Vector, rows: Rows<'_>, keys: &mut [u1
         other => panic!("keys of {other:?} have no fixed width"),
     }
     if !column.nullable {
-        debug_assert!(vector.has_no_null() || rows.count() == 0, "the plan says that there is no NULL");
+        let is_value = |row| if vector.is_null(row) { Err(row) } else { Ok(()) };
+        debug_assert_eq!(rows.try_each(is_value), Ok(()), "the plan says that there is no NULL");
         return;
     }
     // The flag stands above the value; NULLs have no value.

@@ -4,13 +4,13 @@ use crate::columns::Table;
 use crate::execution::Run;
 use crate::keys::{KeyLayout, Keys};
 use crate::pipeline::{Input, InputPlan, OpenInput, SlotId, Step, Work};
-use crate::sinks::{Build, Merge, Sorted};
+use crate::sinks::{Build, Kept, Merge, Sorted};
 use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{Representation, Result};
 use firn_vector::selection::Rows;
 use firn_vector::{Chunk, Selection, Vector};
 
-/// The rows of a slot that holds a [`Table`], in any order. Workers take parts of it.
+/// The rows of a slot that holds [`Kept`] rows, in any order. Workers take parts of it.
 pub struct CollectedPlan(pub SlotId);
 
 /// The rows of a slot that holds a [`Sorted`], in their order.
@@ -71,11 +71,11 @@ impl<P> Cursor<P> {
 
 impl Input for Cursor<CollectedPlan> {
     fn step(&mut self, work: Work<'_>) -> Result<Step> {
-        let Some(table) = work.run.filled::<Table>(self.plan.0) else {
+        let Some(kept) = work.run.filled::<Kept>(self.plan.0) else {
             return Ok(Step::Blocked(self.plan.0));
         };
-        let Some(rows) = self.claim(table.rows(), work) else { return Ok(Step::Done) };
-        let vectors = table.slice(0..table.vectors().len(), rows.start, rows.len());
+        let Some(rows) = self.claim(kept.table.rows(), work) else { return Ok(Step::Done) };
+        let vectors = kept.table.slice(0..kept.table.vectors().len(), rows.start, rows.len());
         Ok(Step::Full(Chunk::new(rows.len(), vectors)))
     }
 }

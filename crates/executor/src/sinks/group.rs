@@ -4,9 +4,10 @@
 //! aggregate; aggregates run column by column over the numbers of the groups. With grouping sets each set has its own groups. A DISTINCT
 //! aggregate keeps the set of the arguments that its groups have had; one with an order keeps its rows until the end.
 
+use super::Kept;
 use super::sort::sorted;
 use crate::budget::Account;
-use crate::columns::{Collection, Table};
+use crate::columns::Collection;
 use crate::expression::{Conditions, Expression};
 use crate::keys::{KeyColumn, KeyLayout, KeySet, Keys};
 use crate::pipeline::{Sink, SinkPlan, Template, Work};
@@ -149,14 +150,16 @@ impl SinkPlan for GroupPlan {
         let number = self.with_number.then_some(Representation::Int32);
         let results = aggregates.iter().map(|aggregate| aggregate.signature.representation);
         let mut result = Collection::new(keys.chain(number).chain(results));
+        let mut states = sets.iter().map(Groups::memory).sum::<usize>();
         for (number, groups) in sets.into_iter().enumerate() {
+            let memory = groups.memory();
             let (vectors, rows) = groups.finish(work, self, number, &aggregates)?;
             result.append(&vectors, Rows::all(rows));
-            account.add(result.memory())?;
+            account.set(states + result.memory())?;
+            states -= memory;
         }
         account.set(result.memory())?;
-        let table: Table = result.finish();
-        Ok(Arc::new(table))
+        Ok(Arc::new(Kept { table: result.finish(), account }))
     }
 }
 

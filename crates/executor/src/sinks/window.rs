@@ -4,9 +4,10 @@
 //! frames keeps one state that follows the frame: it adds the rows that come into it, removes those that leave it
 //! if the aggregate can, and begins anew otherwise.
 
+use super::Kept;
 use super::sort::sorted;
 use crate::budget::Account;
-use crate::columns::{Collection, Table};
+use crate::columns::Collection;
 use crate::expression::{Conditions, Expression};
 use crate::keys::{Class, Key, KeyColumn, KeyLayout, Keys};
 use crate::pipeline::{Sink, SinkPlan, Template, Work};
@@ -126,8 +127,8 @@ impl SinkPlan for WindowPlan {
         vectors.extend(results);
         let mut result = Collection::new(vectors.iter().map(Vector::representation));
         result.append(&vectors, Rows::all(order.len()));
-        let table: Table = result.finish();
-        Ok(Arc::new(table))
+        all.account.set(result.memory())?;
+        Ok(Arc::new(Kept { table: result.finish(), account: all.account }))
     }
 }
 

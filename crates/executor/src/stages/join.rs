@@ -364,10 +364,11 @@ fn candidates(plan: &JoinPlan, probe: &mut Probe, build: &Build, most: usize) ->
             Next::First => unreachable!("it has just been replaced"),
             Next::Any(partner) => {
                 // A stretch of rows at once.
-                let stretch = (total - partner).min((most - pairs.rows.len()) as u32);
+                let room = if plan.first_is_enough { 1 } else { most - pairs.rows.len() };
+                let stretch = (total - partner).min(room as u32);
                 pairs.rows.extend(std::iter::repeat_n(row as u32, stretch as usize));
                 pairs.partners.extend(partner..partner + stretch);
-                match partner + stretch < total {
+                match partner + stretch < total && !plan.first_is_enough {
                     true => probe.next = Next::Any(partner + stretch),
                     false => probe.next_row(),
                 }

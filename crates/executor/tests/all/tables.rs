@@ -92,7 +92,7 @@ impl Database {
 }
 
 const ALL: &str = "Output [#0, #1, #2]
-   Sort [#0 asc nulls last]
+   Sort [#0]
      Scan 1 t [#0 a: int4 not null = 1, #1 b: int4 = 2, #2 c: text = 3]";
 
 const COUNT: &str = "Output [#9]
@@ -161,7 +161,7 @@ fn blocks_that_are_frozen_and_compact_give_the_same_rows() {
         let rows = database
             .run(
                 "Output [#0, #2]
-                   Sort [#0 asc nulls last]
+                   Sort [#0]
                      Scan 1 t [#0 a: int4 not null = 1, #1 b: int4 = 2, #2 c: text = 3] where [(#1 = 7::int4), (#0 > 1000::int4)]",
                 &reading,
             )
@@ -193,8 +193,8 @@ fn what_a_scan_reads_is_validated_and_no_more() {
         (conditioned("(#1 = 7::int4)", "[#0]"), 1007, true),
         (conditioned("(#1 = 7::int4)", "[#0]"), 1004, false),
         (conditioned("(#1 is null)", "[#0]"), 1004, true),
-        (conditioned("(#1 = any (1::int4, 7::int4))", "[#0]"), 1007, true),
-        (conditioned("(#1 = any (1::int4, 2::int4))", "[#0]"), 1007, false),
+        (conditioned("(#1 = any [1::int4, 7::int4])", "[#0]"), 1007, true),
+        (conditioned("(#1 = any [1::int4, 2::int4])", "[#0]"), 1007, false),
         (conditioned("((#0 + #1) = 3::int4)", "[]"), 1007, true),
         (conditioned("(#0 > 1000::int4), ((#0 + #1) = 3::int4)", "[]"), 999, false),
     ];
