@@ -36,7 +36,7 @@ impl Database {
             types.iter().zip([false, true, true]).map(|(ty, nullable)| ColumnSpec { ty: *ty, nullable });
         let id: TableId = setup.create_storage("t", specs.collect()).unwrap();
         let table = setup.table(id);
-        setup.commit().unwrap();
+        let _ = setup.commit().unwrap();
         let column = |(name, ty): (&str, SqlType)| ColumnDef {
             name: name.to_owned(),
             ty,
@@ -104,7 +104,7 @@ fn a_scan_sees_its_snapshot_and_its_own_changes() {
     let database = Database::open(Config { freeze_after: None, block_bytes: 1, ..Config::default() });
     let mut first = database.engine.begin();
     (0..500).for_each(|a| database.insert(&mut first, a));
-    first.commit().unwrap();
+    let _ = first.commit().unwrap();
 
     let before = database.engine.begin_read_only();
     let mut own = database.engine.begin();
@@ -112,7 +112,7 @@ fn a_scan_sees_its_snapshot_and_its_own_changes() {
     let rows = database.run(ALL, &own).unwrap();
     assert_eq!(rows.len(), 501);
     assert_eq!(text(&rows[4]), "Integer(4) | Null | Text(\"the text of row 4\")");
-    own.commit().unwrap();
+    let _ = own.commit().unwrap();
     assert_eq!(database.run(COUNT, &before).unwrap(), [[Value::BigInt(500)]]);
     before.rollback();
     let after = database.engine.begin_read_only();
@@ -124,7 +124,7 @@ fn deleted_rows_do_not_come_and_row_ids_lead_to_rows() {
     let database = Database::open(Config { freeze_after: None, block_bytes: 1, ..Config::default() });
     let mut first = database.engine.begin();
     (0..300).for_each(|a| database.insert(&mut first, a));
-    first.commit().unwrap();
+    let _ = first.commit().unwrap();
     let mut change = database.engine.begin();
     let ids = database
         .run(
@@ -155,7 +155,7 @@ fn blocks_that_are_frozen_and_compact_give_the_same_rows() {
     let database = Database::open(config);
     let mut first = database.engine.begin();
     (0..3000).for_each(|a| database.insert(&mut first, a));
-    first.commit().unwrap();
+    let _ = first.commit().unwrap();
     for round in 0..3 {
         let reading = database.engine.begin_read_only();
         let rows = database
@@ -202,12 +202,12 @@ fn what_a_scan_reads_is_validated_and_no_more() {
         let database = Database::open(Config { freeze_after: None, ..Config::default() });
         let mut first = database.engine.begin();
         (0..20).for_each(|a| database.insert(&mut first, a));
-        first.commit().unwrap();
+        let _ = first.commit().unwrap();
         let mut reading = database.engine.begin();
         database.run(&plan, &reading).unwrap();
         let mut other = database.engine.begin();
         database.insert(&mut other, inserted);
-        other.commit().unwrap();
+        let _ = other.commit().unwrap();
         database.insert(&mut reading, 5000);
         let result = reading.commit();
         assert_eq!(result.is_err(), conflicts, "{plan}");
