@@ -1,6 +1,6 @@
 //! Sorted runs in temporary files, and how they are merged: what a sort comes to for which there is no memory.
 //!
-//! A run is written in blocks of some thousands of rows with their keys. A merge keeps one block of each run in memory and takes the
+//! A run is written in blocks of about 64 kB, rows and their keys. A merge keeps one block of each run in memory and takes the
 //! smallest key again and again; of equal ones that of the run that was written first. Rows of one block that follow one another
 //! are copied together.
 
@@ -14,7 +14,10 @@ use firn_base::{Representation, Result};
 use firn_vector::Vector;
 use firn_vector::selection::Rows;
 
-/// Rows of a block.
+/// About how many bytes a block takes in memory.
+const BLOCK_BYTES: usize = 64 << 10;
+
+/// Rows of a block at most.
 const BLOCK_ROWS: usize = 4096;
 
 /// A sorted run.
@@ -32,9 +35,11 @@ impl SortedRun {
         keys: &Keys,
         order: &[u32],
     ) -> Result<SortedRun> {
-        let mut blocks = Vec::with_capacity(order.len().div_ceil(BLOCK_ROWS));
+        let bytes = table.vectors().iter().map(Vector::memory).sum::<usize>() + keys.memory();
+        let block_rows = (BLOCK_BYTES * table.rows() / bytes.max(1)).clamp(1, BLOCK_ROWS);
+        let mut blocks = Vec::with_capacity(order.len().div_ceil(block_rows));
         let mut image = Vec::new();
-        for places in order.chunks(BLOCK_ROWS) {
+        for places in order.chunks(block_rows) {
             work.context.check_cancel()?;
             image.clear();
             write_rows(&table.gather(0..table.vectors().len(), places), places.len(), &mut image);

@@ -1,7 +1,7 @@
 //! Plans as text over small tables, a few for each operator: what random plans do not come to.
 
 use crate::registry::REGISTRY;
-use crate::support::{MODES, Mode, options, reader, run, sources, text};
+use crate::support::{MODES, Mode, aligned, options, reader, run, sources, text};
 use firn_base::disk::SimulatedDisk;
 use firn_base::sync::{Arc, AtomicBool};
 use firn_base::{Error, SqlState, Value};
@@ -40,7 +40,7 @@ fn tables() -> Tables {
 }
 
 fn plan(text: &str) -> Plan {
-    let plan = parse(text, &TestFunctions).unwrap_or_else(|problem| panic!("{problem}"));
+    let plan = parse(&aligned(text), &TestFunctions).unwrap_or_else(|problem| panic!("{problem}"));
     verify(&plan).unwrap_or_else(|problem| panic!("{problem}"));
     plan
 }
@@ -160,9 +160,10 @@ fn a_second_row_of_a_scalar_sub_query_fails_only_where_it_is_asked_for() {
     let single = |condition: &str| {
         format!(
             "Output [#1, #11]
-               Join single on [(#0 = #10)]
-                 Scan 1 t [#0 a: int4 = 1, #1 b: int4 = 2] where [{condition}]
-                 Scan 2 u [#10 a: int4 = 1, #11 b: int4 = 2]"
+               Sort [#1]
+                 Join single on [(#0 = #10)]
+                   Scan 1 t [#0 a: int4 = 1, #1 b: int4 = 2] where [{condition}]
+                   Scan 2 u [#10 a: int4 = 1, #11 b: int4 = 2]"
         )
     };
     assert_eq!(error(&single("true")), SqlState::CARDINALITY_VIOLATION);

@@ -137,3 +137,12 @@ pub fn text(row: &[Value]) -> String {
     };
     row.iter().map(cell).collect::<Vec<_>>().join(" | ")
 }
+
+/// Plan text whose first line begins in the line of the code, and whose others are indented as the code is.
+pub fn aligned(text: &str) -> String {
+    let (first, rest) = text.split_once('\n').expect("a plan has more lines than one");
+    let blanks = |line: &str| line.len() - line.trim_start().len();
+    let least = rest.lines().map(blanks).min().unwrap_or(0);
+    let lines = rest.lines().map(|line| format!("  {}", &line[least..]));
+    std::iter::once(first.to_owned()).chain(lines).collect::<Vec<_>>().join("\n")
+}

@@ -1,7 +1,7 @@
 //! Plans over tables of the transaction engine: snapshots, own changes, deleted rows, and what is logged for validation.
 
 use crate::registry::REGISTRY;
-use crate::support::{MODES, options, text};
+use crate::support::{MODES, aligned, options, text};
 use firn_base::sync::Arc;
 use firn_base::{Cell, Result, SqlState, SqlType, TableId, Value};
 use firn_executor::{Program, Reader, Rows, Source, Sources, TableSource};
@@ -65,7 +65,7 @@ impl Database {
     }
 
     fn run(&self, plan: &str, transaction: &Transaction) -> Result<Vec<Vec<Value>>> {
-        let plan = parse(plan, &TestFunctions).unwrap();
+        let plan = parse(&aligned(plan), &TestFunctions).unwrap();
         let reader = Reader { snapshot: transaction.snapshot(), transaction: Some(transaction) };
         let each = MODES.map(|mode| -> Result<Vec<Vec<Value>>> {
             let program = Arc::new(Program::compile(&plan, &REGISTRY)?);
