@@ -5,10 +5,13 @@
 //! millisecond, and may be split, helpers join in: each has a stream and a sink of its own and takes morsels from the input that all
 //! share, and at the end the sinks are merged.
 //!
+//! The last pipeline is run by [`Rows::next`]. If it may be split it gets helpers likewise: they work while a call waits for rows, read
+//! a few chunks ahead and keep their streams until the next call.
+//!
 //! An execution holds no transaction and no context: scans are bound to their snapshot when it starts, and each call of
 //! [`Rows::next`] brings the context, so that a portal may be read from any thread.
 
-use crate::budget::Budget;
+use crate::budget::{Account, Budget};
 use crate::compile::Program;
 use crate::pipeline::{OpenFragment, Sink, SlotId, Step, Stream, Work};
 use crate::source::{Reader, Request, Scan, Sources};
@@ -18,6 +21,7 @@ use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering, RwLock};
 use firn_base::{Result, Value, clock, thread};
 use firn_vector::{Chunk, Context, Vector};
 use std::any::Any;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// How long a pipeline runs on the calling thread alone.
@@ -183,15 +187,29 @@ fn advance(work: Work<'_>, stream: &mut Stream, sink: &mut dyn Sink) -> Result<b
 /// The rows of a program that runs. Dropping it ends the execution.
 pub struct Rows {
     run: Arc<Run>,
-    /// Begun with the first rows; `None` at the end.
     state: State,
 }
 
 enum State {
+    /// Nothing has been asked for.
     New,
-    Running(Box<Stream>),
+    /// The calling thread takes rows from the stream of the last pipeline.
+    Alone {
+        open: OpenFragment,
+        stream: Box<Stream>,
+        worked: Duration,
+    },
+    /// Several workers take part: they read ahead, and stop when each has a few chunks.
+    Together {
+        streams: Vec<Stream>,
+        ready: VecDeque<Chunk>,
+        account: Account,
+    },
     Ended,
 }
+
+/// How many chunks each worker of the last pipeline reads ahead.
+const READ_AHEAD: usize = 8;
 
 impl Rows {
     /// Starts a program: opens all its scans, which logs what they read.
@@ -249,24 +267,115 @@ impl Rows {
     }
 
     fn advance(&mut self, context: &Context<'_>) -> Result<Option<Chunk>> {
-        let work = Work { run: &self.run, context };
-        let program = &self.run.program;
+        let run = self.run.clone();
+        let work = Work { run: &run, context };
         if matches!(self.state, State::New) {
-            let stream = program.result().open(work)?.stream(work)?;
-            self.state = State::Running(Box::new(stream));
+            let open = run.program.result().open(work)?;
+            let stream = Box::new(open.stream(work)?);
+            self.state = State::Alone { open, stream, worked: Duration::ZERO };
         }
-        let State::Running(stream) = &mut self.state else { return Ok(None) };
-        loop {
-            match stream.step(work)? {
-                Step::More => {}
-                Step::Full(chunk) => {
-                    let vectors = program.output().iter().map(|place| chunk.vectors()[*place].clone());
-                    let rows = Chunk::new(chunk.length(), vectors.collect());
-                    return Ok(Some(rows.with_selection(chunk.selection().cloned()).compact()));
+        if let State::Alone { stream, worked, .. } = &mut self.state {
+            let may_split = run.options.workers > 1 && !run.program.result().is_serial;
+            let begin = clock::now();
+            while !may_split || *worked + begin.elapsed() < run.options.alone {
+                match produce(work, stream)? {
+                    Produced::Rows(chunk) => {
+                        *worked += begin.elapsed();
+                        return Ok(Some(chunk));
+                    }
+                    Produced::Nothing => {}
+                    Produced::End => return Ok(None),
                 }
-                Step::Blocked(slot) => self.run.complete(slot, context)?,
-                Step::Done => return Ok(None),
+            }
+            self.begin_together(work)?;
+        }
+        let State::Together { streams, ready, account } = &mut self.state else { return Ok(None) };
+        if ready.is_empty() {
+            let mut chunks = read_ahead(work, streams)?;
+            account.set(chunks.iter().map(Chunk::memory).sum())?;
+            ready.extend(chunks.drain(..));
+        }
+        Ok(ready.pop_front())
+    }
+
+    /// Gives each worker a stream of the last pipeline; the first has that of the calling thread.
+    fn begin_together(&mut self, work: Work<'_>) -> Result<()> {
+        let State::Alone { open, stream, .. } = std::mem::replace(&mut self.state, State::Ended) else {
+            panic!("the calling thread has worked alone")
+        };
+        let others = (1..work.run.options.workers).map(|_| open.stream(work));
+        let streams = std::iter::once(Ok(*stream)).chain(others).collect::<Result<_>>()?;
+        let account = Account::new(&work.run.options.budget);
+        self.state = State::Together { streams, ready: VecDeque::new(), account };
+        Ok(())
+    }
+}
+
+/// What a step of the last pipeline comes to.
+enum Produced {
+    Nothing,
+    Rows(Chunk),
+    End,
+}
+
+fn produce(work: Work<'_>, stream: &mut Stream) -> Result<Produced> {
+    Ok(match stream.step(work)? {
+        Step::More => Produced::Nothing,
+        Step::Full(chunk) => {
+            let output = work.run.program.output().iter();
+            let vectors = output.map(|place| chunk.vectors()[*place].clone()).collect();
+            let rows = Chunk::new(chunk.length(), vectors);
+            Produced::Rows(rows.with_selection(chunk.selection().cloned()).compact())
+        }
+        Step::Blocked(slot) => {
+            work.run.complete(slot, work.context)?;
+            Produced::Nothing
+        }
+        Step::Done => Produced::End,
+    })
+}
+
+/// Lets each stream produce a few chunks, on threads of their own. Streams that have ended are removed; no chunks come only at the end.
+fn read_ahead(work: Work<'_>, streams: &mut Vec<Stream>) -> Result<Vec<Chunk>> {
+    let read = |stream: &mut Stream| -> Result<(Vec<Chunk>, bool)> {
+        let mut chunks = Vec::with_capacity(READ_AHEAD);
+        while chunks.len() < READ_AHEAD {
+            match produce(work, stream)? {
+                Produced::Rows(chunk) => chunks.push(chunk),
+                Produced::Nothing => {}
+                Produced::End => return Ok((chunks, true)),
             }
         }
+        Ok((chunks, false))
+    };
+    let read = &read;
+    let results: Vec<Result<(Vec<Chunk>, bool)>> = thread::scope(|scope| {
+        let Some((own, others)) = streams.split_first_mut() else { return Vec::new() };
+        let helpers: Vec<_> = others
+            .iter_mut()
+            .map(|stream| thread::start_scoped(scope, "query", move || read(stream)))
+            .collect();
+        let mut results = vec![read(own)];
+        for helper in helpers {
+            results.push(match helper {
+                // A panic goes on in the caller.
+                Ok(helper) => helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                // What the operating system refuses is read at another time.
+                Err(_) => Ok((Vec::new(), false)),
+            });
+        }
+        results
+    });
+    let (mut all, mut ended) = (Vec::new(), Vec::with_capacity(results.len()));
+    for result in results {
+        let (chunks, is_ended) = result?;
+        all.extend(chunks);
+        ended.push(is_ended);
+    }
+    let mut ended = ended.into_iter();
+    streams.retain(|_| !ended.next().expect("each stream has a result"));
+    match all.is_empty() && !streams.is_empty() {
+        true => read_ahead(work, streams),
+        false => Ok(all),
     }
 }

@@ -5,7 +5,7 @@ use crate::budget::Account;
 use crate::execution::Run;
 use crate::pipeline::{Fragment, Input, InputPlan, OpenInput, SlotId, Step, Stream, Work};
 use firn_base::sync::{Arc, Mutex, RwLock};
-use firn_base::{Representation, Result};
+use firn_base::{Error, Representation, Result};
 use firn_vector::Chunk;
 
 /// The definition of a shared sub-plan.
@@ -39,6 +39,8 @@ struct Produced {
 struct Producer {
     /// `None` at the end.
     stream: Option<Stream>,
+    /// What ended it, if it was an error: each reader reports it.
+    error: Option<Error>,
     account: Account,
 }
 
@@ -47,7 +49,11 @@ impl InputPlan for SharedReadPlan {
         let shared = &self.shared;
         let produced = work.run.filled_or(shared.slot, || {
             let stream = shared.fragment.open(work)?.stream(work)?;
-            let producer = Producer { stream: Some(stream), account: Account::new(&work.run.options.budget) };
+            let producer = Producer {
+                stream: Some(stream),
+                error: None,
+                account: Account::new(&work.run.options.budget),
+            };
             Ok(Arc::new(Produced { chunks: RwLock::default(), producer: Mutex::new(producer) }))
         })?;
         Ok(Arc::new(Reading {
@@ -94,12 +100,26 @@ impl Input for Reading {
         if let Some(step) = self.take() {
             return Ok(step);
         }
+        if let Some(error) = &producer.error {
+            return Err(error.clone());
+        }
+        let result = self.produce(work, &mut producer);
+        if let Err(error) = &result {
+            // A stream that has failed cannot go on.
+            (producer.stream, producer.error) = (None, Some(error.clone()));
+        }
+        result
+    }
+}
+
+impl Reading {
+    fn produce(&self, work: Work<'_>, producer: &mut Producer) -> Result<Step> {
         let Some(stream) = &mut producer.stream else { return Ok(Step::Done) };
         match stream.step(work)? {
             Step::Full(chunk) => {
                 let kept = renamed(&chunk, &self.shared.columns, &self.shared.representations).compact();
                 producer.account.add(kept.memory())?;
-                produced.chunks.write().push(kept);
+                self.produced.chunks.write().push(kept);
                 Ok(Step::More)
             }
             Step::Done => {
