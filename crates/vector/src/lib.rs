@@ -14,6 +14,7 @@ pub mod builder;
 pub mod chunk;
 pub mod data;
 pub mod datum;
+pub mod image;
 pub mod lists;
 pub mod numerics;
 pub mod order;

@@ -13,10 +13,10 @@ use std::cmp::Ordering;
 
 /// Adds the family.
 pub fn register(builder: &mut RegistryBuilder) {
-    six::<bool, bool>(builder, "bool%(bool,bool)", |left, right| left.cmp(&right));
-    six::<i16, i16>(builder, "int2%(int2,int2)", |left, right| left.cmp(&right));
-    six::<i32, i32>(builder, "int4%(int4,int4) date_%(date,date)", |left, right| left.cmp(&right));
-    six::<i64, i64>(
+    hot_six::<bool, bool>(builder, "bool%(bool,bool)", |left, right| left.cmp(&right));
+    hot_six::<i16, i16>(builder, "int2%(int2,int2)", |left, right| left.cmp(&right));
+    hot_six::<i32, i32>(builder, "int4%(int4,int4) date_%(date,date)", |left, right| left.cmp(&right));
+    hot_six::<i64, i64>(
         builder,
         "int8%(int8,int8) time_%(time,time) timestamp_%(timestamp,timestamp) timestamptz_%(timestamptz,timestamptz)",
         |left, right| left.cmp(&right),
@@ -25,20 +25,20 @@ pub fn register(builder: &mut RegistryBuilder) {
     six::<i32, i16>(builder, "int42%(int4,int2)", |left, right| left.cmp(&i32::from(right)));
     six::<i16, i64>(builder, "int28%(int2,int8)", |left, right| i64::from(left).cmp(&right));
     six::<i64, i16>(builder, "int82%(int8,int2)", |left, right| left.cmp(&i64::from(right)));
-    six::<i32, i64>(builder, "int48%(int4,int8)", |left, right| i64::from(left).cmp(&right));
-    six::<i64, i32>(builder, "int84%(int8,int4)", |left, right| left.cmp(&i64::from(right)));
+    hot_six::<i32, i64>(builder, "int48%(int4,int8)", |left, right| i64::from(left).cmp(&right));
+    hot_six::<i64, i32>(builder, "int84%(int8,int4)", |left, right| left.cmp(&i64::from(right)));
     six::<u32, u32>(builder, "oid%(oid,oid)", |left, right| left.cmp(&right));
     six::<f32, f32>(builder, "float4%(float4,float4)", |left, right| {
         compare_floats(left.into(), right.into())
     });
-    six::<f64, f64>(builder, "float8%(float8,float8)", compare_floats);
+    hot_six::<f64, f64>(builder, "float8%(float8,float8)", compare_floats);
     six::<f32, f64>(builder, "float48%(float4,float8)", |left, right| compare_floats(left.into(), right));
     six::<f64, f32>(builder, "float84%(float8,float4)", |left, right| compare_floats(left, right.into()));
-    six::<Numeric, Numeric>(builder, "numeric_%(numeric,numeric)", |left, right| left.cmp(&right));
+    hot_six::<Numeric, Numeric>(builder, "numeric_%(numeric,numeric)", |left, right| left.cmp(&right));
     six::<Interval, Interval>(builder, "interval_%(interval,interval)", |left, right| left.compare(&right));
     six::<[u8; 16], [u8; 16]>(builder, "uuid_%(uuid,uuid)", |left, right| left.cmp(&right));
     six::<&[u8], &[u8]>(builder, "bytea%(bytea,bytea)", |left, right| left.cmp(right));
-    six::<&str, &str>(
+    hot_six::<&str, &str>(
         builder,
         "text%(text,text) name%(name,name) name%text(name,text) text%name(text,name) char%(char,char)",
         |left, right| left.cmp(right),
@@ -65,7 +65,10 @@ pub fn register(builder: &mut RegistryBuilder) {
     });
 
     ordering::<bool>(builder, "btboolcmp(bool,bool)", |left, right| left.cmp(&right));
-    ordering::<i16>(builder, "btint2cmp(int2,int2)", |left, right| left.cmp(&right));
+    // PostgreSQL's gives the difference.
+    builder.scalar::<(i16, i16), _>("btint2cmp(int2,int2)", |_, (left, right)| {
+        i32::from(left) - i32::from(right)
+    });
     ordering::<i32>(builder, "btint4cmp(int4,int4) date_cmp(date,date)", |left, right| left.cmp(&right));
     ordering::<i64>(
         builder,
@@ -127,6 +130,26 @@ fn names(signatures: &str, suffix: &str) -> String {
 
 /// Six comparisons by an order that cannot fail.
 fn six<A: Argument, B: Argument>(
+    builder: &mut RegistryBuilder,
+    signatures: &str,
+    compare: impl for<'a> Fn(A::Row<'a>, B::Row<'a>) -> Ordering + Copy + Send + Sync + 'static,
+) {
+    builder
+        .scalar::<(A, B), _>(&names(signatures, "lt"), move |_, (left, right)| compare(left, right).is_lt());
+    builder
+        .scalar::<(A, B), _>(&names(signatures, "le"), move |_, (left, right)| compare(left, right).is_le());
+    builder
+        .scalar::<(A, B), _>(&names(signatures, "eq"), move |_, (left, right)| compare(left, right).is_eq());
+    builder
+        .scalar::<(A, B), _>(&names(signatures, "ge"), move |_, (left, right)| compare(left, right).is_ge());
+    builder
+        .scalar::<(A, B), _>(&names(signatures, "gt"), move |_, (left, right)| compare(left, right).is_gt());
+    builder
+        .scalar::<(A, B), _>(&names(signatures, "ne"), move |_, (left, right)| compare(left, right).is_ne());
+}
+
+/// As [`six`], each inlined into a loop of its own.
+fn hot_six<A: Argument, B: Argument>(
     builder: &mut RegistryBuilder,
     signatures: &str,
     compare: impl for<'a> Fn(A::Row<'a>, B::Row<'a>) -> Ordering + Copy + Send + Sync + 'static,
@@ -214,7 +237,7 @@ fn larger_string<const LARGER: bool>(
 ) {
     builder.scalar::<(&str, &str), _>(signatures, move |call, (left, right)| {
         let order = compare(left, right);
-        call.text.push_str(if (LARGER && order.is_gt()) || (!LARGER && order.is_lt()) {
+        call.text.push_str(if (LARGER && order.is_ge()) || (!LARGER && order.is_le()) {
             left
         } else {
             right

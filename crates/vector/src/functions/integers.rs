@@ -131,16 +131,16 @@ where
     R: From<A> + From<B>,
 {
     let name = |operation: &str| signature.replace('%', operation);
-    builder.scalar::<(A, B), _>(&name("pl"), |_, (left, right)| {
+    builder.hot::<(A, B), _>(&name("pl"), |_, (left, right)| {
         R::from(left).plus(right.into()).ok_or(R::OVERFLOW)
     });
-    builder.scalar::<(A, B), _>(&name("mi"), |_, (left, right)| {
+    builder.hot::<(A, B), _>(&name("mi"), |_, (left, right)| {
         R::from(left).minus(right.into()).ok_or(R::OVERFLOW)
     });
-    builder.scalar::<(A, B), _>(&name("mul"), |_, (left, right)| {
+    builder.hot::<(A, B), _>(&name("mul"), |_, (left, right)| {
         R::from(left).times(right.into()).ok_or(R::OVERFLOW)
     });
-    builder.scalar::<(A, B), _>(&name("div"), |_, (left, right)| -> Result<R> {
+    builder.hot::<(A, B), _>(&name("div"), |_, (left, right)| -> Result<R> {
         let (left, right) = (R::from(left), R::from(right));
         match right == R::ZERO {
             true => Err(division_by_zero()),

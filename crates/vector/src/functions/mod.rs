@@ -1,11 +1,19 @@
 //! The functions of this crate, a file a family.
 
+mod aggregates;
+mod arrays;
 mod casts;
 mod comparisons;
 mod floats;
+mod general;
 mod integers;
 mod io;
+mod moments;
 mod numbers;
+mod roots;
+mod series;
+mod texts;
+mod windows;
 
 use crate::registry::RegistryBuilder;
 
@@ -17,4 +25,12 @@ pub fn register(builder: &mut RegistryBuilder) {
     numbers::register(builder);
     casts::register(builder);
     io::register(builder);
+    texts::register(builder);
+    moments::register(builder);
+    general::register(builder);
+    roots::register(builder);
+    arrays::register(builder);
+    series::register(builder);
+    aggregates::register(builder);
+    windows::register(builder);
 }

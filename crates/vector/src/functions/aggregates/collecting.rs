@@ -1,0 +1,237 @@
+//! Aggregates that keep all values: `string_agg` and `array_agg`.
+
+use crate::aggregate::Aggregate;
+use crate::builder::Builder;
+use crate::datum::Datum;
+use crate::image::{self, take_bytes};
+use crate::kernel::{Call, Signature};
+use crate::registry::RegistryBuilder;
+use crate::slot::Slot;
+use firn_base::sync::Arc;
+use firn_base::{Error, Representation, Result, SqlState};
+
+/// The most bytes of a string.
+const MOST_BYTES: usize = (1 << 30) - 5;
+
+/// Adds the family.
+pub fn register(builder: &mut RegistryBuilder) {
+    builder.aggregate("string_agg(text,text)", Texts);
+    builder.aggregate("string_agg(bytea,bytea)", Strings);
+    builder.aggregate("array_agg(anynonarray)", Elements);
+}
+
+/// Strings one after another, each behind its separator. The first separator does not count, but is kept for when the state is put behind
+/// another one.
+#[derive(Default)]
+struct Joined {
+    bytes: Vec<u8>,
+    first_separator: usize,
+    is_empty: bool,
+}
+
+impl Joined {
+    fn add(&mut self, value: &[u8], separator: &[u8]) -> Result<()> {
+        if self.bytes.len() + value.len() + separator.len() > MOST_BYTES {
+            return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "out of memory")
+                .with_detail("A string has at most 1 GB."));
+        }
+        if self.is_empty {
+            self.first_separator = separator.len();
+            self.is_empty = false;
+        }
+        self.bytes.extend_from_slice(separator);
+        self.bytes.extend_from_slice(value);
+        Ok(())
+    }
+
+    fn merge(&mut self, other: Joined) -> Result<()> {
+        if self.is_empty {
+            *self = other;
+        } else if !other.is_empty {
+            self.add(&other.bytes, b"")?;
+        }
+        Ok(())
+    }
+
+    fn value(&self) -> Option<&[u8]> {
+        (!self.is_empty).then(|| &self.bytes[self.first_separator..])
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(self.is_empty));
+        out.extend_from_slice(&(self.first_separator as u32).to_le_bytes());
+        out.extend_from_slice(&(self.bytes.len() as u32).to_le_bytes());
+        out.extend_from_slice(&self.bytes);
+    }
+
+    fn read(image: &mut &[u8]) -> Joined {
+        let [is_empty] = image::take(image);
+        let first_separator = u32::from_le_bytes(image::take(image)) as usize;
+        Joined { bytes: take_bytes(image).to_vec(), first_separator, is_empty: is_empty != 0 }
+    }
+}
+
+#[derive(Clone)]
+struct Texts;
+
+impl Aggregate for Texts {
+    type Arguments = (&'static str, Option<&'static str>);
+    type State = Joined;
+
+    fn accepts(result: Representation) -> bool {
+        result == Representation::Text
+    }
+    fn start(&self, _: &Signature) -> Joined {
+        Joined { is_empty: true, ..Joined::default() }
+    }
+    fn add(
+        &self,
+        _: &mut Call<'_>,
+        state: &mut Joined,
+        (value, separator): (&str, Option<&str>),
+    ) -> Result<()> {
+        state.add(value.as_bytes(), separator.unwrap_or("").as_bytes())
+    }
+    fn merge(&self, _: &mut Call<'_>, state: &mut Joined, other: Joined) -> Result<()> {
+        state.merge(other)
+    }
+    fn finish(&self, _: &mut Call<'_>, state: &Joined, out: &mut Builder) -> Result<()> {
+        let text = state.value().map(|bytes| std::str::from_utf8(bytes).expect("it is made of texts"));
+        out.push(text.map_or(Datum::Null, Datum::Text));
+        Ok(())
+    }
+    fn memory(state: &Joined) -> usize {
+        state.bytes.capacity()
+    }
+    fn write(&self, state: &Joined, out: &mut Vec<u8>) {
+        state.write(out);
+    }
+    fn read(&self, _: &Signature, image: &mut &[u8]) -> Joined {
+        Joined::read(image)
+    }
+}
+
+#[derive(Clone)]
+struct Strings;
+
+impl Aggregate for Strings {
+    type Arguments = (&'static [u8], Option<&'static [u8]>);
+    type State = Joined;
+
+    fn accepts(result: Representation) -> bool {
+        result == Representation::Bytes
+    }
+    fn start(&self, _: &Signature) -> Joined {
+        Joined { is_empty: true, ..Joined::default() }
+    }
+    fn add(
+        &self,
+        _: &mut Call<'_>,
+        state: &mut Joined,
+        (value, separator): (&[u8], Option<&[u8]>),
+    ) -> Result<()> {
+        state.add(value, separator.unwrap_or(b""))
+    }
+    fn merge(&self, _: &mut Call<'_>, state: &mut Joined, other: Joined) -> Result<()> {
+        state.merge(other)
+    }
+    fn finish(&self, _: &mut Call<'_>, state: &Joined, out: &mut Builder) -> Result<()> {
+        out.push(state.value().map_or(Datum::Null, Datum::Bytes));
+        Ok(())
+    }
+    fn memory(state: &Joined) -> usize {
+        state.bytes.capacity()
+    }
+    fn write(&self, state: &Joined, out: &mut Vec<u8>) {
+        state.write(out);
+    }
+    fn read(&self, _: &Signature, image: &mut &[u8]) -> Joined {
+        Joined::read(image)
+    }
+}
+
+/// The images of some values, one behind another.
+#[derive(Default)]
+pub(super) struct Images {
+    pub count: usize,
+    pub bytes: Vec<u8>,
+}
+
+impl Images {
+    pub fn push(&mut self, value: &Datum<'_>) {
+        self.count += 1;
+        image::write(value, &mut self.bytes);
+    }
+
+    pub fn append(&mut self, other: &Images) {
+        self.count += other.count;
+        self.bytes.extend_from_slice(&other.bytes);
+    }
+
+    /// The values as a vector.
+    pub fn vector(&self, representation: Representation) -> crate::Vector {
+        let (mut builder, mut slot) = (Builder::new(representation), Slot::new());
+        let mut bytes = self.bytes.as_slice();
+        for _ in 0..self.count {
+            image::read(&mut bytes, representation, &mut slot);
+            builder.push(slot.get());
+        }
+        builder.finish()
+    }
+
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&(self.count as u64).to_le_bytes());
+        out.extend_from_slice(&(self.bytes.len() as u32).to_le_bytes());
+        out.extend_from_slice(&self.bytes);
+    }
+
+    pub fn read(image: &mut &[u8]) -> Images {
+        let count = u64::from_le_bytes(image::take(image)) as usize;
+        Images { count, bytes: take_bytes(image).to_vec() }
+    }
+}
+
+#[derive(Clone)]
+struct Elements;
+
+impl Aggregate for Elements {
+    type Arguments = (Option<Datum<'static>>,);
+    type State = Images;
+
+    fn accepts(_: Representation) -> bool {
+        true
+    }
+    fn start(&self, _: &Signature) -> Images {
+        Images::default()
+    }
+    fn add(&self, _: &mut Call<'_>, state: &mut Images, (value,): (Option<Datum<'_>>,)) -> Result<()> {
+        state.push(&value.unwrap_or(Datum::Null));
+        Ok(())
+    }
+    fn merge(&self, _: &mut Call<'_>, state: &mut Images, other: Images) -> Result<()> {
+        state.append(&other);
+        Ok(())
+    }
+    fn finish(&self, call: &mut Call<'_>, state: &Images, out: &mut Builder) -> Result<()> {
+        let Representation::List(element) = call.signature.representation else {
+            panic!("the result is an array")
+        };
+        if state.count == 0 {
+            out.push_null();
+            return Ok(());
+        }
+        let mut slot = Slot::new();
+        slot.set_list(Arc::new(state.vector(*element)), None);
+        out.push(slot.get());
+        Ok(())
+    }
+    fn memory(state: &Images) -> usize {
+        state.bytes.capacity()
+    }
+    fn write(&self, state: &Images, out: &mut Vec<u8>) {
+        state.write(out);
+    }
+    fn read(&self, _: &Signature, image: &mut &[u8]) -> Images {
+        Images::read(image)
+    }
+}
