@@ -15,12 +15,17 @@ pub mod operator;
 pub mod plan;
 pub mod scalar;
 
+pub mod registry;
+
 pub mod properties;
 #[cfg(any(test, feature = "reference"))]
 pub mod reference;
 pub mod text;
 pub mod verify;
 
+pub mod join_order;
+pub mod rewrite;
+pub mod statistics;
 pub mod unnest;
 
 pub use column::{Column, ColumnInfo, Columns, Origin};

@@ -60,7 +60,7 @@ impl Interpreter<'_> {
             "sum" => Value::BigInt(values.iter().map(integer).sum()),
             "min" => Value::Integer(values.iter().map(integer).min().expect("there are some") as i32),
             "max" => Value::Integer(values.iter().map(integer).max().expect("there are some") as i32),
-            "array_agg" => Value::Array(values.into()),
+            "array_agg" => Value::Array(values.into_iter().collect()),
             other => panic!("the reference has no aggregate {other}"),
         })
     }

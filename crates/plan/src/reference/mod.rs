@@ -16,3 +16,4 @@ mod windows;
 
 pub use functions::TestFunctions;
 pub use operators::{Row, Tables, run};
+pub use scalars::evaluate;

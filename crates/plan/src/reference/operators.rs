@@ -83,12 +83,15 @@ struct Definition {
     rows: OnceCell<Vec<Row>>,
 }
 
+/// The rows of the round before, and the columns that they have.
+type Round = Rc<(Vec<Column>, Vec<Row>)>;
+
 pub struct Interpreter<'a> {
     plan: &'a Plan,
     tables: &'a Tables,
     parameters: &'a [Value],
     shared: RefCell<HashMap<SharedId, Rc<Definition>>>,
-    rounds: RefCell<HashMap<IterateId, Rc<(Vec<Column>, Vec<Row>)>>>,
+    rounds: RefCell<HashMap<IterateId, Round>>,
     sequence: Cell<i64>,
     work: Cell<usize>,
 }

@@ -37,6 +37,18 @@ pub fn random_plan(random: &mut Random, shape: Shape) -> Plan {
     plan
 }
 
+/// A random tree of joins over so many scans, with conditions that compare columns of both sides.
+pub fn random_joins(random: &mut Random, scans: i64) -> Plan {
+    let shape = Shape { size: 0, can_fail: false, dependent: false };
+    let plan = Plan::new();
+    let mut maker = Maker { random, plan, shape, left: 0, outer: Vec::new(), shared: Vec::new(), ids: 0 };
+    let scans = maker.random.uniform(3, scans);
+    let (root, columns) = maker.joins(scans);
+    let mut plan = maker.plan;
+    (plan.root, plan.output) = (root, columns);
+    plan
+}
+
 /// How many sources there are, from 1.
 const SOURCES: i64 = 3;
 
@@ -243,6 +255,48 @@ impl Maker<'_> {
         let mut columns = if kind.gives_right() { both } else { left_columns };
         columns.extend(mark);
         let join = Join { kind, dependent, left, right, conditions, mark };
+        (self.plan.add(Operator::Join(join)), columns)
+    }
+
+    fn joins(&mut self, scans: i64) -> Made {
+        if scans == 1 {
+            let source = SourceId(self.random.uniform(1, SOURCES) as u32);
+            let columns = vec![(self.column(INT4, true), 1), (self.column(INT4, true), 3)];
+            let own = columns.iter().map(|(column, _)| *column).collect();
+            let scan = Scan { source, name: None, columns, conditions: Vec::new() };
+            return (self.plan.add(Operator::Scan(scan)), own);
+        }
+        let of_left = self.random.uniform(1, scans - 1);
+        let (left, left_columns) = self.joins(of_left);
+        let (right, right_columns) = self.joins(scans - of_left);
+        use JoinKind::{Anti, Inner, Left, Semi};
+        let kind = self.one_of(&[Inner, Inner, Inner, Left, Left, Semi, Anti]);
+        let mut conditions = Vec::new();
+        for _ in 0..self.random.uniform(0, 5).clamp(1, 2) {
+            let (one, other) = (self.one_of(&left_columns), self.one_of(&right_columns));
+            let (one, other) = (Scalar::Column(one), Scalar::Column(other));
+            conditions.push(match self.random.uniform(0, 7) {
+                // One that NULLs pass.
+                0 => Scalar::Distinct(Box::new((one, other)), true),
+                1 => {
+                    let third = Scalar::Column(self.one_of(&left_columns));
+                    let sum = self.arithmetic("+", one, third);
+                    self.compare("=", sum, other)
+                }
+                2 => {
+                    let either =
+                        Scalar::Coalesce(vec![one.clone(), Scalar::Column(self.one_of(&left_columns))]);
+                    self.compare("=", either, other)
+                }
+                3 if kind == Inner => Scalar::IsNull(Box::new(one), self.chance(50)),
+                _ => self.compare("=", one, other),
+            });
+        }
+        if kind == Inner && self.chance(15) {
+            conditions.clear();
+        }
+        let columns = if kind.gives_right() { [left_columns, right_columns].concat() } else { left_columns };
+        let join = Join { kind, dependent: false, left, right, conditions, mark: None };
         (self.plan.add(Operator::Join(join)), columns)
     }
 

@@ -1,6 +1,7 @@
 //! Scalars over a row.
 
 use super::operators::{Interpreter, Row};
+use crate::function::Function;
 use crate::scalar::{Case, Scalar, Values};
 use firn_base::operators;
 use firn_base::{Error, Result, SqlState, TimeZoneSetting, Value};
@@ -116,7 +117,7 @@ impl Interpreter<'_> {
                 let values = match &quantified.values {
                     Values::List(list) => list.iter().map(value).collect::<Result<Vec<_>>>()?,
                     Values::Array(array) => match value(array)? {
-                        Value::Array(values) => values.into_elements(),
+                        Value::Array(array) => array.into_elements(),
                         _ => return Ok(Value::Null),
                     },
                 };
@@ -147,43 +148,55 @@ impl Interpreter<'_> {
         self.within(&case.otherwise, row, operand)
     }
 
-    /// The result of a strict function.
+    /// The result of a function.
     fn call(&self, name: &str, arguments: Vec<Value>) -> Result<Value> {
-        if arguments.contains(&Value::Null) {
-            return Ok(Value::Null);
-        }
-        let zone = TimeZoneSetting::default();
-        let ordered = |is: fn(Ordering) -> bool| {
-            let order = arguments[0].compare(&arguments[1]).expect("neither is NULL");
-            Ok(Value::Boolean(is(order)))
-        };
         match name {
-            "int4eq" | "int8eq" | "texteq" | "booleq" | "numeric_eq" => ordered(Ordering::is_eq),
-            "int4ne" | "int8ne" => ordered(Ordering::is_ne),
-            "int4lt" | "int8lt" | "text_lt" => ordered(Ordering::is_lt),
-            "int4le" | "int8le" => ordered(Ordering::is_le),
-            "int4gt" | "int8gt" => ordered(Ordering::is_gt),
-            "int4ge" | "int8ge" => ordered(Ordering::is_ge),
-            "int4pl" | "int8pl" => operators::add(&arguments[0], &arguments[1], &zone),
-            "int4mi" | "int8mi" => operators::subtract(&arguments[0], &arguments[1], &zone),
-            "int4mul" | "int8mul" => operators::multiply(&arguments[0], &arguments[1]),
-            "int4div" => operators::divide(&arguments[0], &arguments[1]),
-            "int4um" => operators::negate(&arguments[0]),
-            "int8" => match arguments[0] {
-                Value::Integer(value) => Ok(Value::BigInt(i64::from(value))),
-                _ => panic!("int8 takes an integer"),
-            },
-            "textcat" => match (&arguments[0], &arguments[1]) {
-                (Value::Text(left), Value::Text(right)) => Ok(Value::Text(format!("{left}{right}"))),
-                _ => panic!("|| takes strings"),
-            },
-            "scale" => match arguments[0] {
-                Value::Numeric { scale, .. } => Ok(Value::Integer(i32::from(scale))),
-                _ => panic!("scale takes a numeric"),
-            },
             "nextval" => Ok(Value::BigInt(self.next_value())),
-            "pg_backend_pid" => Ok(Value::Integer(7)),
-            _ => Err(Error::new(SqlState::UNDEFINED_FUNCTION, format!("no function {name}"))),
+            _ => call(name, arguments),
         }
+    }
+}
+
+/// The result of an immutable function.
+pub fn evaluate(function: &Function, arguments: Vec<Value>) -> Result<Value> {
+    call(&function.name, arguments)
+}
+
+/// The result of a strict function.
+fn call(name: &str, arguments: Vec<Value>) -> Result<Value> {
+    if arguments.contains(&Value::Null) {
+        return Ok(Value::Null);
+    }
+    let zone = TimeZoneSetting::default();
+    let ordered = |is: fn(Ordering) -> bool| {
+        let order = arguments[0].compare(&arguments[1]).expect("neither is NULL");
+        Ok(Value::Boolean(is(order)))
+    };
+    match name {
+        "int4eq" | "int8eq" | "texteq" | "booleq" | "numeric_eq" => ordered(Ordering::is_eq),
+        "int4ne" | "int8ne" => ordered(Ordering::is_ne),
+        "int4lt" | "int8lt" | "text_lt" => ordered(Ordering::is_lt),
+        "int4le" | "int8le" => ordered(Ordering::is_le),
+        "int4gt" | "int8gt" => ordered(Ordering::is_gt),
+        "int4ge" | "int8ge" => ordered(Ordering::is_ge),
+        "int4pl" | "int8pl" => operators::add(&arguments[0], &arguments[1], &zone),
+        "int4mi" | "int8mi" => operators::subtract(&arguments[0], &arguments[1], &zone),
+        "int4mul" | "int8mul" => operators::multiply(&arguments[0], &arguments[1]),
+        "int4div" => operators::divide(&arguments[0], &arguments[1]),
+        "int4um" => operators::negate(&arguments[0]),
+        "int8" => match arguments[0] {
+            Value::Integer(value) => Ok(Value::BigInt(i64::from(value))),
+            _ => panic!("int8 takes an integer"),
+        },
+        "textcat" => match (&arguments[0], &arguments[1]) {
+            (Value::Text(left), Value::Text(right)) => Ok(Value::Text(format!("{left}{right}"))),
+            _ => panic!("|| takes strings"),
+        },
+        "scale" => match arguments[0] {
+            Value::Numeric { scale, .. } => Ok(Value::Integer(i32::from(scale))),
+            _ => panic!("scale takes a numeric"),
+        },
+        "pg_backend_pid" => Ok(Value::Integer(7)),
+        _ => Err(Error::new(SqlState::UNDEFINED_FUNCTION, format!("no function {name}"))),
     }
 }

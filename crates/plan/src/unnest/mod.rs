@@ -188,7 +188,9 @@ fn number_rows(
         {
             continue;
         }
-        let number = plan.columns.add(ColumnInfo::new(Type::new(TypeId::INT8), false).named("row_number"));
+        let function = functions.named("row_number", &[]).expect("the registry has row_number");
+        let info = ColumnInfo::new(Type::new(TypeId::INT8), function.may_be_null).named("row_number");
+        let number = plan.columns.add(info);
         for below in plan.post_order_of(right) {
             let mut uses = properties::is_volatile(plan, below);
             plan[below].for_each_scalar(|scalar| {
@@ -198,7 +200,6 @@ fn number_rows(
                 extra.entry(below).or_default().push(number);
             }
         }
-        let function = functions.named("row_number", &[]).expect("the registry has row_number");
         let call = WindowCall {
             output: number,
             function,

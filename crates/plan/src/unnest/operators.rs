@@ -202,10 +202,12 @@ impl Unnester<'_> {
                 Scalar::Distinct(Box::new((Scalar::Column(number), position)), true)
             })
             .collect();
-        let rows = self.plan.columns.add(ColumnInfo::new(Type::new(TypeId::INT8), false).named("rows"));
+        let count = self.function("count", &[]);
+        let info = ColumnInfo::new(Type::new(TypeId::INT8), count.may_be_null).named("rows");
+        let rows = self.plan.columns.add(info);
         group.aggregates.push(Aggregate {
             output: rows,
-            function: self.function("count", &[]),
+            function: count,
             arguments: Vec::new(),
             distinct: false,
             order: Vec::new(),
@@ -272,8 +274,9 @@ impl Unnester<'_> {
         let bigint = Type::new(TypeId::INT8);
         let mut calls = Vec::new();
         let mut numbered = |unnester: &mut Self, name: &str| {
-            let output = unnester.plan.columns.add(ColumnInfo::new(bigint, false).named(name));
             let function = unnester.function(name, &[]);
+            let info = ColumnInfo::new(bigint, function.may_be_null).named(name);
+            let output = unnester.plan.columns.add(info);
             let frame = Frame::default();
             calls.push(WindowCall { output, function, arguments: Vec::new(), filter: None, frame });
             Scalar::Column(output)

@@ -93,3 +93,219 @@ fn sorted(rows: &[Vec<firn_base::Value>]) -> Vec<String> {
     rows.sort();
     rows
 }
+
+/// Checks that a plan is unnested into another one.
+fn becomes(before: &str, after: &str) {
+    let mut plan = parse(before, &TestFunctions).expect("the plan is well-formed");
+    verify(&plan).expect("the plan is valid");
+    unnest(&mut plan, &TestFunctions);
+    verify(&plan).expect("the result is valid");
+    let lines = |text: &str| -> Vec<String> {
+        let least = text.lines().filter(|line| !line.trim().is_empty());
+        let indent = least.map(|line| line.len() - line.trim_start().len()).min().unwrap_or(0);
+        let lines = text.lines().filter(|line| !line.trim().is_empty());
+        lines.map(|line| line[indent..].trim_end().to_owned()).collect()
+    };
+    let text = print(&plan);
+    assert_eq!(lines(&text), lines(after), "\n{text}");
+}
+
+#[test]
+fn a_correlated_aggregate_is_grouped_by_the_column_that_equals_the_outer_one() {
+    // SELECT a FROM t WHERE b > (SELECT sum(d) FROM u WHERE c = a)
+    becomes(
+        "
+        Output [#0 a]
+          Filter [(int8(#1 b) > #4 sum)]
+            Join single dependent
+              Scan 1 t [#0 a: int4 = 1, #1 b: int4 = 2]
+              Group aggregates [#4 sum: int8 := sum(#3 d)]
+                Filter [(#2 c = #0 a)]
+                  Scan 2 u [#2 c: int4 not null = 1, #3 d: int4 = 2]
+        ",
+        "
+        Output [#0 a]
+          Filter [(int8(#1 b) > #4 sum)]
+            Join left on [(#0 a is not distinct from #2 c)]
+              Scan 1 t [#0 a: int4 = 1, #1 b: int4 = 2]
+              Group by [#2 c] aggregates [#4 sum: int8 := sum(#3 d)]
+                Filter [(#2 c is not null)]
+                  Scan 2 u [#2 c: int4 not null = 1, #3 d: int4 = 2]
+        ",
+    );
+}
+
+#[test]
+fn a_count_over_nothing_is_zero() {
+    becomes(
+        "
+        Output [#0, #2]
+          Join single dependent
+            Scan 1 [#0: int4 = 1]
+            Group aggregates [#2: int8 not null := count()]
+              Filter [(#1 = #0)]
+                Scan 2 [#1: int4 = 1]
+        ",
+        "
+        Output [#0, #2]
+          Map [#2: int8 not null := coalesce(#3, 0::int8)]
+            Join left on [(#0 is not distinct from #1)]
+              Scan 1 [#0: int4 = 1]
+              Group by [#1] aggregates [#3: int8 not null := count()]
+                Filter [(#1 is not null)]
+                  Scan 2 [#1: int4 = 1]
+        ",
+    );
+}
+
+#[test]
+fn what_can_fail_sees_only_values_that_are_asked_for() {
+    // Without the domain, rows of other values would be divided by zero.
+    becomes(
+        "
+        Output [#0]
+          Join semi dependent
+            Scan 1 [#0: int4 = 1]
+            Filter [((#0 / #2) = 1::int4)]
+              Filter [(#1 = #0)]
+                Scan 2 [#1: int4 = 1, #2: int4 = 2]
+        ",
+        "
+        Output [#4]
+          Shared 0
+            Scan 1 [#0: int4 = 1]
+            Join semi on [(#4 is not distinct from #3)]
+              SharedRead 0 [#4: int4 := #0]
+              Filter [((#3 / #2) = 1::int4)]
+                Filter [(#1 = #3)]
+                  Join inner
+                    Group by [#3]
+                      SharedRead 0 [#3: int4 := #0]
+                    Scan 2 [#1: int4 = 1, #2: int4 = 2]
+        ",
+    );
+}
+
+#[test]
+fn a_limit_is_a_row_number_for_each_value() {
+    becomes(
+        "
+        Output [#0, #2]
+          Join inner dependent
+            Scan 1 [#0: int4 = 1]
+            Limit 2::int8 offset 1::int8
+              Sort [#2 desc]
+                Filter [(#1 = #0)]
+                  Scan 2 [#1: int4 not null = 1, #2: int4 = 2]
+        ",
+        "
+        Output [#0, #2]
+          Join inner on [(#0 is not distinct from #1)]
+            Scan 1 [#0: int4 = 1]
+            Filter [(#3 row_number > 1::int8), ((#3 row_number - 1::int8) <= 2::int8)]
+              Window partition [#1] order [#2 desc] calls [#3 row_number: int8 not null := row_number()]
+                Filter [(#1 is not null)]
+                  Scan 2 [#1: int4 not null = 1, #2: int4 = 2]
+        ",
+    );
+}
+
+#[test]
+fn a_volatile_right_input_is_evaluated_for_each_row() {
+    becomes(
+        "
+        Output [#1]
+          Join single dependent
+            Scan 1 [#0: int4 = 1]
+            Map [#1: int8 := nextval(5::regclass)]
+              Filter [(#0 is not null)]
+                Values [] rows [()]
+        ",
+        "
+        Output [#1]
+          Shared 0
+            Window calls [#2 row_number: int8 not null := row_number()]
+              Scan 1 [#0: int4 = 1]
+            Join single on [(#6 row_number is not distinct from #4 row_number)]
+              SharedRead 0 [#5: int4 := #0, #6 row_number: int8 not null := #2 row_number]
+              Map [#1: int8 := nextval(5::regclass)]
+                Filter [(#3 is not null)]
+                  Join inner
+                    SharedRead 0 [#3: int4 := #0, #4 row_number: int8 not null := #2 row_number]
+                    Values [] rows [()]
+        ",
+    );
+}
+
+#[test]
+fn nested_joins_have_one_domain_with_the_columns_of_both() {
+    becomes(
+        "
+        Output [#0]
+          Join anti dependent
+            Scan 1 [#0: int4 = 1]
+            Join semi dependent
+              Filter [(#1 = #0)]
+                Scan 2 [#1: int4 = 1, #2: int4 = 2]
+              Filter [(#3 = #2), (#4 = #0)]
+                Scan 3 [#3: int4 = 1, #4: int4 = 2]
+        ",
+        "
+        Output [#0]
+          Join anti on [(#0 is not distinct from #1)]
+            Scan 1 [#0: int4 = 1]
+            Join semi on [(#1 is not distinct from #4), (#2 is not distinct from #3)]
+              Filter [(#1 is not null)]
+                Scan 2 [#1: int4 = 1, #2: int4 = 2]
+              Filter [(#3 is not null), (#4 is not null)]
+                Scan 3 [#3: int4 = 1, #4: int4 = 2]
+        ",
+    );
+}
+
+#[test]
+fn a_recursion_runs_for_all_values_at_once() {
+    becomes(
+        "
+        Output [#0, #2]
+          Join inner dependent
+            Scan 1 [#0: int4 = 1]
+            Iterate 0 all [#2: int4] initial [#1] step [#4]
+              Values [#1: int4] rows [(#0)]
+              Map [#4: int4 := (#3 + 1::int4)]
+                Filter [(#3 < #0)]
+                  IterateRead 0 [#3: int4]
+        ",
+        "
+        Output [#8, #2]
+          Shared 0
+            Scan 1 [#0: int4 = 1]
+            Join inner on [(#8 is not distinct from #5)]
+              SharedRead 0 [#8: int4 := #0]
+              Iterate 0 all [#2: int4, #5: int4] initial [#1, #6] step [#4, #7]
+                Map [#1: int4 := #6]
+                  Group by [#6]
+                    SharedRead 0 [#6: int4 := #0]
+                Map [#4: int4 := (#3 + 1::int4)]
+                  Filter [(#3 < #7)]
+                    IterateRead 0 [#3: int4, #7: int4]
+        ",
+    );
+}
+
+#[test]
+fn equal_numbers_of_other_scales_are_told_apart() {
+    // SELECT (SELECT scale(a) FROM u WHERE …): 1.0 and 1.00 are one value to a join and two to scale().
+    let text = "
+        Output [#0, #2]
+          Join single dependent
+            Scan 1 [#0: numeric = 4]
+            Map [#2: int4 := scale(#0)]
+              Filter [(#0 is not null)]
+                Values [] rows [()]
+    ";
+    let mut plan = parse(text, &TestFunctions).expect("the plan is well-formed");
+    unnest(&mut plan, &TestFunctions);
+    let text = print(&plan);
+    assert!(text.contains("row_number()") && !text.contains("Group"), "{text}");
+}
