@@ -21,6 +21,7 @@ const LAYERS: &[(&str, May)] = &[
     ("firn-syntax", May::Use(&["firn-base"])),
     ("firn-vector", May::Use(&["firn-base"])),
     ("firn-plan", May::Use(&["firn-base", "firn-vector"])),
+    ("firn-executor", May::Use(&["firn-base", "firn-vector", "firn-plan", "firn-storage", "firn-txn"])),
     ("firn-exec", May::Use(&["firn-base", "firn-storage", "firn-txn"])),
     ("firn-sql", May::Use(&["firn-base", "firn-txn", "firn-load", "firn-exec"])),
     ("firn-session", May::Use(&["firn-base", "firn-txn", "firn-sql"])),
@@ -46,6 +47,7 @@ const SYNCHRONOUS: &[&str] = &[
     "firn-storage",
     "firn-txn",
     "firn-load",
+    "firn-executor",
 ];
 const ASYNC: &[&str] = &["tokio", "futures", "async-trait"];
 

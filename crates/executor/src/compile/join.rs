@@ -1,0 +1,179 @@
+//! Joins: which conditions are keys, and what of each side is kept.
+
+use super::{Compile, Needed, Part, with_uses};
+use crate::expression::{Conditions, Expression, Layout};
+use crate::inputs::{UnionInput, UnionPlan, UnmatchedPlan};
+use crate::keys::{Class, KeyColumn, KeyLayout};
+use crate::pipeline::Template;
+use crate::sinks::BuildPlan;
+use crate::stages::{JoinPlan, MarkPlan};
+use firn_base::sync::Arc;
+use firn_base::{Representation, Result};
+use firn_plan::operator::{Join, JoinKind};
+use firn_plan::properties::scope_above;
+use firn_plan::{Column, NodeId, Scalar};
+
+/// A condition that compares a scalar of each side.
+struct JoinKey {
+    left: Expression,
+    right: Expression,
+    column: KeyColumn,
+    /// Whether NULL has no partner.
+    is_strict: bool,
+}
+
+impl Compile<'_> {
+    pub(super) fn join(&mut self, node: NodeId, join: &Join, needed: &Needed) -> Result<Part> {
+        assert!(!join.dependent, "dependent joins have been removed");
+        let used = with_uses(&Needed::new(), &join.conditions);
+        let all = with_uses(needed, &join.conditions);
+        let mut left = self.node(join.left, &all)?;
+        let right = self.node(join.right, if join.kind.gives_right() { &all } else { &used })?;
+
+        let (mut keys, mut residual) = (Vec::new(), Vec::new());
+        for condition in &join.conditions {
+            match self.join_key(condition, &left, &right)? {
+                Some(key) => keys.push(key),
+                None => residual.push(condition.clone()),
+            }
+        }
+        let is_one_key = residual.is_empty() && keys.len() == 1 && keys[0].is_strict;
+        let strict: Vec<bool> = keys.iter().map(|key| key.is_strict).collect();
+        let layout = KeyLayout::new(keys.iter().map(|key| key.column).collect());
+        let (left_keys, right_keys): (Vec<_>, Vec<_>) =
+            keys.into_iter().map(|key| (key.left, key.right)).unzip();
+
+        // What is kept of the build side: what goes on, and what conditions use beside keys.
+        let asked = if join.kind == JoinKind::Mark { &join.conditions } else { &residual };
+        let asked = with_uses(&Needed::new(), asked);
+        let goes_on = |column: &Column| join.kind.gives_right() && needed.contains(column);
+        let kept: Vec<Column> =
+            right.layout.columns().filter(|column| goes_on(column) || asked.contains(column)).collect();
+        let table: Layout =
+            kept.iter().map(|column| (*column, right.layout.representation(*column))).collect();
+
+        // The columns that conditions use, side by side.
+        let own: Vec<Column> = left.layout.columns().filter(|column| asked.contains(column)).collect();
+        let of_build: Vec<Column> = kept.iter().filter(|column| asked.contains(column)).copied().collect();
+        let pairs: Layout = own
+            .iter()
+            .map(|column| (*column, left.layout.representation(*column)))
+            .chain(of_build.iter().map(|column| (*column, table.representation(*column))))
+            .collect();
+        let place = |layout: &Layout, column: &Column| layout.position(*column).expect("it is there");
+        let used_places = (
+            own.iter().map(|column| place(&left.layout, column)).collect::<Vec<_>>(),
+            of_build.iter().map(|column| place(&table, column)).collect::<Vec<_>>(),
+        );
+        let residual_is_empty = residual.is_empty();
+        let compiled = Conditions::new(self.scalars.scalars(&residual, &pairs)?);
+        let mark = match join.kind {
+            JoinKind::Mark => {
+                let conditions = match is_one_key {
+                    true => Conditions::default(),
+                    false => Conditions::new(self.scalars.scalars(&join.conditions, &pairs)?),
+                };
+                Some(MarkPlan { conditions: Template::new(conditions), is_one_key })
+            }
+            _ => None,
+        };
+
+        let own_on: Vec<Column> = left.layout.columns().filter(|column| needed.contains(column)).collect();
+        let build_on: Vec<Column> = kept.iter().filter(|column| goes_on(column)).copied().collect();
+        let build_columns: Vec<usize> = build_on.iter().map(|column| place(&table, column)).collect();
+        let build_representations: Vec<Representation> =
+            build_on.iter().map(|column| table.representation(*column)).collect();
+        let build = BuildPlan {
+            columns: kept.iter().map(|column| place(&right.layout, column)).collect(),
+            representations: table.representations().collect(),
+            keys: Template::new(right_keys),
+            layout: layout.clone(),
+            strict: strict.clone(),
+            notes_matches: join.kind == JoinKind::Full,
+        };
+
+        let scope = scope_above(self.plan, node, vec![left.scope.clone(), right.scope.clone()]);
+        let depends: std::collections::BTreeSet<_> = left.depends.union(&right.depends).copied().collect();
+        let slot = self.pipeline(right, build);
+        let mut output: Layout =
+            own_on.iter().map(|column| (*column, left.layout.representation(*column))).collect();
+        let padding: Vec<Representation> = output.representations().collect();
+        for column in &build_on {
+            output.push(*column, table.representation(*column));
+        }
+        if let Some(mark) = join.mark {
+            output.push(mark, Representation::Boolean);
+        }
+        let is_volatile = join.conditions.iter().any(Scalar::is_volatile);
+        let stage = JoinPlan {
+            kind: join.kind,
+            slot,
+            keys: Template::new(left_keys),
+            layout,
+            strict,
+            residual: Template::new(compiled),
+            used: used_places,
+            columns: own_on.iter().map(|column| place(&left.layout, column)).collect(),
+            build_columns: build_columns.clone(),
+            build_representations,
+            first_is_enough: matches!(join.kind, JoinKind::Semi | JoinKind::Anti) && residual_is_empty,
+            mark,
+        };
+        left.push(Arc::new(stage));
+        left.is_serial |= is_volatile;
+        left.layout = output.clone();
+        (left.scope, left.depends) = (scope, depends);
+        if join.kind != JoinKind::Full {
+            return Ok(left);
+        }
+        // Then the rows that have had no partner. The union's inputs follow one another, so that all have been asked.
+        let (scope, depends) = (std::mem::take(&mut left.scope), left.depends.clone());
+        let columns: Vec<usize> = (0..output.len()).collect();
+        left.is_serial = true;
+        let unmatched = Part::new(UnmatchedPlan { slot, padding, columns: build_columns }, output.clone());
+        let inputs = [left, unmatched]
+            .map(|part| UnionInput { fragment: part.into_fragment(), columns: columns.clone() });
+        let representations = output.representations().collect();
+        let mut both = Part::new(UnionPlan { inputs: Arc::new(inputs.into()), representations }, output);
+        (both.scope, both.depends, both.is_serial) = (scope, depends, true);
+        Ok(both)
+    }
+
+    /// An equality between a scalar of the left side and one of the right.
+    fn join_key(&self, condition: &Scalar, left: &Part, right: &Part) -> Result<Option<JoinKey>> {
+        let (one, other, is_strict) = match condition {
+            Scalar::Call(call) if call.function.is_equality() && call.arguments.len() == 2 => {
+                (&call.arguments[0], &call.arguments[1], true)
+            }
+            Scalar::Distinct(pair, true) => (&pair.0, &pair.1, false),
+            _ => return Ok(None),
+        };
+        if condition.is_volatile() {
+            return Ok(None);
+        }
+        let is_of = |scalar: &Scalar, part: &Part| {
+            let (mut uses, mut all) = (false, true);
+            scalar.for_each_column(&mut |column| {
+                uses = true;
+                all &= part.layout.position(column).is_some();
+            });
+            uses && all
+        };
+        let (of_left, of_right) =
+            match (is_of(one, left) && is_of(other, right), is_of(one, right) && is_of(other, left)) {
+                (true, _) => (one, other),
+                (_, true) => (other, one),
+                _ => return Ok(None),
+            };
+        let left_key = self.scalars.scalar(of_left, &left.layout)?;
+        let right_key = self.scalars.scalar(of_right, &right.layout)?;
+        let Some(class) = Class::common(left_key.representation(), right_key.representation()) else {
+            return Ok(None);
+        };
+        let nullable = of_left.nullable(&|column| left.scope.nullable(column))
+            || of_right.nullable(&|column| right.scope.nullable(column));
+        // A strict key of a NULL is never compared, but it is made.
+        let column = KeyColumn { class, nullable, descending: false, nulls_first: false };
+        Ok(Some(JoinKey { left: left_key, right: right_key, column, is_strict }))
+    }
+}

@@ -1,0 +1,228 @@
+//! Makes programs of plans: pipelines, and what each waits for.
+//!
+//! A program is immutable and can be run any number of times, by several executions at once. Columns that nothing above an operator
+//! uses are not computed, gathered or kept.
+//!
+//! The plan is one whose dependent joins have been removed.
+
+mod aggregate;
+mod join;
+mod operator;
+mod recursion;
+
+use crate::expression::{Compiler, Layout};
+use crate::inputs::SharedPlan;
+use crate::pipeline::{Fragment, InputPlan, SinkPlan, SlotId, StagePlan};
+use firn_base::sync::Arc;
+use firn_base::{Representation, Result};
+use firn_plan::operator::{IterateId, SharedId, SourceId};
+use firn_plan::properties::Scope;
+use firn_plan::{Column, Columns, Operator, Plan, Scalar};
+use firn_vector::Registry;
+use std::collections::{BTreeSet, HashMap};
+
+/// A plan that can be run.
+pub struct Program {
+    columns: Columns,
+    /// The pipelines by the slots that they fill. A slot without one is filled by an input.
+    pipelines: Vec<Option<Pipeline>>,
+    scans: Vec<PlannedScan>,
+    parameters: Vec<Option<Representation>>,
+    result: Arc<Fragment>,
+    /// Where the result has the columns of the output.
+    output: Vec<usize>,
+    representations: Vec<Representation>,
+}
+
+/// A pipeline with a sink.
+pub struct Pipeline {
+    /// Its rows.
+    pub fragment: Arc<Fragment>,
+    /// What collects them.
+    pub sink: Box<dyn SinkPlan>,
+}
+
+/// A scan of a program.
+pub struct PlannedScan {
+    /// The source.
+    pub source: SourceId,
+    /// The columns that are read, and their attributes.
+    pub columns: Vec<(Column, i16)>,
+    /// How many of them, the first ones, are used for more than the conditions.
+    pub used: usize,
+    /// What rows must meet.
+    pub conditions: Vec<Scalar>,
+}
+
+impl Program {
+    /// The program of a plan.
+    pub fn compile(plan: &Plan, registry: &Registry) -> Result<Program> {
+        let mut compile = Compile {
+            plan,
+            scalars: Compiler { registry, columns: &plan.columns },
+            pipelines: Vec::new(),
+            depends: Vec::new(),
+            scans: Vec::new(),
+            shared: HashMap::new(),
+            shared_columns: HashMap::new(),
+            iterates: HashMap::new(),
+        };
+        for node in plan.post_order() {
+            if let Operator::SharedRead { id, columns } = &plan[node] {
+                let kept = compile.shared_columns.entry(*id).or_default();
+                kept.extend(columns.iter().map(|(_, of)| *of));
+            }
+        }
+        let needed: Needed = plan.output.iter().copied().collect();
+        let part = compile.node(plan.root, &needed)?;
+        let place = |column: &Column| part.layout.position(*column).expect("the root gives the output");
+        let output: Vec<usize> = plan.output.iter().map(place).collect();
+        let representations = plan.output.iter().map(|column| part.layout.representation(*column)).collect();
+        Ok(Program {
+            columns: plan.columns.clone(),
+            parameters: parameters(plan),
+            result: part.into_fragment(),
+            output,
+            representations,
+            pipelines: compile.pipelines,
+            scans: compile.scans,
+        })
+    }
+
+    /// The columns of the statement.
+    pub fn columns(&self) -> &Columns {
+        &self.columns
+    }
+
+    /// How the values of the output's columns lie.
+    pub fn representations(&self) -> &[Representation] {
+        &self.representations
+    }
+
+    /// How the values of each parameter lie; `None` if the plan does not use it.
+    pub fn parameters(&self) -> &[Option<Representation>] {
+        &self.parameters
+    }
+
+    pub(crate) fn pipeline(&self, slot: SlotId) -> &Pipeline {
+        self.pipelines[slot.0].as_ref().unwrap_or_else(|| panic!("{slot:?} has a pipeline"))
+    }
+
+    pub(crate) fn slots(&self) -> usize {
+        self.pipelines.len()
+    }
+
+    pub(crate) fn scans(&self) -> &[PlannedScan] {
+        &self.scans
+    }
+
+    pub(crate) fn result(&self) -> &Arc<Fragment> {
+        &self.result
+    }
+
+    pub(crate) fn output(&self) -> &[usize] {
+        &self.output
+    }
+}
+
+fn parameters(plan: &Plan) -> Vec<Option<Representation>> {
+    fn visit(scalar: &Scalar, parameters: &mut Vec<Option<Representation>>) {
+        if let Scalar::Parameter(number, ty) = scalar {
+            let place = usize::from(*number) - 1;
+            parameters.resize(parameters.len().max(place + 1), None);
+            parameters[place] = Some(crate::expression::representation_of(*ty));
+        }
+        scalar.for_each_child(|child| visit(child, parameters));
+    }
+    let mut parameters = Vec::new();
+    for node in plan.post_order() {
+        plan[node].for_each_scalar(|scalar| visit(scalar, &mut parameters));
+    }
+    parameters
+}
+
+/// Columns that are used above an operator.
+type Needed = BTreeSet<Column>;
+
+/// The state of compiling one plan.
+struct Compile<'a> {
+    plan: &'a Plan,
+    scalars: Compiler<'a>,
+    pipelines: Vec<Option<Pipeline>>,
+    /// For each slot the recursions whose rounds it is computed from.
+    depends: Vec<BTreeSet<IterateId>>,
+    scans: Vec<PlannedScan>,
+    shared: HashMap<SharedId, DefinedShared>,
+    /// The columns that some reader of a shared sub-plan uses.
+    shared_columns: HashMap<SharedId, Needed>,
+    iterates: HashMap<IterateId, (SlotId, Vec<Representation>)>,
+}
+
+/// A shared sub-plan that readers below its body may name.
+#[derive(Clone)]
+struct DefinedShared {
+    plan: Arc<SharedPlan>,
+    /// The columns that it keeps, in their order.
+    columns: Vec<Column>,
+    depends: BTreeSet<IterateId>,
+}
+
+/// What an operator has become: an input, and stages above it.
+struct Part {
+    input: Box<dyn InputPlan>,
+    stages: Vec<Box<dyn StagePlan>>,
+    /// The vectors of its chunks.
+    layout: Layout,
+    /// Which columns may be NULL.
+    scope: Scope,
+    is_serial: bool,
+    depends: BTreeSet<IterateId>,
+}
+
+impl Part {
+    fn new(input: impl InputPlan + 'static, layout: Layout) -> Part {
+        Part {
+            input: Box::new(input),
+            stages: Vec::new(),
+            layout,
+            scope: Scope::default(),
+            is_serial: false,
+            depends: BTreeSet::new(),
+        }
+    }
+
+    fn into_fragment(self) -> Arc<Fragment> {
+        Arc::new(Fragment { input: self.input, stages: self.stages, is_serial: self.is_serial })
+    }
+
+    fn push(&mut self, stage: impl StagePlan + 'static) {
+        self.stages.push(Box::new(stage));
+    }
+}
+
+impl Compile<'_> {
+    fn slot(&mut self, depends: BTreeSet<IterateId>) -> SlotId {
+        self.pipelines.push(None);
+        self.depends.push(depends);
+        SlotId(self.pipelines.len() - 1)
+    }
+
+    /// Ends a pipeline: its rows go to a sink, whose result fills a slot.
+    fn pipeline(&mut self, part: Part, sink: impl SinkPlan + 'static) -> SlotId {
+        let slot = self.slot(part.depends.clone());
+        let pipeline = Pipeline { fragment: part.into_fragment(), sink: Box::new(sink) };
+        self.pipelines[slot.0] = Some(pipeline);
+        slot
+    }
+}
+
+/// The columns that scalars use, and others.
+fn with_uses<'s>(needed: &Needed, scalars: impl IntoIterator<Item = &'s Scalar>) -> Needed {
+    let mut all = needed.clone();
+    for scalar in scalars {
+        scalar.for_each_column(&mut |column| {
+            all.insert(column);
+        });
+    }
+    all
+}

@@ -1,0 +1,381 @@
+//! Executions: a program that runs, and the rows that it gives.
+//!
+//! Pipelines run on demand. A step that is [`Blocked`](Step::Blocked) on a slot makes the execution run the slot's pipeline, and so on
+//! downwards: what no row asks for is never computed. A pipeline begins on the calling thread. If it has not ended after about a
+//! millisecond, and may be split, helpers join in: each has a stream and a sink of its own and takes morsels from the input that all
+//! share, and at the end the sinks are merged.
+//!
+//! The last pipeline is run by [`Rows::next`]. If it may be split it gets helpers likewise: they work while a call waits for rows, read
+//! a few chunks ahead and keep their streams until the next call.
+//!
+//! An execution holds no transaction and no context: scans are bound to their snapshot when it starts, and each call of
+//! [`Rows::next`] brings the context, so that a portal may be read from any thread.
+
+use crate::budget::{Account, Budget};
+use crate::compile::Program;
+use crate::pipeline::{OpenFragment, Sink, SlotId, Step, Stream, Work};
+use crate::source::{Reader, Request, Scan, Sources};
+use crate::spill::SpillArea;
+use crate::values::constant;
+use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering, RwLock};
+use firn_base::{Result, Value, clock, thread};
+use firn_vector::{Chunk, Context, Vector};
+use std::any::Any;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// How long a pipeline runs on the calling thread alone.
+const ALONE: Duration = Duration::from_millis(1);
+
+/// How a program is run.
+#[derive(Clone)]
+pub struct Options {
+    /// How many rows a vector has at most.
+    pub vector_rows: usize,
+    /// How many threads may work for one pipeline, the calling one among them.
+    pub workers: usize,
+    /// How long a pipeline runs on the calling thread before others help.
+    pub alone: Duration,
+    /// Where memory comes from.
+    pub budget: Arc<Budget>,
+    /// Where rows go for which there is no memory; without it they are refused (53200).
+    pub spill: Option<Arc<SpillArea>>,
+}
+
+impl Options {
+    /// Vectors of 2,048 rows and one worker.
+    pub fn new(budget: Arc<Budget>) -> Options {
+        Options { vector_rows: 2048, workers: 1, alone: ALONE, budget, spill: None }
+    }
+}
+
+type Filled = Arc<dyn Any + Send + Sync>;
+
+/// What the pipelines of one execution share.
+pub struct Run {
+    program: Arc<Program>,
+    slots: Vec<RwLock<Option<Filled>>>,
+    /// Held by the worker that fills a slot.
+    gates: Vec<Mutex<()>>,
+    scans: Vec<Arc<dyn Scan>>,
+    /// A constant vector of one row for each parameter.
+    pub parameters: Vec<Vector>,
+    /// How it is run.
+    pub options: Options,
+}
+
+impl Run {
+    /// What fills a slot, if something does.
+    pub fn filled<T: Send + Sync + 'static>(&self, slot: SlotId) -> Option<Arc<T>> {
+        let filled = self.slots[slot.0].read().clone()?;
+        Some(filled.downcast().unwrap_or_else(|_| panic!("{slot:?} holds what its pipeline made")))
+    }
+
+    /// Fills a slot, or replaces what fills it.
+    pub fn fill(&self, slot: SlotId, with: Filled) {
+        *self.slots[slot.0].write() = Some(with);
+    }
+
+    /// Empties slots: what fills them belongs to the round of a recursion that is over.
+    pub fn empty(&self, slots: &[SlotId]) {
+        slots.iter().for_each(|slot| *self.slots[slot.0].write() = None);
+    }
+
+    /// What fills a slot; `make` fills it if nothing does.
+    pub fn filled_or<T: Send + Sync + 'static>(
+        &self,
+        slot: SlotId,
+        make: impl FnOnce() -> Result<Arc<T>>,
+    ) -> Result<Arc<T>> {
+        let _gate = self.gates[slot.0].lock();
+        if let Some(filled) = self.filled(slot) {
+            return Ok(filled);
+        }
+        let made = make()?;
+        self.fill(slot, made.clone());
+        Ok(made)
+    }
+
+    /// A scan of the program.
+    pub fn scan(&self, number: usize) -> &Arc<dyn Scan> {
+        &self.scans[number]
+    }
+
+    /// Runs the pipeline of a slot, unless the slot is filled.
+    pub fn complete(&self, slot: SlotId, context: &Context<'_>) -> Result<()> {
+        let _gate = self.gates[slot.0].lock();
+        if self.slots[slot.0].read().is_some() {
+            return Ok(());
+        }
+        let work = Work { run: self, context };
+        let pipeline = self.program.pipeline(slot);
+        let open = pipeline.fragment.open(work)?;
+        let (mut stream, mut sink) = (open.stream(work)?, pipeline.sink.start(work)?);
+        let until = clock::now() + self.options.alone;
+        let may_split = self.options.workers > 1 && !pipeline.fragment.is_serial;
+        let mut is_done = false;
+        while !is_done && !(may_split && clock::now() >= until) {
+            is_done = !advance(work, &mut stream, &mut *sink)?;
+        }
+        let mut sinks = vec![sink];
+        if !is_done {
+            let start = || pipeline.sink.start(work);
+            self.help(work, &open, &start, stream, &mut sinks)?;
+        }
+        let result = pipeline.sink.finish(work, sinks)?;
+        self.fill(slot, result);
+        Ok(())
+    }
+
+    /// Runs the rest of a pipeline with helpers. The first error of any worker ends all.
+    fn help(
+        &self,
+        work: Work<'_>,
+        open: &OpenFragment,
+        start: &(dyn Fn() -> Result<Box<dyn Sink>> + Sync),
+        stream: Stream,
+        sinks: &mut Vec<Box<dyn Sink>>,
+    ) -> Result<()> {
+        let failed = AtomicBool::new(false);
+        let finish = |mut stream: Stream, mut sink: Box<dyn Sink>| -> Result<Box<dyn Sink>> {
+            while !failed.load(Ordering::Relaxed) {
+                match advance(work, &mut stream, &mut *sink) {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(error) => {
+                        failed.store(true, Ordering::Relaxed);
+                        return Err(error);
+                    }
+                }
+            }
+            Ok(sink)
+        };
+        let own = sinks.pop().expect("the calling thread has one");
+        let results = thread::scope(|scope| {
+            let helper = || finish(open.stream(work)?, start()?);
+            // A helper that the operating system refuses is done without.
+            let helpers: Vec<_> = (1..self.options.workers)
+                .map_while(|_| thread::start_scoped(scope, "query", helper).ok())
+                .collect();
+            let mut results = vec![finish(stream, own)];
+            for helper in helpers {
+                // A panic goes on in the caller.
+                results.push(helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            }
+            results
+        });
+        for result in results {
+            sinks.push(result?);
+        }
+        Ok(())
+    }
+}
+
+/// One step of a stream into a sink. Whether there may be more.
+fn advance(work: Work<'_>, stream: &mut Stream, sink: &mut dyn Sink) -> Result<bool> {
+    match stream.step(work)? {
+        Step::More => Ok(true),
+        Step::Full(chunk) => sink.consume(work, chunk),
+        Step::Blocked(slot) => {
+            work.run.complete(slot, work.context)?;
+            Ok(true)
+        }
+        Step::Done => Ok(false),
+    }
+}
+
+/// The rows of a program that runs. Dropping it ends the execution.
+pub struct Rows {
+    run: Arc<Run>,
+    state: State,
+}
+
+enum State {
+    /// Nothing has been asked for.
+    New,
+    /// The calling thread takes rows from the stream of the last pipeline.
+    Alone {
+        open: OpenFragment,
+        stream: Box<Stream>,
+        worked: Duration,
+    },
+    /// Several workers take part: they read ahead, and stop when each has a few chunks.
+    Together {
+        streams: Vec<Stream>,
+        ready: VecDeque<Chunk>,
+        account: Account,
+    },
+    Ended,
+}
+
+/// How many chunks each worker of the last pipeline reads ahead.
+const READ_AHEAD: usize = 8;
+
+impl Rows {
+    /// Starts a program: opens all its scans, which logs what they read.
+    pub fn start(
+        program: &Arc<Program>,
+        sources: &dyn Sources,
+        reader: Reader<'_>,
+        parameters: &[Value],
+        options: Options,
+    ) -> Result<Rows> {
+        let open = |scan: &crate::compile::PlannedScan| {
+            let request = Request {
+                columns: &scan.columns,
+                used: scan.used,
+                conditions: &scan.conditions,
+                parameters,
+                all: program.columns(),
+            };
+            sources.source(scan.source).open(&request, reader)
+        };
+        let scans = program.scans().iter().map(open).collect::<Result<_>>()?;
+        let types = program.parameters();
+        assert!(parameters.len() >= types.len(), "each parameter has a value");
+        let parameter = |(value, representation): (&Value, &Option<firn_base::Representation>)| {
+            constant(value, representation.unwrap_or(firn_base::Representation::Boolean), 1)
+        };
+        let parameters = parameters
+            .iter()
+            .zip(types)
+            .map(|(value, representation)| match representation {
+                // A parameter that the plan does not use has no type.
+                None => parameter((&Value::Null, representation)),
+                Some(_) => parameter((value, representation)),
+            })
+            .collect();
+        let slots = program.slots();
+        let run = Run {
+            program: program.clone(),
+            slots: (0..slots).map(|_| RwLock::new(None)).collect(),
+            gates: (0..slots).map(|_| Mutex::new(())).collect(),
+            scans,
+            parameters,
+            options,
+        };
+        Ok(Rows { run: Arc::new(run), state: State::New })
+    }
+
+    /// The next rows, with the vectors of the program's output and no selection; `None` after the last. After an error there are no more.
+    pub fn next(&mut self, context: &Context<'_>) -> Result<Option<Chunk>> {
+        let result = self.advance(context);
+        if !matches!(result, Ok(Some(_))) {
+            self.state = State::Ended;
+        }
+        result
+    }
+
+    fn advance(&mut self, context: &Context<'_>) -> Result<Option<Chunk>> {
+        let run = self.run.clone();
+        let work = Work { run: &run, context };
+        if matches!(self.state, State::New) {
+            let open = run.program.result().open(work)?;
+            let stream = Box::new(open.stream(work)?);
+            self.state = State::Alone { open, stream, worked: Duration::ZERO };
+        }
+        if let State::Alone { stream, worked, .. } = &mut self.state {
+            let may_split = run.options.workers > 1 && !run.program.result().is_serial;
+            let begin = clock::now();
+            while !may_split || *worked + begin.elapsed() < run.options.alone {
+                match produce(work, stream)? {
+                    Produced::Rows(chunk) => {
+                        *worked += begin.elapsed();
+                        return Ok(Some(chunk));
+                    }
+                    Produced::Nothing => {}
+                    Produced::End => return Ok(None),
+                }
+            }
+            self.begin_together(work)?;
+        }
+        let State::Together { streams, ready, account } = &mut self.state else { return Ok(None) };
+        if ready.is_empty() {
+            let mut chunks = read_ahead(work, streams)?;
+            account.set(chunks.iter().map(Chunk::memory).sum())?;
+            ready.extend(chunks.drain(..));
+        }
+        Ok(ready.pop_front())
+    }
+
+    /// Gives each worker a stream of the last pipeline; the first has that of the calling thread.
+    fn begin_together(&mut self, work: Work<'_>) -> Result<()> {
+        let State::Alone { open, stream, .. } = std::mem::replace(&mut self.state, State::Ended) else {
+            panic!("the calling thread has worked alone")
+        };
+        let others = (1..work.run.options.workers).map(|_| open.stream(work));
+        let streams = std::iter::once(Ok(*stream)).chain(others).collect::<Result<_>>()?;
+        let account = Account::new(&work.run.options.budget);
+        self.state = State::Together { streams, ready: VecDeque::new(), account };
+        Ok(())
+    }
+}
+
+/// What a step of the last pipeline comes to.
+enum Produced {
+    Nothing,
+    Rows(Chunk),
+    End,
+}
+
+fn produce(work: Work<'_>, stream: &mut Stream) -> Result<Produced> {
+    Ok(match stream.step(work)? {
+        Step::More => Produced::Nothing,
+        Step::Full(chunk) => {
+            let output = work.run.program.output().iter();
+            let vectors = output.map(|place| chunk.vectors()[*place].clone()).collect();
+            let rows = Chunk::new(chunk.length(), vectors);
+            Produced::Rows(rows.with_selection(chunk.selection().cloned()).compact())
+        }
+        Step::Blocked(slot) => {
+            work.run.complete(slot, work.context)?;
+            Produced::Nothing
+        }
+        Step::Done => Produced::End,
+    })
+}
+
+/// Lets each stream produce a few chunks, on threads of their own. Streams that have ended are removed; no chunks come only at the end.
+fn read_ahead(work: Work<'_>, streams: &mut Vec<Stream>) -> Result<Vec<Chunk>> {
+    let read = |stream: &mut Stream| -> Result<(Vec<Chunk>, bool)> {
+        let mut chunks = Vec::with_capacity(READ_AHEAD);
+        while chunks.len() < READ_AHEAD {
+            match produce(work, stream)? {
+                Produced::Rows(chunk) => chunks.push(chunk),
+                Produced::Nothing => {}
+                Produced::End => return Ok((chunks, true)),
+            }
+        }
+        Ok((chunks, false))
+    };
+    let read = &read;
+    let results: Vec<Result<(Vec<Chunk>, bool)>> = thread::scope(|scope| {
+        let Some((own, others)) = streams.split_first_mut() else { return Vec::new() };
+        let helpers: Vec<_> = others
+            .iter_mut()
+            .map(|stream| thread::start_scoped(scope, "query", move || read(stream)))
+            .collect();
+        let mut results = vec![read(own)];
+        for helper in helpers {
+            results.push(match helper {
+                // A panic goes on in the caller.
+                Ok(helper) => helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                // What the operating system refuses is read at another time.
+                Err(_) => Ok((Vec::new(), false)),
+            });
+        }
+        results
+    });
+    let (mut all, mut ended) = (Vec::new(), Vec::with_capacity(results.len()));
+    for result in results {
+        let (chunks, is_ended) = result?;
+        all.extend(chunks);
+        ended.push(is_ended);
+    }
+    let mut ended = ended.into_iter();
+    streams.retain(|_| !ended.next().expect("each stream has a result"));
+    match all.is_empty() && !streams.is_empty() {
+        true => read_ahead(work, streams),
+        false => Ok(all),
+    }
+}

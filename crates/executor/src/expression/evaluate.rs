@@ -1,0 +1,397 @@
+//! Evaluation of expressions over the rows of vectors.
+
+use super::{Case, Expression, Node, Quantified, Scope, Values, parameter, truth};
+use crate::columns::Scatter;
+use crate::keys::{KeyLayout, KeySet};
+use crate::values::repeat;
+use arrow_buffer::{BooleanBuffer, NullBuffer};
+use firn_base::sync::Arc;
+use firn_base::{Representation, Result};
+use firn_vector::builder::Builder;
+use firn_vector::lists::{Lists, Record};
+use firn_vector::selection::Rows;
+use firn_vector::{Data, Datum, Slot, Vector};
+
+/// What an evaluation reads.
+pub(super) struct Evaluation<'a> {
+    pub scope: &'a Scope<'a>,
+    pub vectors: &'a [Vector],
+    /// The operands of the CASEs around, the innermost last.
+    pub operands: Vec<Vector>,
+}
+
+/// What is known of a row while operands of AND or OR are asked one after the other.
+const OPEN: u8 = 0;
+const UNKNOWN: u8 = 1;
+const DECIDED: u8 = 2;
+
+impl Evaluation<'_> {
+    pub fn expression(&mut self, expression: &mut Expression, rows: Rows<'_>) -> Result<Vector> {
+        let length = rows.length();
+        let representation = expression.representation;
+        Ok(match &mut expression.node {
+            Node::Column(position) => self.vectors[*position].clone(),
+            Node::Constant(constant) => repeat(constant, length),
+            Node::Parameter(number) => parameter(self.scope, *number, length),
+            Node::Call(site, arguments) => {
+                let mut vectors = Vec::with_capacity(arguments.len());
+                for argument in arguments {
+                    vectors.push(self.expression(argument, rows)?);
+                }
+                site.vectors(self.scope.context, &vectors, rows)?
+            }
+            Node::Connect { all, operands } => self.connect(operands, *all, rows)?,
+            Node::Not(operand) => {
+                let operand = self.expression(operand, rows)?.plain(rows);
+                let Some(Data::Boolean(values)) = operand.data() else { panic!("NOT takes a boolean") };
+                let values = Data::Boolean(!values);
+                match operand.is_constant() {
+                    true if operand.is_null(0) => operand,
+                    true => Vector::constant(Representation::Boolean, values, length),
+                    false => Vector::flat(Representation::Boolean, values, operand.validity().cloned()),
+                }
+            }
+            Node::Case(case) => self.case(case, representation, rows)?,
+            Node::CaseValue => self.operands.last().expect("a CASE with an operand is around").clone(),
+            Node::Coalesce(operands) => self.coalesce(operands, representation, rows)?,
+            Node::IsNull { operand, negated } => {
+                let operand = self.expression(operand, rows)?;
+                match operand.has_no_null() {
+                    true => boolean(*negated, length),
+                    false => booleans(length, |row| operand.is_null(row) != *negated),
+                }
+            }
+            Node::Test { operand, which, negated } => {
+                let operand = self.expression(operand, rows)?.plain(rows);
+                booleans(length, |row| (truth(&operand, row) == *which) != *negated)
+            }
+            Node::Distinct { operands, layout, negated } => {
+                let left = self.expression(&mut operands.0, rows)?;
+                let right = self.expression(&mut operands.1, rows)?;
+                self.distinct(layout, left, right, *negated, rows)
+            }
+            Node::Quantified(quantified) => self.quantified(quantified, rows)?,
+            Node::Array(elements) => self.array(elements, representation, rows)?,
+            Node::Row(fields) => {
+                let mut vectors = Vec::with_capacity(fields.len());
+                for (ty, field) in fields {
+                    vectors.push((*ty, self.expression(field, rows)?));
+                }
+                let vectors: Vec<_> =
+                    vectors.iter().map(|(ty, vector)| (*ty, vector.flatten(rows))).collect();
+                let mut builder = Builder::new(Representation::Record);
+                for row in 0..length {
+                    builder.push(Datum::Record(Record::new(&vectors, row)));
+                }
+                builder.finish()
+            }
+            Node::Field(operand, number) => {
+                let operand = self.expression(operand, rows)?;
+                let mut builder = Builder::new(representation);
+                rows.each(|row| {
+                    builder.pad(row);
+                    match operand.datum(row) {
+                        Datum::Record(record) => builder.push(record.get(*number).1),
+                        _ => builder.push_null(),
+                    }
+                });
+                builder.pad(length);
+                builder.finish()
+            }
+            Node::Convert(operand) => {
+                let operand = self.expression(operand, rows)?;
+                converted(&operand, representation, rows)
+            }
+            Node::Elements(array, cast) => self.elements(array, cast, representation, rows)?,
+        })
+    }
+
+    /// AND (`all`) or OR. An operand is evaluated for the rows that those before it have left open.
+    pub fn connect(&mut self, operands: &mut [Expression], all: bool, rows: Rows<'_>) -> Result<Vector> {
+        let length = rows.length();
+        let mut state = vec![OPEN; length];
+        let mut open = positions(rows);
+        for operand in operands {
+            if open.is_empty() {
+                break;
+            }
+            let vector = match open.len() == length {
+                true => self.expression(operand, Rows::all(length))?,
+                false => self.expression(operand, Rows::at(&open, length))?,
+            };
+            let vector = vector.plain(Rows::all(length));
+            open.retain(|row| match truth(&vector, usize::from(*row)) {
+                Some(truth) if truth != all => {
+                    state[usize::from(*row)] = DECIDED;
+                    false
+                }
+                Some(_) => true,
+                None => {
+                    state[usize::from(*row)] = UNKNOWN;
+                    true
+                }
+            });
+        }
+        let values = BooleanBuffer::collect_bool(length, |row| (state[row] == DECIDED) != all);
+        let validity = state
+            .contains(&UNKNOWN)
+            .then(|| NullBuffer::new(BooleanBuffer::collect_bool(length, |row| state[row] != UNKNOWN)));
+        Ok(Vector::flat(Representation::Boolean, Data::Boolean(values), validity))
+    }
+
+    fn case(&mut self, case: &mut Case, representation: Representation, rows: Rows<'_>) -> Result<Vector> {
+        let length = rows.length();
+        let has_operand = case.operand.is_some();
+        let mut operand = match &mut case.operand {
+            Some(operand) => Some(self.expression(operand, rows)?),
+            None => None,
+        };
+        let mut result = Scatter::new(representation, length);
+        let mut open = positions(rows);
+        for (condition, value) in &mut case.arms {
+            if open.is_empty() {
+                break;
+            }
+            self.operands.extend(operand.take());
+            let condition = self.expression(condition, Rows::at(&open, length));
+            if has_operand {
+                operand = self.operands.pop();
+            }
+            let condition = condition?.plain(Rows::all(length));
+            let (reached, rest): (Vec<u16>, Vec<u16>) =
+                open.into_iter().partition(|row| truth(&condition, usize::from(*row)) == Some(true));
+            open = rest;
+            if !reached.is_empty() {
+                let reached = Rows::at(&reached, length);
+                let value = self.expression(value, reached)?;
+                result.put(value, reached);
+            }
+        }
+        if !open.is_empty() {
+            let open = Rows::at(&open, length);
+            let value = self.expression(&mut case.otherwise, open)?;
+            result.put(value, open);
+        }
+        Ok(result.finish())
+    }
+
+    fn coalesce(
+        &mut self,
+        operands: &mut [Expression],
+        representation: Representation,
+        rows: Rows<'_>,
+    ) -> Result<Vector> {
+        let length = rows.length();
+        let mut result = Scatter::new(representation, length);
+        let mut open = positions(rows);
+        for operand in operands {
+            if open.is_empty() {
+                break;
+            }
+            let vector = self.expression(operand, Rows::at(&open, length))?;
+            let (found, rest): (Vec<u16>, Vec<u16>) =
+                open.into_iter().partition(|row| !vector.is_null(usize::from(*row)));
+            open = rest;
+            if !found.is_empty() {
+                result.put(vector, Rows::at(&found, length));
+            }
+        }
+        Ok(result.finish())
+    }
+
+    fn distinct(
+        &self,
+        layout: &KeyLayout,
+        left: Vector,
+        right: Vector,
+        negated: bool,
+        rows: Rows<'_>,
+    ) -> Vector {
+        let (left, right) = (layout.keys(&[left], rows), layout.keys(&[right], rows));
+        let (mut bits, mut place) = (vec![false; rows.length()], 0);
+        rows.each(|row| {
+            bits[row] = (left.get(place) == right.get(place)) == negated;
+            place += 1;
+        });
+        booleans(rows.length(), |row| bits[row])
+    }
+
+    fn quantified(&mut self, quantified: &mut Quantified, rows: Rows<'_>) -> Result<Vector> {
+        let length = rows.length();
+        let Quantified { site, all, argument, values } = quantified;
+        let left = self.expression(argument, rows)?;
+        let mut state = vec![OPEN; length];
+        match values {
+            Values::List(list) => {
+                let mut open = positions(rows);
+                for value in list {
+                    if open.is_empty() {
+                        break;
+                    }
+                    let right = self.expression(value, Rows::at(&open, length))?;
+                    let found =
+                        site.vectors(self.scope.context, &[left.clone(), right], Rows::at(&open, length))?;
+                    let found = found.plain(Rows::all(length));
+                    open.retain(|row| {
+                        step(&mut state[usize::from(*row)], truth(&found, usize::from(*row)), *all)
+                    });
+                }
+            }
+            Values::Set { layout, set, has_null } => {
+                in_set(&left, layout, set, *has_null, *all, &mut state, rows);
+            }
+            Values::Array(array) => {
+                let arrays = self.expression(array, rows)?;
+                let mut result = Slot::new();
+                rows.try_each(|row| {
+                    let Datum::List(list) = arrays.datum(row) else {
+                        state[row] = UNKNOWN;
+                        return Ok(());
+                    };
+                    for element in list.iter() {
+                        site.cells(self.scope.context, &[left.datum(row), element], &mut result)?;
+                        let found = match result.get() {
+                            Datum::Boolean(found) => Some(found),
+                            _ => None,
+                        };
+                        if !step(&mut state[row], found, *all) {
+                            break;
+                        }
+                    }
+                    Ok::<(), firn_base::Error>(())
+                })?;
+            }
+        }
+        let all = *all;
+        let values = BooleanBuffer::collect_bool(length, |row| (state[row] == DECIDED) != all);
+        let validity = state
+            .contains(&UNKNOWN)
+            .then(|| NullBuffer::new(BooleanBuffer::collect_bool(length, |row| state[row] != UNKNOWN)));
+        Ok(Vector::flat(Representation::Boolean, Data::Boolean(values), validity))
+    }
+
+    fn array(
+        &mut self,
+        elements: &mut [Expression],
+        representation: Representation,
+        rows: Rows<'_>,
+    ) -> Result<Vector> {
+        let Representation::List(element) = representation else { panic!("ARRAY makes arrays") };
+        let mut vectors = Vec::with_capacity(elements.len());
+        for element in elements.iter_mut() {
+            vectors.push(self.expression(element, rows)?);
+        }
+        let (mut builder, mut starts) = (Builder::new(*element), vec![0; rows.length()]);
+        rows.each(|row| {
+            starts[row] = builder.len() as u32;
+            vectors.iter().for_each(|vector| builder.push(vector.datum(row)));
+        });
+        let mut lengths = vec![0; rows.length()];
+        rows.each(|row| lengths[row] = vectors.len() as u32);
+        let lists = Lists::new(Arc::new(builder.finish()), starts.into(), lengths.into(), None);
+        Ok(Vector::flat(representation, Data::List(lists), None))
+    }
+
+    /// An array with a cast of each element.
+    fn elements(
+        &mut self,
+        array: &mut Expression,
+        cast: &mut Expression,
+        representation: Representation,
+        rows: Rows<'_>,
+    ) -> Result<Vector> {
+        let arrays = self.expression(array, rows)?;
+        let Representation::List(element) = representation else { panic!("it makes arrays") };
+        let mut builder = Builder::new(representation);
+        rows.try_each(|row| {
+            builder.pad(row);
+            let Datum::List(list) = arrays.datum(row) else {
+                builder.push_null();
+                return Ok(());
+            };
+            let elements = list.elements();
+            let length = elements.len();
+            let vectors = [elements];
+            let cast = Evaluation { scope: self.scope, vectors: &vectors, operands: Vec::new() }
+                .expression(cast, Rows::all(length))?;
+            let cast = converted(&cast, *element, Rows::all(length)).flatten(Rows::all(length));
+            builder.push(Datum::List(firn_vector::lists::List::with_shape(&cast, list.shape())));
+            Ok::<(), firn_base::Error>(())
+        })?;
+        builder.pad(rows.length());
+        Ok(builder.finish())
+    }
+}
+
+/// Notes what one comparison of a quantified one has found. Whether others are to be asked.
+fn step(state: &mut u8, found: Option<bool>, all: bool) -> bool {
+    match found {
+        Some(found) if found != all => {
+            *state = DECIDED;
+            false
+        }
+        Some(_) => true,
+        None => {
+            *state = UNKNOWN;
+            true
+        }
+    }
+}
+
+/// `= ANY` or `<> ALL` of a set of constants: one look-up a row.
+fn in_set(
+    left: &Vector,
+    layout: &KeyLayout,
+    set: &KeySet,
+    has_null: bool,
+    all: bool,
+    state: &mut [u8],
+    rows: Rows<'_>,
+) {
+    let _ = all;
+    let keys = layout.keys(std::slice::from_ref(left), rows);
+    let (hashes, mut place) = (keys.hashes(), 0);
+    rows.each(|row| {
+        state[row] = if left.is_null(row) {
+            UNKNOWN
+        } else if set.find(keys.get(place), hashes[place]).is_some() {
+            DECIDED
+        } else if has_null {
+            UNKNOWN
+        } else {
+            OPEN
+        };
+        place += 1;
+    });
+}
+
+fn positions(rows: Rows<'_>) -> Vec<u16> {
+    match rows.positions() {
+        Some(positions) => positions.to_vec(),
+        None => (0..rows.length()).map(|row| row as u16).collect(),
+    }
+}
+
+fn boolean(value: bool, length: usize) -> Vector {
+    let data = Data::Boolean(BooleanBuffer::collect_bool(1, |_| value));
+    Vector::constant(Representation::Boolean, data, length)
+}
+
+fn booleans(length: usize, value: impl FnMut(usize) -> bool) -> Vector {
+    let values = BooleanBuffer::collect_bool(length, value);
+    Vector::flat(Representation::Boolean, Data::Boolean(values), None)
+}
+
+/// The same values in another representation of their type: numbers of one scale as numbers of any.
+pub(crate) fn converted(vector: &Vector, representation: Representation, rows: Rows<'_>) -> Vector {
+    if vector.representation() == representation {
+        return vector.clone();
+    }
+    let mut builder = Builder::new(representation);
+    rows.each(|row| {
+        builder.pad(row);
+        builder.push(vector.datum(row));
+    });
+    builder.pad(rows.length());
+    builder.finish()
+}

@@ -1,0 +1,15 @@
+//! Inputs of pipelines.
+
+mod collected;
+mod iterate;
+mod scan;
+mod shared;
+mod union;
+mod values;
+
+pub use collected::{CollectedPlan, SortedPlan, UnmatchedPlan};
+pub use iterate::{IteratePlan, RoundPlan};
+pub use scan::ScanPlan;
+pub use shared::{SharedPlan, SharedReadPlan};
+pub use union::{UnionInput, UnionPlan};
+pub use values::ValuesPlan;

@@ -1,0 +1,36 @@
+//! Runs plans: sources of rows, pipelines of operators over vectors, and who schedules them.
+//!
+//! ```text
+//! plan ──Program::compile──▶ program ──Rows::start──▶ execution ──Rows::next──▶ chunks
+//! ```
+//!
+//! A program is a set of pipelines: an input, stages that pass chunks on, and a sink that collects them. Everything here is
+//! synchronous and knows neither SQL text nor names; columns are numbers, and the functions are those of the registry.
+//!
+//! Modules in reading order.
+
+pub mod source;
+pub mod table;
+
+pub mod columns;
+pub mod expression;
+pub mod keys;
+pub mod values;
+
+pub mod budget;
+pub mod pipeline;
+pub mod spill;
+
+pub mod inputs;
+pub mod sinks;
+pub mod stages;
+
+pub mod compile;
+pub mod execution;
+
+pub use budget::Budget;
+pub use compile::Program;
+pub use execution::{Options, Rows};
+pub use source::{Reader, Source, Sources};
+pub use spill::SpillArea;
+pub use table::TableSource;

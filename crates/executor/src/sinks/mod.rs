@@ -1,0 +1,31 @@
+//! Sinks of pipelines: operators that collect rows.
+
+mod build;
+mod group;
+mod runs;
+mod sort;
+mod window;
+
+pub use build::{Build, BuildPlan};
+pub use group::{AggregatePlan, GroupPlan, OrderPlan, SetPlan};
+pub use runs::{Merge, SortedRun};
+pub use sort::{Keep, SortPlan, Sorted};
+pub(crate) use window::has_distances;
+pub use window::{BoundPlan, FramePlan, WindowCallPlan, WindowFunctionPlan, WindowPlan};
+
+use crate::budget::Account;
+use crate::columns::Table;
+use crate::pipeline::Sink;
+
+/// Rows that are kept, in any order.
+pub struct Kept {
+    /// The rows.
+    pub table: Table,
+    /// What they take.
+    pub account: Account,
+}
+
+/// The sinks that a plan has started.
+fn own<S: 'static>(sinks: Vec<Box<dyn Sink>>) -> impl Iterator<Item = S> {
+    sinks.into_iter().map(|sink| *sink.into_any().downcast::<S>().expect("the plan has started it"))
+}

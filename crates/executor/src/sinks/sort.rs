@@ -1,0 +1,295 @@
+//! Sorting: rows and their keys are collected, then the keys are sorted and the rows gathered in that order.
+//!
+//! A row costs its columns once, its key (16 bytes, or its bytes), and 4 bytes for its place; a comparison reads keys alone. With
+//! a limit, rows that cannot be among the first are left out: once twice as many have come as are wanted, the others are dropped,
+//! and from then on rows behind the last one are not collected at all.
+//!
+//! Equal rows keep the order in which they came. Where memory does not suffice, sorted runs go to temporary files
+//! and are merged as they are read.
+
+use super::runs::SortedRun;
+use crate::budget::Account;
+use crate::columns::{Collection, Table};
+use crate::keys::{Key, KeyLayout, Keys};
+use crate::pipeline::{Sink, SinkPlan, Template, Work};
+use crate::stages::LimitBounds;
+use firn_base::sync::Arc;
+use firn_base::{Error, Representation, Result};
+use firn_vector::selection::Rows;
+use firn_vector::{Chunk, Selection, Vector};
+use std::any::Any;
+
+/// What is sorted.
+pub struct SortPlan {
+    /// How the columns of the input lie; all are kept.
+    pub representations: Vec<Representation>,
+    /// The positions of the order's columns.
+    pub columns: Vec<usize>,
+    /// Their keys.
+    pub layout: KeyLayout,
+    /// Which rows are kept.
+    pub keep: Keep,
+}
+
+/// Which rows of an order are kept.
+pub enum Keep {
+    /// All.
+    All,
+    /// As many as a limit above lets pass.
+    First(Template<LimitBounds>),
+    /// The first of each group that is equal in some columns, by which the order begins.
+    FirstOfEach(Vec<usize>, KeyLayout),
+}
+
+/// Rows in an order.
+pub enum Sorted {
+    /// In memory: the rows, and their places, the first first.
+    Memory {
+        /// The rows.
+        table: Table,
+        /// Their places.
+        order: Vec<u32>,
+        /// What they take.
+        account: Account,
+    },
+    /// In temporary files, to be merged.
+    Runs {
+        /// The runs.
+        runs: Arc<Vec<SortedRun>>,
+        /// How the columns lie.
+        representations: Vec<Representation>,
+        /// How their keys are made.
+        layout: KeyLayout,
+        /// The columns of groups of which the first row alone is kept.
+        first_of: Option<(Vec<usize>, KeyLayout)>,
+    },
+}
+
+struct SortSink {
+    columns: Vec<usize>,
+    layout: KeyLayout,
+    representations: Vec<Representation>,
+    rows: Collection,
+    keys: Keys,
+    /// How many are wanted at most.
+    limit: Option<usize>,
+    /// The last key that is wanted, once so many have come.
+    last: Option<Keys>,
+    runs: Vec<SortedRun>,
+    account: Account,
+}
+
+/// With fewer rows than this nothing is dropped early.
+const LEAST_TO_DROP: usize = 4096;
+
+impl SinkPlan for SortPlan {
+    fn start(&self, work: Work<'_>) -> Result<Box<dyn Sink>> {
+        let limit = match &self.keep {
+            Keep::First(bounds) => {
+                let (count, offset) = bounds.copy().evaluate(work)?;
+                count.map(|count| count.saturating_add(offset) as usize)
+            }
+            _ => None,
+        };
+        Ok(Box::new(SortSink {
+            columns: self.columns.clone(),
+            layout: self.layout.clone(),
+            representations: self.representations.clone(),
+            rows: Collection::new(self.representations.iter().copied()),
+            keys: self.layout.none(),
+            limit,
+            last: None,
+            runs: Vec::new(),
+            account: Account::new(&work.run.options.budget),
+        }))
+    }
+
+    fn finish(&self, work: Work<'_>, sinks: Vec<Box<dyn Sink>>) -> Result<Arc<dyn Any + Send + Sync>> {
+        let mut sinks = super::own::<SortSink>(sinks);
+        let mut all = sinks.next().expect("there is a worker");
+        for mut other in sinks {
+            all.runs.append(&mut other.runs);
+            all.keys.append(&other.keys);
+            all.rows.append_all(&other.rows.finish());
+            all.grow_or_spill(work)?;
+        }
+        let extra = all.rows.rows() * 24;
+        if all.runs.is_empty()
+            && let Err(error) = all.account.add(extra)
+        {
+            all.spill(work, error)?;
+        }
+        if !all.runs.is_empty() {
+            if all.rows.rows() > 0 {
+                all.write_run(work)?;
+            }
+            let first_of = match &self.keep {
+                Keep::FirstOfEach(columns, layout) => Some((columns.clone(), layout.clone())),
+                _ => None,
+            };
+            return Ok(Arc::new(Sorted::Runs {
+                runs: Arc::new(all.runs),
+                representations: self.representations.clone(),
+                layout: self.layout.clone(),
+                first_of,
+            }));
+        }
+        let mut order = sorted(&all.keys, work)?;
+        order.truncate(all.limit.unwrap_or(usize::MAX));
+        let SortSink { rows, account, .. } = all;
+        let table = rows.finish();
+        if let Keep::FirstOfEach(columns, layout) = &self.keep {
+            let vectors: Vec<Vector> = columns.iter().map(|place| table.vectors()[*place].clone()).collect();
+            let keys = layout.keys(&vectors, Rows::all(table.rows()));
+            order.dedup_by(|next, before| keys.get(*next as usize) == keys.get(*before as usize));
+        }
+        Ok(Arc::new(Sorted::Memory { table, order, account }))
+    }
+}
+
+impl SortSink {
+    /// States what it keeps. What there is no memory for goes to a temporary file, if there may be one.
+    fn grow_or_spill(&mut self, work: Work<'_>) -> Result<()> {
+        match self.account.set(self.rows.memory() + self.keys.memory()) {
+            Ok(()) => Ok(()),
+            Err(error) => self.spill(work, error),
+        }
+    }
+
+    fn spill(&mut self, work: Work<'_>, error: Error) -> Result<()> {
+        match work.run.options.spill {
+            Some(_) if self.rows.rows() > 0 => self.write_run(work),
+            _ => Err(error),
+        }
+    }
+
+    /// Writes what it has as a sorted run.
+    fn write_run(&mut self, work: Work<'_>) -> Result<()> {
+        let area = work.run.options.spill.as_ref().expect("there may be temporary files");
+        let order = sorted(&self.keys, work)?;
+        let empty = Collection::new(self.representations.iter().copied());
+        let table = std::mem::replace(&mut self.rows, empty).finish();
+        let keys = std::mem::replace(&mut self.keys, self.layout.none());
+        self.runs.push(SortedRun::write(work, area.create()?, &table, &keys, &order)?);
+        self.account.set(0)
+    }
+
+    /// Drops what cannot be among the first.
+    fn drop_the_rest(&mut self, limit: usize, work: Work<'_>) -> Result<()> {
+        let mut order = sorted(&self.keys, work)?;
+        order.truncate(limit);
+        let rows = std::mem::replace(&mut self.rows, Collection::new(self.representations.iter().copied()));
+        let rows = rows.finish();
+        let kept = rows.gather(0..rows.vectors().len(), &order);
+        self.rows.append(&kept, Rows::all(order.len()));
+        let mut keys = self.layout.none();
+        order.iter().for_each(|row| keys.push(self.keys.get(*row as usize)));
+        if let Some(last) = order.last() {
+            let mut bound = self.layout.none();
+            bound.push(self.keys.get(*last as usize));
+            self.last = Some(bound);
+        }
+        self.keys = keys;
+        Ok(())
+    }
+}
+
+impl Sink for SortSink {
+    fn consume(&mut self, work: Work<'_>, chunk: Chunk) -> Result<bool> {
+        if self.limit == Some(0) {
+            return Ok(false);
+        }
+        let vectors: Vec<Vector> = self.columns.iter().map(|place| chunk.vectors()[*place].clone()).collect();
+        let mut keys = self.layout.keys(&vectors, chunk.rows());
+        let mut chunk = chunk;
+        if let Some(last) = &self.last {
+            let (last, mut wanted) = (last.get(0), self.layout.none());
+            let (mut positions, mut number) = (Vec::new(), 0);
+            chunk.rows().each(|row| {
+                // An equal one that comes later is behind it.
+                if keys.get(number) < last {
+                    positions.push(row as u16);
+                    wanted.push(keys.get(number));
+                }
+                number += 1;
+            });
+            keys = wanted;
+            chunk = chunk.with_selection(Some(Selection::new(positions)));
+        }
+        self.keys.append(&keys);
+        self.rows.append(chunk.vectors(), chunk.rows());
+        if let Some(limit) = self.limit
+            && self.rows.rows() >= limit.saturating_mul(2).max(LEAST_TO_DROP)
+        {
+            self.drop_the_rest(limit, work)?;
+        }
+        self.grow_or_spill(work)?;
+        Ok(true)
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+/// Keys are sorted in runs of so many, between which a cancel is noticed.
+const RUN: usize = 1 << 16;
+
+/// The places of keys in their order; equal ones as they came.
+pub(super) fn sorted(keys: &Keys, work: Work<'_>) -> Result<Vec<u32>> {
+    assert!(keys.len() < u32::MAX as usize, "numbers of rows have 32 bits");
+    match keys {
+        Keys::Fixed(words) => {
+            let mut pairs: Vec<(u128, u32)> =
+                words.iter().enumerate().map(|(row, key)| (*key, row as u32)).collect();
+            in_runs(&mut pairs, work, |left, right| left.cmp(right))?;
+            Ok(pairs.into_iter().map(|(_, row)| row).collect())
+        }
+        Keys::Bytes(..) => {
+            let mut order: Vec<u32> = (0..keys.len() as u32).collect();
+            let key = |row: u32| -> Key<'_> { keys.get(row as usize) };
+            in_runs(&mut order, work, |left, right| key(*left).cmp(&key(*right)).then(left.cmp(right)))?;
+            Ok(order)
+        }
+    }
+}
+
+/// Sorts items, which are all different: runs first, then pairs of runs, and so on.
+fn in_runs<T: Copy>(
+    items: &mut Vec<T>,
+    work: Work<'_>,
+    compare: impl Fn(&T, &T) -> std::cmp::Ordering,
+) -> Result<()> {
+    for run in items.chunks_mut(RUN) {
+        work.context.check_cancel()?;
+        run.sort_unstable_by(&compare);
+    }
+    let (mut length, mut merged) = (RUN, Vec::new());
+    while length < items.len() {
+        merged.reserve(items.len());
+        for pair in items.chunks(2 * length) {
+            let (mut left, mut right) = pair.split_at(length.min(pair.len()));
+            while let (Some(one), Some(other)) = (left.first(), right.first()) {
+                if merged.len() % RUN == 0 {
+                    work.context.check_cancel()?;
+                }
+                match compare(one, other).is_le() {
+                    true => {
+                        merged.push(*one);
+                        left = &left[1..];
+                    }
+                    false => {
+                        merged.push(*other);
+                        right = &right[1..];
+                    }
+                }
+            }
+            merged.extend_from_slice(left);
+            merged.extend_from_slice(right);
+        }
+        std::mem::swap(items, &mut merged);
+        merged.clear();
+        length *= 2;
+    }
+    Ok(())
+}

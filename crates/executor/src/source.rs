@@ -1,0 +1,173 @@
+//! Sources: where the rows of scans come from.
+//!
+//! Tables are sources, and so are files, registered Arrow batches, catalog relations and statistics views. A plan names one
+//! by an opaque number. What a scan asks is a value ([`Request`]): the columns, the conditions and the values of parameters. A
+//! source may use conditions to read less; the executor asks all of them again of the rows that come.
+//!
+//! A scan is opened when the statement starts to run: that binds its snapshot, and is when a serializable transaction
+//! logs what it reads. It is begun when its rows are needed, perhaps never, perhaps once for each round of a recursion.
+
+use firn_base::sync::{Arc, AtomicU64, Ordering};
+use firn_base::{Representation, Result, Snapshot, Type, Value};
+use firn_plan::operator::SourceId;
+use firn_plan::{Column, Columns, Scalar};
+use firn_txn::Transaction;
+use firn_vector::{Chunk, Vector};
+
+/// A column of a source.
+#[derive(Clone, Copy, Debug)]
+pub struct SourceColumn {
+    /// Its attribute number.
+    pub attribute: i16,
+    /// Its type.
+    pub ty: Type,
+    /// Whether it may be NULL.
+    pub nullable: bool,
+}
+
+/// What is known of how much a source holds. Numbers are estimates.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct SourceStatistics {
+    /// How many rows.
+    pub rows: u64,
+}
+
+/// An index by which a source can find rows.
+#[derive(Clone, Debug)]
+pub struct CandidateIndex {
+    /// Its oid.
+    pub oid: u32,
+    /// The attributes of its key, in their order.
+    pub attributes: Vec<i16>,
+    /// Whether no two rows that are visible have one key without NULLs.
+    pub unique: bool,
+}
+
+/// What a scan asks of a source.
+pub struct Request<'a> {
+    /// The columns to read, and which attribute each is.
+    pub columns: &'a [(Column, i16)],
+    /// How many of the columns, the first ones, are used for more than the conditions.
+    pub used: usize,
+    /// Conditions over these columns, all of which a row must meet. Rows that do not may be given all the same.
+    pub conditions: &'a [Scalar],
+    /// The values of the statement's parameters.
+    pub parameters: &'a [Value],
+    /// The columns of the statement.
+    pub all: &'a Columns,
+}
+
+/// By what a statement reads.
+#[derive(Clone, Copy)]
+pub struct Reader<'a> {
+    /// What it sees.
+    pub snapshot: Snapshot,
+    /// Where reads are logged; `None` of statements outside of any transaction.
+    pub transaction: Option<&'a Transaction>,
+}
+
+/// Something that has rows.
+pub trait Source: Send + Sync {
+    /// Its columns.
+    fn columns(&self) -> Vec<SourceColumn>;
+
+    /// What is known of its size.
+    fn statistics(&self) -> SourceStatistics;
+
+    /// The indexes by which it finds rows.
+    fn indexes(&self) -> Vec<CandidateIndex> {
+        Vec::new()
+    }
+
+    /// Binds a scan to what the reader sees, and logs what will have been read.
+    fn open(&self, request: &Request<'_>, reader: Reader<'_>) -> Result<Arc<dyn Scan>>;
+}
+
+/// A scan that has been opened. The transaction whose snapshot it reads must run as long as it is used.
+pub trait Scan: Send + Sync {
+    /// Begins from the first row, any number of times.
+    fn morsels(&self) -> Arc<dyn Morsels>;
+}
+
+/// Rows in parts that workers take from one after the other.
+pub trait Morsels: Send + Sync {
+    /// Claims a morsel: a block or a part of one, at most 65,536 rows, with a vector for each column of the request.
+    /// `None` if all have been claimed.
+    fn next(&self) -> Result<Option<Chunk>>;
+}
+
+/// Where the sources of a plan are found.
+pub trait Sources {
+    /// The source of a number. Panics if the binder has given none.
+    fn source(&self, id: SourceId) -> Arc<dyn Source>;
+}
+
+/// Rows in memory: the batches that a caller has registered, and tests.
+pub struct MemorySource {
+    columns: Vec<SourceColumn>,
+    chunks: Arc<[Chunk]>,
+}
+
+impl MemorySource {
+    /// A source of these chunks, with a vector for each column.
+    pub fn new(columns: Vec<SourceColumn>, chunks: Vec<Chunk>) -> MemorySource {
+        for chunk in &chunks {
+            assert_eq!(chunk.vectors().len(), columns.len());
+        }
+        MemorySource { columns, chunks: chunks.into() }
+    }
+}
+
+impl Source for MemorySource {
+    fn columns(&self) -> Vec<SourceColumn> {
+        self.columns.clone()
+    }
+
+    fn statistics(&self) -> SourceStatistics {
+        SourceStatistics { rows: self.chunks.iter().map(|chunk| chunk.count() as u64).sum() }
+    }
+
+    fn open(&self, request: &Request<'_>, _: Reader<'_>) -> Result<Arc<dyn Scan>> {
+        let place = |(_, attribute): &(Column, i16)| {
+            let column = self.columns.iter().position(|column| column.attribute == *attribute);
+            column.unwrap_or_else(|| panic!("the source has no attribute {attribute}"))
+        };
+        let places = request.columns.iter().map(place).collect();
+        Ok(Arc::new(MemoryScan { chunks: self.chunks.clone(), places }))
+    }
+}
+
+struct MemoryScan {
+    chunks: Arc<[Chunk]>,
+    places: Arc<[usize]>,
+}
+
+impl Scan for MemoryScan {
+    fn morsels(&self) -> Arc<dyn Morsels> {
+        Arc::new(MemoryMorsels {
+            chunks: self.chunks.clone(),
+            places: self.places.clone(),
+            next: AtomicU64::new(0),
+        })
+    }
+}
+
+struct MemoryMorsels {
+    chunks: Arc<[Chunk]>,
+    places: Arc<[usize]>,
+    next: AtomicU64,
+}
+
+impl Morsels for MemoryMorsels {
+    fn next(&self) -> Result<Option<Chunk>> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let Some(chunk) = self.chunks.get(number as usize) else { return Ok(None) };
+        let vectors: Vec<Vector> = self.places.iter().map(|place| chunk.vectors()[*place].clone()).collect();
+        Ok(Some(Chunk::new(chunk.length(), vectors).with_selection(chunk.selection().cloned())))
+    }
+}
+
+/// How the values of a column of a scan lie: as those of its type do in general.
+pub(crate) fn representation(columns: &Columns, column: Column) -> Representation {
+    crate::expression::representation_of(columns[column].ty)
+}

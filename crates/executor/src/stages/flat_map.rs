@@ -1,0 +1,186 @@
+//! Set-returning functions: each row of the input with the rows that functions give for it.
+//!
+//! It keeps its place: the row of its chunk, and the sets that have begun for it. A result gathers the input's columns by row, and
+//! the functions write theirs.
+
+use crate::expression::Expression;
+use crate::pipeline::{Output, Stage, StagePlan, Template, Work};
+use firn_base::sync::Arc;
+use firn_base::{Representation, Result};
+use firn_vector::builder::Builder;
+use firn_vector::kernel::{Call, Local, Set, SetKernel, Signature};
+use firn_vector::{Chunk, Datum, Vector};
+
+/// What is called.
+#[derive(Clone)]
+pub enum Callee {
+    /// A function that returns a set, with the types of the call and its arguments.
+    Set(Arc<dyn SetKernel>, Arc<Signature>, Vec<Expression>),
+    /// A scalar, which gives one row.
+    Scalar(Expression),
+}
+
+/// A call, and how its columns lie.
+#[derive(Clone)]
+pub struct SetCallPlan {
+    /// What is called.
+    pub callee: Callee,
+    /// How each of its columns lies.
+    pub representations: Vec<Representation>,
+}
+
+/// Calls, side by side: where one has fewer rows than another, its columns are NULL.
+pub struct FlatMapPlan {
+    /// The calls.
+    pub calls: Template<Vec<SetCallPlan>>,
+    /// The columns of the input that go on.
+    pub columns: Vec<usize>,
+    /// Whether the number of the row follows.
+    pub with_ordinality: bool,
+}
+
+impl StagePlan for FlatMapPlan {
+    fn start(&self, _: Work<'_>) -> Result<Box<dyn Stage>> {
+        let begin =
+            |call| Calling { call, arguments: Vec::new(), set: Progress::Ended, local: Local::default() };
+        Ok(Box::new(FlatMap {
+            calls: self.calls.copy().into_iter().map(begin).collect(),
+            columns: self.columns.clone(),
+            with_ordinality: self.with_ordinality,
+            chunk: None,
+            row: 0,
+            ordinal: 0,
+        }))
+    }
+}
+
+struct FlatMap {
+    calls: Vec<Calling>,
+    columns: Vec<usize>,
+    with_ordinality: bool,
+    /// What it works on, compact.
+    chunk: Option<Chunk>,
+    /// The row of it, and how many rows that has had; at the first one its sets have not begun.
+    row: usize,
+    ordinal: i64,
+}
+
+/// A call at work.
+struct Calling {
+    call: SetCallPlan,
+    /// The arguments for all rows of the chunk.
+    arguments: Vec<Vector>,
+    set: Progress,
+    local: Local,
+}
+
+enum Progress {
+    /// A scalar's row is still to come.
+    Once,
+    Set(Box<dyn Set>),
+    Ended,
+}
+
+impl Calling {
+    fn evaluate(&mut self, work: Work<'_>, chunk: &Chunk) -> Result<()> {
+        self.arguments = match &mut self.call.callee {
+            Callee::Set(_, _, arguments) => arguments
+                .iter_mut()
+                .map(|argument| argument.evaluate(&work.scope(), chunk))
+                .collect::<Result<_>>()?,
+            Callee::Scalar(scalar) => vec![scalar.evaluate(&work.scope(), chunk)?],
+        };
+        Ok(())
+    }
+
+    fn begin(&mut self, work: Work<'_>, row: usize) -> Result<()> {
+        self.set = match &self.call.callee {
+            Callee::Scalar(_) => Progress::Once,
+            Callee::Set(kernel, signature, _) => {
+                let arguments: Vec<Datum<'_>> =
+                    self.arguments.iter().map(|argument| argument.datum(row)).collect();
+                let mut call = Call::new(work.context, signature, &mut self.local);
+                kernel.begin(&mut call, &arguments)?.map_or(Progress::Ended, Progress::Set)
+            }
+        };
+        Ok(())
+    }
+
+    /// Appends rows until the columns have so many, or the set has no more.
+    fn fill(&mut self, work: Work<'_>, row: usize, columns: &mut [Builder], until: usize) -> Result<()> {
+        while columns[0].len() < until {
+            match &mut self.set {
+                Progress::Ended => break,
+                Progress::Once => {
+                    columns[0].push(self.arguments[0].datum(row));
+                    self.set = Progress::Ended;
+                }
+                Progress::Set(set) => {
+                    let Callee::Set(_, signature, _) = &self.call.callee else { panic!("it is a set") };
+                    let mut call = Call::new(work.context, signature, &mut self.local);
+                    let most = until - columns[0].len();
+                    if !set.next(&mut call, columns, most)? {
+                        self.set = Progress::Ended;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Stage for FlatMap {
+    fn push(&mut self, work: Work<'_>, chunk: Chunk) -> Result<Output> {
+        // Arguments that fail do so for rows that are there.
+        let chunk = chunk.compact();
+        for call in &mut self.calls {
+            call.evaluate(work, &chunk)?;
+        }
+        (self.chunk, self.row, self.ordinal) = (Some(chunk), 0, 0);
+        self.resume(work)
+    }
+
+    fn resume(&mut self, work: Work<'_>) -> Result<Output> {
+        let most = work.run.options.vector_rows;
+        let chunk = self.chunk.take().expect("it has a chunk");
+        let mut rows: Vec<usize> = Vec::with_capacity(most);
+        let mut ordinals = Builder::new(Representation::Int64);
+        let mut columns: Vec<Vec<Builder>> = self
+            .calls
+            .iter()
+            .map(|call| call.call.representations.iter().map(|it| Builder::new(*it)).collect())
+            .collect();
+        while rows.len() < most && self.row < chunk.length() {
+            let row = self.row;
+            if self.ordinal == 0 {
+                self.calls.iter_mut().try_for_each(|call| call.begin(work, row))?;
+            }
+            let before = rows.len();
+            for (call, columns) in self.calls.iter_mut().zip(&mut columns) {
+                call.fill(work, row, columns, most)?;
+            }
+            let after = columns.iter().map(|columns| columns[0].len()).max().unwrap_or(before);
+            columns.iter_mut().flatten().for_each(|column| column.pad(after));
+            for _ in before..after {
+                rows.push(row);
+                self.ordinal += 1;
+                ordinals.push(Datum::Int64(self.ordinal));
+            }
+            if self.calls.iter().all(|call| matches!(call.set, Progress::Ended)) {
+                (self.row, self.ordinal) = (row + 1, 0);
+            }
+        }
+        let input = self.columns.iter().map(|place| chunk.vectors()[*place].take(rows.iter().copied()));
+        let mut vectors: Vec<Vector> = input.collect();
+        vectors.extend(columns.into_iter().flatten().map(Builder::finish));
+        if self.with_ordinality {
+            vectors.push(ordinals.finish());
+        }
+        let result = Chunk::new(rows.len(), vectors);
+        if self.row == chunk.length() {
+            return Ok(Output::Last(result));
+        }
+        self.chunk = Some(chunk);
+        Ok(Output::Some(result))
+    }
+}

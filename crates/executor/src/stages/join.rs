@@ -1,0 +1,408 @@
+//! Joins: each row of a chunk with its partners on the build side.
+//!
+//! With equalities between both sides, candidates are found in a hash table; without, they are all pairs (a block-nested-loop join).
+//! Candidates come in batches of one vector. Residual conditions see only the columns that they use, gathered for the
+//! batch; rows that pass are gathered with the columns that go on. Semi, anti and mark joins gather nothing that goes on: they
+//! narrow the selection of their chunk, or add one bit a row.
+//!
+//! Cost of a probed row: its key (16 bytes), one cache line of the table's heads, one of the keys for each candidate, and for each
+//! pair one of each column of the build side that goes on.
+
+use crate::columns::gather;
+use crate::expression::{Conditions, Expression, truth};
+use crate::keys::{KeyLayout, Keys, rows_with_null};
+use crate::pipeline::{Output, SlotId, Stage, StagePlan, Template, Work};
+use crate::sinks::Build;
+use arrow_buffer::{BooleanBuffer, NullBuffer};
+use firn_base::sync::Arc;
+use firn_base::{Error, Representation, Result, SqlState};
+use firn_plan::operator::JoinKind;
+use firn_vector::{Chunk, Data, Selection, Vector};
+
+/// A join, as the side that probes runs it.
+pub struct JoinPlan {
+    /// What is done with rows that have partners, and with those that have none.
+    pub kind: JoinKind,
+    /// Where the build side is kept.
+    pub slot: SlotId,
+    /// The keys of this side, and how they are compared with those of the build side; no keys if all pairs are candidates.
+    pub keys: Template<Vec<Expression>>,
+    /// How keys are made.
+    pub layout: KeyLayout,
+    /// For each key whether NULL has no partner.
+    pub strict: Vec<bool>,
+    /// What candidates must meet beside equal keys.
+    pub residual: Template<Conditions>,
+    /// The columns that conditions use: of this side, then of the build side's table.
+    pub used: (Vec<usize>, Vec<usize>),
+    /// The columns of this side that go on.
+    pub columns: Vec<usize>,
+    /// The columns of the build side's table that go on.
+    pub build_columns: Vec<usize>,
+    /// How the build side's columns that go on lie.
+    pub build_representations: Vec<Representation>,
+    /// Whether the first row with an equal key says all: of semi and anti joins without other conditions.
+    pub first_is_enough: bool,
+    /// For a mark join.
+    pub mark: Option<MarkPlan>,
+}
+
+/// How the mark of a mark join is found.
+pub struct MarkPlan {
+    /// All conditions, over the columns that conditions use.
+    pub conditions: Template<Conditions>,
+    /// Whether the conditions are one equality of NULL-rejecting keys: then the mark is known from keys alone.
+    pub is_one_key: bool,
+}
+
+impl StagePlan for Arc<JoinPlan> {
+    fn start(&self, _: Work<'_>) -> Result<Box<dyn Stage>> {
+        Ok(Box::new(Join {
+            keys: self.keys.copy(),
+            residual: self.residual.copy(),
+            mark: self.mark.as_ref().map(|mark| mark.conditions.copy()).unwrap_or_default(),
+            plan: self.clone(),
+            build: None,
+            probe: None,
+        }))
+    }
+}
+
+struct Join {
+    plan: Arc<JoinPlan>,
+    keys: Vec<Expression>,
+    residual: Conditions,
+    mark: Conditions,
+    build: Option<Arc<Build>>,
+    probe: Option<Probe>,
+}
+
+/// Where a chunk stands.
+struct Probe {
+    chunk: Chunk,
+    /// The positions of its selected rows.
+    positions: Vec<u16>,
+    /// Their keys and hashes, once the build side is there, if there are keys.
+    keys: Option<(Keys, Vec<u64>)>,
+    /// Rows that have a NULL in a key that takes none.
+    has_null: Option<Vec<bool>>,
+    /// The row, by its number among the selected ones, and the next candidate of it.
+    row: usize,
+    next: Next,
+    matched: Vec<bool>,
+    /// Rows for which a condition was NULL.
+    unknown: Vec<bool>,
+    is_prepared: bool,
+}
+
+/// The candidate that comes next.
+#[derive(Clone, Copy)]
+enum Next {
+    /// The first one.
+    First,
+    /// A row of the hash chain.
+    Chain(u32),
+    /// A row of the build side that has a NULL in its key, by its number among these.
+    Null(usize),
+    /// Any row.
+    Any(u32),
+}
+
+impl Stage for Join {
+    fn push(&mut self, work: Work<'_>, chunk: Chunk) -> Result<Output> {
+        let positions: Vec<u16> = match chunk.rows().positions() {
+            Some(positions) => positions.to_vec(),
+            None => (0..chunk.length()).map(|row| row as u16).collect(),
+        };
+        let count = positions.len();
+        self.probe = Some(Probe {
+            chunk,
+            positions,
+            keys: None,
+            has_null: None,
+            row: 0,
+            next: Next::First,
+            matched: vec![false; count],
+            unknown: vec![false; count],
+            is_prepared: false,
+        });
+        self.resume(work)
+    }
+
+    fn resume(&mut self, work: Work<'_>) -> Result<Output> {
+        let build = match &self.build {
+            Some(build) => build.clone(),
+            None => match work.run.filled::<Build>(self.plan.slot) {
+                Some(build) => self.build.insert(build).clone(),
+                None => return Ok(Output::Blocked(self.plan.slot)),
+            },
+        };
+        let kind = self.plan.kind;
+        if build.table.rows() == 0 && matches!(kind, JoinKind::Inner | JoinKind::Semi) {
+            return Ok(Output::Done(None));
+        }
+        let mut probe = self.probe.take().expect("it has a chunk");
+        if !probe.is_prepared {
+            self.prepare(work, &mut probe, &build)?;
+        }
+        if probe.row == probe.positions.len() {
+            return Ok(self.rest(probe, &build).map_or(Output::None, Output::Last));
+        }
+        let pairs = candidates(&self.plan, &mut probe, &build, work.run.options.vector_rows);
+        let rows = self.judge(work, &mut probe, &build, pairs)?;
+        // The rest may be there at once: a step may come to nothing, but not to two chunks.
+        let output = match (rows, probe.row == probe.positions.len()) {
+            (Some(rows), _) => Output::Some(rows),
+            (None, true) => return Ok(self.rest(probe, &build).map_or(Output::None, Output::Last)),
+            (None, false) => Output::Again,
+        };
+        self.probe = Some(probe);
+        Ok(output)
+    }
+}
+
+impl Join {
+    fn prepare(&mut self, work: Work<'_>, probe: &mut Probe, build: &Build) -> Result<()> {
+        probe.is_prepared = true;
+        if self.keys.is_empty() || build.table.rows() == 0 {
+            return Ok(());
+        }
+        let vectors = self
+            .keys
+            .iter_mut()
+            .map(|key| key.evaluate(&work.scope(), &probe.chunk))
+            .collect::<Result<Vec<_>>>()?;
+        let strict: Vec<Vector> = vectors
+            .iter()
+            .zip(&self.plan.strict)
+            .filter(|(_, strict)| **strict)
+            .map(|(vector, _)| vector.clone())
+            .collect();
+        probe.has_null = rows_with_null(&strict, probe.chunk.rows());
+        let keys = self.plan.layout.keys(&vectors, probe.chunk.rows());
+        let hashes = keys.hashes();
+        probe.keys = Some((keys, hashes));
+        Ok(())
+    }
+
+    /// Asks conditions of candidates. The rows that go on for them, if any do.
+    fn judge(
+        &mut self,
+        work: Work<'_>,
+        probe: &mut Probe,
+        build: &Build,
+        pairs: Pairs,
+    ) -> Result<Option<Chunk>> {
+        let kind = self.plan.kind;
+        if pairs.rows.is_empty() {
+            return Ok(None);
+        }
+        let conditions = if kind == JoinKind::Mark { &mut self.mark } else { &mut self.residual };
+        let mut pairs = pairs;
+        if !conditions.is_empty() {
+            let (own, of_build) = &self.plan.used;
+            let own = own.iter().map(|place| {
+                probe.chunk.vectors()[*place].take(pairs.rows.iter().map(|row| probe.position(*row)))
+            });
+            let of_build =
+                of_build.iter().map(|place| gather(&build.table.vectors()[*place], &pairs.partners));
+            let chunk = Chunk::new(pairs.rows.len(), own.chain(of_build).collect());
+            if kind == JoinKind::Mark {
+                let found = conditions.truth(&work.scope(), &chunk)?;
+                for (number, row) in pairs.rows.iter().enumerate() {
+                    match truth(&found, number) {
+                        Some(true) => probe.matched[*row as usize] = true,
+                        None => probe.unknown[*row as usize] = true,
+                        Some(false) => {}
+                    }
+                }
+                return Ok(None);
+            }
+            let chunk = conditions.select(&work.scope(), chunk)?;
+            if let Some(selection) = chunk.selection() {
+                pairs.retain(selection.positions());
+            }
+        }
+        for row in &pairs.rows {
+            let matched = &mut probe.matched[*row as usize];
+            if *matched && kind == JoinKind::Single {
+                return Err(more_than_one_row());
+            }
+            *matched = true;
+        }
+        if kind == JoinKind::Full {
+            pairs.partners.iter().for_each(|partner| build.set_matched(*partner));
+        }
+        if !kind.gives_right() || pairs.rows.is_empty() {
+            return Ok(None);
+        }
+        let own = self.plan.columns.iter().map(|place| {
+            probe.chunk.vectors()[*place].take(pairs.rows.iter().map(|row| probe.position(*row)))
+        });
+        let of_build = build.table.gather(self.plan.build_columns.iter().copied(), &pairs.partners);
+        Ok(Some(Chunk::new(pairs.rows.len(), own.chain(of_build).collect())))
+    }
+
+    /// What goes on for a chunk when all its candidates have been asked.
+    fn rest(&self, probe: Probe, build: &Build) -> Option<Chunk> {
+        let own = |chunk: &Chunk| -> Vec<Vector> {
+            self.plan.columns.iter().map(|place| chunk.vectors()[*place].clone()).collect()
+        };
+        let length = probe.chunk.length();
+        let mut vectors = own(&probe.chunk);
+        let wanted = match self.plan.kind {
+            JoinKind::Inner => return None,
+            JoinKind::Semi => true,
+            JoinKind::Anti => false,
+            JoinKind::Left | JoinKind::Full | JoinKind::Single => {
+                let pads = self.plan.build_representations.iter();
+                vectors.extend(pads.map(|it| Vector::null(*it, length)));
+                false
+            }
+            JoinKind::Mark => {
+                vectors.push(self.marks(&probe, build));
+                return Some(Chunk::new(length, vectors).with_selection(probe.chunk.selection().cloned()));
+            }
+        };
+        let positions: Vec<u16> = probe
+            .positions
+            .iter()
+            .zip(&probe.matched)
+            .filter(|(_, matched)| **matched == wanted)
+            .map(|(position, _)| *position)
+            .collect();
+        (!positions.is_empty())
+            .then(|| Chunk::new(length, vectors).with_selection(Some(Selection::new(positions))))
+    }
+
+    fn marks(&self, probe: &Probe, build: &Build) -> Vector {
+        let length = probe.chunk.length();
+        let is_one_key = self.plan.mark.as_ref().is_some_and(|mark| mark.is_one_key);
+        let (mut values, mut valid) = (vec![false; length], vec![true; length]);
+        for (row, position) in probe.positions.iter().enumerate() {
+            let of_keys =
+                is_one_key && build.table.rows() > 0 && (!build.null_rows.is_empty() || probe.has_null(row));
+            values[usize::from(*position)] = probe.matched[row];
+            valid[usize::from(*position)] = probe.matched[row] || !(probe.unknown[row] || of_keys);
+        }
+        let validity = valid.contains(&false).then(|| NullBuffer::new(valid.iter().copied().collect()));
+        let values: BooleanBuffer = values.into_iter().collect();
+        Vector::flat(Representation::Boolean, Data::Boolean(values), validity)
+    }
+}
+
+#[cold]
+fn more_than_one_row() -> Error {
+    let message = "more than one row returned by a subquery used as an expression";
+    Error::new(SqlState::CARDINALITY_VIOLATION, message)
+}
+
+impl Probe {
+    fn position(&self, row: u32) -> usize {
+        usize::from(self.positions[row as usize])
+    }
+
+    fn has_null(&self, row: usize) -> bool {
+        self.has_null.as_ref().is_some_and(|has_null| has_null[row])
+    }
+
+    fn next_row(&mut self) {
+        (self.row, self.next) = (self.row + 1, Next::First);
+    }
+}
+
+/// Candidates: rows by their number among the selected ones, and rows of the build side.
+struct Pairs {
+    rows: Vec<u32>,
+    partners: Vec<u32>,
+}
+
+impl Pairs {
+    fn retain(&mut self, numbers: &[u16]) {
+        self.rows = numbers.iter().map(|number| self.rows[usize::from(*number)]).collect();
+        self.partners = numbers.iter().map(|number| self.partners[usize::from(*number)]).collect();
+    }
+}
+
+/// The next candidates, of at most so many.
+fn candidates(plan: &JoinPlan, probe: &mut Probe, build: &Build, most: usize) -> Pairs {
+    let most = most.min(1 << 16);
+    let mut pairs = Pairs { rows: Vec::with_capacity(most), partners: Vec::with_capacity(most) };
+    let total = build.table.rows() as u32;
+    let is_mark = plan.kind == JoinKind::Mark;
+    let one_key = plan.mark.as_ref().is_some_and(|mark| mark.is_one_key);
+    // Whether one partner suffices, and a partner needs not be asked anything.
+    let one_suffices = matches!(plan.kind, JoinKind::Semi | JoinKind::Anti | JoinKind::Mark);
+    let keys = probe.keys.take();
+    while probe.row < probe.positions.len() && pairs.rows.len() < most {
+        let row = probe.row;
+        if one_suffices && probe.matched[row] {
+            probe.next_row();
+            continue;
+        }
+        let candidate = match (&keys, probe.next) {
+            (None, Next::First) => Next::Any(0),
+            (Some((keys, hashes)), Next::First) => match probe.has_null(row) {
+                // What a NULL is compared with matters only to a mark.
+                true if is_mark && !one_key => Next::Any(0),
+                true => {
+                    probe.next_row();
+                    continue;
+                }
+                false => match build.first(keys.get(row), hashes[row]) {
+                    Some(first) => Next::Chain(first),
+                    None if is_mark && !one_key => Next::Null(0),
+                    None => {
+                        probe.next_row();
+                        continue;
+                    }
+                },
+            },
+            (_, next) => next,
+        };
+        match candidate {
+            Next::First => unreachable!("it has just been replaced"),
+            Next::Any(partner) => {
+                // A stretch of rows at once.
+                let room = if plan.first_is_enough { 1 } else { most - pairs.rows.len() };
+                let stretch = (total - partner).min(room as u32);
+                pairs.rows.extend(std::iter::repeat_n(row as u32, stretch as usize));
+                pairs.partners.extend(partner..partner + stretch);
+                match partner + stretch < total && !plan.first_is_enough {
+                    true => probe.next = Next::Any(partner + stretch),
+                    false => probe.next_row(),
+                }
+            }
+            Next::Chain(partner) => {
+                if one_key {
+                    probe.matched[row] = true;
+                    probe.next_row();
+                    continue;
+                }
+                pairs.rows.push(row as u32);
+                pairs.partners.push(partner);
+                let Some((keys, hashes)) = &keys else { panic!("chains are of keys") };
+                let next = build.next(partner, keys.get(row), hashes[row]);
+                let is_enough = plan.first_is_enough;
+                probe.next = match next {
+                    Some(next) if !is_enough => Next::Chain(next),
+                    None if is_mark => Next::Null(0),
+                    _ => {
+                        probe.next_row();
+                        continue;
+                    }
+                };
+            }
+            Next::Null(number) => match build.null_rows.get(number) {
+                Some(partner) => {
+                    pairs.rows.push(row as u32);
+                    pairs.partners.push(*partner);
+                    probe.next = Next::Null(number + 1);
+                }
+                None => probe.next_row(),
+            },
+        }
+    }
+    probe.keys = keys;
+    pairs
+}

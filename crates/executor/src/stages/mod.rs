@@ -1,0 +1,11 @@
+//! Stages of pipelines: operators that pass rows on without collecting them.
+
+mod filter;
+mod flat_map;
+mod join;
+mod limit;
+
+pub use filter::{FilterPlan, MapPlan};
+pub use flat_map::{Callee, FlatMapPlan, SetCallPlan};
+pub use join::{JoinPlan, MarkPlan};
+pub use limit::{LimitBounds, LimitPlan};

@@ -1,0 +1,194 @@
+//! Tables as sources of rows.
+//!
+//! A scan reads what its snapshot sees, its own transaction's changes among it; deleted rows do not come. Its morsels are
+//! storage's batches, at most 8,192 rows of one block: rows of frozen and compact blocks share the block's buffers, those of hot ones
+//! are copies. Blocks of which zones prove that no row meets the conditions are passed over.
+//!
+//! What is logged for validation: the table, the restrictions that conditions make with the values of parameters, and the columns that
+//! are used for more than such a restriction. A condition that is exactly a restriction of one column makes no difference beyond it.
+//!
+//! Invariant: a guard lives within one call of [`Morsels::next`], never across two.
+
+mod restrictions;
+
+use crate::expression::converted;
+use crate::source::{
+    CandidateIndex, Morsels, Reader, Request, Scan, Source, SourceColumn, SourceStatistics, representation,
+};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
+    IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType,
+};
+use arrow_array::{Array, ArrayRef};
+use firn_base::sync::Arc;
+use firn_base::{ColumnId, ColumnSet, Representation, Result, Snapshot, Type};
+use firn_plan::operator::ROW_ID;
+use firn_storage::{Restriction, ScanBatch, Table, TableScan, pin};
+use firn_txn::catalog::TableDef;
+use firn_vector::selection::Rows;
+use firn_vector::strings::Strings;
+use firn_vector::{Chunk, Data, Vector};
+
+/// A table of the catalog.
+pub struct TableSource {
+    definition: Arc<TableDef>,
+    table: Arc<Table>,
+}
+
+impl TableSource {
+    /// A table as the catalog of a transaction has it.
+    pub fn new(definition: Arc<TableDef>, table: Arc<Table>) -> TableSource {
+        TableSource { definition, table }
+    }
+}
+
+/// The storage's column of an attribute.
+fn column_id(attribute: i16) -> ColumnId {
+    ColumnId(u16::try_from(attribute - 1).expect("attributes of columns are positive"))
+}
+
+impl Source for TableSource {
+    fn columns(&self) -> Vec<SourceColumn> {
+        let column = |(id, column): (ColumnId, &firn_txn::catalog::ColumnDef)| SourceColumn {
+            attribute: id.0 as i16 + 1,
+            ty: Type::from(column.ty),
+            nullable: !column.not_null,
+        };
+        self.definition.visible_columns().map(column).collect()
+    }
+
+    fn statistics(&self) -> SourceStatistics {
+        SourceStatistics { rows: self.table.approximate_rows() }
+    }
+
+    fn indexes(&self) -> Vec<CandidateIndex> {
+        let index = |index: &firn_txn::catalog::IndexDef| CandidateIndex {
+            oid: index.oid.0,
+            attributes: index.columns.iter().map(|column| column.column as i16 + 1).collect(),
+            unique: index.is_always_unique(),
+        };
+        self.definition.indexes.iter().map(index).collect()
+    }
+
+    fn open(&self, request: &Request<'_>, reader: Reader<'_>) -> Result<Arc<dyn Scan>> {
+        let restrictions = restrictions::of(request, &self.definition);
+        if let Some(transaction) = reader.transaction {
+            let used = request.columns[..request.used].iter().map(|(_, attribute)| *attribute);
+            let read: ColumnSet = used
+                .filter(|attribute| *attribute != ROW_ID)
+                .map(column_id)
+                .chain(restrictions.other_columns.iter().copied())
+                .collect();
+            transaction.note_scan(&self.table, &restrictions.restrictions, read);
+        }
+        let attributes = request.columns.iter().map(|(_, attribute)| *attribute);
+        Ok(Arc::new(OpenTable {
+            table: self.table.clone(),
+            snapshot: reader.snapshot,
+            columns: attributes.clone().filter(|attribute| *attribute != ROW_ID).map(column_id).collect(),
+            stored: attributes
+                .clone()
+                .filter(|attribute| *attribute != ROW_ID)
+                .map(|attribute| self.table.columns()[column_id(attribute).index()].ty.into())
+                .collect(),
+            wanted: request
+                .columns
+                .iter()
+                .map(|(column, attribute)| (*attribute == ROW_ID, representation(request.all, *column)))
+                .collect(),
+            restrictions: restrictions.restrictions,
+        }))
+    }
+}
+
+#[derive(Clone)]
+struct OpenTable {
+    table: Arc<Table>,
+    snapshot: Snapshot,
+    /// The storage's columns that are read, and how they lie there.
+    columns: Vec<ColumnId>,
+    stored: Vec<Representation>,
+    /// For each column of the request whether it is the row's id, and how its values shall lie.
+    wanted: Vec<(bool, Representation)>,
+    restrictions: Vec<Restriction>,
+}
+
+impl Scan for OpenTable {
+    fn morsels(&self) -> Arc<dyn Morsels> {
+        let row_ids = self.wanted.iter().any(|(is_row_id, _)| *is_row_id);
+        let scan = self.table.scan(self.snapshot, &self.columns, row_ids).under(&self.restrictions);
+        Arc::new(TableMorsels { scan, open: self.clone() })
+    }
+}
+
+struct TableMorsels {
+    scan: TableScan,
+    open: OpenTable,
+}
+
+impl Morsels for TableMorsels {
+    fn next(&self) -> Result<Option<Chunk>> {
+        Ok(self.scan.next_batch(&pin()).map(|batch| self.open.chunk(batch)))
+    }
+}
+
+impl OpenTable {
+    fn chunk(&self, batch: ScanBatch) -> Chunk {
+        let all = Rows::all(batch.rows);
+        let mut columns = batch.columns.iter().zip(&self.stored);
+        let vector = |(is_row_id, wanted): &(bool, Representation)| {
+            if *is_row_id {
+                let ids = batch.row_ids.as_ref().expect("they were asked for");
+                let ids = ids.values().iter().map(|id| *id as i64).collect();
+                return Vector::flat(Representation::Int64, Data::Int64(ids), None);
+            }
+            let (array, stored) = columns.next().expect("there is an array for each column");
+            converted(&vector_of(array, *stored), *wanted, all)
+        };
+        Chunk::new(batch.rows, self.wanted.iter().map(vector).collect())
+    }
+}
+
+/// An array of the storage as a vector: buffers are shared, but narrow decimals, which Arrow has wide, and uuids are copied.
+fn vector_of(array: &ArrayRef, representation: Representation) -> Vector {
+    let data = match representation {
+        Representation::Boolean => Data::Boolean(array.as_boolean().values().clone()),
+        Representation::Int16 => Data::Int16(array.as_primitive::<Int16Type>().values().clone()),
+        Representation::Int32 => Data::Int32(array.as_primitive::<Int32Type>().values().clone()),
+        Representation::Date => Data::Int32(array.as_primitive::<Date32Type>().values().clone()),
+        Representation::Int64 => Data::Int64(array.as_primitive::<Int64Type>().values().clone()),
+        Representation::Time => Data::Int64(array.as_primitive::<Time64MicrosecondType>().values().clone()),
+        Representation::Timestamp | Representation::TimestampTz => {
+            Data::Int64(array.as_primitive::<TimestampMicrosecondType>().values().clone())
+        }
+        Representation::Float32 => Data::Float32(array.as_primitive::<Float32Type>().values().clone()),
+        Representation::Float64 => Data::Float64(array.as_primitive::<Float64Type>().values().clone()),
+        Representation::Decimal { precision, .. } => {
+            let values = array.as_primitive::<Decimal128Type>().values();
+            match precision {
+                ..=18 => Data::Int64(values.iter().map(|value| *value as i64).collect()),
+                _ => Data::Int128(values.clone()),
+            }
+        }
+        Representation::Interval => {
+            Data::Interval(array.as_primitive::<IntervalMonthDayNanoType>().values().clone())
+        }
+        Representation::Uuid => {
+            let values = array.as_fixed_size_binary().iter().map(|value| {
+                value.map_or(0, |bytes| u128::from_le_bytes(bytes.try_into().expect("a uuid has 16 bytes")))
+            });
+            Data::Uuid(values.collect())
+        }
+        Representation::Text | Representation::PaddedText => {
+            let array = array.as_string_view();
+            Data::Strings(Strings::new(array.views().clone(), array.data_buffers().to_vec().into()))
+        }
+        Representation::Bytes => {
+            let array = array.as_binary_view();
+            Data::Strings(Strings::new(array.views().clone(), array.data_buffers().to_vec().into()))
+        }
+        other => panic!("tables have no columns of {other:?}"),
+    };
+    Vector::flat(representation, data, array.nulls().cloned())
+}

@@ -1,0 +1,236 @@
+//! What conditions ask of single columns, with the values of parameters: for zones, and for the predicate log.
+//!
+//! A restriction may admit more than its condition, never less. Where it is exactly the condition, a change of the column matters
+//! only if it moves a row into the restriction or out of it; where it is not, the column counts as read.
+
+use super::column_id;
+use crate::source::Request;
+use firn_base::{ColumnId, SqlType, Type, Value, numeric};
+use firn_plan::function::Strategy;
+use firn_plan::operator::ROW_ID;
+use firn_plan::scalar::{Quantified, Values};
+use firn_plan::{Column, Scalar};
+use firn_storage::{Restriction, StringRange, comparisons_are_exact, summary, summary_is_exact};
+use firn_txn::catalog::TableDef;
+
+/// What the conditions of a scan ask.
+pub(super) struct Restrictions {
+    /// All of which a row that is used meets.
+    pub restrictions: Vec<Restriction>,
+    /// Columns of conditions that are not wholly among them.
+    pub other_columns: Vec<ColumnId>,
+}
+
+/// The restrictions of a request to scan a table.
+pub(super) fn of(request: &Request<'_>, definition: &TableDef) -> Restrictions {
+    let (mut restrictions, mut other_columns) = (Vec::new(), Vec::new());
+    let asked = Asked { request, definition };
+    let mut parts: Vec<&Scalar> = request.conditions.iter().rev().collect();
+    while let Some(condition) = parts.pop() {
+        if let Scalar::And(list) = condition {
+            parts.extend(list.iter().rev());
+            continue;
+        }
+        let found = asked.restriction(condition);
+        if !found.as_ref().is_some_and(|(_, is_exact)| *is_exact) {
+            condition
+                .for_each_column(&mut |column| other_columns.extend(asked.column(column).map(|(id, _)| id)));
+        }
+        restrictions.extend(found.map(|(restriction, _)| restriction));
+    }
+    Restrictions { restrictions, other_columns }
+}
+
+struct Asked<'a> {
+    request: &'a Request<'a>,
+    definition: &'a TableDef,
+}
+
+/// A restriction, and whether it is exactly the condition.
+type Found = Option<(Restriction, bool)>;
+
+impl Asked<'_> {
+    /// The column of the table that a column of the plan is, and its type.
+    fn column(&self, column: Column) -> Option<(ColumnId, SqlType)> {
+        let (_, attribute) = self.request.columns.iter().find(|(other, _)| *other == column)?;
+        if *attribute == ROW_ID {
+            return None;
+        }
+        let id = column_id(*attribute);
+        Some((id, self.definition.columns[id.index()].ty))
+    }
+
+    /// The column that a scalar is, and its type.
+    fn as_column(&self, scalar: &Scalar) -> Option<(ColumnId, SqlType)> {
+        self.column(scalar.as_column()?)
+    }
+
+    /// A constant or the value of a parameter, with its type.
+    fn as_value<'s>(&'s self, scalar: &'s Scalar) -> Option<(Type, &'s Value)> {
+        match scalar {
+            Scalar::Constant(ty, value) => Some((*ty, value)),
+            Scalar::Parameter(number, ty) => {
+                Some((*ty, self.request.parameters.get(usize::from(*number) - 1)?))
+            }
+            _ => None,
+        }
+    }
+
+    fn restriction(&self, condition: &Scalar) -> Found {
+        match condition {
+            Scalar::Or(list) => {
+                let each: Vec<(Restriction, bool)> =
+                    list.iter().map(|part| self.restriction(part)).collect::<Option<_>>()?;
+                let is_exact = each.iter().all(|(_, is_exact)| *is_exact);
+                Some((Restriction::any(each.into_iter().map(|(restriction, _)| restriction))?, is_exact))
+            }
+            // Below OR. Any part alone is wider.
+            Scalar::And(list) => {
+                let parts = list.iter().filter_map(|part| self.restriction(part));
+                let all = parts
+                    .map(|(restriction, _)| restriction)
+                    .reduce(|left, right| left.and(&right).unwrap_or(left));
+                Some((all?, false))
+            }
+            Scalar::Call(call) if call.arguments.len() == 2 => {
+                let strategy = call.function.strategy?;
+                let (left, right) = (&call.arguments[0], &call.arguments[1]);
+                match (self.as_value(left), self.as_value(right)) {
+                    (_, Some(value)) => self.compared(left, strategy, value),
+                    (Some(value), _) => self.compared(right, commuted(strategy), value),
+                    _ => None,
+                }
+            }
+            Scalar::Quantified(quantified) => self.quantified(quantified),
+            Scalar::IsNull(operand, negated) => {
+                let (column, _) = self.as_column(operand)?;
+                Some((if *negated { Restriction::not_null(column) } else { Restriction::null(column) }, true))
+            }
+            Scalar::Test(operand, Some(which), false) => self.flag(operand, *which),
+            Scalar::Not(operand) => self.flag(operand, false),
+            Scalar::Column(_) => self.flag(condition, true),
+            _ => None,
+        }
+    }
+
+    /// A column of booleans that is true, or false.
+    fn flag(&self, operand: &Scalar, wanted: bool) -> Found {
+        let (column, ty) = self.as_column(operand)?;
+        (ty == SqlType::Boolean).then_some(())?;
+        compared(column, ty, Strategy::Equal, &Value::Boolean(wanted))
+    }
+
+    fn compared(&self, scalar: &Scalar, strategy: Strategy, (of, value): (Type, &Value)) -> Found {
+        let (column, ty) = self.as_column(scalar)?;
+        let value = fitting(value, of, ty)?;
+        compared(column, ty, strategy, &value)
+    }
+
+    /// `column = ANY (values)`, or `column <> ALL (values)`.
+    fn quantified(&self, quantified: &Quantified) -> Found {
+        let Values::List(list) = &quantified.values else { return None };
+        let wanted = if quantified.all { Strategy::NotEqual } else { Strategy::Equal };
+        (quantified.function.strategy == Some(wanted)).then_some(())?;
+        let (mut each, mut is_exact) = (Vec::with_capacity(list.len()), true);
+        for value in list {
+            let (of, value) = self.as_value(value)?;
+            if *value == Value::Null {
+                // Not equal to NULL is never true; equal to it neither.
+                if quantified.all {
+                    return None;
+                }
+                continue;
+            }
+            let (one, exact) = self.compared(&quantified.argument, Strategy::Equal, (of, value))?;
+            is_exact &= exact;
+            each.push(one);
+        }
+        let any = Restriction::any(each)?;
+        match quantified.all {
+            false => Some((any, is_exact)),
+            true if is_exact => Some((any.others(), true)),
+            true => Some((Restriction::not_null(any.column()), false)),
+        }
+    }
+}
+
+fn commuted(strategy: Strategy) -> Strategy {
+    match strategy {
+        Strategy::Less => Strategy::Greater,
+        Strategy::LessOrEqual => Strategy::GreaterOrEqual,
+        Strategy::GreaterOrEqual => Strategy::LessOrEqual,
+        Strategy::Greater => Strategy::Less,
+        other => other,
+    }
+}
+
+/// A value as one of exactly a column's type, if it is one.
+fn fitting(value: &Value, of: Type, ty: SqlType) -> Option<Value> {
+    match (value, ty) {
+        (Value::Numeric { unscaled, scale }, SqlType::Numeric { precision, scale: to }) if scale <= &to => {
+            let unscaled = numeric::rescale(*unscaled, *scale, to)?;
+            let fits = unscaled.unsigned_abs() < numeric::power_of_ten(precision.into())?.unsigned_abs();
+            fits.then_some(Value::Numeric { unscaled, scale: to })
+        }
+        (Value::Text(_), SqlType::Text | SqlType::Varchar(_)) => {
+            // Strings of other types are compared otherwise.
+            let is_text = matches!(of.id, firn_base::TypeId::TEXT | firn_base::TypeId::VARCHAR);
+            is_text.then(|| value.clone())
+        }
+        _ if value.is_of(ty) && *value != Value::Null => Some(value.clone()),
+        _ => None,
+    }
+}
+
+/// What `column strategy value` asks of a column, whose type the value has.
+fn compared(column: ColumnId, ty: SqlType, strategy: Strategy, value: &Value) -> Found {
+    match ty {
+        SqlType::Text | SqlType::Varchar(_) | SqlType::Bytea => {
+            Some((of_string(column, strategy, value.as_cell(ty).bytes()), true))
+        }
+        SqlType::Real | SqlType::Double => of_float(column, ty, strategy, value),
+        _ => {
+            let at = summary(ty, &value.as_cell(ty))?;
+            let within = |low, high| Restriction::within(column, low, high);
+            // Where other values have the same summary, it stays in.
+            let is_exact = comparisons_are_exact(ty);
+            let beyond = |next: Option<u64>| if summary_is_exact(ty) { next } else { Some(at) };
+            let none = within(1, 0);
+            let restriction = match strategy {
+                Strategy::Equal => within(at, at),
+                Strategy::NotEqual if is_exact => within(at, at).others(),
+                Strategy::NotEqual => Restriction::not_null(column),
+                Strategy::GreaterOrEqual => within(at, u64::MAX),
+                Strategy::LessOrEqual => within(0, at),
+                Strategy::Greater => beyond(at.checked_add(1)).map_or(none, |low| within(low, u64::MAX)),
+                Strategy::Less => beyond(at.checked_sub(1)).map_or(none, |high| within(0, high)),
+            };
+            Some((restriction, is_exact))
+        }
+    }
+}
+
+fn of_string(column: ColumnId, strategy: Strategy, string: &[u8]) -> Restriction {
+    let range = match strategy {
+        Strategy::Equal | Strategy::NotEqual => StringRange::only(string),
+        Strategy::Greater => StringRange::after(string),
+        Strategy::GreaterOrEqual => StringRange::from(string),
+        Strategy::Less => StringRange::before(string),
+        Strategy::LessOrEqual => StringRange::until(string),
+    };
+    let restriction = Restriction::of_strings(column, range);
+    if strategy == Strategy::NotEqual { restriction.others() } else { restriction }
+}
+
+/// Summaries of floats are in SQL's order; what is equal or beyond is told a little wider than it is.
+fn of_float(column: ColumnId, ty: SqlType, strategy: Strategy, value: &Value) -> Found {
+    let at = summary(ty, &value.as_cell(ty))?;
+    let within = |low, high| Restriction::within(column, low, high);
+    let restriction = match strategy {
+        Strategy::Equal => within(at, at),
+        Strategy::NotEqual => Restriction::not_null(column),
+        Strategy::Greater | Strategy::GreaterOrEqual => within(at, u64::MAX),
+        Strategy::Less | Strategy::LessOrEqual => within(0, at),
+    };
+    Some((restriction, false))
+}

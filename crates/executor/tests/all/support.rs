@@ -1,0 +1,148 @@
+//! What the tests share: sources of rows in memory, and how a plan is run.
+
+use crate::registry::REGISTRY;
+use firn_base::sync::{Arc, AtomicBool};
+use firn_base::{Result, Snapshot, Type, TypeId, Value};
+use firn_executor::source::{MemorySource, SourceColumn};
+use firn_executor::values::{push, value};
+use firn_executor::{Budget, Options, Program, Reader, Rows, Source, Sources};
+use firn_plan::Plan;
+use firn_plan::operator::SourceId;
+use firn_plan::reference::Tables;
+use firn_vector::builder::Builder;
+use firn_vector::context::{Context, detached};
+use firn_vector::{Chunk, Selection};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// How a plan is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Mode {
+    /// Rows of a vector.
+    pub vector_rows: usize,
+    /// Rows of a morsel.
+    pub morsel_rows: usize,
+    /// Threads.
+    pub workers: usize,
+}
+
+/// Rows of a few values, rows of usual vectors, and threads from the first row on.
+pub const MODES: [Mode; 3] = [
+    Mode { vector_rows: 3, morsel_rows: 2, workers: 1 },
+    Mode { vector_rows: 2048, morsel_rows: 1000, workers: 1 },
+    Mode { vector_rows: 3, morsel_rows: 1, workers: 3 },
+];
+
+pub struct InMemory(HashMap<SourceId, Arc<dyn Source>>);
+
+impl Sources for InMemory {
+    fn source(&self, id: SourceId) -> Arc<dyn Source> {
+        self.0[&id].clone()
+    }
+}
+
+/// Sources of four columns: three integers and a numeric.
+pub fn sources(tables: &Tables, morsel_rows: usize) -> InMemory {
+    let types = [TypeId::INT4, TypeId::INT4, TypeId::INT4, TypeId::NUMERIC].map(Type::new);
+    let columns: Vec<SourceColumn> =
+        (1..).zip(types).map(|(attribute, ty)| SourceColumn { attribute, ty, nullable: true }).collect();
+    let source = |rows: &Vec<Vec<Value>>| -> Arc<dyn Source> {
+        let chunk = |rows: &[Vec<Value>]| {
+            // Each chunk has a row that is not selected, before the others.
+            let none = vec![Value::Integer(99), Value::Integer(99), Value::Null, Value::Null];
+            let vectors = types.iter().enumerate().map(|(number, ty)| {
+                let representation = ty.representation().unwrap();
+                let mut builder = Builder::new(representation);
+                for row in std::iter::once(&none).chain(rows) {
+                    push(&mut builder, &row[number], representation);
+                }
+                builder.finish()
+            });
+            let selected: Vec<u16> = (1..=rows.len() as u16).collect();
+            Chunk::new(rows.len() + 1, vectors.collect()).with_selection(Some(Selection::new(selected)))
+        };
+        Arc::new(MemorySource::new(columns.clone(), rows.chunks(morsel_rows).map(chunk).collect()))
+    };
+    InMemory(tables.iter().map(|(id, rows)| (*id, source(rows))).collect())
+}
+
+pub fn options(mode: Mode) -> Options {
+    Options {
+        vector_rows: mode.vector_rows,
+        workers: mode.workers,
+        alone: Duration::ZERO,
+        ..Options::new(Budget::new(1 << 30))
+    }
+}
+
+/// Nobody's snapshot.
+pub fn reader() -> Reader<'static> {
+    Reader {
+        snapshot: Snapshot { owner: firn_base::Stamp::from_bits(0), read_time: firn_base::Time(0) },
+        transaction: None,
+    }
+}
+
+/// The rows that a plan gives, in its order.
+pub fn run(
+    plan: &Plan,
+    sources: &dyn Sources,
+    parameters: &[Value],
+    options: Options,
+) -> Result<Vec<Vec<Value>>> {
+    static NEVER: AtomicBool = AtomicBool::new(false);
+    let budget = options.budget.clone();
+    let program = Arc::new(Program::compile(plan, &REGISTRY)?);
+    let mut rows = Rows::start(&program, sources, reader(), parameters, options)?;
+    let context = Context { memory: &*budget, cancel: &NEVER, ..detached() };
+    let mut result = Vec::new();
+    while let Some(chunk) = rows.next(&context)? {
+        assert!(chunk.length() > 0 && chunk.selection().is_none());
+        for row in 0..chunk.length() {
+            let cell = |(vector, representation): (&firn_vector::Vector, _)| {
+                value(vector.datum(row), representation)
+            };
+            result.push(
+                chunk.vectors().iter().zip(program.representations().iter().copied()).map(cell).collect(),
+            );
+        }
+    }
+    assert!(rows.next(&context)?.is_none(), "after the last rows there are none");
+    drop(rows);
+    assert_eq!(budget.used(), 0, "what an execution has charged it gives back");
+    Ok(result)
+}
+
+/// Rows as text, in the order of the text: a multiset. Arrays count without their order.
+pub fn multiset(rows: &[Vec<Value>]) -> Vec<String> {
+    let mut texts: Vec<String> = rows.iter().map(|row| text(row)).collect();
+    texts.sort_unstable();
+    texts
+}
+
+pub fn text(row: &[Value]) -> String {
+    let cell = |value: &Value| match value {
+        Value::Numeric { unscaled, scale } => format!("{unscaled}e-{scale}"),
+        Value::Number(number) => {
+            let (unscaled, scale) = number.to_parts();
+            format!("{unscaled}e-{scale}")
+        }
+        Value::Array(array) => {
+            let mut elements: Vec<String> =
+                array.elements().iter().map(|value| text(std::slice::from_ref(value))).collect();
+            elements.sort_unstable();
+            format!("{elements:?}")
+        }
+        other => format!("{other:?}"),
+    };
+    row.iter().map(cell).collect::<Vec<_>>().join(" | ")
+}
+
+/// Plan text whose first line begins in the line of the code, and whose others are indented as the code is.
+pub fn aligned(text: &str) -> String {
+    let (first, rest) = text.split_once('\n').expect("a plan has more lines than one");
+    let blanks = |line: &str| line.len() - line.trim_start().len();
+    let least = rest.lines().map(blanks).min().unwrap_or(0);
+    let lines = rest.lines().map(|line| format!("  {}", &line[least..]));
+    std::iter::once(first.to_owned()).chain(lines).collect::<Vec<_>>().join("\n")
+}
