@@ -19,6 +19,7 @@ const LAYERS: &[(&str, May)] = &[
     ("firn-txn", May::Use(&["firn-base", "firn-log", "firn-storage"])),
     ("firn-load", May::Use(&["firn-base"])),
     ("firn-vector", May::Use(&["firn-base"])),
+    ("firn-plan", May::Use(&["firn-base", "firn-vector"])),
     ("firn-exec", May::Use(&["firn-base", "firn-storage", "firn-txn"])),
     ("firn-sql", May::Use(&["firn-base", "firn-txn", "firn-load", "firn-exec"])),
     ("firn-session", May::Use(&["firn-base", "firn-txn", "firn-sql"])),
@@ -35,7 +36,8 @@ const LAYERS: &[(&str, May)] = &[
 pub const DATAFUSION: &[&str] = &["firn-exec", "firn-sql", "firn-bench-compare"];
 
 /// The crates below `exec`, in which nothing is async.
-const SYNCHRONOUS: &[&str] = &["firn-base", "firn-vector", "firn-log", "firn-storage", "firn-txn", "firn-load"];
+const SYNCHRONOUS: &[&str] =
+    &["firn-base", "firn-vector", "firn-plan", "firn-log", "firn-storage", "firn-txn", "firn-load"];
 const ASYNC: &[&str] = &["tokio", "futures", "async-trait"];
 
 /// What breaks the table, as messages.

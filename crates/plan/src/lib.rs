@@ -1,0 +1,26 @@
+//! The algebra of queries and how it is rewritten.
+//!
+//! A [`Plan`] is a tree of [`Operator`]s over [`Column`]s, which are numbers: names end in the
+//! binder. The binder writes sub-queries as dependent joins; [`unnest`](mod@unnest) removes them. Every rewrite is
+//! a function from a plan to a plan with the same meaning, tested with plans as text and against the
+//! interpreter of [`reference`](crate). [`verify`](mod@verify) checks what every plan must be.
+//!
+//! This crate is pure: no I/O, no threads, no storage, no sessions.
+//!
+//! Modules in reading order.
+
+pub mod column;
+pub mod function;
+pub mod operator;
+pub mod plan;
+pub mod scalar;
+
+pub mod properties;
+pub mod text;
+pub mod verify;
+
+pub use column::{Column, ColumnInfo, Columns, Origin};
+pub use function::{Function, Functions};
+pub use operator::Operator;
+pub use plan::{NodeId, Plan};
+pub use scalar::Scalar;

@@ -1,0 +1,327 @@
+//! Properties of sub-plans: which columns they give and may be NULL, how many rows, whether they
+//! can fail or are volatile, and which columns of outer queries they use.
+//!
+//! They are computed on demand, bottom-up and without recursion, for all operators of a sub-plan at
+//! once; a rewrite that needs them computes them once.
+
+use crate::column::{Column, Columns};
+use crate::operator::{Group, JoinKind, Operator};
+use crate::plan::{NodeId, Plan};
+use crate::scalar::{Scalar, Values};
+use firn_base::Value;
+use std::collections::{HashMap, HashSet};
+
+/// The columns that an operator gives, and whether each may be NULL.
+#[derive(Clone, Default, Debug)]
+pub struct Scope(HashMap<Column, bool>);
+
+impl Scope {
+    /// Whether a column is given.
+    pub fn has(&self, column: Column) -> bool {
+        self.0.contains_key(&column)
+    }
+
+    /// Whether a column may be NULL here. One that is not given, an outer one, may be.
+    pub fn nullable(&self, column: Column) -> bool {
+        self.0.get(&column).copied().unwrap_or(true)
+    }
+
+    /// The columns, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (Column, bool)> + '_ {
+        self.0.iter().map(|(column, nullable)| (*column, *nullable))
+    }
+
+    /// Adds a column, or changes what is known of it.
+    pub fn set(&mut self, column: Column, nullable: bool) {
+        self.0.insert(column, nullable);
+    }
+
+    /// Removes a column.
+    pub fn remove(&mut self, column: Column) {
+        self.0.remove(&column);
+    }
+
+    /// Adds the columns of another one.
+    pub fn merge(self, other: Scope) -> Scope {
+        let (mut large, small) = if self.0.len() < other.0.len() { (other, self) } else { (self, other) };
+        large.0.extend(small.0);
+        large
+    }
+
+    fn padded(mut self) -> Scope {
+        self.0.values_mut().for_each(|nullable| *nullable = true);
+        self
+    }
+
+    fn without_null(mut self, conditions: &[Scalar]) -> Scope {
+        for column in conditions.iter().flat_map(rejects_null) {
+            if let Some(nullable) = self.0.get_mut(&column) {
+                *nullable = false;
+            }
+        }
+        self
+    }
+}
+
+/// What an operator gives, from what its inputs give.
+pub fn scope_above(plan: &Plan, node: NodeId, mut inputs: Vec<Scope>) -> Scope {
+    let operator = &plan[node];
+    let mut scope = match operator {
+        Operator::Scan(_)
+        | Operator::Values { .. }
+        | Operator::TableFunction(_)
+        | Operator::IterateRead { .. }
+        | Operator::SharedRead { .. }
+        | Operator::UnionAll { .. }
+        | Operator::Iterate(_)
+        | Operator::Insert(_)
+        | Operator::Update(_)
+        | Operator::Delete { .. }
+        | Operator::Merge(_) => Scope::default(),
+        Operator::Group(group) => {
+            let below = inputs.pop().expect("it has an input");
+            let keys = group.keys.iter().filter(|_| group.sets.is_none());
+            Scope(keys.map(|key| (*key, below.nullable(*key))).collect())
+        }
+        Operator::Filter { conditions, .. } => {
+            inputs.pop().expect("it has an input").without_null(conditions)
+        }
+        Operator::Join(join) => {
+            let right = inputs.pop().expect("it has two inputs");
+            let left = inputs.pop().expect("it has two inputs");
+            match join.kind {
+                JoinKind::Inner => left.merge(right).without_null(&join.conditions),
+                JoinKind::Left | JoinKind::Single => left.merge(right.padded()),
+                JoinKind::Full => left.merge(right).padded(),
+                JoinKind::Semi => left.without_null(&join.conditions),
+                JoinKind::Anti | JoinKind::Mark => left,
+            }
+        }
+        Operator::Shared { .. } => inputs.pop().expect("it has a body"),
+        Operator::FlatMap { .. }
+        | Operator::Map { .. }
+        | Operator::Window(_)
+        | Operator::Sort { .. }
+        | Operator::Limit(_)
+        | Operator::DistinctOn { .. }
+        | Operator::Sample { .. }
+        | Operator::Lock { .. } => inputs.pop().expect("it has an input"),
+    };
+    for column in operator.produced() {
+        scope.set(column, plan.columns[column].nullable);
+    }
+    match operator {
+        Operator::Scan(scan) => scope.without_null(&scan.conditions),
+        _ => scope,
+    }
+}
+
+/// What a sub-plan gives.
+pub fn scope(plan: &Plan, root: NodeId) -> Scope {
+    let mut scopes: HashMap<NodeId, Scope> = HashMap::new();
+    for node in plan.post_order_of(root) {
+        let inputs = plan[node].inputs();
+        let below = inputs.iter().map(|input| scopes.remove(input).expect("inputs come first")).collect();
+        scopes.insert(node, scope_above(plan, node, below));
+    }
+    scopes.remove(&root).expect("the root comes last")
+}
+
+/// Columns that cannot be NULL where a condition is TRUE.
+pub fn rejects_null(condition: &Scalar) -> HashSet<Column> {
+    match condition {
+        Scalar::And(list) => list.iter().flat_map(rejects_null).collect(),
+        Scalar::Or(list) => {
+            let mut each = list.iter().map(rejects_null);
+            let first = each.next().unwrap_or_default();
+            each.fold(first, |all, next| all.intersection(&next).copied().collect())
+        }
+        Scalar::IsNull(argument, true) => {
+            let mut columns = HashSet::new();
+            strict_columns(argument, &mut columns);
+            columns
+        }
+        Scalar::Test(argument, Some(true), false) => rejects_null(argument),
+        Scalar::Test(argument, Some(false), false) | Scalar::Test(argument, None, true) => {
+            let mut columns = HashSet::new();
+            strict_columns(argument, &mut columns);
+            columns
+        }
+        other => {
+            let mut columns = HashSet::new();
+            strict_columns(other, &mut columns);
+            columns
+        }
+    }
+}
+
+/// Columns that make a scalar NULL if they are NULL.
+fn strict_columns(scalar: &Scalar, columns: &mut HashSet<Column>) {
+    match scalar {
+        Scalar::Column(column) => {
+            columns.insert(*column);
+        }
+        Scalar::Call(call) if call.function.strict => {
+            call.arguments.iter().for_each(|argument| strict_columns(argument, columns));
+        }
+        Scalar::Cast(cast) if cast.function.as_ref().is_none_or(|function| function.strict) => {
+            strict_columns(&cast.argument, columns);
+        }
+        Scalar::Not(argument) | Scalar::Field(argument, ..) => strict_columns(argument, columns),
+        Scalar::Quantified(quantified) if quantified.function.strict => {
+            // Over no values it is not NULL.
+            if matches!(&quantified.values, Values::List(list) if !list.is_empty()) {
+                strict_columns(&quantified.argument, columns);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Whether a sub-plan gives at most one row for each row of the outer query.
+pub fn gives_at_most_one_row(plan: &Plan, node: NodeId) -> bool {
+    let mut node = node;
+    loop {
+        node = match &plan[node] {
+            Operator::Values { rows, .. } => return rows.len() <= 1,
+            Operator::Group(Group { keys, sets: None, .. }) if keys.is_empty() => return true,
+            Operator::Limit(limit) => {
+                let one = |scalar: &Scalar| matches!(scalar, Scalar::Constant(_, Value::BigInt(0 | 1)));
+                if limit.ties.is_none() && limit.count.as_ref().is_some_and(one) {
+                    return true;
+                }
+                limit.input
+            }
+            Operator::Filter { input, .. }
+            | Operator::Map { input, .. }
+            | Operator::Window(crate::operator::Window { input, .. })
+            | Operator::Sort { input, .. }
+            | Operator::DistinctOn { input, .. }
+            | Operator::Sample { input, .. }
+            | Operator::Lock { input, .. } => *input,
+            Operator::Shared { body, .. } => *body,
+            Operator::Join(join) if !join.kind.gives_right() => join.left,
+            _ => return false,
+        }
+    }
+}
+
+/// Whether evaluating an operator's own scalars and functions may raise an error, or has an effect on others.
+pub fn can_fail(plan: &Plan, node: NodeId) -> bool {
+    let operator = &plan[node];
+    let mut found = false;
+    operator.for_each_scalar(|scalar| found = found || scalar.can_fail());
+    found
+        || match operator {
+            Operator::Join(join) => join.kind == JoinKind::Single && !gives_at_most_one_row(plan, join.right),
+            Operator::Group(group) => group.aggregates.iter().any(|aggregate| aggregate.function.can_fail),
+            Operator::Window(window) => window.calls.iter().any(|call| call.function.can_fail),
+            Operator::TableFunction(calls) | Operator::FlatMap { calls, .. } => {
+                calls.calls.iter().any(|call| call.function.can_fail)
+            }
+            Operator::Lock { .. }
+            | Operator::Insert(_)
+            | Operator::Update(_)
+            | Operator::Delete { .. }
+            | Operator::Merge(_) => true,
+            _ => false,
+        }
+}
+
+/// Whether evaluating an operator twice may give two results, or has effects twice.
+pub fn is_volatile(plan: &Plan, node: NodeId) -> bool {
+    let operator = &plan[node];
+    let mut found = false;
+    operator.for_each_scalar(|scalar| found = found || scalar.is_volatile());
+    found
+        || match operator {
+            Operator::Group(group) => {
+                group.aggregates.iter().any(|aggregate| aggregate.function.is_volatile())
+            }
+            Operator::Window(window) => window.calls.iter().any(|call| call.function.is_volatile()),
+            Operator::TableFunction(calls) | Operator::FlatMap { calls, .. } => {
+                calls.calls.iter().any(|call| call.function.is_volatile())
+            }
+            Operator::Sample { seed, .. } => seed.is_none(),
+            Operator::Lock { .. } => true,
+            _ => false,
+        }
+}
+
+/// For each column the operator that produces it, and for each operator which part of the plan lies below it.
+pub struct Producers {
+    /// Where in the post-order each operator stands, and the first operator of its sub-plan.
+    spans: Vec<(u32, u32)>,
+    producers: Vec<u32>,
+}
+
+impl Producers {
+    /// Of all operators that the root reaches.
+    pub fn of(plan: &Plan) -> Producers {
+        let mut spans = vec![(u32::MAX, u32::MAX); plan.size()];
+        let mut producers = vec![u32::MAX; plan.columns.len()];
+        for (position, node) in plan.post_order().into_iter().enumerate() {
+            let position = position as u32;
+            let first = plan[node].inputs().first().map_or(position, |input| spans[input.index()].0);
+            spans[node.index()] = (first, position);
+            for column in plan[node].produced() {
+                producers[column.0 as usize] = position;
+            }
+        }
+        Producers { spans, producers }
+    }
+
+    /// Whether a column is produced in the sub-plan of `node`.
+    pub fn is_below(&self, column: Column, node: NodeId) -> bool {
+        let (first, last) = self.spans[node.index()];
+        let producer = self.producers[column.0 as usize];
+        first <= producer && producer <= last
+    }
+}
+
+/// The columns of outer queries that sub-plans use, for each operator. Reading a shared sub-plan uses what it uses.
+pub fn outer_columns(plan: &Plan, producers: &Producers) -> Vec<Vec<Column>> {
+    let mut outer: Vec<Vec<Column>> = vec![Vec::new(); plan.size()];
+    let mut shared = HashMap::new();
+    for node in plan.post_order() {
+        let mut used = Vec::new();
+        let operator = &plan[node];
+        operator.for_each_scalar(|scalar| scalar.for_each_column(&mut |column| used.push(column)));
+        if let Operator::SharedRead { id, .. } = operator {
+            // A definition comes before its body in the post-order.
+            used.extend_from_slice(shared.get(id).map_or(&[][..], Vec::as_slice));
+        }
+        for input in operator.inputs() {
+            used.extend_from_slice(&outer[input.index()]);
+        }
+        used.retain(|column| !producers.is_below(*column, node) && !is_local(operator, *column));
+        used.sort_unstable();
+        used.dedup();
+        outer[node.index()] = used;
+        if let Operator::Shared { id, definition, .. } = operator {
+            // Known for an enclosing reader only where numbers are reused, which the verifier refuses.
+            shared.entry(*id).or_insert_with(|| outer[definition.index()].clone());
+        }
+    }
+    outer
+}
+
+/// Columns that are seen in one part of an operator only.
+fn is_local(operator: &Operator, column: Column) -> bool {
+    let Operator::Insert(insert) = operator else { return false };
+    insert
+        .conflicts
+        .iter()
+        .filter_map(|arm| arm.update.as_ref())
+        .any(|update| update.existing.iter().chain(&update.excluded).any(|(existing, _)| *existing == column))
+}
+
+/// Whether two types mean the same and lie in memory alike.
+pub fn same_form(left: firn_base::Type, right: firn_base::Type) -> bool {
+    left.id == right.id && left.representation() == right.representation()
+}
+
+/// Whether equal values of a column are the same in all that can be told of them.
+pub fn equality_is_identity(columns: &Columns, column: Column) -> bool {
+    columns[column].ty.representation().is_some_and(|form| form.equality_is_of_bits())
+}
