@@ -18,6 +18,7 @@ const LAYERS: &[(&str, May)] = &[
     ("firn-storage", May::Use(&["firn-base", "firn-log"])),
     ("firn-txn", May::Use(&["firn-base", "firn-log", "firn-storage"])),
     ("firn-load", May::Use(&["firn-base"])),
+    ("firn-syntax", May::Use(&["firn-base"])),
     ("firn-vector", May::Use(&["firn-base"])),
     ("firn-plan", May::Use(&["firn-base", "firn-vector"])),
     ("firn-exec", May::Use(&["firn-base", "firn-storage", "firn-txn"])),
@@ -36,8 +37,16 @@ const LAYERS: &[(&str, May)] = &[
 pub const DATAFUSION: &[&str] = &["firn-exec", "firn-sql", "firn-bench-compare"];
 
 /// The crates below `exec`, in which nothing is async.
-const SYNCHRONOUS: &[&str] =
-    &["firn-base", "firn-vector", "firn-plan", "firn-log", "firn-storage", "firn-txn", "firn-load"];
+const SYNCHRONOUS: &[&str] = &[
+    "firn-base",
+    "firn-syntax",
+    "firn-vector",
+    "firn-plan",
+    "firn-log",
+    "firn-storage",
+    "firn-txn",
+    "firn-load",
+];
 const ASYNC: &[&str] = &["tokio", "futures", "async-trait"];
 
 /// What breaks the table, as messages.
@@ -92,8 +101,8 @@ mod tests {
     fn a_call_upwards_and_datafusion_below_exec_are_found() {
         let mut packages: Vec<Package> = LAYERS.iter().map(|(name, _)| package(name, &[])).collect();
         assert_eq!(problems(&packages), [""; 0]);
-        packages[1] = package("firn-log", &[("firn-base", false), ("firn-txn", false), ("firn-sql", true)]);
-        packages[3] = package("firn-txn", &[("datafusion-common", true), ("tokio", false)]);
+        packages[2] = package("firn-log", &[("firn-base", false), ("firn-txn", false), ("firn-sql", true)]);
+        packages[4] = package("firn-txn", &[("datafusion-common", true), ("tokio", false)]);
         assert_eq!(
             problems(&packages),
             [

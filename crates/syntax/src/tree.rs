@@ -1,0 +1,63 @@
+//! The syntax tree: what a text says, with the place of every node, and nothing about what names mean.
+//!
+//! What PostgreSQL's raw parser drops is dropped here as well: parentheses, AS, noise words, ALL where it
+//! is the default. `a::t` and `CAST(a AS t)` are one node, as are LIMIT and FETCH FIRST, SOME and ANY.
+//! Chains of operators, set operations and joins are lists; only what nests in the text nests in the tree.
+//! Trees compare without their positions. What PostgreSQL does not have says so at its node: see
+//! [`Options::additions`](crate::Options::additions).
+
+mod change;
+mod expression;
+mod name;
+mod query;
+mod session;
+mod type_name;
+
+pub use change::*;
+pub use expression::*;
+pub use name::*;
+pub use query::*;
+pub use session::*;
+pub use type_name::*;
+
+use crate::span::Span;
+
+/// A statement and its place, without the semicolon behind it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StatementNode {
+    /// What it says.
+    pub statement: Statement,
+    /// From its first token to its last one.
+    pub span: Span,
+}
+
+/// One SQL statement. Each family has its file in `tree`, in `parser` and in `print`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Statement {
+    /// SELECT, VALUES, TABLE and what is made of them.
+    Query(Box<Query>),
+    /// INSERT.
+    Insert(Box<Insert>),
+    /// UPDATE.
+    Update(Box<Update>),
+    /// DELETE.
+    Delete(Box<Delete>),
+    /// MERGE.
+    Merge(Box<Merge>),
+    /// EXPLAIN.
+    Explain(Box<Explain>),
+    /// PREPARE.
+    Prepare(Box<Prepare>),
+    /// EXECUTE.
+    Execute(Box<Execute>),
+    /// DEALLOCATE.
+    Deallocate(Deallocate),
+    /// DECLARE … CURSOR.
+    DeclareCursor(Box<DeclareCursor>),
+    /// FETCH and MOVE.
+    Fetch(Fetch),
+    /// CLOSE.
+    CloseCursor(CloseCursor),
+    /// BEGIN, COMMIT, ROLLBACK, savepoints and their relatives.
+    Transaction(Transaction),
+}
