@@ -1,13 +1,17 @@
 //! Values in PostgreSQL's binary format, as its wire and binary COPY carry them: big-endian, days and
 //! moments counted from 2000-01-01, numerics in digits of base 10,000.
 
+use crate::array;
+use crate::data_type::{Type, TypeId};
 use crate::datetime::{MICROS_PER_DAY, POSTGRES_EPOCH_DAYS, check_date, check_timestamp, infinite};
 use crate::error::{Error, Result, SqlState};
-use crate::numeric::{self, POWERS};
+use crate::numeric::{self, Numeric, POWERS};
 use crate::operators::{one_nan, one_nan_real};
+use crate::representation::Representation;
 use crate::text;
 use crate::types::SqlType;
 use crate::value::{Interval, Value};
+use std::fmt::Display;
 
 const POSTGRES_EPOCH_MICROS: i64 = POSTGRES_EPOCH_DAYS as i64 * MICROS_PER_DAY;
 
@@ -17,7 +21,8 @@ const NUMERIC_NEGATIVE: u16 = 0x4000;
 const NUMERIC_HEADER: usize = 8;
 
 /// Appends a value without its length. NULL appends nothing; the caller writes its length of -1.
-/// Of `ty` only matters whether it is plain `numeric`, which is sent without zeros at the end.
+/// Of `ty`, which is that of the elements of an array, only matters whether it is plain `numeric`, which is sent without zeros
+/// at the end.
 pub fn encode(value: &Value, ty: SqlType, out: &mut Vec<u8>) {
     match value {
         Value::Null => {}
@@ -38,7 +43,42 @@ pub fn encode(value: &Value, ty: SqlType, out: &mut Vec<u8>) {
         Value::Timestamp(value) | Value::TimestampTz(value) => out.extend(timestamp(*value)),
         Value::Interval(value) => out.extend(interval(value)),
         Value::Uuid(value) => out.extend(value),
-        Value::Array(_) => unreachable!("arrays are parameters, which nobody sends"),
+        Value::Number(value) => value.encode(out),
+        Value::Oid(value) => out.extend(value.to_be_bytes()),
+        Value::Array(array) => array::encode_any(array, ty.into(), out),
+    }
+}
+
+/// Appends a value of any type without its length. NULL appends nothing; the caller writes its length of -1.
+pub fn encode_any(value: &Value, ty: Type, out: &mut Vec<u8>) {
+    match value {
+        Value::Numeric { unscaled, scale } => encode_numeric(*unscaled, *scale, out),
+        Value::Array(array) => array::encode_any(array, ty.element().unwrap_or(ty), out),
+        value => encode(value, SqlType::Text, out),
+    }
+}
+
+/// Reads a value of any type; 22P03 if the bytes are none, 0A000 of types that have no binary format here.
+pub fn decode_any(bytes: &[u8], ty: Type) -> Result<Value> {
+    if let Some(element) = ty.element() {
+        return array::decode_any(bytes, element).map(Value::Array);
+    }
+    match (ty.id, ty.representation()) {
+        (_, Some(Representation::Numeric)) => {
+            let value = Numeric::decode(bytes)?;
+            Ok(Value::Number(match ty.precision_and_scale() {
+                Some((precision, scale)) => value.fit(precision, scale)?,
+                None => value,
+            }))
+        }
+        (_, Some(Representation::Oid)) => {
+            let bytes = bytes.try_into().map_err(|_| malformed(ty))?;
+            Ok(Value::Oid(u32::from_be_bytes(bytes)))
+        }
+        (TypeId::NAME, _) => Ok(Value::Text(text::fit_name(utf8(bytes)?).to_owned())),
+        // Without a length it is neither padded nor cut.
+        (TypeId::BPCHAR, _) if ty.length().is_none() => Ok(Value::Text(utf8(bytes)?.to_owned())),
+        _ => decode(bytes, SqlType::try_from(ty)?),
     }
 }
 
@@ -102,7 +142,7 @@ fn fixed<const N: usize>(bytes: &[u8], ty: SqlType) -> Result<[u8; N]> {
 }
 
 #[cold]
-fn malformed(ty: SqlType) -> Error {
+fn malformed(ty: impl Display) -> Error {
     Error::new(SqlState::INVALID_BINARY_REPRESENTATION, format!("incorrect binary data format for type {ty}"))
 }
 

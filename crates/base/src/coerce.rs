@@ -10,10 +10,11 @@ use crate::value::{Interval, Value};
 use crate::{numeric, text};
 
 impl Value {
-    /// The type that the value has by itself; `None` for NULL, which has any, and for arrays.
+    /// The type that the value has by itself; `None` for NULL, which has any, for arrays, and for values whose type
+    /// [`SqlType`] does not have.
     pub fn natural_type(&self) -> Option<SqlType> {
         Some(match self {
-            Value::Null | Value::Array(_) => return None,
+            Value::Null | Value::Array(_) | Value::Number(_) | Value::Oid(_) => return None,
             Value::Boolean(_) => SqlType::Boolean,
             Value::SmallInt(_) => SqlType::SmallInt,
             Value::Integer(_) => SqlType::Integer,
@@ -88,7 +89,7 @@ pub fn assign_parameter(value: Value, to: ParameterType, zone: &TimeZoneSetting)
         (value, ParameterType::Single(to)) => assign(value, to, zone),
         (Value::Null, ParameterType::Array(_)) => Ok(Value::Null),
         (Value::Array(elements), ParameterType::Array(to)) => {
-            let assigned = elements.into_iter().map(|value| assign(value, to, zone));
+            let assigned = elements.into_list()?.into_iter().map(|value| assign(value, to, zone));
             assigned.collect::<Result<_>>().map(Value::Array)
         }
         (value, to) => Err(not_assignable(&value.natural_type().map_or_else(String::new, name), &to)),
@@ -105,7 +106,8 @@ fn convert(value: Value, to: SqlType, zone: &TimeZoneSetting, context: Context) 
     let from = match value.natural_type() {
         Some(from) => from,
         None if value.is_null() => return Ok(Value::Null),
-        None => return Err(not_assignable("array", &to)),
+        None if matches!(value, Value::Array(_)) => return Err(not_assignable("array", &to)),
+        None => return Err(Error::unsupported(format_args!("conversion of {value:?} to type {to}"))),
     };
     if context == Context::Assignment && !can_assign(from, to) {
         return Err(not_assignable(&name(from), &to));
@@ -261,6 +263,7 @@ pub(crate) fn as_f64(value: &Value) -> Option<f64> {
         Value::Real(value) => f64::from(value),
         Value::Double(value) => value,
         Value::Numeric { unscaled, scale } => numeric::to_f64((unscaled, scale)),
+        Value::Number(value) => value.to_f64(),
         _ => return None,
     })
 }

@@ -23,6 +23,7 @@ pub mod interval;
 pub mod numeric;
 pub mod oid;
 pub mod operators;
+pub mod ordering;
 pub mod text;
 pub mod time_zone;
 
@@ -34,11 +35,13 @@ pub mod random;
 pub mod sync;
 pub mod thread;
 
+pub use array::ArrayValue;
 pub use data_type::{Collation, Type, TypeId};
 pub use error::{Error, Result, SqlState};
 pub use ids::{BlockNumber, ColumnId, ColumnSet, Lsn, RowId, Slot, TableId};
+pub use numeric::Numeric;
 pub use representation::Representation;
 pub use snapshot::{Snapshot, Stamp, Time, visible};
 pub use time_zone::TimeZoneSetting;
 pub use types::{ParameterType, SqlType};
-pub use value::{Cell, Interval, Value};
+pub use value::{Cell, Interval, Stored, Value};

@@ -1,9 +1,23 @@
 //! Exact numbers: `unscaled · 10^-scale` with up to 38 digits.
 //!
+//! [`Numeric`] is a number with a scale of its own, not-a-number or an infinity: PostgreSQL's plain `numeric`.
+//! The functions on pairs of `(unscaled, scale)` here are those of columns with one scale, and what both share.
+//!
 //! Results of arithmetic take PostgreSQL's scales: the larger one for sums, both together for
 //! products, at least 16 significant digits for quotients. Where 38 digits do not suffice for that
 //! many decimals, decimals are rounded away; where they do not suffice for the integer part, it is
-//! an overflow (22003). A sum of that length may be off by one in its last digit. There is no NaN and no infinity.
+//! an overflow (22003). A sum of that length may be off by one in its last digit. Pairs have no NaN and no infinity.
+
+mod arithmetic;
+mod image;
+#[cfg(test)]
+#[path = "numeric/tests.rs"]
+mod numeric_tests;
+mod value;
+mod wire;
+
+pub use image::NumericImage;
+pub use value::{MAX_SCALE, Numeric};
 
 use crate::error::{Error, Result, SqlState};
 use crate::types::SqlType;
@@ -41,12 +55,21 @@ pub fn overflow() -> Error {
 
 /// The error for a number that a declared precision does not hold.
 #[cold]
-fn field_overflow(precision: u8, scale: u8) -> Error {
-    let digits = precision - scale;
+fn field_overflow(precision: u16, scale: i16) -> Error {
+    let digits = precision as i16 - scale;
     let limit = if digits == 0 { "1".to_owned() } else { format!("10^{digits}") };
     Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow").with_detail(format!(
         "A field with precision {precision}, scale {scale} must round to an absolute value less than {limit}."
     ))
+}
+
+/// The error for text that is no number.
+#[cold]
+fn invalid(text: &str) -> Error {
+    Error::new(
+        SqlState::INVALID_TEXT_REPRESENTATION,
+        format!("invalid input syntax for type numeric: \"{text}\""),
+    )
 }
 
 /// Changes the scale, rounding half away from zero. `None` if that takes more than 38 digits.
@@ -81,7 +104,7 @@ fn divide_rounding(value: i128, divisor: i128) -> i128 {
 pub fn fit(unscaled: i128, from: u8, precision: u8, scale: u8) -> Result<i128> {
     match rescale(unscaled, from, scale) {
         Some(value) if value.unsigned_abs() < POWERS[usize::from(precision)].unsigned_abs() => Ok(value),
-        _ => Err(field_overflow(precision, scale)),
+        _ => Err(field_overflow(u16::from(precision), i16::from(scale))),
     }
 }
 
@@ -91,7 +114,7 @@ pub fn parse(text: &str) -> Result<(i128, u8)> {
     // Trailing zeros beyond what 38 digits hold are dropped by rounding, other digits as well.
     let scale = literal.decimals().clamp(0, i64::from(MAX_PRECISION)) as u8;
     for scale in (0..=scale).rev() {
-        if let Some(value) = literal.at_scale(scale) {
+        if let Some(value) = literal.at_scale(u16::from(scale)) {
             return Ok((value, scale));
         }
     }
@@ -103,7 +126,7 @@ pub fn parse_exact(text: &str) -> Result<Option<(i128, u8)>> {
     let literal = Literal::read(text)?;
     let scale = literal.decimals().max(0);
     let scale = u8::try_from(scale).ok().filter(|scale| *scale <= MAX_PRECISION);
-    Ok(scale.and_then(|scale| Some((literal.at_scale(scale)?, scale))))
+    Ok(scale.and_then(|scale| Some((literal.at_scale(u16::from(scale))?, scale))))
 }
 
 /// Reads a number for `numeric(precision, scale)`.
@@ -113,9 +136,9 @@ pub fn parse_as(text: &str, precision: u8, scale: u8) -> Result<i128> {
     {
         return Ok(value);
     }
-    match Literal::read(text)?.at_scale(scale) {
+    match Literal::read(text)?.at_scale(u16::from(scale)) {
         Some(value) if value.unsigned_abs() < POWERS[usize::from(precision)].unsigned_abs() => Ok(value),
-        _ => Err(field_overflow(precision, scale)),
+        _ => Err(field_overflow(u16::from(precision), i16::from(scale))),
     }
 }
 
@@ -163,10 +186,7 @@ impl<'a> Literal<'a> {
             match unsigned.as_str() {
                 "nan" | "inf" | "infinity" => Error::unsupported(format_args!("the numeric {trimmed}"))
                     .with_hint("Use double precision for NaN and infinity."),
-                _ => Error::new(
-                    SqlState::INVALID_TEXT_REPRESENTATION,
-                    format!("invalid input syntax for type numeric: \"{text}\""),
-                ),
+                _ => invalid(text),
             }
         })
     }
@@ -211,7 +231,7 @@ impl<'a> Literal<'a> {
     }
 
     /// The value at a scale, rounded half away from zero; `None` if that is more than 38 digits.
-    fn at_scale(&self, scale: u8) -> Option<i128> {
+    fn at_scale(&self, scale: u16) -> Option<i128> {
         let digits = self.whole.len() + self.fraction.len();
         // How many of the digits count; negative if zeros stand between the point and the first.
         let wanted = digits as i64 - self.decimals() + i64::from(scale);
@@ -233,6 +253,7 @@ impl<'a> Literal<'a> {
 
 /// Appends a number with all digits of its scale.
 pub fn write(unscaled: i128, scale: u8, out: &mut String) {
+    debug_assert!(scale <= MAX_PRECISION);
     let mut digits = [b'0'; 40];
     let mut rest = unscaled.unsigned_abs();
     let mut start = digits.len();
@@ -315,7 +336,7 @@ pub fn shown(unscaled: i128, scale: u8, ty: SqlType) -> (i128, u8) {
 
 /// The decimals that [`divide`] would give to a quotient, as far as the quotient tells.
 fn quotient_decimals(unscaled: i128, scale: u8) -> u8 {
-    let (weight, first) = first_digit((unscaled, scale));
+    let (weight, first) = first_digit((unscaled, u16::from(scale)));
     // A power of 10,000 is what equal first digits yield.
     let exact = first <= 1 && POWERS.contains(&without_trailing_zeros(unscaled.abs(), scale).0);
     let weight = if exact || unscaled == 0 { weight - 1 } else { weight };
@@ -359,17 +380,19 @@ pub fn multiply(left: (i128, u8), right: (i128, u8)) -> Result<(i128, u8)> {
     {
         return Ok((product, scale));
     }
-    multiply_wide(left, right)
+    let wide = |(unscaled, scale): (i128, u8)| (unscaled, u16::from(scale));
+    let (product, scale) = multiply_wide(wide(left), wide(right), u16::from(MAX_PRECISION))?;
+    Ok((product, scale as u8))
 }
 
-/// A product with more than 38 digits: its last decimals are rounded away.
+/// A product with more than 38 digits or `most` decimals: its last decimals are rounded away.
 #[cold]
-fn multiply_wide(left: (i128, u8), right: (i128, u8)) -> Result<(i128, u8)> {
+fn multiply_wide(left: (i128, u16), right: (i128, u16), most: u16) -> Result<(i128, u16)> {
     let negative = (left.0 < 0) != (right.0 < 0);
     let (mut high, mut low) = wide_product(left.0.unsigned_abs(), right.0.unsigned_abs());
     let mut scale = u32::from(left.1) + u32::from(right.1);
     let mut dropped = 0;
-    while high > 0 || low >= POWERS[38].unsigned_abs() || scale > u32::from(MAX_PRECISION) {
+    while high > 0 || low >= POWERS[38].unsigned_abs() || scale > u32::from(most) {
         if scale == 0 {
             return Err(overflow());
         }
@@ -378,7 +401,7 @@ fn multiply_wide(left: (i128, u8), right: (i128, u8)) -> Result<(i128, u8)> {
     }
     let value = low + u128::from(dropped >= 5);
     let value = checked(value as i128).ok_or_else(overflow)?;
-    Ok((if negative { -value } else { value }, scale as u8))
+    Ok((if negative { -value } else { value }, scale as u16))
 }
 
 /// 128 × 128 bits to 256 (high, low).
@@ -410,12 +433,13 @@ pub fn divide(left: (i128, u8), right: (i128, u8)) -> Result<(i128, u8)> {
     if right.0 == 0 {
         return Err(Error::new(SqlState::DIVISION_BY_ZERO, "division by zero"));
     }
-    let scale = quotient_scale(left, right).min(u32::from(MAX_PRECISION)) as u8;
-    shrinking(scale, |scale| divide_at(left, right, scale))
+    let wide = |(unscaled, scale): (i128, u8)| (unscaled, u16::from(scale));
+    let scale = quotient_scale(wide(left), wide(right)).min(u32::from(MAX_PRECISION)) as u8;
+    shrinking(scale, |scale| divide_at(wide(left), wide(right), u16::from(scale)))
 }
 
 /// PostgreSQL's `select_div_scale`, which estimates in its digits of base 10,000.
-fn quotient_scale(left: (i128, u8), right: (i128, u8)) -> u32 {
+fn quotient_scale(left: (i128, u16), right: (i128, u16)) -> u32 {
     let (left_weight, left_first) = first_digit(left);
     let (right_weight, right_first) = first_digit(right);
     let mut weight = left_weight - right_weight;
@@ -427,7 +451,7 @@ fn quotient_scale(left: (i128, u8), right: (i128, u8)) -> u32 {
 }
 
 /// Weight and value of the first digit in base 10,000.
-fn first_digit((unscaled, scale): (i128, u8)) -> (i32, i128) {
+fn first_digit((unscaled, scale): (i128, u16)) -> (i32, i128) {
     if unscaled == 0 {
         return (0, 0);
     }
@@ -442,7 +466,7 @@ fn first_digit((unscaled, scale): (i128, u8)) -> (i32, i128) {
 }
 
 /// The quotient at a scale, rounded half away from zero.
-fn divide_at(left: (i128, u8), right: (i128, u8), scale: u8) -> Option<i128> {
+fn divide_at(left: (i128, u16), right: (i128, u16), scale: u16) -> Option<i128> {
     let negative = (left.0 < 0) != (right.0 < 0);
     let divisor = right.0.unsigned_abs();
     let mut quotient = left.0.unsigned_abs() / divisor;
@@ -450,28 +474,41 @@ fn divide_at(left: (i128, u8), right: (i128, u8), scale: u8) -> Option<i128> {
     // left/right at `scale` is left.0/right.0 · 10^(scale - left.1 + right.1).
     let exponent = i32::from(scale) - i32::from(left.1) + i32::from(right.1);
     for _ in 0..exponent {
-        // `rest` is below 10^38, so ten times it may not fit: multiply by adding up.
-        let mut digit = 0;
-        let mut next = 0u128;
-        for _ in 0..10 {
-            next += rest;
-            if next >= divisor {
-                next -= divisor;
-                digit += 1;
-            }
-        }
+        let (digit, next) = if divisor < POWERS[37].unsigned_abs() {
+            (rest * 10 / divisor, rest * 10 % divisor)
+        } else {
+            ten_times(rest, divisor)
+        };
         quotient = quotient.checked_mul(10)?.checked_add(digit)?;
         rest = next;
     }
     let value = if exponent < 0 {
         // Only when the dividend has many more decimals than wanted.
-        let power = POWERS[(-exponent) as usize].unsigned_abs();
-        quotient / power + u128::from(quotient % power >= power / 2)
+        match power_of_ten(-exponent as u32) {
+            Some(power) => {
+                let power = power.unsigned_abs();
+                quotient / power + u128::from(quotient % power >= power / 2)
+            }
+            None => 0,
+        }
     } else {
         quotient + u128::from(rest >= divisor - rest)
     };
     let value = checked(i128::try_from(value).ok()?)?;
     Some(if negative { -value } else { value })
+}
+
+/// Quotient and rest of `10 · rest / divisor`. Ten times what is near 10^38 may not fit, so it is added up.
+fn ten_times(rest: u128, divisor: u128) -> (u128, u128) {
+    let (mut digit, mut next) = (0, 0u128);
+    for _ in 0..10 {
+        next += rest;
+        if next >= divisor {
+            next -= divisor;
+            digit += 1;
+        }
+    }
+    (digit, next)
 }
 
 /// The rest of the truncated division; it has the sign of the dividend.

@@ -11,7 +11,7 @@ use crate::datetime::{
     days_in_month,
 };
 use crate::error::{Error, Result, SqlState};
-use crate::numeric;
+use crate::numeric::{self, Numeric};
 use crate::time_zone::TimeZoneSetting;
 use crate::types::SqlType;
 use crate::value::{Interval, Value};
@@ -35,6 +35,10 @@ impl Value {
             (Value::Timestamp(moment), Value::Date(days)) => compare_days(*days, *moment).reverse(),
             (Value::Interval(left), Value::Interval(right)) => left.compare(right),
             (Value::Uuid(left), Value::Uuid(right)) => left.cmp(right),
+            (Value::Oid(left), Value::Oid(right)) => left.cmp(right),
+            (Value::Array(left), Value::Array(right)) => {
+                left.compare(right, |left, right| left.compare(right).expect("neither is NULL"))
+            }
             (left, right) => compare_numbers(left, right)
                 .unwrap_or_else(|| panic!("{left:?} and {right:?} have no common type")),
         })
@@ -65,7 +69,18 @@ fn compare_numbers(left: &Value, right: &Value) -> Option<Ordering> {
     if let (Some(left), Some(right)) = (as_numeric(left), as_numeric(right)) {
         return Some(numeric::compare(left, right));
     }
+    if let (Some(left), Some(right)) = (as_number(left), as_number(right)) {
+        return Some(left.cmp(&right));
+    }
     Some(compare_floats(as_f64(left)?, as_f64(right)?))
+}
+
+/// A whole number or numeric of either kind.
+fn as_number(value: &Value) -> Option<Numeric> {
+    match value {
+        Value::Number(value) => Some(*value),
+        value => as_numeric(value).map(|(unscaled, scale)| Numeric::from_decimal(unscaled, scale)),
+    }
 }
 
 fn as_integer(value: &Value) -> Option<i64> {
@@ -85,6 +100,7 @@ enum Pair {
     Real(f32, f32),
     Double(f64, f64),
     Numeric((i128, u8), (i128, u8)),
+    Number(Numeric, Numeric),
 }
 
 impl Pair {
@@ -102,6 +118,8 @@ impl Pair {
                     Pair::BigInt(left, right)
                 } else if let (Some(left), Some(right)) = (as_numeric(left), as_numeric(right)) {
                     Pair::Numeric(left, right)
+                } else if let (Some(left), Some(right)) = (as_number(left), as_number(right)) {
+                    Pair::Number(left, right)
                 } else {
                     Pair::Double(as_f64(left)?, as_f64(right)?)
                 }
@@ -187,6 +205,7 @@ pub fn add(left: &Value, right: &Value, zone: &TimeZoneSetting) -> Result<Value>
         Some(Pair::Real(a, b)) => real(a + b, a, b, true),
         Some(Pair::Double(a, b)) => finite(a + b, a, b).map(Value::Double),
         Some(Pair::Numeric(a, b)) => numeric::add(a, b).map(exact),
+        Some(Pair::Number(a, b)) => a.checked_add(b).map(Value::Number),
         None => add_time(left, right, zone),
     }
 }
@@ -237,6 +256,7 @@ pub fn subtract(left: &Value, right: &Value, zone: &TimeZoneSetting) -> Result<V
         Some(Pair::Real(a, b)) => real(a - b, a, b, true),
         Some(Pair::Double(a, b)) => finite(a - b, a, b).map(Value::Double),
         Some(Pair::Numeric(a, b)) => numeric::subtract(a, b).map(exact),
+        Some(Pair::Number(a, b)) => a.checked_sub(b).map(Value::Number),
         None => subtract_time(left, right, zone),
     }
 }
@@ -281,6 +301,7 @@ pub fn multiply(left: &Value, right: &Value) -> Result<Value> {
         Some(Pair::Real(a, b)) => real(a * b, a, b, a == 0.0 || b == 0.0),
         Some(Pair::Double(a, b)) => product(a * b, a, b, a == 0.0 || b == 0.0).map(Value::Double),
         Some(Pair::Numeric(a, b)) => numeric::multiply(a, b).map(exact),
+        Some(Pair::Number(a, b)) => a.checked_mul(b).map(Value::Number),
         None => match (left, right) {
             (Value::Null, _) | (_, Value::Null) => Ok(Value::Null),
             (Value::Interval(interval), number) | (number, Value::Interval(interval)) => match as_f64(number)
@@ -311,6 +332,7 @@ pub fn divide(left: &Value, right: &Value) -> Result<Value> {
         Some(Pair::Real(a, b)) => real(a / b, a, b, a == 0.0 || b.is_infinite()),
         Some(Pair::Double(a, b)) => product(a / b, a, b, a == 0.0 || b.is_infinite()).map(Value::Double),
         Some(Pair::Numeric(a, b)) => numeric::divide(a, b).map(exact),
+        Some(Pair::Number(a, b)) => a.checked_div(b).map(Value::Number),
         None => match (left, right) {
             (Value::Null, _) | (_, Value::Null) => Ok(Value::Null),
             (Value::Interval(interval), number) => match as_f64(number) {
@@ -331,6 +353,7 @@ pub fn modulo(left: &Value, right: &Value) -> Result<Value> {
         Some(Pair::Integer(a, b)) => Ok(Value::Integer(a.wrapping_rem(b))),
         Some(Pair::BigInt(a, b)) => Ok(Value::BigInt(a.wrapping_rem(b))),
         Some(Pair::Numeric(a, b)) => numeric::remainder(a, b).map(exact),
+        Some(Pair::Number(a, b)) => a.checked_rem(b).map(Value::Number),
         _ if left.is_null() || right.is_null() => Ok(Value::Null),
         _ => Err(no_operator("%", left, right)),
     }

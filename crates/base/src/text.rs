@@ -1,7 +1,11 @@
 //! Values as text, read and written as PostgreSQL does.
 
+use crate::data_type::{Type, TypeId};
 use crate::error::{Error, Result, SqlState};
+use crate::numeric::Numeric;
+use crate::representation::Representation;
 use crate::time_zone::TimeZoneSetting;
+use crate::type_table::TypeInfo;
 use crate::types::SqlType;
 use crate::value::Value;
 use crate::{array, datetime, interval, numeric};
@@ -56,8 +60,68 @@ pub fn write(value: &Value, ty: SqlType, zone: &TimeZoneSetting, out: &mut Strin
         Value::TimestampTz(value) => datetime::write_timestamptz(*value, zone, out),
         Value::Interval(value) => interval::write(value, out),
         Value::Uuid(value) => write_uuid(value, out),
+        Value::Number(value) => value.write(out),
+        Value::Oid(value) => write_integer(i64::from(*value), out),
         Value::Array(elements) => array::write(elements, ty, zone, out),
     }
+}
+
+/// Reads a value of any type whose text needs no catalog; 0A000 of others.
+pub fn parse_any(text: &str, ty: Type, zone: &TimeZoneSetting) -> Result<Value> {
+    if let Some(element) = ty.element() {
+        return match ty.info().is_some_and(TypeInfo::is_array) {
+            true => array::parse_any(text, element, zone).map(Value::Array),
+            false => Err(Error::unsupported(format_args!("type {ty} as text"))),
+        };
+    }
+    match (ty.id, ty.representation()) {
+        (_, Some(Representation::Numeric)) => {
+            let value = Numeric::parse(text)?;
+            Ok(Value::Number(match ty.precision_and_scale() {
+                Some((precision, scale)) => value.fit(precision, scale)?,
+                None => value,
+            }))
+        }
+        (TypeId::OID | TypeId::XID | TypeId::CID, _) => parse_oid(text, ty).map(Value::Oid),
+        (TypeId::NAME, _) => Ok(Value::Text(fit_name(text).to_owned())),
+        // Without a length it is neither padded nor cut.
+        (TypeId::BPCHAR, _) if ty.length().is_none() => Ok(Value::Text(text.to_owned())),
+        _ => parse(text, SqlType::try_from(ty)?, zone),
+    }
+}
+
+/// Appends a value of any type as text. Types whose names the catalog has, as `regclass`, are written as numbers.
+pub fn write_any(value: &Value, ty: Type, zone: &TimeZoneSetting, out: &mut String) {
+    match value {
+        Value::Numeric { unscaled, scale } => numeric::write(*unscaled, *scale, out),
+        Value::Array(array) => array::write_any(array, ty.element().unwrap_or(ty), zone, out),
+        value => write(value, SqlType::Text, zone, out),
+    }
+}
+
+/// An oid: digits, with a sign as C's `strtoul` takes it.
+fn parse_oid(text: &str, ty: Type) -> Result<u32> {
+    let trimmed = text.trim_ascii();
+    let digits = trimmed.strip_prefix(['+', '-']).unwrap_or(trimmed);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(invalid(ty, text));
+    }
+    let range = i64::from(i32::MIN)..=i64::from(u32::MAX);
+    match trimmed.parse::<i64>().ok().filter(|value| range.contains(value)) {
+        Some(value) => Ok(value as u32),
+        None => Err(Error::new(
+            SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+            format!("value \"{text}\" is out of range for type {ty}"),
+        )),
+    }
+}
+
+/// The most bytes of a name.
+const NAME_BYTES: usize = 63;
+
+/// What a name keeps of a string: whole characters of 63 bytes at most.
+pub fn fit_name(text: &str) -> &str {
+    &text[..text.floor_char_boundary(NAME_BYTES)]
 }
 
 /// Appends a whole number.

@@ -1,6 +1,12 @@
 //! Values: [`Value`] is what a user passes and gets, typed and owned; [`Cell`] is what storage
 //! reads and writes, untyped, borrowed and quick to copy.
+//!
+//! The cell of a numeric with a scale of its own, and that of an array, holds its image: bytes that the value does not have
+//! by itself. [`Stored`] owns them.
 
+use crate::array::{ArrayImage, ArrayValue};
+use crate::numeric::{Numeric, NumericImage};
+use crate::representation::Representation;
 use crate::types::{ParameterType, SqlType, Width};
 
 /// An SQL value with its type.
@@ -20,7 +26,7 @@ pub enum Value {
     Real(f32),
     /// double precision
     Double(f64),
-    /// numeric: `unscaled · 10^-scale`
+    /// numeric of a column with one scale: `unscaled · 10^-scale`
     Numeric {
         /// The digits as an integer.
         unscaled: i128,
@@ -43,8 +49,12 @@ pub enum Value {
     Interval(Interval),
     /// uuid
     Uuid([u8; 16]),
-    /// An array with one dimension, which only parameters are.
-    Array(Vec<Value>),
+    /// numeric with a scale of its own, NaN or infinite
+    Number(Numeric),
+    /// oid, xid, regclass and their like
+    Oid(u32),
+    /// An array.
+    Array(ArrayValue),
 }
 
 impl Value {
@@ -81,7 +91,7 @@ impl ParameterType {
             (ParameterType::Single(ty), value) => value.is_of(ty),
             (ParameterType::Array(_), Value::Null) => true,
             (ParameterType::Array(element), Value::Array(elements)) => {
-                elements.iter().all(|value| value.is_of(element))
+                elements.list().is_ok_and(|elements| elements.iter().all(|value| value.is_of(element)))
             }
             (ParameterType::Array(_), _) => false,
         }
@@ -255,37 +265,81 @@ impl<'a> Cell<'a> {
 
     /// The owned, typed value of a cell of a column of type `ty`.
     pub fn to_value(&self, ty: SqlType) -> Value {
+        self.value_of(ty.into())
+    }
+
+    /// The owned value of a cell of a column with this representation. Panics if it is another's, or if it is no image where
+    /// one is due.
+    pub fn value_of(&self, representation: Representation) -> Value {
         if self.is_null() {
             return Value::Null;
         }
-        match ty {
-            SqlType::Boolean => Value::Boolean(self.word() != 0),
-            SqlType::SmallInt => Value::SmallInt(self.word() as u16 as i16),
-            SqlType::Integer => Value::Integer(self.as_i32()),
-            SqlType::BigInt => Value::BigInt(self.as_i64()),
-            SqlType::Real => Value::Real(f32::from_bits(self.word() as u32)),
-            SqlType::Double => Value::Double(f64::from_bits(self.word())),
-            SqlType::Numeric { scale, .. } => Value::Numeric {
+        match representation {
+            Representation::Boolean => Value::Boolean(self.word() != 0),
+            Representation::Int16 => Value::SmallInt(self.word() as u16 as i16),
+            Representation::Int32 => Value::Integer(self.as_i32()),
+            Representation::Int64 => Value::BigInt(self.as_i64()),
+            Representation::Oid => Value::Oid(self.word() as u32),
+            Representation::Float32 => Value::Real(f32::from_bits(self.word() as u32)),
+            Representation::Float64 => Value::Double(f64::from_bits(self.word())),
+            Representation::Decimal { scale, .. } => Value::Numeric {
                 unscaled: match self {
                     Cell::Wide(words) => (u128::from(words[1]) << 64 | u128::from(words[0])) as i128,
                     _ => i128::from(self.as_i64()),
                 },
                 scale,
             },
-            SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => Value::Text(self.str().to_owned()),
-            SqlType::Bytea => Value::Bytea(self.bytes().to_owned()),
-            SqlType::Date => Value::Date(self.as_i32()),
-            SqlType::Time => Value::Time(self.as_i64()),
-            SqlType::Timestamp => Value::Timestamp(self.as_i64()),
-            SqlType::TimestampTz => Value::TimestampTz(self.as_i64()),
-            SqlType::Interval => {
+            Representation::Numeric => Value::Number(self.as_numeric()),
+            Representation::Text | Representation::PaddedText => Value::Text(self.str().to_owned()),
+            Representation::Bytes => Value::Bytea(self.bytes().to_owned()),
+            Representation::Date => Value::Date(self.as_i32()),
+            Representation::Time => Value::Time(self.as_i64()),
+            Representation::Timestamp => Value::Timestamp(self.as_i64()),
+            Representation::TimestampTz => Value::TimestampTz(self.as_i64()),
+            Representation::Interval => {
                 let Cell::Wide(words) = *self else { panic!("interval cells are wide") };
                 Value::Interval(Interval::from_words(words))
             }
-            SqlType::Uuid => {
+            Representation::Uuid => {
                 let Cell::Wide(words) = *self else { panic!("uuid cells are wide") };
                 Value::Uuid(uuid_from_words(words))
             }
+            Representation::List(element) => Value::Array(self.as_array(*element).to_value()),
+            Representation::Record => panic!("no column holds records"),
+        }
+    }
+
+    /// A numeric with a scale of its own. Panics if the cell holds no image of one.
+    #[inline]
+    pub fn as_numeric(&self) -> Numeric {
+        Numeric::from_image(self.bytes()).expect("the column holds images of numerics")
+    }
+
+    /// An array with such elements. Panics if the cell holds no image of one.
+    #[inline]
+    pub fn as_array(&self, element: Representation) -> ArrayImage<'_> {
+        ArrayImage::new(self.bytes(), element).expect("the column holds images of arrays")
+    }
+}
+
+/// A cell with the bytes that the value it was made from does not have by itself.
+pub enum Stored<'a> {
+    /// Nothing had to be made.
+    Cell(Cell<'a>),
+    /// The image of a numeric.
+    Numeric(NumericImage),
+    /// The image of an array.
+    Array(Vec<u8>),
+}
+
+impl Stored<'_> {
+    /// The cell.
+    #[inline]
+    pub fn cell(&self) -> Cell<'_> {
+        match self {
+            Stored::Cell(cell) => *cell,
+            Stored::Numeric(image) => Cell::Bytes(image.bytes()),
+            Stored::Array(image) => Cell::Bytes(image),
         }
     }
 }
@@ -299,34 +353,56 @@ impl Value {
     /// The cell that stores this value in a column of type `ty`. The value must already have been
     /// coerced to that type (`numeric` to its scale, strings to their length); panics otherwise.
     pub fn as_cell(&self, ty: SqlType) -> Cell<'_> {
-        match (self, ty) {
+        self.cell_of(ty.into()).unwrap_or_else(|| panic!("{self:?} was not coerced to {ty}"))
+    }
+
+    /// What stores this value in a column with this representation, to which it must already have been coerced; panics
+    /// otherwise.
+    pub fn stored(&self, representation: Representation) -> Stored<'_> {
+        match (self, representation) {
+            (Value::Number(value), Representation::Numeric) => Stored::Numeric(value.image()),
+            (Value::Numeric { unscaled, scale }, Representation::Numeric) => {
+                Stored::Numeric(Numeric::from_decimal(*unscaled, *scale).image())
+            }
+            (Value::Array(array), Representation::List(element)) => Stored::Array(array.image(*element)),
+            _ => match self.cell_of(representation) {
+                Some(cell) => Stored::Cell(cell),
+                None => panic!("{self:?} was not coerced to {representation:?}"),
+            },
+        }
+    }
+
+    /// The cell that needs no bytes but those of the value; `None` if the value is of another representation.
+    fn cell_of(&self, representation: Representation) -> Option<Cell<'_>> {
+        Some(match (self, representation) {
             (Value::Null, _) => Cell::Null,
-            (Value::Boolean(value), SqlType::Boolean) => Cell::boolean(*value),
-            (Value::SmallInt(value), SqlType::SmallInt) => Cell::i16(*value),
-            (Value::Integer(value), SqlType::Integer) => Cell::i32(*value),
-            (Value::BigInt(value), SqlType::BigInt) => Cell::i64(*value),
-            (Value::Real(value), SqlType::Real) => Cell::f32(*value),
-            (Value::Double(value), SqlType::Double) => Cell::f64(*value),
-            (Value::Numeric { unscaled, scale }, SqlType::Numeric { scale: wanted, .. })
+            (Value::Boolean(value), Representation::Boolean) => Cell::boolean(*value),
+            (Value::SmallInt(value), Representation::Int16) => Cell::i16(*value),
+            (Value::Integer(value), Representation::Int32) => Cell::i32(*value),
+            (Value::BigInt(value), Representation::Int64) => Cell::i64(*value),
+            (Value::Oid(value), Representation::Oid) => Cell::Word(u64::from(*value)),
+            (Value::Real(value), Representation::Float32) => Cell::f32(*value),
+            (Value::Double(value), Representation::Float64) => Cell::f64(*value),
+            (Value::Numeric { unscaled, scale }, Representation::Decimal { scale: wanted, .. })
                 if *scale == wanted =>
             {
-                match ty.width() {
+                match representation.width() {
                     Width::Fixed(8) => Cell::i64(*unscaled as i64),
                     _ => Cell::i128(*unscaled),
                 }
             }
-            (Value::Text(value), SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_)) => {
+            (Value::Text(value), Representation::Text | Representation::PaddedText) => {
                 Cell::Bytes(value.as_bytes())
             }
-            (Value::Bytea(value), SqlType::Bytea) => Cell::Bytes(value),
-            (Value::Date(value), SqlType::Date) => Cell::i32(*value),
-            (Value::Time(value), SqlType::Time)
-            | (Value::Timestamp(value), SqlType::Timestamp)
-            | (Value::TimestampTz(value), SqlType::TimestampTz) => Cell::i64(*value),
-            (Value::Interval(value), SqlType::Interval) => Cell::Wide(value.to_words()),
-            (Value::Uuid(value), SqlType::Uuid) => Cell::Wide(uuid_to_words(*value)),
-            (value, ty) => panic!("{value:?} was not coerced to {ty}"),
-        }
+            (Value::Bytea(value), Representation::Bytes) => Cell::Bytes(value),
+            (Value::Date(value), Representation::Date) => Cell::i32(*value),
+            (Value::Time(value), Representation::Time)
+            | (Value::Timestamp(value), Representation::Timestamp)
+            | (Value::TimestampTz(value), Representation::TimestampTz) => Cell::i64(*value),
+            (Value::Interval(value), Representation::Interval) => Cell::Wide(value.to_words()),
+            (Value::Uuid(value), Representation::Uuid) => Cell::Wide(uuid_to_words(*value)),
+            _ => return None,
+        })
     }
 }
 
@@ -361,5 +437,26 @@ mod tests {
         for (value, ty) in cases {
             assert_eq!(value.as_cell(ty).to_value(ty), value);
         }
+    }
+
+    #[test]
+    fn numerics_oids_and_arrays_are_stored_and_come_back() {
+        let number = |text: &str| Value::Number(Numeric::parse(text).expect("it is a number"));
+        let numerics = Representation::List(&Representation::Numeric);
+        let array = Value::Array([number("1.00"), Value::Null].into_iter().collect());
+        for (value, representation) in [
+            (Value::Null, Representation::Numeric),
+            (number("1.00"), Representation::Numeric),
+            (number("NaN"), Representation::Numeric),
+            (Value::Oid(u32::MAX), Representation::Oid),
+            (array, numerics),
+        ] {
+            let back = value.stored(representation).cell().value_of(representation);
+            // Decimals count as well, which equality does not see.
+            assert_eq!(format!("{back:?}"), format!("{value:?}"));
+        }
+        let decimal = Value::Numeric { unscaled: 150, scale: 2 };
+        let stored = decimal.stored(Representation::Numeric);
+        assert_eq!(stored.cell().as_numeric().to_string(), "1.50");
     }
 }

@@ -151,11 +151,11 @@ fn keep_child(writer: &mut Writer<'_>, target: usize, referrer: usize, keys: &[G
     let set = writer.set;
     let Referrer { child, on_delete, on_update, .. } = &set.target(target).referrers[referrer];
     let action = |key: &GoneKey| if key.new.is_none() { *on_delete } else { *on_update };
-    if !writer.transaction.has_closed(child) {
+    if !writer.transaction.has_locked(child) {
         match keys.iter().any(|key| changes_child(action(key))) {
             // Before it holds a guard, since it may have to wait for the table.
-            true => writer.transaction.keep_shape(child)?,
-            false => writer.transaction.keep_shape_to_look(child)?,
+            true => writer.transaction.lock_row_exclusive(child)?,
+            false => writer.transaction.lock_row_share(child)?,
         };
     }
     Ok(())

@@ -137,7 +137,7 @@ impl LockingQuery {
         let skip = row_count(&self.skip, &environment, "OFFSET")?.unwrap_or(0);
         let fetch = row_count(&self.fetch, &environment, "LIMIT")?.unwrap_or(usize::MAX);
         // Before it reads or holds a guard, since it may have to wait for a table.
-        self.tables.iter().try_for_each(|locked| transaction.keep_shape_to_lock(&locked.table))?;
+        self.tables.iter().try_for_each(|locked| transaction.lock_row_share_to_read(&locked.table))?;
         let before = transaction.reads_so_far();
         let mut locking = Locking {
             query: self,
@@ -161,7 +161,7 @@ impl LockingQuery {
         {
             return Err(changed);
         }
-        if self.reads_what_it_gets && !transaction.may_go_back() {
+        if self.reads_what_it_gets && !transaction.continues_after_error() {
             transaction.forget_reads(&before);
         }
         Ok(rows)
@@ -220,7 +220,7 @@ impl Picked {
             }
         }
         match self.yields {
-            Yields::Columns(_) => Ok(columns.into_iter().map(Value::Array).collect()),
+            Yields::Columns(_) => Ok(columns.into_iter().map(|column| Value::Array(column.into())).collect()),
             Yields::Value if columns[0].len() > 1 => Err(Error::new(
                 SqlState::CARDINALITY_VIOLATION,
                 "more than one row returned by a subquery used as an expression",
@@ -326,7 +326,7 @@ impl Locking<'_> {
                     return Ok(false);
                 }
                 (Wait::Fail, Some(_)) => return Err(not_at_once(table)),
-                (Wait::Block | Wait::Fail, None) if self.transaction.can_move_on() => {
+                (Wait::Block | Wait::Fail, None) if self.transaction.can_advance_snapshot() => {
                     // Were it not locked now, others might change it again and again before this is run
                     // again. If it is gone, that finds nothing to wait for.
                     let newest = self.transaction.lock_newest(table, id, *lock, &pin());

@@ -121,7 +121,7 @@ pub fn scalar(value: &Value, ty: SqlType) -> ScalarValue {
             value.nanoseconds,
         ))),
         Value::Uuid(value) => ScalarValue::FixedSizeBinary(16, Some(value.to_vec())),
-        Value::Array(_) => panic!("{value:?} was not coerced to {ty}"),
+        Value::Array(_) | Value::Number(_) | Value::Oid(_) => panic!("{value:?} was not coerced to {ty}"),
     }
 }
 
@@ -132,7 +132,8 @@ pub fn parameter_scalar(value: &Value, ty: ParameterType) -> ScalarValue {
         (Value::Null, ParameterType::Array(element)) => {
             ScalarValue::try_from(&array_type(element)).expect("every list type has a null scalar")
         }
-        (Value::Array(elements), ParameterType::Array(element)) => {
+        (Value::Array(array), ParameterType::Array(element)) => {
+            let elements = array.elements();
             let values = firn_storage::arrow::values_to_array(elements, element);
             let inner = Arc::new(Field::new_list_field(data_type(element), true));
             let offsets = OffsetBuffer::from_lengths([elements.len()]);

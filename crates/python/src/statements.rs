@@ -133,7 +133,7 @@ fn fits(value: &Value, ty: ParameterType) -> bool {
     let ty = match (value, ty) {
         (Value::Null | Value::Text(_), _) => return true,
         (Value::Array(elements), ParameterType::Array(element)) => {
-            return elements.iter().all(|value| fits(value, ParameterType::Single(element)));
+            return elements.elements().iter().all(|value| fits(value, ParameterType::Single(element)));
         }
         (_, ParameterType::Array(_)) | (Value::Array(_), _) => return false,
         (_, ParameterType::Single(ty)) => ty,
@@ -173,7 +173,7 @@ fn natural(value: &Value) -> Option<ParameterType> {
     match value {
         Value::Text(_) => None,
         Value::Array(elements) => {
-            let types = elements.iter().filter_map(Value::natural_type);
+            let types = elements.elements().iter().filter_map(Value::natural_type);
             types.reduce(wider).map(ParameterType::array_of)
         }
         value => value.natural_type().map(ParameterType::Single),
@@ -204,8 +204,10 @@ fn read(value: Value, ty: ParameterType, connection: &Connection) -> Result<Valu
             cast(Value::Text(text), ty, &zone())
         }
         (Value::Array(elements), ParameterType::Array(element)) => {
-            let elements =
-                elements.into_iter().map(|value| read(value, ParameterType::Single(element), connection));
+            let elements = elements
+                .into_list()?
+                .into_iter()
+                .map(|value| read(value, ParameterType::Single(element), connection));
             elements.collect::<Result<_>>().map(Value::Array)
         }
         (value, _) => Ok(value),

@@ -148,8 +148,10 @@ fn value(py: Python<'_>, value: &Value, ty: SqlType) -> PyResult<Py<PyAny>> {
         Value::TimestampTz(micros) => datetime(py, *micros, true),
         Value::Interval(value) => interval(py, *value),
         Value::Uuid(value) => uuid(py, value),
-        Value::Array(elements) => {
-            let elements = elements.iter().map(|element| self::value(py, element, ty));
+        Value::Number(value) => classes(py)?.decimal.call1(py, (value.to_string(),)),
+        Value::Oid(value) => any(py, *value),
+        Value::Array(array) => {
+            let elements = array.elements().iter().map(|element| self::value(py, element, ty));
             Ok(PyList::new(py, elements.collect::<PyResult<Vec<_>>>()?)?.into_any().unbind())
         }
     }

@@ -181,7 +181,7 @@ impl Connection {
 
     /// A statement is about to be analysed: under READ COMMITTED by the newest catalog.
     pub(crate) fn refresh_catalog(&mut self) {
-        if self.block.transaction_to_refresh().is_some_and(|transaction| transaction.has_old_catalog()) {
+        if self.block.transaction_to_refresh().is_some_and(|transaction| transaction.has_stale_catalog()) {
             self.refresh();
         }
     }
@@ -425,7 +425,7 @@ impl Connection {
         let read_only = modes.read_only.unwrap_or(self.default_read_only);
         let isolation = modes.isolation.unwrap_or(self.default_isolation);
         let transaction = self.begin_transaction(effective(isolation, read_only))?;
-        transaction.tell_isolation(isolation);
+        transaction.report_isolation(isolation);
         let settings = self.services.with_settings(|settings| {
             let before = settings.clone();
             settings.set_running(Some(isolation));
@@ -481,7 +481,7 @@ impl Connection {
             && let Some(transaction) = &mut open.transaction
         {
             transaction.set_isolation(effective(open.isolation, open.read_only));
-            transaction.tell_isolation(open.isolation);
+            transaction.report_isolation(open.isolation);
         }
         if let Some(isolation) = modes.isolation {
             self.services.with_settings(|settings| settings.set_running(Some(isolation)));

@@ -22,15 +22,15 @@ use firn_base::random::Random;
 use firn_base::sync::Arc;
 use firn_base::{Error, ParameterType, Result, SqlState, TimeZoneSetting, Value, binary, clock, coerce};
 use firn_sql::activity::{Activity, State};
-use firn_sql::bind::SessionFacts;
 use firn_sql::plan::QueryOutput;
 use firn_sql::services::Services;
+use firn_sql::session_facts::SessionFacts;
 use firn_sql::settings::Settings;
 use firn_sql::sources::{Source, Sources};
 use firn_sql::statement::{Parsed, Statement as Parse};
 use firn_sql::{Cancel, LockedRows, RunOptions, cancelled, deferred, parse};
 use firn_txn::catalog::TableDef;
-use firn_txn::{Catalog, Isolation, TablePatience, Ticket, Transaction, Waited};
+use firn_txn::{Catalog, Isolation, TableWaitLimit, Ticket, Transaction, Waited};
 use std::any::Any;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -164,7 +164,7 @@ pub struct Connection {
     /// How long a statement waits for a row that another transaction is changing.
     pub(crate) lock_timeout: Option<Duration>,
     pub(crate) patience: Arc<Patience>,
-    patience_of_transactions: TablePatience,
+    patience_of_transactions: TableWaitLimit,
     statement_timeout: Option<Duration>,
     /// How long a client may be idle in a block, and outside.
     pub(crate) idle_in_transaction_timeout: Option<Duration>,
@@ -366,8 +366,8 @@ impl Connection {
         let mut transaction = self.shared.engine.try_begin(isolation)?;
         self.services.forget_transaction_number();
         transaction.set_session(self.activity.id());
-        transaction.set_patience(self.patience_of_transactions.clone());
-        transaction.expect_to_end_by_errors();
+        transaction.set_wait_limit(self.patience_of_transactions.clone());
+        transaction.set_continues_after_error(false);
         Ok(transaction)
     }
 
@@ -378,7 +378,7 @@ impl Connection {
         let transaction = self.shared.engine.try_begin(Isolation::Snapshot)?;
         self.services.forget_transaction_number();
         transaction.set_session(self.activity.id());
-        transaction.tell_isolation(self.default_isolation);
+        transaction.report_isolation(self.default_isolation);
         Ok(transaction)
     }
 
@@ -445,7 +445,7 @@ impl Connection {
             let mut transaction = self.begin_reader()?;
             let plan = self.current_plan(prepared, &transaction)?;
             if plan.is_short() && self.synchronous_commit {
-                transaction.ask_what_may_be_lost();
+                transaction.track_read_durability();
             }
             let output = plan.query(&transaction, &parameters, &self.options, values);
             // Before it waits for the disk.
@@ -540,7 +540,7 @@ impl Connection {
             Some(mut transaction) => {
                 self.streams.read_ahead();
                 let result = self.in_block_transaction(&mut transaction, &mut work);
-                transaction.tell_progress();
+                transaction.report_progress();
                 self.block.put_transaction(transaction);
                 result
             }
@@ -576,7 +576,7 @@ impl Connection {
         let is_deadlock = |error: &Error| error.state() == SqlState::DEADLOCK_DETECTED;
         loop {
             let outcome = work(self, transaction);
-            let error = match (outcome, transaction.take_missed()) {
+            let error = match (outcome, transaction.take_skipped_conflict()) {
                 // Whatever came of it without the rows that it left out.
                 (Ok(_), Some(missed)) => missed,
                 (Err(error), Some(missed)) if error.blocker().is_none() && !is_deadlock(&error) => missed,
@@ -586,13 +586,13 @@ impl Connection {
             // Who reads what is committed never has to give up.
             let may_retry = error.is_retryable()
                 && !is_deadlock(&error)
-                && transaction.can_move_on()
+                && transaction.can_advance_snapshot()
                 && (retries < MOST_RETRIES || transaction.isolation() == Isolation::ReadCommitted);
             if error.blocker().is_none() && !may_retry {
-                transaction.take_back_for_good(&start);
+                transaction.abort_statement(&start);
                 return Err(error);
             }
-            transaction.take_back(&start);
+            transaction.undo_statement(&start);
             match error.blocker() {
                 Some(blocker) => {
                     // For one who lets go of other rows meanwhile it is the same wait.
@@ -609,8 +609,8 @@ impl Connection {
             self.shared.engine.statistics().restarts.count();
             transaction.restart(&start)?;
             attempts += 1;
-            if attempts >= ATTEMPTS_WITHOUT_LOCKS && transaction.can_move_on() {
-                transaction.lock_before_changes();
+            if attempts >= ATTEMPTS_WITHOUT_LOCKS && transaction.can_advance_snapshot() {
+                transaction.lock_rows_before_changes();
             }
         }
     }
@@ -644,7 +644,7 @@ impl Connection {
                 );
             }
             match wait(left.map_or(CANCEL_INTERVAL, |left| left.min(CANCEL_INTERVAL))) {
-                Waited::Ended | Waited::LetGo => return Ok(()),
+                Waited::Ended | Waited::Released => return Ok(()),
                 Waited::NotYet => {}
                 Waited::Deadlock => return Err(Error::deadlock()),
             }
@@ -1085,7 +1085,7 @@ fn coerced<'v>(
 fn refuse_zero_bytes(value: &Value) -> Result<()> {
     match value {
         Value::Text(text) if text.as_bytes().contains(&0) => binary::utf8(text.as_bytes()).map(drop),
-        Value::Array(elements) => elements.iter().try_for_each(refuse_zero_bytes),
+        Value::Array(array) => array.elements().iter().try_for_each(refuse_zero_bytes),
         _ => Ok(()),
     }
 }

@@ -159,7 +159,7 @@ impl CopyIn {
                 }
             }
             End::Return { home, .. } => {
-                transaction.take_snapshot_again();
+                transaction.acquire_snapshot();
                 home.bring(HomeState::Returned(transaction));
             }
         }
@@ -386,7 +386,7 @@ impl Connection {
                 }
             };
             self.activity.show_copy(from.progress());
-            from.forgo_snapshot(&mut transaction);
+            from.release_snapshot(&mut transaction);
             let home = Arc::new(Home::default());
             let last = self.block.lend(home.clone());
             let end = End::Return { home, last };
@@ -404,7 +404,7 @@ impl Connection {
         let mut transaction = self.begin_transaction(self.default_isolation)?;
         let from = self.copy_from(&mut transaction, copy)?;
         self.activity.show_copy(from.progress());
-        from.forgo_snapshot(&mut transaction);
+        from.release_snapshot(&mut transaction);
         let end = End::Commit { shared: self.shared.clone(), wait: self.synchronous_commit };
         Ok(Outcome::CopyIn(Box::new(CopyIn {
             columns: from.columns(),
@@ -441,7 +441,7 @@ impl Connection {
         if let Some(mut transaction) = self.block.take_transaction() {
             self.streams.read_ahead();
             // Its rows are drawn beside later statements.
-            transaction.stay();
+            transaction.pin_snapshot();
             let to = CopyTo::new(&transaction, &self.facts, copy, &self.options, self.zone);
             self.block.put_transaction(transaction);
             return Ok(self.shown(copy, to?, |connection, to| {
@@ -480,14 +480,14 @@ impl Connection {
             }
             let from = connection.copy_from(transaction, copy)?;
             connection.activity.show_copy(from.progress());
-            from.forgo_snapshot(transaction);
+            from.release_snapshot(transaction);
             let failed = |deed: Deed, error: &io::Error| match deed {
                 Deed::Open => file_error(&format!("could not open file \"{path}\" for reading"), error),
                 Deed::Read if is_damage(error) => damaged(path, error),
                 Deed::Read => file_error(&format!("could not read file \"{path}\""), error),
             };
             let copied = from.read_file(transaction, &connection.options, path.as_ref(), &failed);
-            transaction.take_snapshot_again();
+            transaction.acquire_snapshot();
             copied.map_err(|error| with_table_of_constraint(error, transaction.catalog()))
         })?;
         self.notices.append(&mut copied.notices);

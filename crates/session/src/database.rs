@@ -7,7 +7,7 @@ use crate::timer::Timer;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, Result, SqlState};
 use firn_sql::activity::Sessions;
-use firn_sql::bind::SessionFacts;
+use firn_sql::session_facts::SessionFacts;
 use firn_sql::settings::{Settings, print_memory};
 use firn_txn::{Config, Engine};
 use std::path::Path;

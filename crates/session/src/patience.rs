@@ -3,7 +3,7 @@
 use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{Error, Result, SqlState};
 use firn_sql::{Cancel, cancelled};
-use firn_txn::{Awaited, Engine, TablePatience};
+use firn_txn::{Awaited, Engine, TableWaitLimit};
 use std::time::Duration;
 
 /// How long statements wait to change the catalog where `lock_timeout` does not say, and, while they keep others from it, for
@@ -30,7 +30,7 @@ impl Patience {
     }
 
     /// As transactions ask for it.
-    pub fn of_transactions(self: &Arc<Self>) -> TablePatience {
+    pub fn of_transactions(self: &Arc<Self>) -> TableWaitLimit {
         let patience = self.clone();
         Arc::new(move |awaited, waited| match awaited {
             Awaited::Table(table) => patience.go_on(&table.name(), false, waited),

@@ -360,7 +360,7 @@ fn nor_do_they_by_parameters_and_texts_of_statements() {
     let zero = Value::Text("a\0b".into());
     let insert = connection.prepare("INSERT INTO t VALUES ($1)").unwrap();
     let search = connection.prepare("SELECT t FROM t WHERE t = ANY ($1::text[])").unwrap();
-    for (statement, value) in [(&insert, zero.clone()), (&search, Value::Array(vec![zero]))] {
+    for (statement, value) in [(&insert, zero.clone()), (&search, Value::Array(vec![zero].into()))] {
         let error = connection.query_values(statement, &[value]).unwrap_err();
         assert_eq!(error.state(), SqlState::CHARACTER_NOT_IN_REPERTOIRE);
         assert_eq!(error.message(), "invalid byte sequence for encoding \"UTF8\": 0x00");

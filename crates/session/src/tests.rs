@@ -432,7 +432,7 @@ fn arrays_are_parameters_of_any_and_all() {
             rows.iter().map(|row| if let Value::BigInt(a) = row[0] { a } else { panic!("{row:?}") }).collect()
         };
         assert_eq!(found(array(&[7, 2, 7, 99])), [2, 7], "{condition}");
-        assert_eq!(found(Value::Array(vec![Value::Null, Value::BigInt(3)])), [3], "{condition}");
+        assert_eq!(found(Value::Array(vec![Value::Null, Value::BigInt(3)].into())), [3], "{condition}");
         assert!(found(array(&[])).is_empty() && found(Value::Null).is_empty());
         assert_eq!(
             state(connection.query_values(&select, &[Value::Integer(1)])),

@@ -392,7 +392,7 @@ impl Connection {
         self.refuse_read_only(ddl.tag())?;
         let rows = self.in_transaction(|connection, transaction| {
             if !connection.in_block() {
-                transaction.allow_advance();
+                transaction.allow_snapshot_advance();
             }
             let mut notices = Vec::new();
             let mut context = ddl::Context {
@@ -452,7 +452,7 @@ impl Connection {
             for name in names {
                 let table = Names::new(transaction.catalog(), &connection.facts).table(name)?;
                 let storage = transaction.table(table.storage());
-                let for_ddl = transaction.changes_catalog();
+                let for_ddl = transaction.has_ddl();
                 let mut patience = |waited| match nowait {
                     true => Err(Patience::nowait(&name.name)),
                     false => connection.patience.go_on(&name.name, for_ddl, waited),
@@ -465,15 +465,19 @@ impl Connection {
                     TableLock::Writing => {
                         transaction.join_writers(&storage, &mut patience)?;
                     }
-                    TableLock::Maintaining => transaction.maintain_table(&storage, &mut patience)?,
-                    TableLock::Sharing => transaction.share_table(&storage, &mut patience)?,
-                    TableLock::WritingAlone => transaction.keep_writers_out(&storage, &mut patience)?,
+                    TableLock::Maintaining => {
+                        transaction.lock_share_update_exclusive(&storage, &mut patience)?
+                    }
+                    TableLock::Sharing => transaction.lock_share(&storage, &mut patience)?,
+                    TableLock::WritingAlone => {
+                        transaction.lock_share_row_exclusive(&storage, &mut patience)?
+                    }
                     TableLock::Alone => transaction.lock_table(&storage, &mut patience)?,
                 }
             }
             if is_first {
                 // It reads what those have committed for whom it has waited.
-                transaction.begin_anew();
+                transaction.renew_snapshot();
             }
             Ok(())
         })?;

@@ -537,7 +537,7 @@ mod tests {
             Value::Numeric { unscaled: i128::from(u64::MAX), scale: 0 },
             Value::Text("a".into()),
             Value::TimestampTz(1_000_000),
-            Value::Array(vec![Value::BigInt(1), Value::Null]),
+            Value::Array(vec![Value::BigInt(1), Value::Null].into()),
             Value::Null,
         ];
         assert_eq!(found, [first, vec![Value::Null; 5]]);

@@ -13,9 +13,10 @@ mod rejects;
 mod rows_out;
 mod workers;
 
-use crate::bind::{Binder, SessionFacts, columns_of};
+use crate::bind::{Binder, columns_of};
 use crate::files::Kind;
 use crate::names::{Names, Relation, missing_column};
+use crate::session_facts::SessionFacts;
 use crate::statement::{Copy, CopyEndpoint, CopySubject, QualifiedName, quote_ident};
 use columns::{ColumnWriter, ColumnsIn};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -212,7 +213,7 @@ impl CopyFrom {
             facts: facts.clone(),
             rows: 0,
             read: 0,
-            begun: transaction.place(),
+            begun: transaction.implicit_savepoint(),
             places: match &reader {
                 Reader::Rows(_) => Places::Lines(Vec::new()),
                 Reader::Columns(_) => Places::Rows,
@@ -227,10 +228,10 @@ impl CopyFrom {
     }
 
     /// Has the transaction do without a snapshot until the COPY ends, if rows can be stored without one.
-    pub fn forgo_snapshot(&self, transaction: &mut Transaction) {
+    pub fn release_snapshot(&self, transaction: &mut Transaction) {
         let Store { filter, rejects_table, set, .. } = &self.store;
         if filter.is_none() && rejects_table.is_none() && set.inserts_blindly() {
-            transaction.forgo_snapshot();
+            transaction.release_snapshot();
         }
     }
 
@@ -660,7 +661,7 @@ impl Store {
         batch_rows: usize,
     ) -> Result<()> {
         if self.kept_up.is_some_and(|then| then.elapsed() >= KEEPS_UP_AFTER) {
-            self.kept_up = transaction.keep_up().then(clock::now);
+            self.kept_up = transaction.advance_snapshot().then(clock::now);
         }
         let columns = self.columns.iter().map(|(id, ..)| *id).collect();
         // A condition may read the table by its keys.

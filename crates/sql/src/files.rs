@@ -15,6 +15,7 @@ mod lines;
 mod names;
 mod parquet;
 mod patterns;
+mod version;
 mod zones;
 
 pub use zones::ZoneMaps;
@@ -36,7 +37,7 @@ use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
 use datafusion::sql::sqlparser::ast;
 use firn_base::binary::utf8;
 use firn_base::sync::{Arc, Mutex};
-use firn_base::{Error, Result, SqlState, SqlType, TimeZoneSetting, clock};
+use firn_base::{Error, Result, SqlState, SqlType, TimeZoneSetting};
 use firn_exec::error::to_datafusion;
 use firn_load::NO_QUOTE;
 use firn_load::sniff::Known;
@@ -46,17 +47,14 @@ use lines::Lines;
 use names::Names;
 use patterns::matching;
 use std::fmt::{self, Debug, Display};
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use version::FileVersion;
 use zones::Reading;
 
 /// Batches that may wait for who reads them.
 const WAITING_BATCHES: usize = 4;
-
-/// Times of files are told apart that differ by so much, whatever the file system.
-const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
 /// Files have as many columns as tables, as in PostgreSQL.
 const MOST_COLUMNS: usize = 1600;
@@ -143,64 +141,6 @@ impl FileVersions {
     /// Whether they name the same, and those are as they were.
     pub fn is_current(&self) -> bool {
         FileVersions::of(&self.patterns).is_ok_and(|now| now == *self)
-    }
-}
-
-/// A file as it was at some time.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct FileVersion {
-    path: PathBuf,
-    bytes: u64,
-    modified: Option<SystemTime>,
-    /// Which file that is, and when anything about it was last changed, as far as the system tells: another file of the same length
-    /// and time may be moved to where one was.
-    identity: [u64; 4],
-}
-
-/// Device, number and time of change of a file.
-#[cfg(unix)]
-fn identity(metadata: &Metadata) -> [u64; 4] {
-    use std::os::unix::fs::MetadataExt;
-    [metadata.dev(), metadata.ino(), metadata.ctime() as u64, metadata.ctime_nsec() as u64]
-}
-
-#[cfg(not(unix))]
-fn identity(_: &Metadata) -> [u64; 4] {
-    [0; 4]
-}
-
-impl FileVersion {
-    fn of(path: PathBuf) -> std::io::Result<FileVersion> {
-        let metadata = std::fs::metadata(&path)?;
-        FileVersion::told(path, &metadata)
-    }
-
-    /// The version of a file that is open.
-    fn of_file(path: &Path, file: &File) -> std::io::Result<FileVersion> {
-        FileVersion::told(path.to_owned(), &file.metadata()?)
-    }
-
-    fn told(path: PathBuf, metadata: &Metadata) -> std::io::Result<FileVersion> {
-        if !metadata.is_file() {
-            // What is read from a pipe to look at it is gone.
-            return Err(std::io::Error::new(std::io::ErrorKind::IsADirectory, "it is no regular file"));
-        }
-        Ok(FileVersion {
-            path,
-            bytes: metadata.len(),
-            modified: metadata.modified().ok(),
-            identity: identity(metadata),
-        })
-    }
-
-    /// Whether who writes to the file from now on changes its version: the clocks of file systems are coarse, and two writes
-    /// that follow each other closely may be of the same time.
-    fn is_settled(&self) -> bool {
-        let Some(since) = self.modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok()) else {
-            return false;
-        };
-        let now = clock::wall_clock_micros();
-        i128::from(now) - since.as_micros() as i128 >= SETTLED_AFTER.as_micros() as i128
     }
 }
 

@@ -16,10 +16,13 @@ pub mod copy;
 pub mod ddl;
 pub mod files;
 pub mod services;
+pub mod session_facts;
 pub mod settings;
 pub mod sources;
 
+mod ident;
 mod information_schema;
+mod output_name;
 pub mod pg_catalog;
 
 pub use firn_exec::locking::LockedRows;

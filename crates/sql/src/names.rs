@@ -2,7 +2,7 @@
 //!
 //! Tables, views, sequences and indexes of one schema share their names, as in PostgreSQL.
 
-use crate::bind::SessionFacts;
+use crate::session_facts::SessionFacts;
 use crate::sources::Sources;
 use crate::statement::{ObjectKind, QualifiedName};
 use firn_base::sync::Arc;

@@ -3,10 +3,11 @@
 //! A query has two ways to run: a short program over indexes, if it has one, and an analysed plan
 //! for everything else. A row change has its own plan. All other statements have none.
 
-use crate::bind::{Binder, SessionFacts, columns_of};
+use crate::bind::{Binder, columns_of};
 use crate::dml;
 use crate::files::FileVersions;
 use crate::parse::locks::asked;
+use crate::session_facts::SessionFacts;
 use crate::statement::{Parsed, Statement};
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -304,7 +305,7 @@ pub fn arguments(
             let query = crate::parse::parse_query(&format!("SELECT ({expression})::{ty}"))?;
             let batch = run(&binder.query(&query)?)?;
             let elements = firn_exec::types::elements_at(batch.column(0).as_ref(), 0)?;
-            Ok(elements.map_or(Value::Null, Value::Array))
+            Ok(elements.map_or(Value::Null, |elements| Value::Array(elements.into())))
         }
     };
     expressions.iter().zip(types).map(value).collect()

@@ -5,8 +5,8 @@
 //! run DDL.
 
 use crate::activity::{Activity, Sessions};
-use crate::bind::SessionFacts;
 use crate::names::{Names, parse_qualified};
+use crate::session_facts::SessionFacts;
 use crate::settings::Settings;
 use firn_base::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
 use firn_base::{Error, Result, SqlState};

@@ -3,6 +3,7 @@
 //! Queries and row changes keep sqlparser's tree, because binding works on it; everything else is
 //! reduced to what the executing code needs, with names already folded to lower case.
 
+pub use crate::ident::fold;
 use datafusion::sql::sqlparser::ast;
 use firn_base::{Error, ParameterType, SqlType};
 pub use firn_txn::Isolation;
@@ -622,14 +623,6 @@ impl Ddl {
             Ddl::Truncate { .. } => "TRUNCATE TABLE",
             Ddl::Comment(_) => "COMMENT",
         }
-    }
-}
-
-/// An identifier as PostgreSQL understands it: lower case unless quoted.
-pub fn fold(ident: &ast::Ident) -> String {
-    match ident.quote_style {
-        Some(_) => ident.value.clone(),
-        None => ident.value.to_lowercase(),
     }
 }
 

@@ -1,9 +1,10 @@
 //! Arrow columns seen as rows of cells, and copied into blocks column by column.
 
 use crate::block::Block;
+use crate::column::ColumnSpec;
 use crate::heap::INLINE_BYTES;
 use crate::index::{Packed, append_packed};
-use crate::table::{ColumnSpec, Rows};
+use crate::table::Rows;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,

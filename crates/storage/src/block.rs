@@ -17,10 +17,10 @@
 use crate::Guard;
 use crate::budget::{Held, MemoryBudget};
 use crate::compact::CompactPointer;
-use crate::freeze::Life;
 use crate::heads::Heads;
 use crate::heap::{self, Appender, Heap, INLINE_BYTES, Recent};
 use crate::layout::{ColumnLayout, Layout, PART_ALIGN, RANGE_SLOTS, Unit};
+use crate::life::Life;
 use crate::memory::{Memory, Span};
 use crate::position::Position;
 use crate::shared::{CountedMemory, SharedMemory};

@@ -7,7 +7,7 @@
 //! version of a slot is a row; Arrow readers never see it. A column that is not nullable has no
 //! validity bitmap. Invariant: `slots` is a multiple of [`RANGE_SLOTS`].
 
-use crate::table::ColumnSpec;
+use crate::column::ColumnSpec;
 use firn_base::ids::SLOT_BITS;
 use firn_base::types::Width;
 use firn_base::{ColumnId, SqlType};

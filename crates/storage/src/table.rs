@@ -23,6 +23,7 @@ mod slots;
 use crate::arrow_rows::BatchRows;
 use crate::block::{Block, set_bits};
 use crate::budget::MemoryBudget;
+use crate::column::ColumnSpec;
 use crate::directory::Directory;
 use crate::gate::Gate;
 use crate::heads::Head;
@@ -45,15 +46,6 @@ pub use restore::Restored;
 pub use slots::Move;
 use smallvec::SmallVec;
 use std::ops::{Bound, Range};
-
-/// One column of a physical table.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ColumnSpec {
-    /// What the column holds.
-    pub ty: SqlType,
-    /// Whether it may hold NULL. Storage refuses NULLs in other columns by assertion.
-    pub nullable: bool,
-}
 
 /// Rows to be inserted together.
 pub(crate) trait Rows<'c> {

@@ -16,8 +16,9 @@
 //! which each notes beside its slot, where nobody looks unless somebody waits. So rings are found by walking along them;
 //! of each the one of the greatest number gives way.
 
+use crate::isolation::Isolation;
 use crate::statistics::Running;
-use crate::transaction::Isolation;
+use crate::waits::{HoldersOf, Waited, Want};
 use firn_base::sync::{Apart, AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
 use firn_base::{Error, Result, Snapshot, SqlState, Stamp, TableId, Time};
 use std::cell::Cell;
@@ -33,7 +34,7 @@ const IDLE: u64 = u64::MAX;
 /// While a transaction that begins draws its read time: it may lie anywhere.
 const DRAWING: u64 = IDLE - 1;
 /// While a transaction runs that reads by no snapshot: nothing is kept for it.
-const READS_NOTHING: u64 = IDLE - 2;
+const NO_SNAPSHOT: u64 = IDLE - 2;
 /// Set in the read time of a transaction that is about to move on from it: what it will read next may lie
 /// anywhere after it.
 const ADVANCING: u64 = 1 << 62;
@@ -53,7 +54,7 @@ pub(crate) struct ActiveSet {
     used: AtomicUsize,
     beds: Box<[(Mutex<()>, Condvar)]>,
     /// How often transactions that ran on have let go of rows.
-    let_go: Apart<AtomicU64>,
+    releases: Apart<AtomicU64>,
 }
 
 /// On a cache line of its own, since its transaction writes it at begin and end.
@@ -78,7 +79,7 @@ struct Slot {
     /// How many tables' writers it has joined, or those who lock rows there.
     joined: AtomicU32,
     /// What it waits for if that is a table or the catalog: see [`Want::to_bits`]. Else when the one that it waits for had last let go
-    /// of rows ([`Joined::let_go_at`]).
+    /// of rows ([`Joined::released_at`]).
     wants: AtomicU64,
 }
 
@@ -90,95 +91,23 @@ const _: () = assert!(SMALL || size_of::<Joined>() == 128);
 #[repr(align(64))]
 struct Joined {
     first: [AtomicU32; FIRST_TABLES],
-    /// When it has last let go of rows, in the count of [`ActiveSet::let_go`]; or one before in the slot.
-    let_go_at: AtomicU64,
+    /// When it has last let go of rows, in the count of [`ActiveSet::releases`]; or one before in the slot.
+    released_at: AtomicU64,
     more: Mutex<Vec<u32>>,
 }
 
 /// Set in the number of a table.
 const ONLY_LOCKS: u32 = 1 << 31;
 
-/// What a transaction waits for that does not wait for a row.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Want {
-    /// To lock rows of a table that another one has locked against that, or is about to.
-    LockRows(TableId),
-    /// To write to a table that another one has locked, or is about to.
-    Write(TableId),
-    /// The same, of one who has locked rows there: whoever wants the table alone and has yet to wait for that one is in nobody's way.
-    WriteToo(TableId),
-    /// To have the maintenance of a table that another one has.
-    Maintain(TableId),
-    /// To lock a table, also together with others, that another one has locked alone, or others wait for.
-    Share(TableId),
-    /// To lock a table alone that another one has locked, or is about to.
-    Lock(TableId),
-    /// That those end who write to a table. Nobody joins them any more.
-    Unwritten(TableId),
-    /// That those end who write to a table or lock rows there. Nobody joins them any more.
-    Alone(TableId),
-    /// To change the catalog, as another one does.
-    Catalog,
-}
-
-/// Who has what somebody wants, but for the writers of a table.
-pub type HoldersOf<'h> = &'h dyn Fn(Want) -> Vec<Stamp>;
-
-impl Want {
-    fn to_bits(self) -> u64 {
-        match self {
-            Want::Write(table) => 1 << 32 | u64::from(table.0),
-            Want::Lock(table) => 2 << 32 | u64::from(table.0),
-            Want::Alone(table) => 3 << 32 | u64::from(table.0),
-            Want::Catalog => 4 << 32,
-            Want::Share(table) => 5 << 32 | u64::from(table.0),
-            Want::LockRows(table) => 6 << 32 | u64::from(table.0),
-            Want::Maintain(table) => 7 << 32 | u64::from(table.0),
-            Want::Unwritten(table) => 8 << 32 | u64::from(table.0),
-            Want::WriteToo(table) => 9 << 32 | u64::from(table.0),
-        }
-    }
-
-    fn from_bits(bits: u64) -> Option<Want> {
-        let table = TableId(bits as u32);
-        match bits >> 32 {
-            0 => None,
-            1 => Some(Want::Write(table)),
-            2 => Some(Want::Lock(table)),
-            3 => Some(Want::Alone(table)),
-            4 => Some(Want::Catalog),
-            5 => Some(Want::Share(table)),
-            6 => Some(Want::LockRows(table)),
-            7 => Some(Want::Maintain(table)),
-            8 => Some(Want::Unwritten(table)),
-            9 => Some(Want::WriteToo(table)),
-            _ => unreachable!("only `to_bits` makes them"),
-        }
-    }
-}
-
 /// In `traits`, above the isolation.
 const WRITES: u32 = 1 << 8;
-
-/// How waiting for another transaction's end came out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Waited {
-    /// It has ended.
-    Ended,
-    /// It has not yet.
-    NotYet,
-    /// It has not, but has gone back to a savepoint: what is waited for may be free.
-    LetGo,
-    /// It never would: it waits, perhaps through others, for the one that would wait for it.
-    Deadlock,
-}
 
 /// The right to be counted as running.
 #[derive(Debug)]
 pub(crate) struct ActiveSlot {
     at: usize,
     /// How often others had let go of rows when it began, or was last told to try again.
-    let_go: AtomicU64,
+    releases: AtomicU64,
 }
 
 thread_local! {
@@ -202,7 +131,7 @@ impl ActiveSet {
         };
         let joined = |_| Joined {
             first: std::array::from_fn(|_| AtomicU32::new(0)),
-            let_go_at: AtomicU64::new(0),
+            released_at: AtomicU64::new(0),
             more: Mutex::default(),
         };
         ActiveSet {
@@ -210,7 +139,7 @@ impl ActiveSet {
             joined: (0..SLOTS).map(joined).collect(),
             used: AtomicUsize::new(0),
             beds: (0..BEDS).map(|_| Default::default()).collect(),
-            let_go: Apart::default(),
+            releases: Apart::default(),
         }
     }
 
@@ -242,9 +171,9 @@ impl ActiveSet {
             slot.records.store(0, Ordering::Relaxed);
             slot.traits.store(isolation as u32, Ordering::Relaxed);
             HINT.set(at);
-            let let_go = AtomicU64::new(self.let_go.load(Ordering::SeqCst));
+            let releases = AtomicU64::new(self.releases.load(Ordering::SeqCst));
             let snapshot = Snapshot { read_time: Time(read_time), owner: stamp_of(uses, at) };
-            return Ok((ActiveSlot { at, let_go }, snapshot));
+            return Ok((ActiveSlot { at, releases }, snapshot));
         }
         Err(Error::new(SqlState::TOO_MANY_CONNECTIONS, format!("more than {SLOTS} transactions are running"))
             .with_hint("End some of them, or run fewer at once."))
@@ -364,7 +293,7 @@ impl ActiveSet {
             self.each_awaited_by(stamp_of(uses, at), holders_of, |other| awaits.extend(other.sequence()));
             let traits = slot.traits.load(Ordering::Relaxed);
             let now_read = last.load(Ordering::SeqCst);
-            let read_time = if read_time == READS_NOTHING { now_read } else { read_time & !ADVANCING };
+            let read_time = if read_time == NO_SNAPSHOT { now_read } else { read_time & !ADVANCING };
             let running = Running {
                 id: stamp_of(uses, at).sequence().expect("it is a transaction's"),
                 session: slot.session.load(Ordering::Relaxed),
@@ -413,13 +342,13 @@ impl ActiveSet {
     }
 
     /// Says that from now on it reads by no snapshot.
-    pub fn forgo(&self, slot: &ActiveSlot) {
-        self.slots[slot.at].read_time.store(READS_NOTHING, Ordering::SeqCst);
+    pub fn release_snapshot(&self, slot: &ActiveSlot) {
+        self.slots[slot.at].read_time.store(NO_SNAPSHOT, Ordering::SeqCst);
     }
 
-    /// Has a transaction that has [forgone](ActiveSet::forgo) its snapshot read at the newest published commit, which is
+    /// Has a transaction that has [forgone](ActiveSet::release_snapshot) its snapshot read at the newest published commit, which is
     /// returned, as one that begins now.
-    pub fn read_again(&self, slot: &ActiveSlot, last: &AtomicU64) -> Time {
+    pub fn acquire_snapshot(&self, slot: &ActiveSlot, last: &AtomicU64) -> Time {
         let own = &self.slots[slot.at].read_time;
         own.store(DRAWING, Ordering::SeqCst);
         let read_time = last.load(Ordering::SeqCst);
@@ -448,9 +377,9 @@ impl ActiveSet {
 
     /// Tells those who wait for a transaction, which runs on, that it has let go of rows. They wait for it no more, also those that
     /// have yet to wake: otherwise a ring would be seen through them that is none.
-    pub fn tell_let_go(&self, slot: &ActiveSlot) {
-        let now = self.let_go.fetch_add(1, Ordering::SeqCst) + 1;
-        self.joined[slot.at].let_go_at.store(now, Ordering::SeqCst);
+    pub fn report_release(&self, slot: &ActiveSlot) {
+        let now = self.releases.fetch_add(1, Ordering::SeqCst) + 1;
+        self.joined[slot.at].released_at.store(now, Ordering::SeqCst);
         self.wake(slot);
     }
 
@@ -484,14 +413,14 @@ impl ActiveSet {
         longest: Duration,
         holders_of: HoldersOf<'_>,
     ) -> Waited {
-        let let_go_at = self.let_go_at(other);
-        if let_go_at > own.let_go.load(Ordering::Relaxed) {
+        let released_at = self.released_at(other);
+        if released_at > own.releases.load(Ordering::Relaxed) {
             return self.retries(own);
         }
         let Slot { waits_for, wants, .. } = &self.slots[own.at];
         let is_for_row = Want::from_bits(wants.load(Ordering::Relaxed)).is_none();
         if is_for_row {
-            wants.store(edge_of(let_go_at), Ordering::SeqCst);
+            wants.store(edge_of(released_at), Ordering::SeqCst);
         }
         // In sequential order: of those who close a ring together, the last sees all of it.
         waits_for.store(other.to_bits(), Ordering::SeqCst);
@@ -499,7 +428,7 @@ impl ActiveSet {
         let waited = if (0..2).all(|_| self.is_victim(own_stamp, holders_of)) {
             Waited::Deadlock
         } else {
-            self.sleep_until_end(own, other, let_go_at, longest)
+            self.sleep_until_end(own, other, released_at, longest)
         };
         waits_for.store(0, Ordering::SeqCst);
         if is_for_row {
@@ -553,7 +482,7 @@ impl ActiveSet {
             }
             None => {
                 let holder = Stamp::from_bits(waits_for);
-                if waits_for > 0 && edge_of(self.let_go_at(holder)) == wants {
+                if waits_for > 0 && edge_of(self.released_at(holder)) == wants {
                     visit(holder);
                 }
             }
@@ -561,22 +490,22 @@ impl ActiveSet {
     }
 
     /// When a transaction, or one before in its slot, has last let go of rows.
-    fn let_go_at(&self, of: Stamp) -> u64 {
+    fn released_at(&self, of: Stamp) -> u64 {
         let number = of.sequence().expect("transactions are waited for");
-        self.joined[slot_of(number)].let_go_at.load(Ordering::SeqCst)
+        self.joined[slot_of(number)].released_at.load(Ordering::SeqCst)
     }
 
     /// Tells a transaction to try again, after which it counts what is let go of anew.
     fn retries(&self, own: &ActiveSlot) -> Waited {
-        own.let_go.store(self.let_go.load(Ordering::SeqCst), Ordering::Relaxed);
-        Waited::LetGo
+        own.releases.store(self.releases.load(Ordering::SeqCst), Ordering::Relaxed);
+        Waited::Released
     }
 
-    fn sleep_until_end(&self, own: &ActiveSlot, other: Stamp, let_go_at: u64, longest: Duration) -> Waited {
+    fn sleep_until_end(&self, own: &ActiveSlot, other: Stamp, released_at: u64, longest: Duration) -> Waited {
         let Some(slot) = self.running(other.to_bits()) else { return Waited::Ended };
         let (lock, wake) = &self.beds[other.sequence().expect("it runs") as usize % BEDS];
         slot.waiters.fetch_add(1, Ordering::SeqCst);
-        let stays = || self.let_go_at(other) == let_go_at;
+        let stays = || self.released_at(other) == released_at;
         {
             let mut bed = lock.lock();
             if self.running(other.to_bits()).is_some() && stays() {
@@ -623,13 +552,13 @@ impl ActiveSet {
         self.slots[..used]
             .iter()
             .map(|slot| slot.read_time.load(Ordering::SeqCst))
-            .filter(|time| !matches!(*time, IDLE | READS_NOTHING))
+            .filter(|time| !matches!(*time, IDLE | NO_SNAPSHOT))
     }
 }
 
 /// How a waiter writes down when the one that it waits for had last let go of rows.
-fn edge_of(let_go_at: u64) -> u64 {
-    u64::from(let_go_at as u32)
+fn edge_of(released_at: u64) -> u64 {
+    u64::from(released_at as u32)
 }
 
 /// The transaction that has a slot after so many others.
@@ -685,14 +614,14 @@ mod tests {
         let last = AtomicU64::new(5);
         let active = ActiveSet::new();
         let (slot, snapshot) = active.enter(&last, Isolation::Serializable, 0).unwrap();
-        active.forgo(&slot);
+        active.release_snapshot(&slot);
         last.store(9, Ordering::SeqCst);
         assert_eq!(active.horizon(&last), Time(9));
         assert_eq!(active.snapshot_times(&last), Some((vec![], Time(9))));
         // It runs, and others wait for it.
         assert_eq!(active.running_now(&last, 0, &|_| Vec::new())[0].commits_behind, 0);
         assert!(active.running(snapshot.owner.to_bits()).is_some());
-        assert_eq!(active.read_again(&slot, &last), Time(9));
+        assert_eq!(active.acquire_snapshot(&slot, &last), Time(9));
         last.store(12, Ordering::SeqCst);
         assert_eq!(active.horizon(&last), Time(9));
         active.leave(&slot);

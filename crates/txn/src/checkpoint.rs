@@ -25,6 +25,7 @@
 use crate::active::ActiveSlot;
 use crate::catalog::{Catalog, IdMarks, TableDef};
 use crate::engine::Engine;
+use crate::isolation::Isolation;
 use crate::loads::{LoadedFile, Loads};
 use crate::manifest::{FileBlock, Manifest, SequenceEntry, TableFile, checkpoint_directory};
 use crate::table_file::{self, Content};
@@ -265,18 +266,18 @@ struct Reader<'e> {
 impl<'e> Reader<'e> {
     /// Begins with a snapshot.
     fn enter(engine: &'e Engine) -> Result<(Reader<'e>, Snapshot)> {
-        let (slot, snapshot) = engine.enter()?;
+        let (slot, snapshot) = engine.enter(Isolation::Snapshot)?;
         Ok((Reader { engine, slot, owner: snapshot.owner }, snapshot))
     }
 
     /// Lets go of its snapshot.
     fn rest(&self) {
-        self.engine.active().forgo(&self.slot);
+        self.engine.active().release_snapshot(&self.slot);
     }
 
     /// Draws a new one.
     fn now(&self) -> Snapshot {
-        let read_time = self.engine.active().read_again(&self.slot, self.engine.last());
+        let read_time = self.engine.active().acquire_snapshot(&self.slot, self.engine.last());
         Snapshot { read_time, owner: self.owner }
     }
 }

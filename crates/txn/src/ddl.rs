@@ -19,6 +19,15 @@ pub(crate) struct Ddl {
     pub exclusive: Vec<Arc<Table>>,
 }
 
+/// A point in the DDL of a transaction, to roll back to.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct DdlMark {
+    /// Changes of the catalog so far.
+    changes: usize,
+    /// Changes of storage so far.
+    actions: usize,
+}
+
 /// A change of storage that comes with DDL. Made at once where nobody else can see it; the rest
 /// happens at commit.
 pub(crate) enum Action {
@@ -33,7 +42,21 @@ impl Ddl {
         Ddl { catalog: base.clone(), base, history: Vec::new(), actions: Vec::new(), exclusive: Vec::new() }
     }
 
-    /// Takes back every action from `keep` on.
+    /// Where it stands.
+    pub fn mark(&self) -> DdlMark {
+        DdlMark { changes: self.history.len(), actions: self.actions.len() }
+    }
+
+    /// Undoes every change of the catalog and of storage since a mark.
+    pub fn roll_back(&mut self, mark: DdlMark, engine: &Engine) {
+        self.undo_actions(mark.actions, engine);
+        if mark.changes < self.history.len() {
+            self.catalog = self.history.swap_remove(mark.changes);
+            self.history.truncate(mark.changes);
+        }
+    }
+
+    /// Undoes every action from `keep` on.
     pub fn undo_actions(&mut self, keep: usize, engine: &Engine) {
         for action in self.actions.drain(keep..).rev() {
             match action {

@@ -4,7 +4,8 @@
 //! ([`Transaction::shares_key`]), and once more at the end if it did share its key then
 //! ([`Transaction::is_duplicate`]); `firn_storage::Table::shares_key` says why that is enough.
 
-use crate::transaction::{Transaction, duplicate};
+use crate::index_build::duplicate;
+use crate::transaction::Transaction;
 use firn_base::{Result, RowId};
 use firn_storage::{Guard, Index, IndexId, KeyBuffer, Table, pin};
 use std::ops::Bound;

@@ -8,31 +8,33 @@
 //! can draw a read time between the draw and the last stamp, because read times are drawn from
 //! `last`, which moves at the very end.
 
-use crate::active::{ActiveSet, ActiveSlot, Want};
+use crate::active::{ActiveSet, ActiveSlot};
 use crate::catalog::{Catalog, IdMarks, Oid, SequenceDef};
 use crate::checkpoint::Store;
 use crate::collector::Collector;
+use crate::config::Config;
 use crate::ddl::Ddl;
 use crate::freezer::{Freezer, Progress};
+use crate::isolation::Isolation;
 use crate::merger::Merger;
-use crate::predicates::{Granularity, PredicateLog};
+use crate::predicates::PredicateLog;
 use crate::recovery;
 use crate::sequence::SequenceState;
 use crate::statistics::{Running, Statistics, TableLock, TableLockMode};
-use crate::transaction::{Isolation, Ticket, Transaction};
+use crate::ticket::Ticket;
+use crate::waits::Want;
 use firn_base::disk::{Disk, RealDisk};
 use firn_base::sync::{
     Apart, Arc, AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, RwLock, ShortMutex,
     ShortMutexGuard, Weak,
 };
 use firn_base::thread::JoinHandle;
-use firn_base::{Error, Lsn, Result, Snapshot, SqlState, Stamp, TableId, Time, clock, memory, thread};
-use firn_log::{Log, LogOptions, RedoBuffer};
+use firn_base::{Error, Lsn, Result, Snapshot, SqlState, Stamp, TableId, Time, clock, thread};
+use firn_log::{Log, RedoBuffer};
 use firn_storage::{
     Closed, Digest, LetGo, MemoryBudget, Provider, Reaper, Table, TableOptions, WriteSet, pin,
 };
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// How often garbage is collected when nobody commits. Miri, which goes by the clock, would do nothing else.
@@ -49,52 +51,6 @@ const LEFT_TO_VALIDATE: u64 = if cfg!(feature = "models") { 0 } else { 4 };
 
 /// Hundreds of functions that guards have put off, done at most by one tick: some milliseconds.
 const REAPED_AT_ONCE: usize = if cfg!(any(feature = "models", miri)) { 2 } else { 128 };
-
-/// How to open a database.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Where it lives; `None` keeps it in memory only, by the same code without a log.
-    pub directory: Option<PathBuf>,
-    /// Bytes of a block; small in tests. A database that is there already keeps its own.
-    pub block_bytes: usize,
-    /// Log bytes since the last checkpoint that start the next one.
-    pub checkpoint_after_bytes: u64,
-    /// Threads for recovery and checkpoints.
-    pub threads: usize,
-    /// How the log is written.
-    pub log: LogOptions,
-    /// What fails a serializable transaction that has read what others change.
-    pub granularity: Granularity,
-    /// Bytes that the store may hold: blocks, indexes, old versions, and what running transactions have
-    /// written. Beyond, statements that need more fail with 53200. `None` for no limit: the operating system kills who needs more
-    /// than there is. Three quarters of what the process may have, by default.
-    pub memory_limit: Option<u64>,
-    /// Bytes that are taken for rows and indexes when the database is opened, with the pages of memory behind them, and not given
-    /// back to the operating system: [`firn_storage::reserve`]. They are the process's.
-    pub reserve_memory: u64,
-    /// How long nobody must have written to a block before it is [frozen](firn_storage::Frozen); `None` for never.
-    pub freeze_after: Option<Duration>,
-    /// How long a block must have been frozen before it is encoded; `None` for never.
-    pub compact_after: Option<Duration>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Config {
-            directory: None,
-            block_bytes: 1 << 20,
-            checkpoint_after_bytes: 1 << 30,
-            threads: 2,
-            log: LogOptions::default(),
-            granularity: Granularity::default(),
-            // In whole megabytes, for people.
-            memory_limit: memory::of_process().map(|bytes| (bytes / 4 * 3) >> 20 << 20),
-            reserve_memory: 0,
-            freeze_after: Some(Duration::from_secs(5)),
-            compact_after: Some(Duration::from_secs(60)),
-        }
-    }
-}
 
 /// What recovery finds, and a new database begins with.
 pub(crate) struct Recovered {
@@ -242,33 +198,6 @@ impl Engine {
     /// How much memory the store holds, and may hold.
     pub fn memory(&self) -> &Arc<MemoryBudget> {
         &self.memory
-    }
-
-    /// Begins a serializable transaction that reads the newest committed state.
-    ///
-    /// Panics if thousands already run ([`Engine::try_begin`] does not).
-    #[inline]
-    pub fn begin(self: &Arc<Self>) -> Transaction {
-        self.try_begin(Isolation::Serializable).expect("callers bound the transactions they run at once")
-    }
-
-    /// Begins a transaction that will only read, and is serializable without being validated.
-    ///
-    /// Panics if it writes, or if thousands already run.
-    pub fn begin_read_only(self: &Arc<Self>) -> Transaction {
-        let mut transaction = self.begin();
-        transaction.set_read_only();
-        transaction
-    }
-
-    /// Begins a transaction; 53300 if too many run already.
-    // Inlined with what it calls: a transaction is large to be moved.
-    #[inline]
-    pub fn try_begin(self: &Arc<Self>, isolation: Isolation) -> Result<Transaction> {
-        let (slot, snapshot) =
-            self.active.enter(&self.newest.time, isolation, self.slow_clock.load(Ordering::Relaxed))?;
-        let redo = self.log.is_some().then(spare_redo);
-        Ok(Transaction::new(self.clone(), slot, snapshot, self.last_position(), isolation, redo))
     }
 
     /// The newest committed catalog.
@@ -550,10 +479,17 @@ impl Engine {
         self.store.as_ref().zip(self.log.as_ref())
     }
 
-    /// Counts a reader that is no transaction, and draws its snapshot. It ends with
-    /// [`Engine::leave`].
-    pub(crate) fn enter(&self) -> Result<(ActiveSlot, Snapshot)> {
-        self.active.enter(&self.newest.time, Isolation::Snapshot, self.slow_clock.load(Ordering::Relaxed))
+    /// Counts a transaction among the running ones, or a reader that is none, and draws its snapshot; 53300 if too many run
+    /// already. It ends with [`Engine::leave`].
+    #[inline]
+    pub(crate) fn enter(&self, isolation: Isolation) -> Result<(ActiveSlot, Snapshot)> {
+        self.active.enter(&self.newest.time, isolation, self.slow_clock.load(Ordering::Relaxed))
+    }
+
+    /// A redo buffer for a transaction; `None` without a log.
+    #[inline]
+    pub(crate) fn redo_buffer(&self) -> Option<RedoBuffer> {
+        self.log.is_some().then(spare_redo)
     }
 
     // ---- for transactions ----
@@ -725,7 +661,7 @@ impl Engine {
     }
 
     /// The same for what a transaction has let go of that runs on.
-    pub(crate) fn let_go_section(&self, owner: Stamp, let_go: LetGo) {
+    pub(crate) fn release_section(&self, owner: Stamp, let_go: LetGo) {
         let counted = let_go.counted_bytes();
         let turn = self.commit.lock();
         let time = Time(self.newest.time.load(Ordering::Relaxed) + 1);
@@ -806,7 +742,7 @@ impl Engine {
 
     /// What somebody must wait for who has seen commits up to `position`: nothing if they are durable. Nor
     /// if the log has failed: what was not on disk by then never will be, and reading goes on.
-    pub(crate) fn to_wait_for(&self, position: Lsn) -> Option<Lsn> {
+    pub(crate) fn unflushed_position(&self, position: Lsn) -> Option<Lsn> {
         let log = self.log.as_ref()?;
         (log.durable_lsn() < position && log.check().is_ok()).then_some(position)
     }
@@ -825,7 +761,7 @@ impl Engine {
 
     /// Whether what was read in a snapshot of this time would have read the same when all that was visible was
     /// on disk. False when in doubt.
-    pub(crate) fn is_safe(&self, reads: &PredicateLog, read_time: Time) -> bool {
+    pub(crate) fn has_read_durable(&self, reads: &PredicateLog, read_time: Time) -> bool {
         let safe = self.safe_time();
         // Who has not read a table may have read its shape.
         self.catalog_time.load(Ordering::Acquire) <= safe.0

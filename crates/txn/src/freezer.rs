@@ -13,8 +13,8 @@
 //! went on to change a row that has moved it would have a conflict with nobody that it knows of.
 
 use crate::engine::Engine;
+use crate::isolation::Isolation;
 use crate::times::Times;
-use crate::transaction::Isolation;
 use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering, Weak};
 use firn_base::{BlockNumber, Result, TableId, clock};
 use firn_storage::{Frozen, Move, Table, pin};

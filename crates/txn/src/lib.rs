@@ -9,13 +9,18 @@ pub mod transaction;
 
 mod active;
 mod collector;
+mod config;
 mod ddl;
 mod deferred;
 mod duplicates;
 mod freezer;
+mod index_build;
+mod isolation;
 mod predicates;
 mod sequence;
 mod statistics;
+mod ticket;
+mod waits;
 
 mod apply;
 mod checkpoint;
@@ -26,18 +31,21 @@ mod recovery;
 mod table_file;
 mod times;
 
-pub use active::{Waited, Want};
 pub use catalog::Catalog;
+pub use config::Config;
 pub use deferred::{Check, GoneKey};
-pub use engine::{Config, Engine};
+pub use engine::Engine;
 pub use firn_storage::{
     BlockUsage, ColumnSpec, Guard, Held, IndexColumn, IndexSpec, RowLock, Str, Text, pin,
 };
 pub use firn_storage::{Restriction, StringRange};
 pub use freezer::Progress;
+pub use isolation::Isolation;
 pub use native::{Columns, Key, TableAccess};
 pub use predicates::Granularity;
 pub use statistics::{Abort, Counter, Ends, Running, Statistics, TableLock, TableLockMode};
+pub use ticket::Ticket;
 pub use transaction::{
-    Awaited, Isolation, Patience, ReadsSoFar, Savepoint, StatementStart, TablePatience, Ticket, Transaction,
+    Awaited, ReadsSoFar, Savepoint, StatementStart, TableWaitLimit, Transaction, WaitLimit,
 };
+pub use waits::{Waited, Want};

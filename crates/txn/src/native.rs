@@ -53,10 +53,12 @@
 //! Access paths are of the table as it is: after ALTER TABLE or DROP TABLE whoever writes through them is
 //! told to prepare them again (55000), and reading shows what was there before.
 
-use crate::active::Waited;
 use crate::catalog::{Catalog, ConstraintDef, ConstraintKind, Deferral, Oid, TableDef};
 use crate::engine::Engine;
-use crate::transaction::{Change, Isolation, Ticket, Transaction};
+use crate::isolation::Isolation;
+use crate::ticket::Ticket;
+use crate::transaction::{Change, Transaction};
+use crate::waits::Waited;
 use firn_base::random::Random;
 use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{ColumnId, Error, Result, RowId, SqlState, clock};
@@ -325,7 +327,7 @@ impl Transaction {
         row: RowId,
         guard: &'g Guard,
     ) -> Option<R::Values<'g>> {
-        let row = self.place_of(&columns.table, row);
+        let row = self.current_row_id(&columns.table, row);
         let seen = columns.table.read_as(self.snapshot(), row, &columns.projection, guard);
         if seen.is_some() {
             self.note(|reads| reads.row(columns.table.id(), row, columns.projection.set()));
@@ -527,15 +529,15 @@ impl Transaction {
     ) -> Result<RowId> {
         columns.check_writable(self.engine(), Way::Insert)?;
         let (snapshot, Columns { table, projection, .. }) = (self.snapshot(), columns);
-        let before = self.mark_without_snapshot();
-        self.ask_for_room(table, Change::Insert, || R::cells(values).as_ref().iter().any(is_long_string))?;
+        let before = self.mark_for_retry();
+        self.check_memory(table, Change::Insert, || R::cells(values).as_ref().iter().any(is_long_string))?;
         let mut inserted = table.insert_as(self.writes_to(table)?, snapshot, projection, values, guard);
         if inserted.as_ref().is_err_and(|error| error.state() == SqlState::OUT_OF_MEMORY) {
             // As for `Transaction::insert`.
             self.engine().collect_now();
             inserted = table.insert_as(self.writes_to(table)?, snapshot, projection, values, guard);
         }
-        if inserted.as_ref().is_err_and(|error| self.looks_again(error, before, guard)) {
+        if inserted.as_ref().is_err_and(|error| self.retry_with_snapshot(error, before, guard)) {
             let snapshot = self.snapshot();
             inserted = table.insert_as(self.writes_to(table)?, snapshot, projection, values, guard);
         }
@@ -559,8 +561,8 @@ impl Transaction {
     ) -> Result<()> {
         columns.check_writable(self.engine(), Way::Insert)?;
         let Columns { table, projection, .. } = columns;
-        self.ask_for_room(table, Change::Insert, || table.has_strings())?;
-        self.insert_in_room(table, guard, |writes, snapshot| {
+        self.check_memory(table, Change::Insert, || table.has_strings())?;
+        self.insert_with_retry(table, guard, |writes, snapshot| {
             table.insert_rows_as(writes, snapshot, projection, rows, guard)
         })
     }
@@ -576,8 +578,8 @@ impl Transaction {
     ) -> Result<()> {
         columns.check_writable(self.engine(), Way::Update)?;
         let (snapshot, table) = (self.snapshot(), &columns.table);
-        self.ask_for_room(table, Change::Update, || R::cells(values).as_ref().iter().any(is_long_string))?;
-        let row = self.place_of(table, row);
+        self.check_memory(table, Change::Update, || R::cells(values).as_ref().iter().any(is_long_string))?;
+        let row = self.current_row_id(table, row);
         let projection = &columns.projection;
         let mut updated = table.update_as(self.writes_to(table)?, snapshot, row, projection, values, guard);
         if updated.as_ref().is_err_and(|error| error.state() == SqlState::OUT_OF_MEMORY) {

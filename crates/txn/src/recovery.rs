@@ -25,13 +25,14 @@
 use crate::apply::{Beside, Rebuilt};
 use crate::catalog::{Catalog, IndexDef, Oid};
 use crate::checkpoint::Store;
-use crate::engine::{Config, Recovered};
+use crate::config::Config;
+use crate::engine::Recovered;
+use crate::index_build::build_index;
 use crate::manifest::{
     FileBlock, LOCK, MANIFEST, MANIFEST_TEMPORARY, Manifest, checkpoint_directory, log_directory,
 };
 use crate::sequence::SequenceState;
 use crate::table_file;
-use crate::transaction::build_index;
 use firn_base::disk::{Disk, DiskLock};
 use firn_base::sync::{Arc, Mutex, RwLock};
 use firn_base::{BlockNumber, Error, Lsn, Result, RowId, SqlState, TableId, clock, random, thread};

@@ -4,8 +4,8 @@
 //! ends are counted in several places, beginnings in the transaction's own slot. What goes
 //! wrong, and whoever waits, can afford a shared counter.
 
-use crate::active::Want;
-use crate::transaction::Isolation;
+use crate::isolation::Isolation;
+use crate::waits::Want;
 use firn_base::sync::{AtomicU64, Mutex, Ordering, Spread};
 use firn_base::{Error, SqlState, TableId, Time};
 use std::time::Duration;

@@ -11,7 +11,8 @@ use crate::strings::StringBuilder;
 use crate::vector::Vector;
 use arrow_buffer::{BooleanBufferBuilder, IntervalMonthDayNano, NullBuffer};
 use firn_base::sync::Arc;
-use firn_base::{Representation, Type, numeric};
+use firn_base::numeric::Numeric;
+use firn_base::{Representation, Type};
 
 /// A vector that grows at its end.
 #[derive(Debug)]
@@ -67,6 +68,11 @@ impl Column {
     }
 }
 
+/// The digits of a value of a vector of decimals, which the plan has proved to have no more of them behind the point.
+pub(crate) fn at_scale(value: Numeric, scale: u8) -> i128 {
+    value.exactly_at(u16::from(scale)).expect("the plan has proved the scale")
+}
+
 impl Builder {
     /// An empty vector of a representation.
     pub fn new(representation: Representation) -> Builder {
@@ -102,11 +108,8 @@ impl Builder {
             return self.push_null();
         }
         let representation = self.representation;
-        let unscaled = |value: crate::numerics::Numeric| match representation {
-            Representation::Decimal { scale, .. } => {
-                let from = u8::try_from(value.scale).expect("scales of decimals fit 8 bits");
-                numeric::rescale(value.unscaled, from, scale).expect("the plan has proved that it fits")
-            }
+        let unscaled = |value: Numeric| match representation {
+            Representation::Decimal { scale, .. } => at_scale(value, scale),
             other => panic!("{other:?} is no decimal"),
         };
         match (&mut self.column, value) {
@@ -120,8 +123,9 @@ impl Builder {
             (Column::Float32(values), Datum::Float32(value)) => values.push(value),
             (Column::Float64(values), Datum::Float64(value)) => values.push(value),
             (Column::Numeric(digits, scales), Datum::Numeric(value)) => {
-                digits.push(value.unscaled);
-                scales.push(value.scale);
+                let (unscaled, scale) = value.to_parts();
+                digits.push(unscaled);
+                scales.push(scale);
             }
             (Column::Interval(values), Datum::Interval(value)) => {
                 values.push(IntervalMonthDayNano::new(value.months, value.days, value.nanoseconds));

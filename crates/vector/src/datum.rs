@@ -3,7 +3,7 @@
 
 use crate::data::Data;
 use crate::lists::{List, Record};
-use crate::numerics::Numeric;
+use firn_base::numeric::Numeric;
 use firn_base::{Interval, Representation};
 
 /// One value or NULL. Types that lie alike share a variant: a date is an `Int32`, a timestamp an `Int64`.
@@ -51,7 +51,7 @@ impl<'a> Datum<'a> {
     /// A value of some data, which is not NULL.
     pub fn of_data(data: &'a Data, row: usize, representation: Representation) -> Datum<'a> {
         let decimal = |unscaled| match representation {
-            Representation::Decimal { scale, .. } => Numeric { unscaled, scale: u16::from(scale) },
+            Representation::Decimal { scale, .. } => Numeric::from_decimal(unscaled, scale),
             other => panic!("{other:?} is no decimal"),
         };
         match data {
@@ -91,7 +91,7 @@ impl<'a> Datum<'a> {
             Representation::Int16 => Datum::Int16(word as i16),
             Representation::Int32 | Representation::Date => Datum::Int32(word as i32),
             Representation::Decimal { scale, .. } => {
-                Datum::Numeric(Numeric { unscaled: i128::from(word), scale: u16::from(scale) })
+                Datum::Numeric(Numeric::from_decimal(i128::from(word), scale))
             }
             Representation::Int64
             | Representation::Time

@@ -7,16 +7,8 @@ use crate::Datum;
 use crate::vector::Vector;
 use arrow_buffer::ScalarBuffer;
 use firn_base::Type;
+use firn_base::array::Dimension;
 use firn_base::sync::Arc;
-
-/// A dimension of an array.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Dimension {
-    /// How many elements it has.
-    pub length: i32,
-    /// The subscript of its first element.
-    pub lower: i32,
-}
 
 /// The dimensions of an array that has not just one that begins at 1.
 pub type Shape = Arc<[Dimension]>;
@@ -150,7 +142,7 @@ impl<'a> List<'a> {
         match self.shape {
             Some(shape) => shape.get(number).copied(),
             None if number == 0 && self.length > 0 => {
-                Some(Dimension { length: self.length as i32, lower: 1 })
+                Some(Dimension { length: self.length as u32, lower: 1 })
             }
             None => None,
         }

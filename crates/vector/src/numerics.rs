@@ -1,6 +1,7 @@
-//! `numeric` in vectors: the digits as an integer of 128 bits, and a scale for each value.
+//! `numeric` in vectors: the digits as an integer of 128 bits, and a scale for each value, as [`Numeric::to_parts`] gives them.
 
 use arrow_buffer::ScalarBuffer;
+use firn_base::numeric::Numeric;
 
 /// Values of a vector of plain `numeric`, each with a scale of its own.
 #[derive(Clone, Debug)]
@@ -29,7 +30,7 @@ impl Numerics {
     /// One value.
     #[inline]
     pub fn value(&self, row: usize) -> Numeric {
-        Numeric { unscaled: self.unscaled[row], scale: self.scales[row] }
+        Numeric::from_parts(self.unscaled[row], self.scales[row])
     }
 
     /// The values from a row on, so many.
@@ -49,13 +50,4 @@ impl Numerics {
     pub fn memory(&self) -> usize {
         self.len() * 18
     }
-}
-
-/// One `numeric`: `unscaled · 10^-scale`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Numeric {
-    /// The digits.
-    pub unscaled: i128,
-    /// How many of them stand after the point.
-    pub scale: u16,
 }

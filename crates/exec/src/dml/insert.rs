@@ -236,7 +236,7 @@ impl Insert {
                             ));
                         }
                         update_existing(run, existing, &cells, columns, values, condition.as_ref(), guard)?;
-                        seen.insert(run.writer.transaction.place_of(&table.table, existing));
+                        seen.insert(run.writer.transaction.current_row_id(&table.table, existing));
                         Ok(())
                     }
                 };

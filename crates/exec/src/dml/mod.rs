@@ -159,9 +159,9 @@ impl DmlPlan {
         let table = &self.set.root().table;
         match &self.change {
             Change::Insert(Insert { source: InsertSource::Batch(_), .. }) => {
-                transaction.keep_shape(table)?;
+                transaction.lock_row_exclusive(table)?;
             }
-            _ => transaction.keep_shape_to_read(table)?,
+            _ => transaction.lock_row_exclusive_to_read(table)?,
         }
         let mut all = Cow::Borrowed(parameters);
         for picked in &self.picked {

@@ -119,7 +119,7 @@ impl<'a> Writer<'a> {
         self.transaction
             .update(&table.table, row, columns, &changed, guard)
             .map_err(|error| explain_duplicate(error, table, &new))?;
-        let row = self.transaction.place_of(&table.table, row);
+        let row = self.transaction.current_row_id(&table.table, row);
         for (position, key) in table.late_keys.iter().enumerate() {
             if key.columns.iter().any(is_changed) {
                 self.look_for_shared_key(target, position, row, guard);

@@ -29,7 +29,8 @@ use crate::query::RunOptions;
 use crate::types;
 use datafusion::logical_expr::Volatility;
 use firn_base::{
-    Cell, Error, ParameterType, Result, SqlState, SqlType, TimeZoneSetting, Value, numeric, operators,
+    ArrayValue, Cell, Error, ParameterType, Result, SqlState, SqlType, TimeZoneSetting, Value, numeric,
+    operators,
 };
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -338,8 +339,8 @@ impl Node {
             },
             Node::CastArray { operand, to } => match operand.evaluate(row)? {
                 array if ParameterType::Array(*to).holds(&array) => array,
-                Cow::Borrowed(Value::Array(elements)) => Cow::Owned(cast_array(elements.clone(), *to, row)?),
-                Cow::Owned(Value::Array(elements)) => Cow::Owned(cast_array(elements, *to, row)?),
+                Cow::Borrowed(Value::Array(array)) => Cow::Owned(cast_array(array.clone(), *to, row)?),
+                Cow::Owned(Value::Array(array)) => Cow::Owned(cast_array(array, *to, row)?),
                 other => return Err(not_of_type(&other, "array")),
             },
             Node::Call { function, arguments, result } => function.call(arguments, *result, row)?,
@@ -418,7 +419,7 @@ impl Node {
                 if unknown { None } else { Some(*negated) }
             }
             Node::Quantified { quantifier, operand, array } => match &*array.evaluate(row)? {
-                Value::Array(elements) => quantifier.truth(&*operand.evaluate(row)?, elements)?,
+                Value::Array(array) => quantifier.truth(&*operand.evaluate(row)?, array.elements())?,
                 _ => None,
             },
             Node::Like { operand, pattern, escape, ignore_case, negated } => {
@@ -471,9 +472,9 @@ fn parameter<'a>(row: Row<'a>, index: usize) -> Result<&'a Value> {
     })
 }
 
-fn cast_array(elements: Vec<Value>, to: SqlType, row: Row<'_>) -> Result<Value> {
+fn cast_array(array: ArrayValue, to: SqlType, row: Row<'_>) -> Result<Value> {
     let zone = row.environment.zone();
-    let cast = elements.into_iter().map(|value| firn_base::coerce::cast(value, to, &zone));
+    let cast = array.into_list()?.into_iter().map(|value| firn_base::coerce::cast(value, to, &zone));
     cast.collect::<Result<_>>().map(Value::Array)
 }
 

@@ -131,8 +131,10 @@ impl KeyPart {
                 values.iter().map(|value| value.evaluate(row)).collect::<Result<_>>()?
             }
             KeyValue::Element(array) => match array.evaluate(row)? {
-                Cow::Borrowed(Value::Array(elements)) => elements.iter().map(Cow::Borrowed).collect(),
-                Cow::Owned(Value::Array(elements)) => elements.into_iter().map(Cow::Owned).collect(),
+                Cow::Borrowed(Value::Array(array)) => array.elements().iter().map(Cow::Borrowed).collect(),
+                Cow::Owned(Value::Array(array)) => {
+                    array.into_elements().into_iter().map(Cow::Owned).collect()
+                }
                 _ => Vec::new(),
             },
         };

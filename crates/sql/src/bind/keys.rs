@@ -16,6 +16,7 @@
 //! A function that yields its argument also keeps apart keys of GROUP BY that are alike but for casts: see [`AS_CAST`].
 
 use super::sets;
+pub use crate::output_name::AS_CAST;
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -240,9 +241,6 @@ fn as_is() -> Arc<ScalarUDF> {
     static FUNCTION: OnceLock<Arc<ScalarUDF>> = OnceLock::new();
     Arc::clone(FUNCTION.get_or_init(|| Same::function(false)))
 }
-
-/// The name of a function that yields its argument as well, and is called by what that is with its casts. No user writes it.
-pub const AS_CAST: &str = "as cast";
 
 /// The function [`AS_CAST`].
 pub fn as_cast() -> Arc<ScalarUDF> {

@@ -37,15 +37,14 @@ mod sets;
 pub(crate) use keys::{AS_CAST, AS_IS};
 
 pub use self::locking::LockingParts;
-pub use self::rewrite::output_name;
 pub use firn_exec::types::columns_of;
 
 use self::context::Context;
 use self::parameters::Parameters;
-use crate::files::{Files, ZoneMaps};
+use crate::files::Files;
 use crate::names::{Names, Relation};
 use crate::pg_catalog;
-use crate::sources::Sources;
+use crate::session_facts::SessionFacts;
 use crate::statement::qualified_name;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
@@ -63,36 +62,6 @@ use firn_txn::catalog::TableDef;
 
 /// Finds the physical table of an id, as [`firn_txn::Transaction::table`] does.
 pub type TableResolver<'a> = &'a dyn Fn(TableId) -> Arc<Table>;
-
-/// What a statement's meaning depends on besides its text and the catalog.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SessionFacts {
-    /// Schemas in which unqualified names are looked up, in order; `pg_catalog` comes before them.
-    pub search_path: Vec<String>,
-    /// `current_user`
-    pub user: String,
-    /// `current_database()`
-    pub database: String,
-    /// The time zone in which literals of moments without one are read.
-    pub time_zone: String,
-    /// What names stand for before they are looked up in any schema.
-    pub sources: Sources,
-    /// What is known of files that statements have read: the database's, whatever the session.
-    pub zones: ZoneMaps,
-}
-
-impl Default for SessionFacts {
-    fn default() -> SessionFacts {
-        SessionFacts {
-            search_path: vec!["public".to_owned()],
-            user: "firn".to_owned(),
-            database: "firn".to_owned(),
-            time_zone: "UTC".to_owned(),
-            sources: Sources::default(),
-            zones: ZoneMaps::default(),
-        }
-    }
-}
 
 /// Binds the parts of one statement. Parameter types gather in it as parts are bound.
 pub struct Binder<'a> {

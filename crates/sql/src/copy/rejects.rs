@@ -1,9 +1,10 @@
 //! What becomes of rows that cannot be read, if they do not end the COPY: they are counted, told, and kept in a table.
 
 use super::insert_plan;
-use crate::bind::{Binder, SessionFacts};
+use crate::bind::Binder;
 use crate::ddl;
 use crate::names::{Names, Relation};
+use crate::session_facts::SessionFacts;
 use crate::statement::{Copy, CopyEndpoint, CopyOption, CopySubject};
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use datafusion::arrow::datatypes::{Schema, SchemaRef};

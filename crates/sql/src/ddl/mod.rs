@@ -17,8 +17,9 @@ mod rewrite;
 mod sequence;
 pub(crate) mod view;
 
-use crate::bind::{Binder, SessionFacts};
+use crate::bind::Binder;
 use crate::names::Names;
+use crate::session_facts::SessionFacts;
 use crate::statement::{Commented, Ddl, ObjectKind, QualifiedName, quote_ident};
 pub(crate) use column::check_collation;
 pub(crate) use constraint::columns_in;

@@ -7,7 +7,8 @@
 use super::ipc::{ArrowFile, ArrowStream};
 use super::names::{self, Names};
 use super::parquet::ParquetFile;
-use super::{FileVersion, Kind, changed, file_error, spawn};
+use super::version::FileVersion;
+use super::{Kind, changed, file_error, spawn};
 use crate::arrow::{normalise, plain_field, refuse_claims, with_row};
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};

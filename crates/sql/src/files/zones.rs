@@ -7,7 +7,7 @@
 //! Invariants: a file is known from when it has been read to its end, by the version that it had all the while and the way in
 //! which it was read; what comes later only adds columns to chunks. A column of a chunk is known only if all its values could be read.
 
-use super::FileVersion;
+use super::version::FileVersion;
 use datafusion::arrow::array::types::{
     ArrowPrimitiveType, Date32Type, Float64Type, Int64Type, Time64MicrosecondType, TimestampMicrosecondType,
 };

@@ -12,7 +12,7 @@ mod session;
 mod span;
 mod text;
 
-use crate::bind::SessionFacts;
+use crate::session_facts::SessionFacts;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use firn_base::Error;
 use firn_base::sync::Arc;

@@ -3,7 +3,7 @@
 //! What the plan is bound for anyway (user, database, search path) becomes a literal-like function
 //! at binding; what changes while the plan is kept is asked when it runs.
 
-use crate::bind::SessionFacts;
+use crate::session_facts::SessionFacts;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{

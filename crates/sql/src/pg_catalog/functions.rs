@@ -7,7 +7,7 @@ use super::definitions::{Object, format_type, index_column, number, quote_identi
 use super::relation::{Cell, Kind, array};
 use super::rows::{PROCEDURES, TYPES};
 use super::{OWNER, Source};
-use crate::bind::SessionFacts;
+use crate::session_facts::SessionFacts;
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::{DataType, Int16Type, Int32Type, Int64Type};
 use datafusion::common::{DataFusionError, Result, ScalarValue};

@@ -20,8 +20,8 @@ mod script;
 #[cfg(test)]
 mod tests;
 
-use crate::bind::SessionFacts;
 use crate::services::Services;
+use crate::session_facts::SessionFacts;
 use datafusion::catalog::TableProvider;
 use firn_base::sync::Arc;
 use firn_exec::SessionServices;

@@ -13,7 +13,7 @@
 //!   a list that is written as an array's text becomes one of expressions.
 
 use super::{composite, from, relation};
-use crate::bind::output_name;
+use crate::output_name::output_name;
 use crate::statement::fold;
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{

@@ -1,8 +1,9 @@
 //! The queries of psql and of drivers, as they send them, over a small catalog.
 
 use super::relation_names;
-use crate::bind::{Binder, SessionFacts};
+use crate::bind::Binder;
 use crate::parse::parse_query;
+use crate::session_facts::SessionFacts;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use firn_base::SqlType;

@@ -5,7 +5,8 @@ use datafusion::logical_expr::LogicalPlan;
 use firn_base::sync::Arc;
 use firn_base::{Error, ParameterType, Result, SqlType, TimeZoneSetting, Value};
 use firn_exec::{RunOptions, run};
-use firn_sql::bind::{Binder, SessionFacts, columns_of};
+use firn_sql::bind::{Binder, columns_of};
+use firn_sql::session_facts::SessionFacts;
 use firn_storage::{ColumnSpec, IndexColumn, IndexSpec};
 use firn_txn::catalog::{
     ColumnDef, ConstraintDef, ConstraintKind, Deferral, IndexColumnDef, IndexDef, Oid, TableDef,

@@ -132,8 +132,8 @@ fn elements_and_values_of_different_types_meet() {
     let shop = shop();
     let ask = |text: &str, array: &[Value]| {
         let declared = shop.bind(text, &[]).unwrap().1;
-        assert!(declared[0].holds(&Value::Array(array.to_vec())), "{declared:?}");
-        shop.try_ask(text, &[Value::Array(array.to_vec())]).unwrap().text()
+        assert!(declared[0].holds(&Value::Array(array.to_vec().into())), "{declared:?}");
+        shop.try_ask(text, &[Value::Array(array.to_vec().into())]).unwrap().text()
     };
     let text = |text: &str| Value::Text(text.to_owned());
     assert_eq!(

@@ -3,10 +3,11 @@
 //! A unique index is a tree from keys to postings ([`super::posting`]); a non-unique one is a tree from
 //! key ‖ row id to the row id.
 
+use super::KeyBuffer;
+use super::ordered::{EVERYTHING, OrderedIndex, ROW_ID_BYTES, Span, Verdict, split, with_row};
 use super::posting::{self, Entries, Lists, Posting, Rows, SUFFIXED};
 use super::radix::{AT_ONCE, Sighting, Tree};
 use super::runs::Run;
-use super::{EVERYTHING, KeyBuffer, OrderedIndex, ROW_ID_BYTES, Span, Verdict, split, with_row};
 use crate::Guard;
 use firn_base::RowId;
 

@@ -19,7 +19,8 @@
 //! PostgreSQL calls the values equal, so `1 mon` and `30 days` have one key, and a key cannot be
 //! decoded into the value it came from.
 
-use super::{IndexColumn, KeyBuffer};
+use super::KeyBuffer;
+use super::spec::IndexColumn;
 use firn_base::types::Width;
 use firn_base::{Cell, SqlType};
 

@@ -1,7 +1,7 @@
 //! The reference index: a B-tree under one lock, too plain to be wrong. Tests hold the radix trees
 //! against it and can run whole tables over it.
 
-use super::{OrderedIndex, Span, Verdict};
+use super::ordered::{OrderedIndex, Span, Verdict};
 use crate::Guard;
 use firn_base::RowId;
 use firn_base::sync::RwLock;

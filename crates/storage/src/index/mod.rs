@@ -17,9 +17,11 @@ mod buffer;
 mod key;
 mod list;
 mod locked;
+mod ordered;
 mod posting;
 mod radix;
 mod runs;
+mod spec;
 #[cfg(test)]
 mod tests;
 mod valueless;
@@ -27,12 +29,13 @@ mod waiting;
 
 use crate::Guard;
 use crate::budget::{Held, MemoryBudget};
-use crate::table::{ColumnSpec, Table};
+use crate::column::ColumnSpec;
+use crate::table::Table;
 use crate::typed::{Misfit, Row};
 use art::{PairTree, UniqueTree};
 pub use buffer::KeyBuffer;
 use firn_base::sync::{Arc, AtomicI64, OnceLock, Ordering, Weak};
-use firn_base::{BlockNumber, Cell, ColumnId, ColumnSet, RowId, SqlType};
+use firn_base::{BlockNumber, Cell, ColumnId, ColumnSet, RowId};
 use key::{Codec, packed};
 pub(crate) use key::{
     Packed, append_packed, doubles_within, ordered_double, ordered_real, reals_within, wide_numbers,
@@ -41,57 +44,17 @@ pub(crate) use key::{
 pub use key::{comparisons_are_exact, summary, summary_is_exact};
 pub(crate) use list::IndexList;
 use locked::LockedIndex;
+pub use ordered::Verdict;
+use ordered::{EVERYTHING, OrderedIndex, Span};
 pub(crate) use radix::AT_ONCE;
 use radix::{Left, Numbers, Tree};
 use runs::Run;
 pub(crate) use runs::Runs;
 use smallvec::SmallVec;
+pub use spec::{IndexColumn, IndexId, IndexSpec};
 use std::ops::Bound;
 use valueless::ValuelessIndex;
 pub use waiting::{WaitingKeys, WaitingMark};
-
-/// The id that the catalog knows an index by.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct IndexId(pub u32);
-
-/// One column of an index.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct IndexColumn {
-    /// Which column of the table.
-    pub column: ColumnId,
-    /// Its type.
-    pub ty: SqlType,
-    /// Whether it may be NULL; only then does the key hold a null marker.
-    pub nullable: bool,
-    /// Largest first.
-    pub descending: bool,
-    /// NULLs before everything else. (PostgreSQL's default: last ascending, first descending.)
-    pub nulls_first: bool,
-}
-
-/// What an index is over.
-#[derive(Clone, Debug, PartialEq)]
-pub struct IndexSpec {
-    /// Its id.
-    pub id: IndexId,
-    /// Its name, for messages.
-    pub name: String,
-    /// Its columns in order.
-    pub columns: Vec<IndexColumn>,
-    /// Whether two rows that one snapshot sees may not share a key without NULLs.
-    pub unique: bool,
-    /// Whether it keeps the keys of all rows. One that does not reads those of rows in compact blocks from the rows. Of no
-    /// account if it is unique.
-    pub values: bool,
-}
-
-/// What a judge says of a row that is listed under a key that another row claims; a row that
-/// stands in the way is an error instead.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// No version of the row has the key for any transaction that may see the claimant.
-    Dead,
-}
 
 /// Two rows that want one key of a unique index.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -100,39 +63,6 @@ pub struct Duplicate {
     pub key: KeyBuffer,
     /// The row that has it and the row that wants it.
     pub rows: [RowId; 2],
-}
-
-/// The byte strings from `low` up to but not including `high`.
-#[derive(Clone, Copy)]
-struct Span<'a> {
-    low: &'a [u8],
-    high: Option<&'a [u8]>,
-}
-
-const EVERYTHING: Span<'_> = Span { low: &[], high: None };
-
-/// Pairs of key and row in order. Implementations hold no lock while they call back.
-trait OrderedIndex {
-    /// Adds a pair that conflicts with no other; a pair that is there counts as added anew.
-    fn insert(&self, key: &[u8], row: RowId, guard: &Guard);
-    /// Removes such a pair if `dead` agrees; asks again if the pair was added anew meanwhile.
-    fn remove(&self, key: &[u8], row: RowId, guard: &Guard, dead: impl FnMut() -> bool);
-    /// Calls `visit` with the pairs whose key lies in the span, until it returns false, and `ahead` with
-    /// rows that are soon to be visited, if it knows them.
-    fn range(
-        &self,
-        span: Span<'_>,
-        reverse: bool,
-        guard: &Guard,
-        ahead: &mut impl FnMut(RowId),
-        visit: &mut impl FnMut(&[u8], RowId) -> bool,
-    );
-    /// Number of pairs, which are counted one by one.
-    fn len(&self, guard: &Guard) -> usize;
-    /// About how many bytes they take, which are summed up node by node.
-    fn memory_bytes(&self, guard: &Guard) -> usize;
-    /// Asserts the invariants; nobody else may be writing.
-    fn verify(&self, guard: &Guard);
 }
 
 enum Kind {
@@ -657,21 +587,4 @@ impl Load<'_> {
         self.runs.finish(guard, |key, row| index.load_one(key, row, guard))?;
         self.enter()
     }
-}
-
-const ROW_ID_BYTES: usize = 8;
-
-/// key ‖ row id.
-#[inline]
-fn with_row(key: &[u8], row: RowId) -> KeyBuffer {
-    let mut pair = KeyBuffer::from_slice(key);
-    pair.push_word(row.to_bits().to_be_bytes(), ROW_ID_BYTES);
-    pair
-}
-
-/// The key and row id of a pair.
-#[inline]
-fn split(pair: &[u8]) -> (&[u8], RowId) {
-    let (key, row) = pair.split_last_chunk::<ROW_ID_BYTES>().expect("a pair ends with a row id");
-    (key, RowId::from_bits(u64::from_be_bytes(*row)))
 }

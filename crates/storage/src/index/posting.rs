@@ -13,7 +13,7 @@
 //! insert of the same row ([`super::radix::Sighting`]); so a row that was found dead is not alive again
 //! when another takes its place. Numbers of lists are used once.
 
-use super::Verdict;
+use super::ordered::Verdict;
 use super::radix::VALUE_BITS;
 use firn_base::RowId;
 use firn_base::sync::{AtomicU64, Mutex, Ordering};

@@ -1,6 +1,7 @@
 //! The indexes against the reference index, and under several threads.
 
 use super::*;
+use firn_base::SqlType;
 use firn_base::random::Random;
 use firn_base::sync::{AtomicBool, AtomicU64, Ordering};
 use firn_base::{BlockNumber, Slot, thread};

@@ -22,9 +22,11 @@
 //! A look-up goes through the array by halves, and each row it looks at may be in no cache. So of every [`SAMPLE`]th key
 //! eight bytes are kept: those behind what all keys begin with.
 
+use super::KeyBuffer;
 use super::art::PairTree;
 use super::key::Codec;
-use super::{EVERYTHING, IndexColumn, KeyBuffer, OrderedIndex, Span, split};
+use super::ordered::{EVERYTHING, OrderedIndex, Span, split};
+use super::spec::IndexColumn;
 use crate::block::Block;
 use crate::budget::{Counted, Held};
 use crate::decoded::Scratch;

@@ -21,9 +21,10 @@
 //! finds a row in its way. What is rolled back is forgotten here ([`WaitingKeys::truncate`]), since a key that entered afterwards would
 //! be removed by nobody. Whoever reads by an index, or ends the transaction, has them entered before.
 
+use super::ordered::ROW_ID_BYTES;
 use super::posting::{SUFFIXED, single};
 use super::radix::{Ascending, Left, Numbers, Tree};
-use super::{AT_ONCE, Index, KeyBuffer, Packed, ROW_ID_BYTES};
+use super::{AT_ONCE, Index, KeyBuffer, Packed};
 use crate::budget::{Counted, Held, MemoryBudget};
 use crate::{Guard, pin};
 use firn_base::sync::{Arc, AtomicU64, Mutex, Ordering};

@@ -450,8 +450,9 @@ fn give_codes(block: &Block, merges: &[(ColumnId, Merge)]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ColumnSpec, TableOptions};
+    use super::super::TableOptions;
     use super::*;
+    use crate::ColumnSpec;
     use crate::{Frozen, Garbage};
     use arrow_array::{ArrayRef, Int32Array};
     use firn_base::{Stamp, TableId, Time};

@@ -261,8 +261,9 @@ impl Restored<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ColumnSpec, TableOptions};
+    use super::super::TableOptions;
     use super::*;
+    use crate::ColumnSpec;
     use arrow_array::cast::AsArray;
     use arrow_array::types::Int32Type;
     use arrow_array::{Int32Array, StringViewArray};

@@ -22,10 +22,10 @@ mod table;
 mod tests;
 
 use crate::block::{Block, RawCell};
+use crate::column::ColumnSpec;
 use crate::heap;
 use crate::index::{Index, KeyBuffer};
 use crate::layout::{ColumnLayout, Layout};
-use crate::table::ColumnSpec;
 use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, ColumnSet, Interval, SqlType, value};
 pub use row::Row;

@@ -3,8 +3,8 @@
 use super::{Field, Place};
 use crate::KeyBuffer;
 use crate::block::RawCell;
+use crate::column::ColumnSpec;
 use crate::layout::ColumnLayout;
-use crate::table::ColumnSpec;
 use crate::version::EntryWriter;
 use firn_base::{Cell, ColumnId};
 use firn_log::CellWriter;

@@ -1,71 +1,42 @@
-//! Locks of rows and of whole tables, and what of them outlives a statement that is run again.
+//! Taking locks of rows and of whole tables, and waiting for them.
+//!
+//! A lock is kept when the statement that took it is run again.
 
+use super::locks::{Awaited, TableWaitLimit, WaitLimit};
 use super::{Change, Isolation, Transaction};
-use crate::active::{Waited, Want};
-use firn_base::sync::{Arc, OnceLock};
+use crate::waits::{Waited, Want};
+use firn_base::sync::Arc;
 use firn_base::{Error, Result, RowId, Snapshot, SqlState, Stamp, Time, clock};
-use firn_storage::{Closed, Counted, Guard, Held, RowLock, Table, WriteSet};
+use firn_storage::{Closed, Guard, RowLock, Table, WriteSet};
 use std::time::Duration;
 
-/// What somebody who waits for a table is asked between attempts, with the time for which he has waited: an error if he
-/// gives up.
-pub type Patience<'p> = &'p mut dyn FnMut(Duration) -> Result<()>;
-
-/// The same for whatever a transaction waits for that is no row.
-pub type TablePatience = Arc<dyn Fn(Awaited<'_>, Duration) -> Result<()> + Send + Sync>;
-
-/// What a transaction waits for that is no row.
-#[derive(Clone, Copy)]
-pub enum Awaited<'t> {
-    /// A table.
-    Table(&'t Table),
-    /// A table, by one that keeps all others from changing the catalog meanwhile.
-    TableForDdl(&'t Table),
-    /// That another one has changed the catalog.
-    Catalog,
-}
-
-/// How long a transaction waits for a table, or for the catalog, that has not been told for how long.
-const USUAL_PATIENCE: Duration = Duration::from_secs(5);
-
-/// How long it sleeps at first, and at most, before it asks patience again, and looks whether it waits for itself.
+/// How long it sleeps at first, and at most, before it checks the limit and looks for a deadlock again.
 const SHORTEST_SLEEP: Duration = Duration::from_micros(200);
 const LONGEST_SLEEP: Duration = Duration::from_millis(10);
 
 impl Transaction {
-    /// Says how long it waits for tables from now on; else it is five seconds (55P03).
-    pub fn set_patience(&mut self, patience: TablePatience) {
-        self.patience = Some(patience);
+    /// Sets how long it waits for tables and for the catalog from now on; without a limit of its own a transaction waits five
+    /// seconds (55P03).
+    pub fn set_wait_limit(&mut self, limit: TableWaitLimit) {
+        self.locks.set_wait_limit(limit);
     }
 
-    fn patience_for<'t>(&self, table: &'t Table) -> impl FnMut(Duration) -> Result<()> + use<'t> {
-        self.patience(if self.ddl.is_some() { Awaited::TableForDdl(table) } else { Awaited::Table(table) })
+    fn wait_limit_for<'t>(&self, table: &'t Table) -> impl FnMut(Duration) -> Result<()> + use<'t> {
+        let awaited = if self.has_ddl() { Awaited::TableForDdl(table) } else { Awaited::Table(table) };
+        self.locks.wait_limit(awaited)
     }
 
-    fn patience<'t>(&self, awaited: Awaited<'t>) -> impl FnMut(Duration) -> Result<()> + use<'t> {
-        let patience = self.patience.clone();
-        move |waited| match &patience {
-            Some(patience) => patience(awaited, waited),
-            None if waited > USUAL_PATIENCE => Err(busy(awaited)),
-            None => Ok(()),
-        }
-    }
-
-    /// Whether it keeps others from changing the catalog.
-    pub fn changes_catalog(&self) -> bool {
-        self.ddl.is_some()
-    }
-
-    /// Tries until it has what it wants; whether it had to wait. Meanwhile it waits for the end of whoever has it, as of one that
-    /// has a row: 40P01 if that one waits for it. Errors else: patience's.
+    /// Repeats `attempt` until it succeeds; returns whether it had to wait. Between attempts it waits for the end of the
+    /// transaction that `holder` returns, as for the holder of a row. Errors: 40P01 if that one waits for this one; those of
+    /// `limit`.
     fn wait_until(
         &self,
         want: Want,
         mut attempt: impl FnMut() -> bool,
         holder: impl Fn() -> Option<Stamp>,
-        patience: Patience<'_>,
+        limit: WaitLimit<'_>,
     ) -> Result<bool> {
-        // Nearly always at once, without asking the clock.
+        // Nearly always the first attempt succeeds, and the clock is not read.
         if attempt() {
             return Ok(false);
         }
@@ -76,8 +47,8 @@ impl Transaction {
         let mut longest = SHORTEST_SLEEP;
         let mut ended = None;
         let mut wait_once = || {
-            patience(begun.elapsed())?;
-            // Who is not known yet has only just come, and who has ended is about to go.
+            limit(begun.elapsed())?;
+            // An unknown holder has only just locked, and one that has ended is about to unlock.
             let Some(holder) = holder().filter(|holder| ended != Some(*holder)) else {
                 clock::sleep(SHORTEST_SLEEP);
                 return Ok(());
@@ -85,7 +56,7 @@ impl Transaction {
             match self.wait_for(holder, longest) {
                 Waited::Deadlock => return Err(Error::deadlock()),
                 Waited::Ended => ended = Some(holder),
-                Waited::NotYet | Waited::LetGo => {}
+                Waited::NotYet | Waited::Released => {}
             }
             longest = LONGEST_SLEEP.min(2 * longest);
             Ok(())
@@ -102,12 +73,12 @@ impl Transaction {
         outcome
     }
 
-    /// Takes the right to change the catalog, waiting for others: 55P03 if they take too long, 40001 if they have committed what
-    /// its snapshot does not see.
+    /// Takes the right to change the catalog. Errors: 55P03 if another transaction has it for too long, 40001 if one has
+    /// committed a change that the snapshot does not see.
     pub(super) fn begin_ddl(&self) -> Result<()> {
         let (engine, owner) = (&self.engine, self.snapshot.owner);
-        let patience = &mut self.patience(Awaited::Catalog);
-        self.wait_until(Want::Catalog, || engine.try_begin_ddl(owner), || engine.ddl_by(), patience)?;
+        let limit = &mut self.locks.wait_limit(Awaited::Catalog);
+        self.wait_until(Want::Catalog, || engine.try_begin_ddl(owner), || engine.ddl_by(), limit)?;
         if engine.has_changed_catalog_since(self.snapshot.read_time) {
             engine.end_ddl();
             return Err(Error::new(
@@ -120,18 +91,17 @@ impl Transaction {
         Ok(())
     }
 
-    /// Locks a visible row until the transaction ends, or a savepoint from before is rolled back to: then
-    /// others may have it at once. 40001 if another transaction's
-    /// lock or change is in the way, with [who that is](Error::blocker) if it still runs; 53200 if there is no memory to
-    /// note the lock.
+    /// Locks a visible row until the transaction ends, or until a savepoint from before the lock is rolled back to. Errors:
+    /// 40001 if the lock or the change of another transaction conflicts, with [the other transaction](Error::blocker) if it
+    /// still runs; 53200 if there is no memory to note the lock.
     pub fn lock(&mut self, table: &Arc<Table>, row: RowId, lock: RowLock, guard: &Guard) -> Result<()> {
-        self.ask_for_room(table, Change::Update, || false)?;
+        self.check_memory(table, Change::Update, || false)?;
         self.lock_as_seen_by(self.snapshot, table, row, lock, guard)
     }
 
-    /// Locks a row that has changed since the snapshot as it is committed now, so that nobody else comes first
-    /// when the statement is run again, moved on to a snapshot that sees it so. Until then what was read of
-    /// the row is out of date. Errors as for [`Transaction::lock`]; 40001 also if the row has gone.
+    /// Locks the newest committed version of a row that has changed since the snapshot. So no other transaction changes the
+    /// row before the statement is run again with a newer snapshot, which sees that version. Until then what was read of the
+    /// row is out of date. Errors as for [`Transaction::lock`]; also 40001 if the row has been deleted.
     pub fn lock_newest(
         &mut self,
         table: &Arc<Table>,
@@ -139,8 +109,8 @@ impl Transaction {
         lock: RowLock,
         guard: &Guard,
     ) -> Result<()> {
-        debug_assert!(self.can_move_on());
-        self.ask_for_room(table, Change::Update, || false)?;
+        debug_assert!(self.can_advance_snapshot());
+        self.check_memory(table, Change::Update, || false)?;
         let newest = Snapshot { read_time: Time::LATEST, ..self.snapshot };
         self.lock_as_seen_by(newest, table, row, lock, guard)
     }
@@ -153,109 +123,88 @@ impl Transaction {
         lock: RowLock,
         guard: &Guard,
     ) -> Result<()> {
-        let row = self.place_of(table, row);
+        let row = self.current_row_id(table, row);
         let write_set = self.locks_in(table)?;
         if !lock.is_shared() {
             return table.lock(write_set, snapshot, row, lock, guard);
         }
         if table.share(snapshot, row, lock, guard)? {
-            self.shared.push((table.clone(), row, lock));
-            self.count_shared();
+            self.locks.add_shared_row(table, row, lock, self.engine.memory());
         }
         Ok(())
     }
 
-    /// Has the budget count the locks that it shares, once they are many.
-    fn count_shared(&mut self) {
-        /// In its list and in the table's, where half of the places are free.
-        const BYTES_EACH: usize = 128;
-        const LOT: usize = 1 << 18;
-        let lots = self.shared.len() * BYTES_EACH / LOT;
-        if self.shared_counted.as_ref().map_or(0, Counted::bytes) != lots * LOT {
-            // First, that nobody sees less than there is.
-            let counted =
-                (lots > 0).then(|| Counted::new(Held::Unfinished, lots * LOT, self.engine.memory()));
-            self.shared_counted = counted;
-        }
-    }
-
-    /// Takes back the shared locks since there were `kept`.
-    pub(super) fn unshare(&mut self, kept: usize) {
-        for (table, row, lock) in self.shared.drain(kept..) {
-            table.unshare(row, self.snapshot.owner, lock);
-        }
-        self.shared.shrink_to(2 * kept);
-        self.count_shared();
-    }
-
-    /// The write set of a table may be had once it has joined those who write there.
+    /// Joins the writers of a table, for [`Transaction::writes_to`].
     #[cold]
     pub(super) fn join(&mut self, table: &Arc<Table>) -> Result<()> {
-        self.join_writers(table, &mut self.patience_for(table)).map(drop)
+        self.join_writers(table, &mut self.wait_limit_for(table)).map(drop)
     }
 
-    /// The write set, once rows of `table` may be locked.
+    /// The write set, after the transaction has joined those who lock rows of `table`.
     fn locks_in(&mut self, table: &Arc<Table>) -> Result<&mut WriteSet> {
         if !self.writes().has_touched(table) {
-            self.join_lockers(table, &mut self.patience_for(table))?;
+            self.join_lockers(table, &mut self.wait_limit_for(table))?;
         }
         let write_set = self.write_set.as_mut().expect("running");
         self.engine.spill_if_long(write_set)?;
         Ok(write_set)
     }
 
-    /// Keeps others from changing the shape of a table, or all of its rows, until this transaction ends, whether it writes there or not;
-    /// whether it had to wait for one. Errors: 55P03, 40P01; 40001 if the table has changed its shape since the snapshot.
-    pub fn keep_shape(&mut self, table: &Arc<Table>) -> Result<bool> {
-        self.join_writers(table, &mut self.patience_for(table))
+    /// Locks a table in ROW EXCLUSIVE mode until the transaction ends, whether it writes there or not: nobody else changes the
+    /// table's definition, or all of its rows. Returns whether it had to wait. Errors: 55P03, 40P01; 40001 if the table's
+    /// definition has changed since the snapshot.
+    pub fn lock_row_exclusive(&mut self, table: &Arc<Table>) -> Result<bool> {
+        self.join_writers(table, &mut self.wait_limit_for(table))
     }
 
-    /// The same before a statement reads, which then has to be as of when the table was to be had: to one that reads what is
-    /// committed it is a conflict (40001) that it had to wait, so that the statement is run again.
-    pub fn keep_shape_to_read(&mut self, table: &Arc<Table>) -> Result<()> {
-        let has_waited = self.keep_shape(table)?;
-        self.reads_after(has_waited, table)
+    /// As [`Transaction::lock_row_exclusive`], for a statement that is about to read the table. Under READ COMMITTED it must
+    /// then read the state at the time of the lock: a wait is a conflict (40001), after which the statement is run again.
+    pub fn lock_row_exclusive_to_read(&mut self, table: &Arc<Table>) -> Result<()> {
+        let has_waited = self.lock_row_exclusive(table)?;
+        self.check_read_after_wait(has_waited, table)
     }
 
-    /// The same before a statement locks rows that it reads: also beside those who let nobody write to the table.
-    pub fn keep_shape_to_lock(&mut self, table: &Arc<Table>) -> Result<()> {
-        let has_waited = self.join_lockers(table, &mut self.patience_for(table))?;
-        self.reads_after(has_waited, table)
+    /// Locks a table in ROW SHARE mode, which is compatible with the modes that keep out writers alone. Returns and errors as
+    /// [`Transaction::lock_row_exclusive`].
+    pub fn lock_row_share(&mut self, table: &Arc<Table>) -> Result<bool> {
+        self.join_lockers(table, &mut self.wait_limit_for(table))
     }
 
-    /// As [`Transaction::keep_shape`], for one that only looks into the table: also beside those who let nobody write there.
-    pub fn keep_shape_to_look(&mut self, table: &Arc<Table>) -> Result<bool> {
-        self.join_lockers(table, &mut self.patience_for(table))
+    /// As [`Transaction::lock_row_share`], for a statement that is about to read the table and lock rows; see
+    /// [`Transaction::lock_row_exclusive_to_read`].
+    pub fn lock_row_share_to_read(&mut self, table: &Arc<Table>) -> Result<()> {
+        let has_waited = self.lock_row_share(table)?;
+        self.check_read_after_wait(has_waited, table)
     }
 
-    fn reads_after(&self, has_waited: bool, table: &Table) -> Result<()> {
-        match has_waited && self.isolation == Isolation::ReadCommitted && self.can_move_on() {
+    fn check_read_after_wait(&self, has_waited: bool, table: &Table) -> Result<()> {
+        match has_waited && self.isolation == Isolation::ReadCommitted && self.can_advance_snapshot() {
             true => Err(Error::write_conflict(&table.name())),
             false => Ok(()),
         }
     }
 
-    /// Joins those who write to a table, which keeps others from [locking](Transaction::lock_table) it; whether it had to wait.
-    /// 40001 if the table has changed its shape since the snapshot.
-    pub fn join_writers(&mut self, table: &Arc<Table>, patience: Patience<'_>) -> Result<bool> {
+    /// Joins the writers of a table, which keeps others from [locking](Transaction::lock_table) it. Returns whether it had to
+    /// wait. Errors: those of `limit`, 40P01; 40001 if the table's definition has changed since the snapshot.
+    pub fn join_writers(&mut self, table: &Arc<Table>, limit: WaitLimit<'_>) -> Result<bool> {
         assert!(!self.read_only, "a transaction that was begun to read does not write");
         if self.may_write_to(table) {
             return Ok(false);
         }
-        let (want, keeper) = (self.want_to_write(table), || self.kept_from_writing_by(table));
-        let has_waited = self.wait_until(want, || self.try_join_writers(table), keeper, patience)?;
+        let (want, holder) = (self.want_to_write(table), || self.write_blocker(table));
+        let has_waited = self.wait_until(want, || self.try_join_writers(table), holder, limit)?;
         self.joined(table)?;
         Ok(has_waited)
     }
 
-    /// Has it counted among the writers of a table, unless somebody keeps it from writing there.
+    /// Counts it among the writers of a table, unless another transaction has locked the table against that.
     fn try_join_writers(&self, table: &Arc<Table>) -> bool {
         let (gate, owner) = (table.gate(), self.snapshot.owner);
-        let only_locks = self.only_locks_in(table);
-        if !self.has_closed(table) {
+        let only_locks = self.locks.only_locks_rows_of(table);
+        if !self.has_locked(table) {
             return if only_locks { gate.try_write_too(owner) } else { gate.try_join(owner) };
         }
-        // Who writes there lets nobody else keep it closed.
+        // A table that its holder writes to cannot be locked together with others.
         let is_alone = gate.how_closed() > Some(Closed::Together) || gate.try_keep(owner, Closed::ToWriters);
         match (is_alone, only_locks) {
             (false, _) => {}
@@ -265,28 +214,28 @@ impl Transaction {
         is_alone
     }
 
-    /// What it waits for until it may write to a table.
+    /// What it waits for before it may write to a table.
     fn want_to_write(&self, table: &Arc<Table>) -> Want {
-        match (self.has_closed(table), self.only_locks_in(table)) {
+        match (self.has_locked(table), self.locks.only_locks_rows_of(table)) {
             (true, _) => Want::Lock(table.id()),
             (false, true) => Want::WriteToo(table.id()),
             (false, false) => Want::Write(table.id()),
         }
     }
 
-    /// One that keeps it from writing to a table.
-    fn kept_from_writing_by(&self, table: &Arc<Table>) -> Option<Stamp> {
+    /// A transaction because of which it may not write to a table.
+    fn write_blocker(&self, table: &Arc<Table>) -> Option<Stamp> {
         match self.want_to_write(table) {
             Want::WriteToo(_) => table.gate().closed_to_write_too_by().pop(),
-            _ => keeper_beside(table, self.snapshot.owner),
+            _ => other_holder(table, self.snapshot.owner),
         }
     }
 
-    /// Goes on after it was counted among the writers of a table.
+    /// Completes joining, after it was counted among the writers of a table.
     pub(super) fn joined(&mut self, table: &Arc<Table>) -> Result<()> {
-        if self.only_locks_in(table) {
-            // As long as it does that the table keeps its shape.
-            self.locks_only.retain(|known| !Arc::ptr_eq(known, table));
+        if self.locks.only_locks_rows_of(table) {
+            // Its row locks have kept the table's definition.
+            self.locks.set_writer(table);
         } else if self.is_admitted(table) {
             self.write_set.as_mut().expect("running").touch(table);
         } else {
@@ -297,20 +246,20 @@ impl Transaction {
         Ok(())
     }
 
-    /// Joins those who lock rows of a table, unless it has joined its writers: others may let nobody write there, but not have it
-    /// alone. Whether it had to wait. Errors as for [`Transaction::join_writers`].
-    pub fn join_lockers(&mut self, table: &Arc<Table>, patience: Patience<'_>) -> Result<bool> {
+    /// Joins those who lock rows of a table, unless it has joined its writers: compatible with locks against writers, but not
+    /// with exclusive ones. Returns and errors as [`Transaction::join_writers`].
+    pub fn join_lockers(&mut self, table: &Arc<Table>, limit: WaitLimit<'_>) -> Result<bool> {
         assert!(!self.read_only, "a transaction that was begun to read does not lock");
         if self.writes().has_touched(table) {
             return Ok(false);
         }
         let (gate, owner) = (table.gate(), self.snapshot.owner);
         let mut has_waited = false;
-        if self.has_closed(table) && gate.how_closed() == Some(Closed::ToAll) {
+        if self.has_locked(table) && gate.how_closed() == Some(Closed::ToAll) {
             gate.join_lockers_closed(owner);
         } else {
-            let (want, keeper) = (Want::LockRows(table.id()), || gate.closed_to_all_by());
-            has_waited = self.wait_until(want, || gate.try_join_lockers(owner), keeper, patience)?;
+            let (want, holder) = (Want::LockRows(table.id()), || gate.closed_to_all_by());
+            has_waited = self.wait_until(want, || gate.try_join_lockers(owner), holder, limit)?;
         }
         if !self.is_admitted(table) {
             gate.write_too(owner);
@@ -318,14 +267,14 @@ impl Transaction {
             return Err(self.refused(table));
         }
         self.write_set.as_mut().expect("running").touch(table);
-        self.locks_only.push(table.clone());
+        self.locks.add_row_locker(table);
         self.note_joined(table, true);
         Ok(has_waited)
     }
 
-    /// Whether the table has the shape that its snapshot sees, or may be about to get another by itself.
+    /// Whether the table has the definition that the snapshot sees, or only this transaction can change it.
     fn is_admitted(&self, table: &Arc<Table>) -> bool {
-        self.has_closed(table) || table.gate().admits(self.snapshot)
+        self.has_locked(table) || table.gate().admits(self.snapshot)
     }
 
     fn note_joined(&self, table: &Table, only_locks: bool) {
@@ -338,17 +287,11 @@ impl Transaction {
     /// Whether it has joined the writers of a table.
     #[inline]
     pub(super) fn may_write_to(&self, table: &Arc<Table>) -> bool {
-        self.writes().has_touched(table) && !self.only_locks_in(table)
+        self.writes().has_touched(table) && !self.locks.only_locks_rows_of(table)
     }
 
-    /// Whether it has joined those who lock rows of a table and not its writers.
-    #[inline]
-    fn only_locks_in(&self, table: &Arc<Table>) -> bool {
-        self.locks_only.iter().any(|known| Arc::ptr_eq(known, table))
-    }
-
-    /// Of a table whose gate does not admit it: 40001 if the table has changed its shape, or has gone, since the
-    /// snapshot; 55000 if it went before, so that the next attempt would find it no better.
+    /// The error if the gate of a table does not admit the snapshot: 40001 if the table's definition has changed since, or the
+    /// table has been dropped; 55000 if it was dropped before, so that another attempt would fail likewise.
     #[cold]
     fn refused(&self, table: &Table) -> Error {
         let knows = || self.catalog().tables.values().any(|known| known.storage() == table.id());
@@ -362,74 +305,75 @@ impl Transaction {
         Error::new(SqlState::SERIALIZATION_FAILURE, message).with_hint("Retry the transaction.")
     }
 
-    /// Whether this transaction has [locked](Transaction::lock_table) the table, alone or with others.
-    pub fn has_closed(&self, table: &Arc<Table>) -> bool {
-        self.closed.iter().any(|closed| Arc::ptr_eq(closed, table))
+    /// Whether this transaction has [locked](Transaction::lock_table) the table, alone or together with others.
+    pub fn has_locked(&self, table: &Arc<Table>) -> bool {
+        self.locks.has_table(table)
     }
 
-    /// Keeps every other transaction from writing to the table, from locking its rows and from locking it until this one ends: SQL's
-    /// LOCK TABLE. Nobody is kept from reading. Errors: patience's; 40P01; 40001 if the table has changed its shape since the snapshot.
-    pub fn lock_table(&mut self, table: &Arc<Table>, patience: Patience<'_>) -> Result<()> {
-        self.close(table, Closed::ToAll, patience)
+    /// Locks a table in EXCLUSIVE mode until the transaction ends: SQL's LOCK TABLE. Others can neither write to the table nor
+    /// lock it or its rows; they can read it. Errors: those of `limit`, 40P01; 40001 if the table's definition has changed
+    /// since the snapshot.
+    pub fn lock_table(&mut self, table: &Arc<Table>, limit: WaitLimit<'_>) -> Result<()> {
+        self.close(table, Closed::ToAll, limit)
     }
 
-    /// As [`Transaction::lock_table`], but others may lock rows: IN SHARE ROW EXCLUSIVE MODE.
-    pub fn keep_writers_out(&mut self, table: &Arc<Table>, patience: Patience<'_>) -> Result<()> {
-        self.close(table, Closed::ToWriters, patience)
+    /// As [`Transaction::lock_table`], but others may lock rows: SHARE ROW EXCLUSIVE mode.
+    pub fn lock_share_row_exclusive(&mut self, table: &Arc<Table>, limit: WaitLimit<'_>) -> Result<()> {
+        self.close(table, Closed::ToWriters, limit)
     }
 
-    /// As [`Transaction::keep_writers_out`], but others may do the same: IN SHARE MODE. Once it has written to the table, or comes to, it
-    /// has the lock alone, for which it waits as for any other.
-    pub fn share_table(&mut self, table: &Arc<Table>, patience: Patience<'_>) -> Result<()> {
-        self.close(table, Closed::Together, patience)
+    /// As [`Transaction::lock_share_row_exclusive`], but others may hold the same lock: SHARE mode. When the transaction
+    /// writes to the table, before or later, it needs the lock alone, and waits for that as for any other.
+    pub fn lock_share(&mut self, table: &Arc<Table>, limit: WaitLimit<'_>) -> Result<()> {
+        self.close(table, Closed::Together, limit)
     }
 
-    /// Joins the writers of a table, and keeps every other transaction from doing this until it ends: IN SHARE UPDATE EXCLUSIVE MODE. Errors
-    /// as for [`Transaction::join_writers`].
-    pub fn maintain_table(&mut self, table: &Arc<Table>, patience: Patience<'_>) -> Result<()> {
+    /// Locks a table in SHARE UPDATE EXCLUSIVE mode: it joins the writers of the table, and no other transaction gets this
+    /// lock. Errors as for [`Transaction::join_writers`].
+    pub fn lock_share_update_exclusive(&mut self, table: &Arc<Table>, limit: WaitLimit<'_>) -> Result<()> {
         assert!(!self.read_only, "a transaction that was begun to read does not write");
-        if self.maintains.iter().any(|known| Arc::ptr_eq(known, table)) {
+        if self.locks.maintains(table) {
             return Ok(());
         }
         let (gate, owner) = (table.gate(), self.snapshot.owner);
         let begun = clock::now();
-        let patience: Patience<'_> = &mut |_| patience(begun.elapsed());
-        // Both or neither: with one it would be in the way of those for whom it waits for the other.
+        let limit: WaitLimit<'_> = &mut |_| limit(begun.elapsed());
+        // Both or neither: with one alone it would block transactions for which it waits to get the other.
         while !self.may_write_to(table) {
-            let (want, keeper) = (self.want_to_write(table), || self.kept_from_writing_by(table));
-            self.wait_until(want, || keeper().is_none(), keeper, patience)?;
-            self.wait_for_maintenance(table, patience)?;
+            let (want, holder) = (self.want_to_write(table), || self.write_blocker(table));
+            self.wait_until(want, || holder().is_none(), holder, limit)?;
+            self.wait_for_maintenance(table, limit)?;
             if self.try_join_writers(table) {
                 self.joined(table).inspect_err(|_| gate.end_maintenance(owner))?;
             } else {
                 gate.end_maintenance(owner);
             }
         }
-        self.wait_for_maintenance(table, patience)?;
-        self.maintains.push(table.clone());
+        self.wait_for_maintenance(table, limit)?;
+        self.locks.add_maintained(table);
         Ok(())
     }
 
-    fn wait_for_maintenance(&self, table: &Table, patience: Patience<'_>) -> Result<()> {
+    fn wait_for_maintenance(&self, table: &Table, limit: WaitLimit<'_>) -> Result<()> {
         let (gate, owner) = (table.gate(), self.snapshot.owner);
         let other = || gate.maintained_by().filter(|other| *other != owner);
-        self.wait_until(Want::Maintain(table.id()), || gate.try_maintain(owner), other, patience).map(drop)
+        self.wait_until(Want::Maintain(table.id()), || gate.try_maintain(owner), other, limit).map(drop)
     }
 
-    fn close(&mut self, table: &Arc<Table>, how: Closed, patience: Patience<'_>) -> Result<()> {
-        if self.has_closed(table) {
-            return self.keep_closed(table, how, patience);
+    fn close(&mut self, table: &Arc<Table>, how: Closed, limit: WaitLimit<'_>) -> Result<()> {
+        if self.has_locked(table) {
+            return self.keep_closed(table, how, limit);
         }
         let (gate, owner, active) = (table.gate(), self.snapshot.owner, self.engine.active());
-        // Who writes there lets nobody else keep it closed.
+        // A table that its holder writes to cannot be locked together with others.
         let how = if self.may_write_to(table) { how.max(Closed::ToWriters) } else { how };
         let shares = how == Closed::Together;
         let want = if shares { Want::Share(table.id()) } else { Want::Lock(table.id()) };
-        // Behind those who wait already: else they might wait for ever while one comes to share it after the other.
+        // After those that wait already: else they might starve while new transactions share the lock one after another.
         let is_next = || !shares || !gate.is_closed() || !active.is_wanted(table.id());
         let attempt = || is_next() && gate.try_close(owner, how);
-        self.wait_until(want, attempt, || keeper_beside(table, owner), patience)?;
-        let alone = self.wait_for_sharers(table, how, patience);
+        self.wait_until(want, attempt, || other_holder(table, owner), limit)?;
+        let alone = self.wait_for_sharers(table, how, limit);
         let alone = alone.and_then(|()| match gate.admits(self.snapshot) {
             true => Ok(()),
             false => Err(self.refused(table)),
@@ -438,64 +382,58 @@ impl Transaction {
             gate.open(owner);
             return alone;
         }
-        self.closed.push(table.clone());
+        self.locks.add_table(table);
         Ok(())
     }
 
-    /// Has a table that it has locked closed at least so from now on, once nobody else has locked it.
-    fn keep_closed(&self, table: &Arc<Table>, how: Closed, patience: Patience<'_>) -> Result<()> {
+    /// Upgrades the lock of a table that it has locked, after waiting until no other transaction holds one.
+    fn keep_closed(&self, table: &Arc<Table>, how: Closed, limit: WaitLimit<'_>) -> Result<()> {
         let (gate, owner) = (table.gate(), self.snapshot.owner);
         let before = gate.how_closed().expect("it has closed it");
         if how <= before {
             return Ok(());
         }
-        let (want, keeper) = (Want::Lock(table.id()), || keeper_beside(table, owner));
-        self.wait_until(want, || gate.try_keep(owner, how), keeper, patience)?;
-        // Nobody has come to write there; some may have come to lock rows.
+        let (want, holder) = (Want::Lock(table.id()), || other_holder(table, owner));
+        self.wait_until(want, || gate.try_keep(owner, how), holder, limit)?;
+        // The lock has kept out writers; others may have locked rows.
         if how < Closed::ToAll {
             return Ok(());
         }
-        let alone = self.wait_for_sharers(table, how, patience);
+        let alone = self.wait_for_sharers(table, how, limit);
         if alone.is_err() {
-            assert!(gate.try_keep(owner, before), "nobody else keeps closed what one has alone");
+            assert!(gate.try_keep(owner, before), "a lock that is held alone can be downgraded");
         }
         alone
     }
 
-    /// Waits for those who write to a table that it has just closed, and for those who lock rows there if it is closed to them.
-    fn wait_for_sharers(&self, table: &Arc<Table>, how: Closed, patience: Patience<'_>) -> Result<()> {
+    /// Waits for the writers of a table that it has just locked, and for those who lock rows there if the lock excludes them.
+    fn wait_for_sharers(&self, table: &Arc<Table>, how: Closed, limit: WaitLimit<'_>) -> Result<()> {
         let (gate, owner, active) = (table.gate(), self.snapshot.owner, self.engine.active());
         let to_all = how == Closed::ToAll;
         let sharer = || active.sharer_beside(owner, table.id(), to_all);
         let waited = match to_all {
             true => {
                 let own = u64::from(self.writes().has_touched(table));
-                self.wait_until(Want::Alone(table.id()), || gate.is_alone(own), sharer, patience)
+                self.wait_until(Want::Alone(table.id()), || gate.is_alone(own), sharer, limit)
             }
             false => {
                 let own = u64::from(self.may_write_to(table));
-                self.wait_until(Want::Unwritten(table.id()), || gate.is_unwritten(own), sharer, patience)
+                self.wait_until(Want::Unwritten(table.id()), || gate.is_unwritten(own), sharer, limit)
             }
         };
         waited.map(drop)
     }
 
-    /// Moves a transaction that has neither read nor written on to the newest committed state, as if it began only now.
-    pub fn begin_anew(&mut self) {
-        debug_assert!(!self.has_writes() && self.reads.get_mut().is_empty());
-        self.move_on();
-        self.catalog = OnceLock::new();
-    }
-
-    /// As [`Transaction::lock_table`], to change the shape of the table or all of it: for ALTER, CREATE INDEX, TRUNCATE, DROP.
-    /// 55P03 if others that have written to it do not end in time, 40001 if one changed it that this transaction does not see.
+    /// As [`Transaction::lock_table`], to change the definition of the table or all of its rows: for ALTER, CREATE INDEX,
+    /// TRUNCATE, DROP. Errors: 55P03 if others that have written to the table do not end in time, 40001 if the snapshot does
+    /// not see all of their changes.
     pub fn lock_exclusive(&mut self, table: &Arc<Table>) -> Result<()> {
         self.ddl_mut()?;
-        let was_closed = self.has_closed(table);
-        self.lock_table(table, &mut self.patience_for(table))?;
-        if !self.catch_up(table) {
-            if !was_closed {
-                self.closed.pop().expect("just closed").gate().open(self.snapshot.owner);
+        let was_locked = self.has_locked(table);
+        self.lock_table(table, &mut self.wait_limit_for(table))?;
+        if !table.gate().is_current(self.snapshot) && !self.advance_for_ddl() {
+            if !was_locked {
+                self.locks.unlock_last_table(self.snapshot.owner);
             }
             return Err(Error::write_conflict(&table.name()));
         }
@@ -506,87 +444,50 @@ impl Transaction {
         Ok(())
     }
 
-    /// Whether this transaction sees everything committed to a table that it has closed. If it may,
-    /// it moves its snapshot on so that it does.
-    fn catch_up(&mut self, table: &Table) -> bool {
-        if table.gate().is_current(self.snapshot) {
-            return true;
-        }
-        let may_move = self.may_advance && self.writes().is_empty();
-        if may_move {
-            self.move_on();
-        }
-        may_move
+    /// From now on the statement, which is being run again, locks each row before it changes the row. It leaves out rows that
+    /// others have changed, after it has locked their newest versions too: so after a few attempts it holds locks on all its
+    /// rows, however often others change them. The outcome of such an attempt does not count: see
+    /// [`Transaction::take_skipped_conflict`].
+    pub fn lock_rows_before_changes(&mut self) {
+        debug_assert!(self.can_advance_snapshot());
+        self.locks.lock_before_changes();
     }
 
-    /// Lets others write to the tables that it has locked, and maintain those that it maintains.
-    pub(super) fn open_tables(&mut self) {
-        let owner = self.snapshot.owner;
-        self.closed.drain(..).for_each(|table| table.gate().open(owner));
-        self.maintains.drain(..).for_each(|table| table.gate().end_maintenance(owner));
+    /// The first conflict because of which an attempt of the statement left out a change. The statement must then be run
+    /// again, whatever its outcome was.
+    pub fn take_skipped_conflict(&mut self) -> Option<Error> {
+        self.locks.take_skipped_conflict()
     }
 
-    /// From now on the statement that is being run again locks each row before it changes it, and goes on behind one
-    /// that others have changed once it has locked that, too: so that it has them all after few attempts, however often
-    /// others change them. What comes of such an attempt does not count: see [`Transaction::take_missed`].
-    pub fn lock_before_changes(&mut self) {
-        debug_assert!(self.can_move_on());
-        self.locks_first = true;
-    }
-
-    /// The first conflict that an attempt of the statement has gone on behind. The statement is to be run again, whatever
-    /// has come of it.
-    pub fn take_missed(&mut self) -> Option<Error> {
-        self.missed.take()
-    }
-
-    /// Locks a row that is about to be changed; false if the change is to be left out of this attempt.
+    /// Locks a row that is about to be changed; false if this attempt must leave out the change.
     #[cold]
-    pub(super) fn locks_to_change(&mut self, table: &Arc<Table>, row: RowId, guard: &Guard) -> Result<bool> {
+    pub(super) fn lock_to_change(&mut self, table: &Arc<Table>, row: RowId, guard: &Guard) -> Result<bool> {
         let lock = RowLock::Update;
-        // Whoever changes the row has asked for memory, or deletes it, which is to go well where there is none.
+        // The caller has checked that there is memory, or deletes the row, which must also succeed without memory.
         let Err(error) = self.lock_as_seen_by(self.snapshot, table, row, lock, guard) else {
             return Ok(true);
         };
         if error.state() != SqlState::SERIALIZATION_FAILURE || error.blocker().is_some() {
             return Err(error);
         }
-        // A row that has gone is not met again.
+        // The next attempt will not find a deleted row.
         let newest = Snapshot { read_time: Time::LATEST, ..self.snapshot };
         match self.lock_as_seen_by(newest, table, row, lock, guard) {
             Err(newest) if newest.blocker().is_some() => Err(newest),
             _ => {
-                self.missed.get_or_insert(error);
+                self.locks.skip_conflict(error);
                 Ok(false)
             }
         }
     }
 }
 
-/// One that has only locked rows of these tables is about to leave all gates, and does so as a writer everywhere. Those who wait for
-/// writers alone wait for it from now on.
-pub(super) fn leave_as_writer(locks_only: &mut Vec<Arc<Table>>, owner: Stamp) {
-    locks_only.drain(..).for_each(|table| table.gate().write_too(owner));
+/// A transaction other than `own` that has locked a table, or is about to.
+fn other_holder(table: &Table, own: Stamp) -> Option<Stamp> {
+    table.gate().closed_by().into_iter().find(|holder| *holder != own)
 }
 
-/// One who has closed a table, or is about to, but for `own`.
-fn keeper_beside(table: &Table, own: Stamp) -> Option<Stamp> {
-    table.gate().closed_by().into_iter().find(|keeper| *keeper != own)
-}
-
-/// 55P03: others use the table, or change the catalog.
-pub(super) fn busy(awaited: Awaited<'_>) -> Error {
-    let (Awaited::Table(table) | Awaited::TableForDdl(table)) = awaited else {
-        let message = "another transaction is changing the catalog";
-        return Error::new(SqlState::LOCK_NOT_AVAILABLE, message).with_hint("Retry when it has ended.");
-    };
-    Error::new(
-        SqlState::LOCK_NOT_AVAILABLE,
-        format!("could not obtain the lock on table \"{}\" in time", table.name()),
-    )
-    .with_hint("Other transactions are using the table; retry when they have ended.")
-}
-
+/// 55000: the table was dropped or replaced before the snapshot.
 fn retired(table: &Table) -> Error {
     Error::new(
         SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,

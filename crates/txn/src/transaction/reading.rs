@@ -17,7 +17,7 @@ impl Transaction {
         cells: &mut [Cell<'g>],
         guard: &'g Guard,
     ) -> bool {
-        let row = self.place_of(table, row);
+        let row = self.current_row_id(table, row);
         let seen = table.read(self.snapshot, row, columns, cells, guard);
         if seen {
             self.note(|reads| reads.row(table.id(), row, columns.iter().copied().collect()));
@@ -35,7 +35,7 @@ impl Transaction {
         cells: &mut [Cell<'g>],
         guard: &'g Guard,
     ) -> bool {
-        table.read(self.snapshot, self.place_of(table, row), columns, cells, guard)
+        table.read(self.snapshot, self.current_row_id(table, row), columns, cells, guard)
     }
 
     /// The visible row under a full key of a unique index.
@@ -261,7 +261,7 @@ impl Transaction {
             }
             outcome.is_ok()
         });
-        if outcome.is_ok() && (exists || self.goes_on) {
+        if outcome.is_ok() && (exists || self.continues_after_error) {
             // That there is no other is kept so by the conflict above as long as the delete stands.
             self.note_range(table, index, bounds, false, None, &[], ColumnSet::NONE);
         }

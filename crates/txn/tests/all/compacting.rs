@@ -90,7 +90,7 @@ fn a_row_that_was_updated_is_known_by_its_old_id_to_its_transaction_until_that_i
         tx.update(&bank.accounts, row, &[BALANCE], &[Cell::i64(balance_now)], &guard).unwrap();
         assert_eq!((balance(&tx), bank.balance(&tx, 8)), (Some(balance_now), Some(balance_now)));
     }
-    let moved = tx.place_of(&bank.accounts, row);
+    let moved = tx.current_row_id(&bank.accounts, row);
     assert!(moved != row && bank.find(&tx, 8, &guard) == Some(moved));
     tx.rollback();
 
@@ -98,8 +98,8 @@ fn a_row_that_was_updated_is_known_by_its_old_id_to_its_transaction_until_that_i
     let statement = tx.begin_statement();
     tx.update_as(&bank.typed.balance, row, &(Some(3),), &guard).unwrap();
     assert_eq!(balance(&tx), Some(3));
-    tx.take_back(&statement);
-    assert_eq!((balance(&tx), tx.place_of(&bank.accounts, row)), (Some(1 << 40), row));
+    tx.undo_statement(&statement);
+    assert_eq!((balance(&tx), tx.current_row_id(&bank.accounts, row)), (Some(1 << 40), row));
     tx.update_as(&bank.typed.balance, row, &(Some(4),), &guard).unwrap();
     tx.delete(&bank.accounts, row, &guard).unwrap();
     assert_eq!((balance(&tx), bank.balance(&tx, 8)), (None, None));
@@ -173,7 +173,7 @@ fn transactions_of_any_age_see_what_a_model_says() {
                     }
                 }
             }
-            if random.uniform(0, 4) == 0 { tx.take_back(&statement) } else { changed = after }
+            if random.uniform(0, 4) == 0 { tx.undo_statement(&statement) } else { changed = after }
         }
         assert_eq!(bank.scan(&tx), rows(&changed), "its own changes, in round {round}");
         if random.uniform(0, 4) == 0 {

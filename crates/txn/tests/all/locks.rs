@@ -382,24 +382,24 @@ fn a_statement_that_locks_before_it_changes_is_through_at_the_second_attempt() {
         by_others(2).unwrap();
         by_others(3).unwrap();
         bank.engine.transact(|other| bank.insert(other, 4, 40)).unwrap();
-        tx.lock_before_changes();
+        tx.lock_rows_before_changes();
         // The first passes; the others have changed, and are passed over.
         for key in [1, 3, 5] {
             set_if_there(&bank, &mut tx, key, 1);
         }
-        let missed = tx.take_missed().expect("one has changed");
+        let missed = tx.take_skipped_conflict().expect("one has changed");
         assert_eq!(missed.state(), SqlState::SERIALIZATION_FAILURE);
-        assert!(tx.take_missed().is_none(), "it is told once");
+        assert!(tx.take_skipped_conflict().is_none(), "it is told once");
         tx.restart(&start).unwrap();
         // Nobody comes first.
         for key in [1, 3] {
             assert_blocked(bank.set_balance(&mut snapshot(&bank.engine), key, 7), &tx);
         }
-        tx.lock_before_changes();
+        tx.lock_rows_before_changes();
         for key in [1, 3] {
             set_if_there(&bank, &mut tx, key, 1);
         }
-        assert!(tx.take_missed().is_none());
+        assert!(tx.take_skipped_conflict().is_none());
         commit(tx);
         let reader = bank.engine.begin_read_only();
         assert_eq!(bank.scan(&reader), [(1, 1), (2, 100), (3, 1), (4, 40)]);
@@ -459,8 +459,8 @@ fn a_lock_that_several_share_keeps_them_all_from_writing() {
         |outcome: Result<()>| assert_eq!(outcome.unwrap_err().state(), SqlState::LOCK_NOT_AVAILABLE);
     let (mut first, mut second, mut third) = (bank.engine.begin(), bank.engine.begin(), bank.engine.begin());
     for tx in [&mut first, &mut second] {
-        tx.share_table(&bank.accounts, &mut impatient()).unwrap();
-        tx.share_table(&bank.accounts, &mut impatient()).unwrap();
+        tx.lock_share(&bank.accounts, &mut impatient()).unwrap();
+        tx.lock_share(&bank.accounts, &mut impatient()).unwrap();
     }
     let told = bank.engine.table_locks();
     assert!(
@@ -473,18 +473,18 @@ fn a_lock_that_several_share_keeps_them_all_from_writing() {
     second.rollback();
     refused(third.join_writers(&bank.accounts, &mut impatient()).map(drop));
     bank.set_balance(&mut first, 1, 11).unwrap();
-    first.share_table(&bank.accounts, &mut impatient()).unwrap();
+    first.lock_share(&bank.accounts, &mut impatient()).unwrap();
     first.lock_table(&bank.accounts, &mut impatient()).unwrap();
     // It has written, so nobody else may share it.
-    refused(third.share_table(&bank.accounts, &mut impatient()));
+    refused(third.lock_share(&bank.accounts, &mut impatient()));
     commit(first);
-    third.share_table(&bank.accounts, &mut impatient()).unwrap();
+    third.lock_share(&bank.accounts, &mut impatient()).unwrap();
     drop(third);
     // Nor does who has written before he locks.
     let (mut writer, mut other) = (bank.engine.begin(), bank.engine.begin());
     bank.set_balance(&mut writer, 1, 12).unwrap();
-    writer.share_table(&bank.accounts, &mut impatient()).unwrap();
-    refused(other.share_table(&bank.accounts, &mut impatient()));
+    writer.lock_share(&bank.accounts, &mut impatient()).unwrap();
+    refused(other.lock_share(&bank.accounts, &mut impatient()));
     commit(writer);
     bank.engine.transact(|tx| bank.set_balance(tx, 1, 13)).unwrap();
 }
@@ -502,7 +502,7 @@ fn rows_are_locked_beside_those_who_keep_writers_out() {
     };
     let (mut holder, mut locker) = (bank.engine.begin(), bank.engine.begin());
     let lock = |tx: &mut Transaction, key| bank.lock(tx, key, RowLock::Update).unwrap();
-    holder.keep_writers_out(&bank.accounts, &mut impatient()).unwrap();
+    holder.lock_share_row_exclusive(&bank.accounts, &mut impatient()).unwrap();
     lock(&mut locker, 1);
     lock(&mut holder, 2);
     assert_eq!(modes(&locker), [TableLockMode::LockingRows]);
@@ -529,9 +529,9 @@ fn rows_are_locked_beside_those_who_keep_writers_out() {
     lock(&mut other, 2);
     bank.set_balance(&mut locker, 1, 12).unwrap();
     assert_eq!(modes(&locker), [TableLockMode::LockingRows, TableLockMode::Writing]);
-    refused(other.share_table(&bank.accounts, &mut impatient()));
+    refused(other.lock_share(&bank.accounts, &mut impatient()));
     locker.rollback();
-    other.share_table(&bank.accounts, &mut impatient()).unwrap();
+    other.lock_share(&bank.accounts, &mut impatient()).unwrap();
     commit(other);
     let mut last = bank.engine.begin();
     last.lock_table(&bank.accounts, &mut impatient()).unwrap();
@@ -547,27 +547,27 @@ fn one_transaction_at_a_time_maintains_a_table() {
     let refused =
         |outcome: Result<()>| assert_eq!(outcome.unwrap_err().state(), SqlState::LOCK_NOT_AVAILABLE);
     let (mut first, mut second) = (bank.engine.begin(), bank.engine.begin());
-    first.maintain_table(&bank.accounts, &mut impatient()).unwrap();
-    first.maintain_table(&bank.accounts, &mut impatient()).unwrap();
-    refused(second.maintain_table(&bank.accounts, &mut impatient()));
+    first.lock_share_update_exclusive(&bank.accounts, &mut impatient()).unwrap();
+    first.lock_share_update_exclusive(&bank.accounts, &mut impatient()).unwrap();
+    refused(second.lock_share_update_exclusive(&bank.accounts, &mut impatient()));
     // Nor has it come to write there by that.
     assert!(bank.engine.table_locks().iter().all(|lock| lock.transaction == number(&first)));
-    refused(second.share_table(&bank.accounts, &mut impatient()));
+    refused(second.lock_share(&bank.accounts, &mut impatient()));
     bank.set_balance(&mut second, 2, 22).unwrap();
     let maintained = bank.engine.table_locks().into_iter().any(|lock| {
         lock.mode == TableLockMode::Maintaining && lock.transaction == number(&first) && lock.is_granted
     });
     assert!(maintained);
     first.rollback();
-    second.maintain_table(&bank.accounts, &mut impatient()).unwrap();
+    second.lock_share_update_exclusive(&bank.accounts, &mut impatient()).unwrap();
     commit(second);
     let (mut third, mut fourth) = (bank.engine.begin(), bank.engine.begin());
-    third.share_table(&bank.accounts, &mut impatient()).unwrap();
+    third.lock_share(&bank.accounts, &mut impatient()).unwrap();
     // Who may not write there has not taken the maintenance, either.
-    refused(fourth.maintain_table(&bank.accounts, &mut impatient()));
-    third.maintain_table(&bank.accounts, &mut impatient()).unwrap();
+    refused(fourth.lock_share_update_exclusive(&bank.accounts, &mut impatient()));
+    third.lock_share_update_exclusive(&bank.accounts, &mut impatient()).unwrap();
     commit(third);
-    fourth.maintain_table(&bank.accounts, &mut impatient()).unwrap();
+    fourth.lock_share_update_exclusive(&bank.accounts, &mut impatient()).unwrap();
     commit(fourth);
     assert_eq!(bank.engine.table_locks(), []);
 }
@@ -580,7 +580,7 @@ fn nobody_shares_a_lock_before_those_who_wait_for_it() {
     let impatient = || |_: Duration| Err(Error::new(SqlState::LOCK_NOT_AVAILABLE, "no"));
     for alone in [false, true] {
         let (mut holder, waiting) = (bank.engine.begin(), bank.engine.begin());
-        holder.share_table(&bank.accounts, &mut impatient()).unwrap();
+        holder.lock_share(&bank.accounts, &mut impatient()).unwrap();
         thread::scope(|scope| {
             let accounts = &bank.accounts;
             let waiter = thread::spawn_scoped(scope, "waiting", move || {
@@ -593,10 +593,10 @@ fn nobody_shares_a_lock_before_those_who_wait_for_it() {
             while bank.engine.table_locks().len() < 2 {
                 thread::yield_now();
             }
-            let refused = bank.engine.begin().share_table(accounts, &mut impatient()).unwrap_err();
+            let refused = bank.engine.begin().lock_share(accounts, &mut impatient()).unwrap_err();
             assert_eq!(refused.state(), SqlState::LOCK_NOT_AVAILABLE);
             // It has it already.
-            holder.share_table(accounts, &mut impatient()).unwrap();
+            holder.lock_share(accounts, &mut impatient()).unwrap();
             drop(holder);
             waiter.join().unwrap().unwrap();
         });

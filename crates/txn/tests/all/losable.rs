@@ -31,7 +31,7 @@ fn write(bank: &Bank, work: impl FnOnce(&mut Transaction)) -> Ticket {
 /// Whether a reader must wait who asks what of it may be lost.
 fn waits(bank: &Bank, read: impl FnOnce(&Transaction)) -> bool {
     let mut tx = bank.engine.try_begin(Isolation::Snapshot).unwrap();
-    tx.ask_what_may_be_lost();
+    tx.track_read_durability();
     read(&tx);
     tx.commit().unwrap().lsn.is_some()
 }
@@ -75,7 +75,7 @@ fn a_reader_in_an_older_snapshot_does_not_wait_for_what_it_does_not_see() {
     let bank = open();
     let _ = write(&bank, |tx| bank.set_balance(tx, 1, 1).unwrap());
     let mut older = bank.engine.try_begin(Isolation::Snapshot).unwrap();
-    older.ask_what_may_be_lost();
+    older.track_read_durability();
     let _ = write(&bank, |tx| bank.set_balance(tx, 3, 1).unwrap());
     assert_eq!(bank.balance(&older, 3), Some(0));
     assert_eq!(older.commit().unwrap().lsn, None);

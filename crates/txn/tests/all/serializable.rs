@@ -498,7 +498,7 @@ fn a_statement_that_has_kept_up_and_is_run_again_forgets_only_its_own_reads() {
         bank.balance(&tx, key).unwrap();
     }
     set(4);
-    assert!(tx.keep_up());
+    assert!(tx.advance_snapshot());
     set(1);
     tx.restart(&statement).unwrap();
     set(3);
@@ -521,19 +521,19 @@ fn who_keeps_up_sees_the_newest_state_unless_what_it_has_read_has_changed() {
         assert_eq!(bank.balance(&long, 1), Some(10));
         insert(&bank, &mut long, 3, 30);
         set(2, 21);
-        assert_eq!(long.keep_up(), moves);
+        assert_eq!(long.advance_snapshot(), moves);
         assert_eq!(bank.balance(&long, 2), Some(if moves { 21 } else { 20 }), "{isolation:?}");
         assert_eq!(bank.balance(&long, 3), Some(30), "its own changes stay");
         assert_eq!(bank.balance(&bank.engine.begin(), 3), None);
         for balance in 0..100 {
             set(5, balance);
-            assert_eq!(long.keep_up(), moves);
+            assert_eq!(long.advance_snapshot(), moves);
         }
         let backlog = bank.engine.garbage_backlog();
         assert_eq!(backlog < 50, moves, "{backlog} write sets are left to collect");
         set(1, 11);
         let sees = isolation == Isolation::ReadCommitted;
-        assert_eq!(long.keep_up(), sees);
+        assert_eq!(long.advance_snapshot(), sees);
         assert_eq!(bank.balance(&long, 1), Some(if sees { 11 } else { 10 }), "{isolation:?}");
         insert(&bank, &mut long, 4, 40);
         match isolation {
@@ -551,7 +551,7 @@ fn who_was_told_that_a_key_is_taken_fails_if_it_no_longer_is() {
     for goes in [false, true] {
         let bank = bank_with(&[(1, 10)]);
         let mut inserting = bank.engine.begin();
-        inserting.forgo_snapshot();
+        inserting.release_snapshot();
         let savepoint = inserting.savepoint();
         let error = bank.insert(&mut inserting, 1, 11).unwrap_err();
         assert_eq!(error.state(), SqlState::UNIQUE_VIOLATION);
@@ -584,7 +584,7 @@ fn a_key_taken_by_an_unseen_row_is_a_conflict_if_what_was_read_has_changed() {
             let bank = bank_with(&[(1, 10), (2, 20)]);
             let mut late = bank.engine.begin();
             if ends {
-                late.expect_to_end_by_errors();
+                late.set_continues_after_error(false);
             }
             if let Some(read) = reads {
                 bank.balance(&late, read);
@@ -604,7 +604,7 @@ fn a_key_taken_by_an_unseen_row_is_a_conflict_if_what_was_read_has_changed() {
     // A row that it sees is a violation, whatever it has read.
     let bank = bank_with(&[(1, 10), (2, 20)]);
     let mut late = bank.engine.begin();
-    late.expect_to_end_by_errors();
+    late.set_continues_after_error(false);
     bank.balance(&late, 2);
     let mut first = bank.engine.begin();
     bank.set_balance(&mut first, 2, 21).unwrap();
@@ -617,7 +617,7 @@ fn a_key_taken_by_an_unseen_row_is_a_conflict_if_what_was_read_has_changed() {
 fn for_who_only_inserts_no_version_is_kept_and_keys_are_what_they_are_now() {
     let bank = bank_with(&[(1, 10), (2, 20)]);
     let mut inserting = bank.engine.begin();
-    inserting.forgo_snapshot();
+    inserting.release_snapshot();
     insert(&bank, &mut inserting, 3, 30);
     for balance in 0..100 {
         let mut tx = bank.engine.begin();
@@ -635,7 +635,7 @@ fn for_who_only_inserts_no_version_is_kept_and_keys_are_what_they_are_now() {
     }
     // A key that was given up since it began is free, and one that was taken since is taken.
     let mut statement = inserting.begin_statement();
-    inserting.forgo_snapshot();
+    inserting.release_snapshot();
     insert(&bank, &mut inserting, 2, 21);
     let error = bank.insert(&mut inserting, 4, 41).unwrap_err();
     assert_eq!(error.state(), SqlState::UNIQUE_VIOLATION);
@@ -646,7 +646,7 @@ fn for_who_only_inserts_no_version_is_kept_and_keys_are_what_they_are_now() {
     assert_eq!(bank.balance(&inserting, 3), Some(30));
     // It has read by now, and keeps its snapshot.
     statement = inserting.begin_statement();
-    inserting.forgo_snapshot();
+    inserting.release_snapshot();
     let mut tx = bank.engine.begin();
     bank.set_balance(&mut tx, 1, 7).unwrap();
     commit(tx);

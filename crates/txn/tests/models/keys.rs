@@ -82,7 +82,7 @@ fn claims() {
             for round in 0..2 {
                 let mut tx = bank.engine.begin();
                 if balance == 20 {
-                    tx.forgo_snapshot();
+                    tx.release_snapshot();
                 }
                 match bank.insert(&mut tx, 5, balance + round) {
                     Ok(_) if round == 0 => tx.rollback(),
@@ -156,7 +156,7 @@ pub fn index_on_balances(bank: &Bank, values: bool) -> Arc<Index> {
     };
     let spec =
         IndexSpec { id: IndexId(2), name: "by_balance".into(), columns: vec![part], unique: false, values };
-    tx.allow_advance();
+    tx.allow_snapshot_advance();
     tx.create_index(&bank.accounts, spec, 2).expect("writers end");
     let rows = bank.scan(&tx).len() as u64;
     assert_eq!(rows, bank.accounts.approximate_rows(), "all that was committed is seen behind a closed gate");

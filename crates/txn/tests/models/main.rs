@@ -69,16 +69,16 @@ fn statement<T>(tx: &mut Transaction, mut body: impl FnMut(&mut Transaction) -> 
             Ok(value) => return Ok(value),
             Err(error) => error,
         };
-        tx.take_back(&start);
+        tx.undo_statement(&start);
         match error.blocker() {
             Some(blocker) => loop {
                 match tx.wait_for(blocker, Duration::from_millis(10)) {
-                    Waited::Ended | Waited::LetGo => break,
+                    Waited::Ended | Waited::Released => break,
                     Waited::NotYet => {}
                     Waited::Deadlock => return Err(error),
                 }
             },
-            None if error.is_retryable() && tx.can_move_on() => {}
+            None if error.is_retryable() && tx.can_advance_snapshot() => {}
             None => return Err(error),
         }
         tx.restart(&start)?;

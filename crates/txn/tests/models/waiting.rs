@@ -18,7 +18,7 @@ const A_WHILE: Duration = Duration::from_millis(10);
 fn blocker(bank: &Bank, tx: &mut Transaction, key: i32) -> Option<Stamp> {
     let start = tx.begin_statement();
     let outcome = bank.set_balance(tx, key, 1);
-    tx.take_back(&start);
+    tx.undo_statement(&start);
     outcome.err().and_then(|error| error.blocker())
 }
 
@@ -26,7 +26,7 @@ fn blocker(bank: &Bank, tx: &mut Transaction, key: i32) -> Option<Stamp> {
 fn ends(tx: &Transaction, other: Stamp) -> bool {
     loop {
         match tx.wait_for(other, A_WHILE) {
-            Waited::Ended | Waited::LetGo => return true,
+            Waited::Ended | Waited::Released => return true,
             Waited::NotYet => {}
             Waited::Deadlock => return false,
         }
@@ -120,7 +120,7 @@ fn goes_back() {
     let until_had = |bank: &Bank, tx: &mut Transaction, key| {
         while let Some(holder) = blocker(bank, tx, key) {
             match tx.wait_for(holder, FOREVER) {
-                Waited::Ended | Waited::LetGo => {}
+                Waited::Ended | Waited::Released => {}
                 outcome => panic!("{outcome:?}: there is no ring, and whoever waits is told"),
             }
         }
@@ -205,8 +205,8 @@ fn take(bank: &Bank, tables: &[Arc<Table>], tx: &mut Transaction, thing: Thing) 
         Write(table) => tx.join_writers(&tables[table], patience).map(drop),
         LockRows(table) => tx.join_lockers(&tables[table], patience).map(drop),
         Lock(table) => tx.lock_table(&tables[table], patience),
-        Share(table) => tx.share_table(&tables[table], patience),
-        Maintain(table) => tx.maintain_table(&tables[table], patience),
+        Share(table) => tx.lock_share(&tables[table], patience),
+        Maintain(table) => tx.lock_share_update_exclusive(&tables[table], patience),
     };
     taken.map_err(|error| assert_eq!(error.state(), SqlState::DEADLOCK_DETECTED)).is_ok()
 }

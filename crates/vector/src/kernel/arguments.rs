@@ -3,10 +3,11 @@
 use crate::data::Data;
 use crate::datum::Datum;
 use crate::lists::{List, Lists, Record};
-use crate::numerics::{Numeric, Numerics};
+use crate::numerics::Numerics;
 use crate::strings::Strings;
 use crate::vector::{Form, Vector};
 use arrow_buffer::{BooleanBuffer, IntervalMonthDayNano, NullBuffer};
+use firn_base::numeric::Numeric;
 use firn_base::{Interval, Representation};
 
 /// A type of argument: what values of one row a kernel gets for it, and how they are found.
@@ -193,9 +194,9 @@ pub enum Numbers<'a> {
     /// A scale for each.
     Numeric(Column<&'a Numerics>),
     /// Eight bytes each, and the scale of all.
-    Narrow(Column<&'a [i64]>, u16),
+    Narrow(Column<&'a [i64]>, u8),
     /// Sixteen bytes each, and the scale of all.
-    Wide(Column<&'a [i128]>, u16),
+    Wide(Column<&'a [i128]>, u8),
 }
 
 impl Argument for Numeric {
@@ -207,7 +208,7 @@ impl Argument for Numeric {
     }
     fn column(vector: &Vector) -> Numbers<'_> {
         let scale = match vector.representation() {
-            Representation::Decimal { scale, .. } => u16::from(scale),
+            Representation::Decimal { scale, .. } => scale,
             _ => 0,
         };
         match data(vector) {
@@ -222,10 +223,10 @@ impl Argument for Numeric {
         match column {
             Numbers::Numeric(column) => column.values.value(row & column.mask),
             Numbers::Narrow(column, scale) => {
-                Numeric { unscaled: i128::from(column.values[row & column.mask]), scale: *scale }
+                Numeric::from_decimal(i128::from(column.values[row & column.mask]), *scale)
             }
             Numbers::Wide(column, scale) => {
-                Numeric { unscaled: column.values[row & column.mask], scale: *scale }
+                Numeric::from_decimal(column.values[row & column.mask], *scale)
             }
         }
     }

@@ -1,14 +1,15 @@
 //! What a row kernel returns, and how results become a vector or fill a slot.
 
 use super::Call;
-use crate::builder::Builder;
+use crate::builder::{Builder, at_scale};
 use crate::data::Data;
 use crate::datum::Datum;
-use crate::numerics::{Numeric, Numerics};
+use crate::numerics::Numerics;
 use crate::slot::Slot;
 use crate::strings::StringBuilder;
 use arrow_buffer::{BooleanBuffer, Buffer, IntervalMonthDayNano};
-use firn_base::{Error, Interval, Representation, SqlState, numeric};
+use firn_base::numeric::Numeric;
+use firn_base::{Error, Interval, Representation, SqlState};
 
 /// What a call of a kernel may come to: a value, NULL, or an error.
 pub trait Outcome {
@@ -251,17 +252,12 @@ impl Output for Numeric {
     #[inline]
     fn mark(_: &Call<'_>) {}
     fn put(self, column: &mut NumberColumn, row: usize, _: &mut Call<'_>, _: ()) {
-        let with_scale = |scale| {
-            let from = u8::try_from(self.scale).expect("scales of decimals fit 8 bits");
-            numeric::rescale(self.unscaled, from, scale).expect("the plan has proved that it fits")
-        };
         match column {
             NumberColumn::Numeric(digits, scales) => {
-                digits[row] = self.unscaled;
-                scales[row] = self.scale;
+                (digits[row], scales[row]) = self.to_parts();
             }
-            NumberColumn::Narrow(values, scale) => values[row] = with_scale(*scale) as i64,
-            NumberColumn::Wide(values, scale) => values[row] = with_scale(*scale),
+            NumberColumn::Narrow(values, scale) => values[row] = at_scale(self, *scale) as i64,
+            NumberColumn::Wide(values, scale) => values[row] = at_scale(self, *scale),
         }
     }
     #[inline]

@@ -110,7 +110,7 @@ fn a_dictionary_is_computed_once_and_its_errors_wait_for_a_row_that_has_the_valu
     let codes = Codes::U8(vec![1, 0, 2, 1, 0].into());
     let validity = NullBuffer::from(vec![true, true, true, true, false]);
     let vector = Vector::codes(codes, dictionary, Some(validity));
-    let result = site.vectors(&detached(), &[vector.clone()], Rows::at(&[0, 2, 3, 4], 5));
+    let result = site.vectors(&detached(), std::slice::from_ref(&vector), Rows::at(&[0, 2, 3, 4], 5));
     let result = result.expect("no selected row has the value that fails");
     assert_eq!(shown(&result)[2..], ["Int32(10)", "Int32(20)", "Null"]);
     assert!(site.vectors(&detached(), &[vector], Rows::all(5)).is_err());

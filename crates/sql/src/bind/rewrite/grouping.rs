@@ -30,16 +30,6 @@ pub(super) fn tell_casts_apart(query: &mut Query) {
     in_body(&mut query.body, order);
 }
 
-/// What such a call is of.
-pub(super) fn told_apart(function: &Function) -> Option<&Expr> {
-    let [ObjectNamePart::Identifier(name)] = function.name.0.as_slice() else { return None };
-    let FunctionArguments::List(arguments) = &function.args else { return None };
-    match arguments.args.as_slice() {
-        [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))] if name.value == AS_CAST => Some(argument),
-        _ => None,
-    }
-}
-
 fn in_body(body: &mut SetExpr, order: &mut [OrderByExpr]) {
     match body {
         SetExpr::Select(select) => in_select(select, order),

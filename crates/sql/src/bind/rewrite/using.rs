@@ -15,7 +15,8 @@
 //! A name that stands for more than one column remains as it is, and is ambiguous. So does a whole FROM with a relation whose columns nobody knows
 //! before it is planned.
 
-use super::{binary, call, output_name, parsed};
+use super::{binary, call, parsed};
+use crate::output_name::output_name;
 use crate::statement::fold;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Distinct, Expr, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart,

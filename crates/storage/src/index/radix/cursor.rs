@@ -7,7 +7,8 @@
 
 use super::node::{Child, Contended, Kind, Node, Version};
 use crate::Guard;
-use crate::index::{KeyBuffer, Span, key};
+use crate::index::ordered::Span;
+use crate::index::{KeyBuffer, key};
 use smallvec::SmallVec;
 use std::ops::Range;
 

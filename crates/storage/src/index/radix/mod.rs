@@ -15,7 +15,7 @@ mod node;
 mod tests;
 
 use crate::Guard;
-use crate::index::Span;
+use crate::index::ordered::Span;
 use firn_base::sync::{AtomicU64, Ordering};
 use node::{Child, Contended, Fresh, Kind, Leaf, Lock, Node, PREFIX_BYTES, Prefix, Version};
 use smallvec::SmallVec;

@@ -1,0 +1,35 @@
+//! What a session contributes to the meaning of its statements. Binding, DDL, `pg_catalog` and COPY all read it, so it depends on
+//! none of them.
+
+use crate::files::ZoneMaps;
+use crate::sources::Sources;
+
+/// What a statement's meaning depends on besides its text and the catalog.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionFacts {
+    /// Schemas in which unqualified names are looked up, in order; `pg_catalog` comes before them.
+    pub search_path: Vec<String>,
+    /// `current_user`
+    pub user: String,
+    /// `current_database()`
+    pub database: String,
+    /// The time zone of timestamp literals that name none.
+    pub time_zone: String,
+    /// Names that are resolved before any schema is searched, and what they stand for.
+    pub sources: Sources,
+    /// The zone maps of files that statements have read. All sessions of a database share them.
+    pub zones: ZoneMaps,
+}
+
+impl Default for SessionFacts {
+    fn default() -> SessionFacts {
+        SessionFacts {
+            search_path: vec!["public".to_owned()],
+            user: "firn".to_owned(),
+            database: "firn".to_owned(),
+            time_zone: "UTC".to_owned(),
+            sources: Sources::default(),
+            zones: ZoneMaps::default(),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! What an index is over: the catalog's view of it.
+
+use firn_base::{ColumnId, SqlType};
+
+/// The id that the catalog knows an index by.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct IndexId(pub u32);
+
+/// One column of an index.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct IndexColumn {
+    /// Which column of the table.
+    pub column: ColumnId,
+    /// Its type.
+    pub ty: SqlType,
+    /// Whether it may be NULL; only then does the key hold a null marker.
+    pub nullable: bool,
+    /// Largest first.
+    pub descending: bool,
+    /// NULLs before everything else. (PostgreSQL's default: last ascending, first descending.)
+    pub nulls_first: bool,
+}
+
+/// What an index is over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IndexSpec {
+    /// Its id.
+    pub id: IndexId,
+    /// Its name, for messages.
+    pub name: String,
+    /// Its columns in order.
+    pub columns: Vec<IndexColumn>,
+    /// Whether two rows that one snapshot sees may not share a key without NULLs.
+    pub unique: bool,
+    /// Whether it keeps the keys of all rows. One that does not reads those of rows in compact blocks from the rows. Of no
+    /// account if it is unique.
+    pub values: bool,
+}

@@ -1,0 +1,32 @@
+//! Zone maps: between which values the columns of a frozen block lie, so that a scan under conditions need not read
+//! a block that cannot meet them (Moerkotte's small materialized aggregates, VLDB 1998).
+//!
+//! Values are compared by their [`summary`](crate::index::summary), as in the predicate log: the [restrictions](Restriction) are the same. A zone may be
+//! wider than its values, never narrower.
+
+use crate::restriction::Restriction;
+
+/// The least and the greatest summary of a column's values. NULLs have none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Zone {
+    pub low: u64,
+    pub high: u64,
+}
+
+impl Zone {
+    /// Nothing is known.
+    pub const ANY: Zone = Zone { low: 0, high: u64::MAX };
+    /// There is no value.
+    pub const EMPTY: Zone = Zone { low: u64::MAX, high: 0 };
+
+    /// Whether some value in it may be admitted. NULLs are in none.
+    pub fn may_meet(self, restriction: &Restriction) -> bool {
+        restriction.admits_null() || self.low <= self.high && restriction.admits_within(self.low, self.high)
+    }
+
+    /// With the numbers in it.
+    pub fn add(&mut self, low: u64, high: u64) {
+        self.low = self.low.min(low);
+        self.high = self.high.max(high);
+    }
+}

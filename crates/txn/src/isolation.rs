@@ -1,0 +1,24 @@
+//! Isolation levels.
+
+/// From which effects of other transactions a transaction is isolated. Each level includes those before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum Isolation {
+    /// Reads the newest snapshot whenever it is [refreshed](crate::Transaction::refresh): SQL's READ COMMITTED.
+    ReadCommitted,
+    /// Reads one snapshot, and changes no row that has changed since: SQL's REPEATABLE READ.
+    Snapshot,
+    /// Has the effect that it would have alone, at the time of its commit.
+    #[default]
+    Serializable,
+}
+
+impl Isolation {
+    /// The level with this number, which is what casting a level to an integer yields.
+    pub(crate) fn from_number(number: u32) -> Isolation {
+        match number {
+            0 => Isolation::ReadCommitted,
+            1 => Isolation::Snapshot,
+            _ => Isolation::Serializable,
+        }
+    }
+}
