@@ -100,9 +100,15 @@ fn write_value(value: &Value, out: &mut String) {
             numeric::write(*unscaled, *scale, out);
             out.push('\'');
         }
+        Value::Number(number) => {
+            out.push('\'');
+            number.write(out);
+            out.push('\'');
+        }
+        Value::Oid(oid) => text::write(&Value::BigInt(i64::from(*oid)), SqlType::BigInt, &zone, out),
         Value::Array(elements) => {
             out.push('[');
-            for (index, element) in elements.iter().enumerate() {
+            for (index, element) in elements.elements().iter().enumerate() {
                 out.push_str(if index == 0 { "" } else { ", " });
                 write_value(element, out);
             }

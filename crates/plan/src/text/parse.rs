@@ -677,8 +677,8 @@ impl Parser<'_> {
             Some(text) => read_value(&text, element).ok_or_else(|| format!("{text} is no {element}")),
             None => Ok(Value::Null),
         };
-        let values = texts.into_iter().map(value).collect::<Parsed<_>>()?;
-        Ok(Scalar::Constant(ty, Value::Array(values)))
+        let values = texts.into_iter().map(value).collect::<Parsed<Vec<Value>>>()?;
+        Ok(Scalar::Constant(ty, Value::Array(values.into())))
     }
 
     fn scalar(&mut self) -> Parsed<Scalar> {
