@@ -10,8 +10,8 @@ use crate::numerics::Numerics;
 use crate::strings::StringBuilder;
 use crate::vector::Vector;
 use arrow_buffer::{BooleanBufferBuilder, IntervalMonthDayNano, NullBuffer};
-use firn_base::sync::Arc;
 use firn_base::numeric::Numeric;
+use firn_base::sync::Arc;
 use firn_base::{Representation, Type};
 
 /// A vector that grows at its end.

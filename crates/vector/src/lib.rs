@@ -16,9 +16,12 @@ pub mod data;
 pub mod datum;
 pub mod lists;
 pub mod numerics;
+pub mod order;
+pub mod image;
 pub mod selection;
 pub mod slot;
 pub mod strings;
+pub mod values;
 pub mod vector;
 
 pub mod aggregate;

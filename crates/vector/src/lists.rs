@@ -6,9 +6,9 @@
 use crate::Datum;
 use crate::vector::Vector;
 use arrow_buffer::ScalarBuffer;
-use firn_base::Type;
 use firn_base::array::Dimension;
 use firn_base::sync::Arc;
+use firn_base::{Representation, Type};
 
 /// The dimensions of an array that has not just one that begins at 1.
 pub type Shape = Arc<[Dimension]>;
@@ -107,6 +107,11 @@ impl<'a> List<'a> {
         let length = shape.map_or(elements.len(), |shape| shape.iter().map(|d| d.length as usize).product());
         debug_assert_eq!(length, elements.len());
         List { elements, start: 0, length, shape }
+    }
+
+    /// How its elements lie.
+    pub fn representation(&self) -> Representation {
+        self.elements.representation()
     }
 
     /// How many elements, in all dimensions.

@@ -111,9 +111,24 @@ impl Slot {
         self.content = Content::Bytes;
     }
 
+    /// About how many bytes of memory it has allocated.
+    pub fn memory(&self) -> usize {
+        let content = match &self.content {
+            Content::List(elements, _) => elements.memory(),
+            Content::Record(fields) => fields.iter().map(|(_, field)| field.memory()).sum(),
+            _ => 0,
+        };
+        self.text.capacity() + self.bytes.capacity() + content
+    }
+
     /// Makes it hold an array of these elements.
     pub fn set_list(&mut self, elements: Arc<Vector>, shape: Option<Shape>) {
         self.content = Content::List(elements, shape);
+    }
+
+    /// Makes it hold a record of these fields, each in a vector of one row.
+    pub fn set_record(&mut self, fields: Arc<[(Type, Vector)]>) {
+        self.content = Content::Record(fields);
     }
 }
 

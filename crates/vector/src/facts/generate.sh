@@ -60,3 +60,7 @@ SELECT oid, typinput::oid, typoutput::oid, typreceive::oid, typsend::oid, typmod
 FROM pg_type JOIN known USING (oid)
 ORDER BY oid;
 SQL
+
+query "$@" > keywords.txt <<SQL
+SELECT word FROM pg_get_keywords() WHERE catcode <> 'U' ORDER BY word COLLATE "C";
+SQL

@@ -225,9 +225,7 @@ impl Argument for Numeric {
             Numbers::Narrow(column, scale) => {
                 Numeric::from_decimal(i128::from(column.values[row & column.mask]), *scale)
             }
-            Numbers::Wide(column, scale) => {
-                Numeric::from_decimal(column.values[row & column.mask], *scale)
-            }
+            Numbers::Wide(column, scale) => Numeric::from_decimal(column.values[row & column.mask], *scale),
         }
     }
     #[inline]

@@ -16,7 +16,7 @@
 //! What the closure's types say is all that there is to declare:
 //!
 //! - An argument of type `T` is never NULL: a row with a NULL gives NULL without a call. `Option<T>` takes NULLs.
-//! - A result `Option<T>` may be NULL. `Result<T>` can fail; `Result<T, Overflow>` fails only by numbers that do not
+//! - A result `Option<T>` may be NULL. `Result<T>` can fail; `Result<T, Overflow>` and `Result<T, TooLarge>` fail only by numbers that do not
 //!   fit, which does not count where the optimiser asks what can fail.
 //! - Strings are not returned but appended to [`Call::text`] or [`Call::bytes`], and [`Text`] or [`Bytes`] is
 //!   returned as the sign that this has been done; so no row allocates. Results of a type that only the signature of the call
@@ -40,7 +40,7 @@ use firn_base::{Representation, Result, Type};
 
 pub use arguments::{Argument, Arguments, Rest};
 pub use errors::Errors;
-pub use outcome::{Any, Bytes, Outcome, Output, Overflow, Text};
+pub use outcome::{Any, Bytes, Outcome, Output, Overflow, Text, TooLarge};
 pub use set::{Set, SetKernel};
 pub use site::CallSite;
 

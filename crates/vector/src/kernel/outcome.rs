@@ -33,6 +33,24 @@ impl From<Overflow> for Error {
     }
 }
 
+/// As [`Overflow`], with an error that was made elsewhere.
+#[derive(Clone, Debug)]
+pub struct TooLarge(pub Error);
+
+impl<T: Outcome> Outcome for Result<T, TooLarge> {
+    type Value = T::Value;
+    const CAN_FAIL: bool = T::CAN_FAIL;
+
+    #[inline]
+    fn result(self) -> Result<Option<T::Value>, Error> {
+        let result = self.map_err(|TooLarge(error)| {
+            debug_assert_eq!(error.state(), SqlState::NUMERIC_VALUE_OUT_OF_RANGE);
+            error
+        });
+        result?.result()
+    }
+}
+
 impl<T: Output> Outcome for T {
     type Value = T;
     const CAN_FAIL: bool = false;

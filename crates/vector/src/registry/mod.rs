@@ -9,7 +9,7 @@ pub mod function;
 pub mod operator;
 
 use crate::aggregate::{Aggregate, aggregate};
-use crate::kernel::scalar::scalar;
+use crate::kernel::scalar::{hot, scalar};
 use crate::kernel::{Arguments, Call, Kernel, Outcome, SetKernel};
 use crate::window::{WindowFunction, window};
 use facts::FunctionFacts;
@@ -138,6 +138,15 @@ impl RegistryBuilder {
         call: impl for<'a> Fn(&mut Call<'_>, A::Row<'a>) -> O + Send + Sync + 'static,
     ) -> &mut RegistryBuilder {
         self.kernel(signatures, Arc::new(scalar::<A, O>(call)))
+    }
+
+    /// As [`RegistryBuilder::scalar`], for the few functions that get a loop of their own, in which they are inlined.
+    pub fn hot<A: Arguments, O: Outcome + 'static>(
+        &mut self,
+        signatures: &str,
+        call: impl for<'a> Fn(&mut Call<'_>, A::Row<'a>) -> O + Send + Sync + 'static,
+    ) -> &mut RegistryBuilder {
+        self.kernel(signatures, Arc::new(hot::<A, O>(call)))
     }
 
     /// Adds a scalar function that PostgreSQL has, with a kernel that was made before.

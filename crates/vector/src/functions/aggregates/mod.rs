@@ -1,0 +1,18 @@
+//! Aggregates.
+
+mod collecting;
+mod extremes;
+mod ordered;
+mod statistics;
+mod sums;
+
+use crate::registry::RegistryBuilder;
+
+/// Adds all of them.
+pub fn register(builder: &mut RegistryBuilder) {
+    sums::register(builder);
+    extremes::register(builder);
+    collecting::register(builder);
+    statistics::register(builder);
+    ordered::register(builder);
+}

@@ -1,0 +1,179 @@
+//! Arithmetic on `numeric`, whose meaning is in base.
+//!
+//! Where a plan knows one scale for each argument, sums and products are those of integers: the bodies for decimals.
+
+use super::integers::division_by_zero;
+use crate::kernel::scalar::scalar;
+use crate::kernel::{Overflow, TooLarge};
+use crate::registry::RegistryBuilder;
+use firn_base::numeric::Numeric;
+use firn_base::{Error, Representation, Result, SqlState, Type, TypeId};
+
+/// Adds the family.
+pub fn register(builder: &mut RegistryBuilder) {
+    builder.scalar::<(Numeric, Numeric), _>("numeric_add(numeric,numeric)", |_, (left, right)| {
+        left.checked_add(right).map_err(TooLarge)
+    });
+    builder.scalar::<(Numeric, Numeric), _>("numeric_sub(numeric,numeric)", |_, (left, right)| {
+        left.checked_sub(right).map_err(TooLarge)
+    });
+    builder.scalar::<(Numeric, Numeric), _>("numeric_mul(numeric,numeric)", |_, (left, right)| {
+        left.checked_mul(right).map_err(TooLarge)
+    });
+    builder.scalar::<(Numeric, Numeric), _>("numeric_div(numeric,numeric)", |_, (left, right)| {
+        left.checked_div(right)
+    });
+    builder.scalar::<(Numeric, Numeric), _>(
+        "numeric_mod(numeric,numeric) mod(numeric,numeric)",
+        |_, (left, right)| left.checked_rem(right),
+    );
+    builder.scalar::<(Numeric, Numeric), _>(
+        "div(numeric,numeric) numeric_div_trunc(numeric,numeric)",
+        |_, (left, right)| whole_quotient(left, right),
+    );
+    builder.scalar::<(Numeric,), _>("numeric_uminus(numeric)", |_, (value,)| value.negate());
+    builder.scalar::<(Numeric,), _>("numeric_uplus(numeric)", |_, (value,)| value);
+    builder.scalar::<(Numeric,), _>("numeric_abs(numeric) abs(numeric)", |_, (value,)| value.abs());
+    builder.scalar::<(Numeric,), _>("numeric_inc(numeric)", |_, (value,)| {
+        value.checked_add(Numeric::from(1i64)).map_err(TooLarge)
+    });
+    builder.scalar::<(Numeric,), _>("sign(numeric)", |_, (value,)| match value.sign() {
+        Some(sign) => Numeric::from(i64::from(sign)),
+        None => Numeric::NAN,
+    });
+    builder.scalar::<(Numeric, i32), _>("round(numeric,int4)", |_, (value, digits)| {
+        value.round(digits).map_err(TooLarge)
+    });
+    builder.scalar::<(Numeric,), _>("round(numeric)", |_, (value,)| value.round(0).map_err(TooLarge));
+    builder.scalar::<(Numeric, i32), _>("trunc(numeric,int4)", |_, (value, digits)| {
+        value.truncate(digits).map_err(TooLarge)
+    });
+    builder.scalar::<(Numeric,), _>("trunc(numeric)", |_, (value,)| value.truncate(0).map_err(TooLarge));
+    builder.scalar::<(Numeric,), _>("ceil(numeric) ceiling(numeric)", |_, (value,)| {
+        value.ceil().map_err(TooLarge)
+    });
+    builder.scalar::<(Numeric,), _>("floor(numeric)", |_, (value,)| value.floor().map_err(TooLarge));
+    builder.scalar::<(Numeric,), _>("scale(numeric)", |_, (value,)| {
+        value.number().map(|(_, scale)| i32::from(scale))
+    });
+    builder.scalar::<(Numeric,), _>("min_scale(numeric)", |_, (value,)| {
+        value.normalized().number().map(|(_, scale)| i32::from(scale))
+    });
+    builder.scalar::<(Numeric,), _>("trim_scale(numeric)", |_, (value,)| value.normalized());
+    builder.scalar::<(Numeric, Numeric), _>("gcd(numeric,numeric)", |_, (left, right)| divisor(left, right));
+    builder.scalar::<(Numeric, Numeric), _>("lcm(numeric,numeric)", |_, (left, right)| multiple(left, right));
+    builder.scalar::<(i64,), _>("factorial(int8)", |call, (number,)| {
+        if number < 0 {
+            return Err(Error::new(
+                SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+                "factorial of a negative number is undefined",
+            ));
+        }
+        let mut product = Numeric::from(1i64);
+        for factor in 2..=number {
+            product = product.checked_mul(Numeric::from(factor))?;
+            call.context.check_cancel()?;
+        }
+        Ok(product)
+    });
+    builder.scalar::<(Numeric, i32), _>("numeric(numeric,int4)", |_, (value, modifier)| {
+        fit(value, modifier).map_err(TooLarge)
+    });
+    decimals(builder);
+}
+
+/// A value in a column with a modifier of `numeric`; 22003 if it does not fit.
+pub fn fit(value: Numeric, modifier: i32) -> Result<Numeric> {
+    match Type::new(TypeId::NUMERIC).with_modifier(modifier).precision_and_scale() {
+        Some((precision, scale)) => value.fit(precision, scale),
+        None => Ok(value),
+    }
+}
+
+/// The quotient without its decimals.
+fn whole_quotient(left: Numeric, right: Numeric) -> Result<Numeric> {
+    let (Some((left_digits, left_scale)), Some((right_digits, right_scale))) =
+        (left.number(), right.number())
+    else {
+        let quotient = left.checked_div(right)?;
+        return Ok(quotient);
+    };
+    if right_digits == 0 {
+        return Err(division_by_zero());
+    }
+    if left_scale == right_scale {
+        return Ok(Numeric::new(left_digits / right_digits, 0).expect("it has no more digits"));
+    }
+    // The remainder is exact, so that what is left divides without rounding.
+    let rest = left.checked_rem(right)?;
+    left.checked_sub(rest)?.checked_div(right)?.round(0)
+}
+
+fn divisor(left: Numeric, right: Numeric) -> Result<Numeric> {
+    if !left.is_finite() || !right.is_finite() {
+        return Ok(Numeric::NAN);
+    }
+    let (mut left, mut right) = (left.abs(), right.abs());
+    while right.sign() != Some(0) {
+        (left, right) = (right, left.checked_rem(right)?);
+    }
+    // With the decimals of the argument that has more of them.
+    left.checked_add(right.abs())
+}
+
+fn multiple(left: Numeric, right: Numeric) -> Result<Numeric> {
+    if !left.is_finite() || !right.is_finite() {
+        return Ok(Numeric::NAN);
+    }
+    let scale = left.number().into_iter().chain(right.number()).map(|(_, scale)| scale).max().unwrap_or(0);
+    if left.sign() == Some(0) || right.sign() == Some(0) {
+        return Ok(Numeric::new(0, scale).expect("zero fits"));
+    }
+    let parts = whole_quotient(left, divisor(left, right)?)?;
+    parts.checked_mul(right)?.abs().round(i32::from(scale))
+}
+
+/// Precision and scale of a decimal.
+fn decimal(representation: &Representation) -> Option<(u8, u8)> {
+    match representation {
+        Representation::Decimal { precision, scale } => Some((*precision, *scale)),
+        _ => None,
+    }
+}
+
+/// The decimal of a sum or a difference, if every one fits.
+fn sum(arguments: &[Representation]) -> Option<Representation> {
+    let [left, right] = arguments else { return None };
+    let ((left, left_scale), (right, right_scale)) = (decimal(left)?, decimal(right)?);
+    let scale = left_scale.max(right_scale);
+    let precision = (left - left_scale).max(right - right_scale) + scale + 1;
+    (precision <= 38).then_some(Representation::Decimal { precision, scale })
+}
+
+/// The decimal of a product, if every one fits.
+fn product(arguments: &[Representation]) -> Option<Representation> {
+    let [left, right] = arguments else { return None };
+    let ((left, left_scale), (right, right_scale)) = (decimal(left)?, decimal(right)?);
+    let (precision, scale) = (left + right, left_scale + right_scale);
+    (precision <= 38).then_some(Representation::Decimal { precision, scale })
+}
+
+/// Results that have been proved to have one scale and no more than 38 digits.
+fn decimals(builder: &mut RegistryBuilder) {
+    let proved = |result: Result<Numeric>| result.map_err(|_| Overflow("value overflows numeric format"));
+    builder.special(
+        "numeric_add(numeric,numeric)",
+        sum,
+        scalar::<(Numeric, Numeric), _>(move |_, (left, right)| proved(left.checked_add(right))),
+    );
+    builder.special(
+        "numeric_sub(numeric,numeric)",
+        sum,
+        scalar::<(Numeric, Numeric), _>(move |_, (left, right)| proved(left.checked_sub(right))),
+    );
+    builder.special(
+        "numeric_mul(numeric,numeric)",
+        product,
+        scalar::<(Numeric, Numeric), _>(move |_, (left, right)| proved(left.checked_mul(right))),
+    );
+}

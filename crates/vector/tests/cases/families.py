@@ -1,0 +1,210 @@
+"""What make.py asks for: functions by family, and values by type."""
+
+INPUTS = {
+    "bool": ["t", "f"],
+    "int2": ["0", "1", "-1", "7", "-13", "32767", "-32768"],
+    "int4": ["0", "1", "-1", "12", "-7", "2147483647", "-2147483648", "70000"],
+    "int8": ["0", "1", "-1", "100", "-9", "9223372036854775807", "-9223372036854775808", "5000000000"],
+    "oid": ["0", "1", "4294967295", "16384"],
+    "float4": ["0", "-0", "1.5", "-2.25", "3e38", "1e-40", "NaN", "Infinity", "-Infinity", "0.1"],
+    "float8": ["0", "-0", "1.5", "-2.25", "1e308", "1e-310", "NaN", "Infinity", "-Infinity", "0.1", "123456.789"],
+    "numeric": ["0", "1", "1.00", "-2.50", "0.001", "123456789012345678901234.5", "-99.99", "NaN", "Infinity", "-Infinity", "7", "1e-20"],
+    "text": ["", "a", "abc", "Hällo Wörld", "abc def", "a longer text than twelve bytes"],
+    "name": ["a", "abc", "pg_class"],
+    "bpchar": ["a", "a  ", "abc", "", "ab c"],
+    "varchar": ["a", "abc", ""],
+    "char": ["a", "b", "", "z"],
+    "bytea": ["\\x", "\\x00", "\\x61626364", "\\xff00aa", "\\x000102030405060708090a0b0c0d0e0f"],
+    "date": ["1970-01-01", "2024-02-29", "1999-12-31", "2000-01-01", "0044-03-15 BC", "5874897-12-31"],
+    "time": ["00:00:00", "12:34:56.789", "23:59:59.999999", "06:00:00"],
+    "timestamp": ["1970-01-01 00:00:00", "2024-02-29 12:34:56.789", "1999-12-31 23:59:59.999999", "2024-03-31 02:30:00", "0044-03-15 01:02:03 BC"],
+    "timestamptz": ["1970-01-01 00:00:00+00", "2024-02-29 12:34:56.789+01", "1999-12-31 23:59:59.999999+00", "2024-03-31 01:00:00+00", "2024-10-27 00:30:00+00"],
+    "interval": ["00:00:00", "1 day", "-1 mons", "1 year 2 mons 3 days 04:05:06.789", "30 days", "720:00:00", "-3 days +04:05:06"],
+    "uuid": ["00000000-0000-0000-0000-000000000000", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "ffffffff-ffff-ffff-ffff-ffffffffffff"],
+}
+
+
+def six(template, *others):
+    return [template.replace("%", suffix) for suffix in ("lt", "le", "eq", "ge", "gt", "ne")]
+
+
+COMPARED = "bool int2 int4 int8 oid float4 float8 bytea bpchar name char".split()
+UNDERSCORED = "date time timestamp timestamptz interval uuid numeric".split()
+MIXED = {"24": ("int2", "int4"), "42": ("int4", "int2"), "28": ("int2", "int8"), "82": ("int8", "int2"), "48": ("int4", "int8"), "84": ("int8", "int4")}
+
+FAMILIES = {}
+AGGREGATES = {}
+
+FAMILIES["comparisons"] = [
+    *[f for ty in COMPARED for f in six(f"{ty}%({ty},{ty})")],
+    *[f for ty in UNDERSCORED for f in six(f"{ty}_%({ty},{ty})")],
+    "text_lt(text,text)", "text_le(text,text)", "texteq(text,text)", "text_ge(text,text)", "text_gt(text,text)", "textne(text,text)",
+    *[f for number, (left, right) in MIXED.items() for f in six(f"int{number}%({left},{right})")],
+    *six("float48%(float4,float8)"), *six("float84%(float8,float4)"),
+    *six("name%text(name,text)"), *six("text%name(text,name)"),
+    *six("date_%_timestamp(date,timestamp)"), *six("timestamp_%_date(timestamp,date)"),
+    *six("date_%_timestamptz(date,timestamptz)"), *six("timestamptz_%_date(timestamptz,date)"),
+    *six("timestamp_%_timestamptz(timestamp,timestamptz)"), *six("timestamptz_%_timestamp(timestamptz,timestamp)"),
+    *[(signature, {0: ARRAYS, 1: ARRAYS}, "_int4 _int4 bool") for ARRAYS in [["{}", "{1}", "{1,2}", "{1,NULL}", "{{1,2},{3,4}}", "[0:1]={1,2}"]]
+      for signature in six("array_%(anyarray,anyarray)")],
+    "btboolcmp(bool,bool)", "btint2cmp(int2,int2)", "btint4cmp(int4,int4)", "btint8cmp(int8,int8)", "date_cmp(date,date)",
+    "time_cmp(time,time)", "timestamp_cmp(timestamp,timestamp)", "timestamptz_cmp(timestamptz,timestamptz)", "btfloat4cmp(float4,float4)",
+    "btfloat8cmp(float8,float8)", "numeric_cmp(numeric,numeric)", "interval_cmp(interval,interval)",
+    *[f"{ty}{us}{which}({ty},{ty})" for which in ("larger", "smaller") for us, types in
+      (("", ["int2", "int4", "int8", "oid", "float4", "float8"]), ("_", ["date", "time", "timestamp", "timestamptz", "numeric", "interval", "text", "bpchar"])) for ty in types],
+    "text_pattern_lt(text,text)", "bpchar_pattern_ge(bpchar,bpchar)", "starts_with(text,text)",
+]
+
+FAMILIES["integers"] = [
+    *[f"{ty}{op}({ty},{ty})" for ty in ("int2", "int4", "int8") for op in ("pl", "mi", "mul", "div", "mod", "and", "or", "xor")],
+    *[f"int{number}{op}({left},{right})" for number, (left, right) in MIXED.items() for op in ("pl", "mi", "mul", "div")],
+    *[f"{ty}{op}({ty})" for ty in ("int2", "int4", "int8") for op in ("um", "up", "abs", "not")],
+    *[(f"{ty}{op}({ty},int4)", {1: ["0", "1", "5", "31", "32", "33", "63", "64", "-1"]}) for ty in ("int2", "int4", "int8") for op in ("shl", "shr")],
+    "mod(int2,int2)", "mod(int4,int4)", "mod(int8,int8)", "abs(int2)", "abs(int4)", "abs(int8)",
+    ("gcd(int4,int4)", {0: ["0", "12", "-18", "-2147483648"], 1: ["0", "8", "27", "-2147483648"]}),
+    ("gcd(int8,int8)", {0: ["0", "12", "-18", "-9223372036854775808"], 1: ["0", "8", "27", "-9223372036854775808"]}),
+    ("lcm(int4,int4)", {0: ["0", "12", "-18", "-2147483648"], 1: ["0", "8", "27", "2147483647"]}),
+    ("lcm(int8,int8)", {0: ["0", "12", "-18", "-9223372036854775808"], 1: ["0", "8", "27", "1"]}),
+    "int4inc(int4)", "int8inc(int8)", "int8dec(int8)",
+]
+
+FAMILIES["floats"] = [
+    *[f"{ty}{op}({left},{right})" for ty, left, right in (("float4", "float4", "float4"), ("float8", "float8", "float8"), ("float48", "float4", "float8"), ("float84", "float8", "float4")) for op in ("pl", "mi", "mul", "div")],
+    *[f"{ty}{op}({ty})" for ty in ("float4", "float8") for op in ("um", "up", "abs")],
+    *[f"{name}(float8)" for name in "dround round dtrunc trunc ceil ceiling floor sign dsqrt sqrt dcbrt cbrt dexp exp dlog1 ln dlog10 log log10 degrees radians sin cos tan cot atan sinh cosh tanh asinh".split()],
+    *[(f"{name}(float8)", {0: ["0", "0.5", "-0.5", "1", "-1", "1.5", "NaN", "0.3"]}) for name in "asin acos atanh asind acosd".split()],
+    ("acosh(float8)", {0: ["0", "1", "1.5", "100", "NaN", "Infinity"]}),
+    *[(f"{name}(float8)", {0: ["0", "30", "45", "60", "90", "-30", "180", "270", "361", "1000", "NaN", "Infinity"]}) for name in "sind cosd tand cotd atand".split()],
+    "atan2(float8,float8)", "atan2d(float8,float8)",
+    *[(f"{name}(float8,float8)", {0: ["0", "1", "2", "-2", "0.5", "1e200", "NaN", "Infinity", "-Infinity"], 1: ["0", "2", "-2", "0.5", "3", "NaN", "Infinity", "-Infinity"]}) for name in ("dpow", "pow", "power")],
+    ("width_bucket(float8,float8,float8,int4)", [["5.35", "0.024", "10.06", "5"], ["-1", "0", "10", "5"], ["10", "0", "10", "5"], ["11", "10", "0", "4"], ["3", "10", "0", "4"], ["3", "1", "1", "4"], ["3", "1", "5", "0"], ["NaN", "0", "1", "3"], ["3", "NaN", "1", "3"], ["1", "0", "Infinity", "3"], ["10", "0", "10", "2147483647"], [None, "0", "1", "2"]]),
+]
+
+NUMBERS = {0: INPUTS["numeric"], 1: INPUTS["numeric"]}
+FAMILIES["numbers"] = [
+    *[f"{name}(numeric,numeric)" for name in "numeric_add numeric_sub numeric_mul numeric_div numeric_mod mod div numeric_div_trunc".split()],
+    *[(f"{name}(numeric,numeric)", {0: ["12", "-18.0", "0", "7.50", "NaN", "Infinity"], 1: ["8", "27.00", "0", "2.5", "NaN"]}) for name in ("gcd", "lcm")],
+    *[f"{name}(numeric)" for name in "numeric_uminus numeric_uplus numeric_abs abs numeric_inc sign round trunc ceil ceiling floor scale min_scale trim_scale".split()],
+    *[(f"{name}(numeric,int4)", {0: ["0", "1.005", "-2.567", "1234.5", "NaN", "Infinity", "99.99"], 1: ["0", "1", "2", "-1", "-2", "5"]}) for name in ("round", "trunc")],
+    ("factorial(int8)", {0: ["0", "1", "5", "20", "30", "-1"]}),
+    ("numeric(numeric,int4)", {0: ["0", "1.005", "-2.567", "1234.5", "NaN", "99.99", "99.999"], 1: ["-1", "262150", "327686", "786438"]}),
+]
+
+FAMILIES["casts"] = [
+    *[f"{to}({source})" for to, sources in {
+        "int2": "int4 int8 float4 float8 numeric", "int4": "int2 int8 float4 float8 numeric bool", "int8": "int2 int4 float4 float8 numeric oid",
+        "float4": "int2 int4 int8 float8 numeric", "float8": "int2 int4 int8 float4 numeric", "numeric": "int2 int4 int8 float4 float8",
+        "oid": "int8", "bool": "int4", "text": "bpchar name bool", "name": "text bpchar varchar", "bpchar": "name", "varchar": "name",
+        "date": "timestamp timestamptz", "timestamp": "date timestamptz", "timestamptz": "date timestamp", "time": "timestamp timestamptz interval", "interval": "time",
+    }.items() for source in sources.split()],
+    ("varchar(varchar,int4,bool)", {0: ["abc", "ab   ", "äöü", ""], 1: ["-1", "5", "6", "7"]}),
+    ("bpchar(bpchar,int4,bool)", {0: ["abc", "ab   ", "äöü", ""], 1: ["-1", "5", "6", "9"]}),
+    "timestamp(date,time)", "datetime_pl(date,time)", "timedate_pl(time,date)", "timestamptz(date,time)",
+    *[(f"{ty}({ty},int4)", {1: ["-1", "0", "1", "3", "6"]}) for ty in ("timestamp", "timestamptz", "time")],
+    ("interval(interval,int4)", {1: ["-1", "2147418112", "2147418115", "327679", "458751", "67174399", "134283263", "201392127", "268500991"]}),
+]
+
+TEXTS = {
+    "boolin": ["t", " true ", "no", "of", "o", "x", "1", "0", "TRUE"], "int2in": ["1", " -7 ", "32768", "", "1.5", "+3", "0x1"],
+    "int4in": ["1", " -7 ", "2147483648", "", "1.5", "+3", "- 3"], "int8in": ["1", "-9223372036854775808", "9223372036854775808", "a"],
+    "float4in": ["1.5", "1e40", "1e-50", "nan", "-inf", "x", "Infinity", " 3 "], "float8in": ["1.5", "1e400", "1e-400", "NaN", "-infinity", "", ".5", "5."],
+    "date_in": ["2024-02-29", "2023-02-29", "Jan 5 2020", "20200105", "x", "2020-13-01"], "uuid_in": ["a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "{A0EEBC999C0B4EF8BB6D6BB9BD380A11}", "x"],
+    "oidin": ["1", "4294967295", "4294967296", "-1", "x"], "byteain": ["\\x00ff", "abc\\000", "\\x0", "\\xzz", ""],
+    "textin": ["", "a", "long enough to leave the view"], "namein": ["abc", "n" * 70], "charin": ["a", "ab", ""],
+}
+FAMILIES["io"] = [
+    *[(f"{name}(cstring)", {0: values}) for name, values in TEXTS.items()],
+    ("numeric_in(cstring,oid,int4)", [[text, "0", modifier] for text in ("1", "1.505", "-99.999", "nan", "1e3", "x", "", "Infinity", "1_0") for modifier in ("-1", "262150")]),
+    ("time_in(cstring,oid,int4)", [[text, "0", "-1"] for text in ("12:34", "12:34:56.789", "24:00", "25:00", "x", "4 pm")]),
+    ("timestamp_in(cstring,oid,int4)", [[text, "0", "-1"] for text in ("2024-02-29 12:34:56.789", "2024-02-30", "20240229T1234", "x", "2024-02-29 12:00+05")]),
+    ("timestamptz_in(cstring,oid,int4)", [[text, "0", "-1"] for text in ("2024-02-29 12:34:56.789", "2024-07-01 12:00", "2024-02-29 12:00+05", "x", "2024-02-29 12:00 America/New_York")]),
+    ("interval_in(cstring,oid,int4)", [[text, "0", modifier] for text in ("1 day", "1-2", "3 4:05:06.789", "P1Y2M3DT4H5M6S", "x", "1 year ago", "") for modifier in ("-1", "2147418113")]),
+    ("varcharin(cstring,oid,int4)", [[text, "0", modifier] for text in ("abc", "ab  ", "äöü") for modifier in ("-1", "6", "7")]),
+    ("bpcharin(cstring,oid,int4)", [[text, "0", modifier] for text in ("abc", "ab  ", "äöü") for modifier in ("-1", "6", "7", "9")]),
+    ("array_in(cstring,oid,int4)", [[text, "23", "-1"] for text in ("{}", "{1,2}", "{1,NULL}", "{{1,2},{3,4}}", "[0:1]={7,8}", "{1", "{1,x}", " { 1 , 2 } ")], "cstring oid int4 _int4"),
+    ("array_in(cstring,oid,int4)", [[text, "25", "-1"] for text in ('{a,"b c"}', '{"",null,"null"}', '{"a\\"b","c\\\\d"}', "{{a},{b}}")], "cstring oid int4 _text"),
+    *[f"{name}({ty})" for name, ty in (("boolout", "bool"), ("int2out", "int2"), ("int4out", "int4"), ("int8out", "int8"), ("oidout", "oid"), ("float4out", "float4"), ("float8out", "float8"), ("numeric_out", "numeric"), ("date_out", "date"), ("time_out", "time"), ("timestamp_out", "timestamp"), ("timestamptz_out", "timestamptz"), ("interval_out", "interval"), ("uuid_out", "uuid"), ("byteaout", "bytea"), ("textout", "text"), ("varcharout", "varchar"), ("bpcharout", "bpchar"), ("nameout", "name"))],
+    ("array_out(anyarray)", {0: ["{}", "{1,2}", "{1,NULL}", "{{1,2},{3,4}}", "[0:1]={7,8}", "{{{1},{2}},{{3},{4}}}"]}, "_int4 cstring"),
+    ("array_out(anyarray)", {0: ['{a,"b c"}', '{"",null,"null"}', '{"a\\"b","c\\\\d"}', "{{a},{b}}", '{"a,b"}']}, "_text cstring"),
+    ("array_out(anyarray)", {0: ['{1.50,NaN,Infinity}', "{}"]}, "_numeric cstring"),
+    ("array_out(anyarray)", {0: ['{"2024-02-29 12:00:00"}']}, "_timestamptz cstring"),
+]
+INPUTS["cstring"] = INPUTS["text"]
+
+STRINGS = ["", "abc", "Hällo Wörld", "  padded  ", "a longer text than twelve bytes", "xxabcxx"]
+FAMILIES["texts"] = [
+    *[(f"{name}(text)", {0: STRINGS}) for name in "length char_length character_length textlen octet_length bit_length ascii reverse btrim ltrim rtrim quote_literal quote_nullable".split()],
+    "length(bpchar)", "octet_length(bpchar)",
+    ("chr(int4)", {0: ["65", "228", "8364", "0", "-1", "1114112", "55296", "128512"]}),
+    ("quote_literal(text)", {0: ["it's", "a\\b", "", "plain"]}),
+    # The server's locale is C, in which letters beyond ASCII have no case; here they have one.
+    *[(f"{name}(text)", {0: ["hello World", "FLOOR 12b", "o'neil-smith 2nd", ""]}) for name in ("lower", "upper", "initcap")],
+    "textcat(text,text)",
+    ("repeat(text,int4)", {0: ["ab", "", "äö"], 1: ["0", "1", "3", "-1", "7"]}),
+    ("repeat(text,int4)", [["abcdefgh", "2147483647"]]),
+    *[(f"{name}(text,int4)", {0: STRINGS, 1: ["0", "1", "3", "-2", "100", "-100", "2147483647"]}) for name in ("left", "right", "substring", "substr")],
+    *[(f"{name}(text,int4,int4)", {0: ["abcdef", "äöüß", ""], 1: ["-1", "0", "1", "3", "2147483647"], 2: ["-1", "0", "2", "5", "2147483647"]}) for name in ("substring", "substr")],
+    ("overlay(text,text,int4,int4)", {0: ["abcdef", "äöü"], 1: ["X", "", "long"], 2: ["1", "3", "0", "9"], 3: ["0", "2", "-1", "9"]}),
+    ("overlay(text,text,int4)", {0: ["abcdef", "äöü"], 1: ["X", "", "long"], 2: ["1", "3", "0", "9"]}),
+    *[(f"{name}(text,text)", {0: STRINGS, 1: ["", "b", "ör", "xx", "zz"]}) for name in ("strpos", "position")],
+    ("replace(text,text,text)", {0: ["abcabc", "aaa", "", "äbä"], 1: ["a", "", "aa", "ä", "abc"], 2: ["", "X", "aa"]}),
+    ("translate(text,text,text)", {0: ["12345", "hällo", ""], 1: ["143", "äl", ""], 2: ["ax", "", "abc"]}),
+    ("split_part(text,text,int4)", {0: ["a,b,c", "abc", "", ",a,"], 1: [",", "", "bc"], 2: ["0", "1", "2", "-1", "-2", "5"]}),
+    *[(f"{name}(text,text)", {0: ["xxabcyx", "", "abc", "ääbä"], 1: ["x", "xy", "", "ä", "abc"]}) for name in ("btrim", "ltrim", "rtrim")],
+    *[(f"{name}(text,int4,text)", {0: ["hi", "", "hällo"], 1: ["0", "1", "5", "7", "-1"], 2: ["xy", "", "ä"]}) for name in ("lpad", "rpad")],
+    *[(f"{name}(text,int4)", {0: ["hi", "", "hällo"], 1: ["0", "1", "7", "-1"]}) for name in ("lpad", "rpad")],
+    "to_hex(int4)", "to_hex(int8)",
+    *[(f"{name}(text,text)", {0: ["abc", "", "aXbXc", "hällo", "a%c", "a_c", "ABC", "a\\c"], 1: ["abc", "%", "a%", "%c", "_b_", "%b%", "a\\%c", "", "__", "h_llo", "%X%X%", "a\\\\c", "A%"]}) for name in ("textlike", "textnlike", "texticlike", "texticnlike", "like", "notlike")],
+    ("textlike(text,text)", [["abc", "abc\\"], ["ab", "abc\\"], ["", "\\"], ["abc", "%\\"]]),
+    ("like_escape(text,text)", {0: ["10!%\\_!!", "a!b", "plain", "!"], 1: ["!", "", "ab", "\\"]}),
+    *[f"{name}(bytea)" for name in ("length", "octet_length", "bit_length", "bit_count")],
+    "byteacat(bytea,bytea)", "position(bytea,bytea)", "btrim(bytea,bytea)", "ltrim(bytea,bytea)", "rtrim(bytea,bytea)",
+    ("get_byte(bytea,int4)", {1: ["0", "1", "3", "-1", "99"]}), ("set_byte(bytea,int4,int4)", {1: ["0", "1", "-1", "99"], 2: ["0", "255", "256", "-1"]}),
+    *[(f"{name}(bytea,int4)", {1: ["-1", "0", "1", "3", "99"]}) for name in ("substring", "substr")],
+    *[(f"{name}(bytea,int4,int4)", {1: ["-1", "0", "1", "3", "99"], 2: ["-1", "0", "2", "99"]}) for name in ("substring", "substr")],
+]
+
+UNITS = ["microseconds", "millisecond", "second", "minutes", "HOUR", "day", "week", "month", "quarter", "year", "decade", "century", "millennium", "epoch", "julian", "dow", "isodow", "isoyear", "doy", "timezone", "timezone_hour", "timezone_minute", "fortnight", "y", "mons"]
+FAMILIES["moments"] = [
+    "date_mi(date,date)", "date_pli(date,int4)", "integer_pl_date(int4,date)", "date_mii(date,int4)",
+    *[f"{ty}_{op}_interval({ty},interval)" for ty in ("date", "timestamp", "timestamptz", "time") for op in ("pl", "mi")],
+    *[f"interval_pl_{ty}(interval,{ty})" for ty in ("date", "timestamp", "timestamptz", "time")],
+    "timestamp_mi(timestamp,timestamp)", "timestamptz_mi(timestamptz,timestamptz)", "time_mi_time(time,time)",
+    "interval_pl(interval,interval)", "interval_mi(interval,interval)", "interval_um(interval)",
+    ("interval_mul(interval,float8)", {1: ["0", "1", "-2", "0.5", "1.5", "1e10", "0.333333"]}), ("mul_d_interval(float8,interval)", {0: ["0", "1", "-2", "0.5"]}),
+    ("interval_div(interval,float8)", {1: ["0", "1", "-2", "0.5", "3", "7"]}),
+    ("timestamptz_pl_interval(timestamptz,interval)", {0: ["2024-03-30 01:30:00+00", "2024-03-31 00:30:00+00", "2024-10-27 00:30:00+00"], 1: ["1 day", "1 mon", "24:00:00", "-1 day"]}),
+    "age(timestamp,timestamp)", "age(timestamptz,timestamptz)",
+    ("age(timestamp,timestamp)", {0: ["2001-04-10", "2024-02-29", "2024-03-31", "2000-01-01"], 1: ["1957-06-13", "2023-03-01", "2024-02-29", "2024-01-31 12:00"]}),
+    *[(f"justify_{name}(interval)", {0: ["35 days 27:00:00", "-35 days +27:00:00", "1 mon -1 hours", "1 mon -33 days +1:00:00", "-1 mon +40 days -25:00:00", "00:00:00", "6 days 5:4:3", "29 days 24:00:01"]}) for name in ("hours", "days", "interval")],
+    ("timezone(text,timestamptz)", {0: ["UTC", "America/New_York", "Nowhere/X", "+03"]}), ("timezone(text,timestamp)", {0: ["UTC", "America/New_York", "Nowhere/X"]}),
+    ("timezone(interval,timestamptz)", {0: ["02:00:00", "-05:00:00", "1 day", "1 mon"]}), ("timezone(interval,timestamp)", {0: ["02:00:00", "-05:00:00", "1 day"]}),
+    *[(f"{name}(text,{ty})", [[unit, value] for unit in UNITS for value in INPUTS[ty][:3 if ty != "interval" else 4]]) for name in ("extract", "date_part") for ty in ("date", "time", "timestamp", "timestamptz", "interval")],
+    *[(f"extract(text,{ty})", [[unit, value] for unit in UNITS for value in ("0044-03-15 BC", "0001-01-01", "2000-12-31", "2001-01-01", "2020-12-31", "0100-12-31 BC")]) for ty in ("date", "timestamp")],
+    *[(f"date_trunc(text,{ty})", [[unit, value] for unit in UNITS for value in INPUTS[ty][1:3]]) for ty in ("timestamp", "timestamptz")],
+    ("date_trunc(text,interval)", [[unit, value] for unit in UNITS for value in ("1234 years 5 mons 6 days 07:08:09.123456", "-15 mons -3 days -04:05:06.5")]),
+    ("date_trunc(text,timestamptz)", [["hour", "2024-10-27 00:30:00+00"], ["hour", "2024-10-27 01:30:00+00"], ["minute", "2024-10-27 00:30:10+00"], ["day", "2024-10-27 01:30:00+00"]]),
+    ("date_trunc(text,timestamptz,text)", [["day", "2024-02-29 01:00:00+00", "Australia/Sydney"], ["hour", "2024-02-29 01:10:00+00", "Asia/Kolkata"], ["day", "2024-02-29 01:00:00+00", "x"]]),
+    ("make_date(int4,int4,int4)", [[y, m, d] for y in ("2024", "0", "-44", "2023", "5874898") for m in ("2", "0", "13", "12") for d in ("29", "0", "32", "1")]),
+    ("make_time(int4,int4,float8)", [[h, m, s] for h in ("0", "23", "24", "25", "-1") for m in ("0", "59", "60") for s in ("0", "59.9999995", "60", "61", "-1", "NaN")]),
+    ("make_timestamp(int4,int4,int4,int4,int4,float8)", [["2013", "7", "15", "8", "15", "23.5"], ["2013", "7", "15", "24", "0", "0"], ["-5", "7", "15", "8", "15", "23.5"], ["2013", "13", "15", "8", "15", "23.5"], [None, "1", "1", "1", "1", "1"]]),
+    ("make_timestamptz(int4,int4,int4,int4,int4,float8)", [["2013", "7", "15", "8", "15", "23.5"], ["2024", "3", "31", "2", "30", "0"], ["2013", "7", "15", "25", "15", "23.5"]]),
+    ("make_timestamptz(int4,int4,int4,int4,int4,float8,text)", [["2013", "7", "15", "8", "15", "23.5", "America/New_York"], ["2013", "7", "15", "8", "15", "23.5", "Nowhere/X"]]),
+    ("make_interval(int4,int4,int4,int4,int4,int4,float8)", [["1", "2", "3", "4", "5", "6", "7.89"], ["0"] * 7, ["-1", "2", "0", "-4", "5", "-6", "0.1"], ["0", "0", "0", "0", "0", "0", "NaN"]]),
+    ("to_timestamp(float8)", {0: ["0", "1284352323.5", "-1.25", "1e18", "NaN", "0.0000005"]}),
+]
+
+FAMILIES["general"] = [
+    ("concat(any)", [["a", "1", "t", "1.50"], [None, None, None, None], ["x", None, "f", "NaN"]], "text int4 bool numeric text"),
+    ("concat(any)", [["2024-02-29 12:00:00+01", "{1,NULL}", "1 day"]], "timestamptz _int4 interval text"),
+    ("concat_ws(text,any)", [[",", "a", "1", None], [None, "a", "1", "2"], ["", "a", None, "b"], ["-", None, None, None]], "text text int4 text text"),
+    ("format(text)", [["plain %%"], ["%"], ["%s"], [None]], "text text"),
+    ("format(text,any)", [[f, "Hello", "7"] for f in ("%s %s", "%s", "%2$s %1$s", "%I %L", "%-10s|%3s|", "%10s|", "%1$L", "%3$s", "%0$s", "%x", "%", "%%%s", "%2$s %s", "%*s", "%1$-8s|")], "text text int4 text"),
+    ("format(text,any)", [["%I", "select"], ["%I", "Foo bar"], ["%I", 'a"b'], ["%L", "it's"], ["%L", "a\\b"], ["%I", None], ["%L", None], ["%s", None], ["%I", "plain_1"], ["%I", "1x"]], "text text text"),
+    ("num_nulls(any)", [["1", None, "x"], [None, None, None], ["1", "t", "y"]], "int4 bool text int4"),
+    ("num_nonnulls(any)", [["1", None, "x"], [None, None, None], ["1", "t", "y"]], "int4 bool text int4"),
+    ("textanycat(text,anynonarray)", [["a", "5"], [None, "5"], ["a", None]], "text int4 text"),
+    ("anytextcat(anynonarray,text)", [["5.50", "a"], [None, "a"], ["1", None]], "numeric text text"),
+    ("quote_ident(text)", {0: ["select", "plain", "Foo", "a b", 'a"b', "between", "abort", "", "ä", "_x1"]}),
+    ("quote_literal(anyelement)", [["1.5"], [None]], "numeric text"), ("quote_nullable(anyelement)", [["1.5"], [None]], "numeric text"),
+]
