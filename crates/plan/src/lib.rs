@@ -15,9 +15,16 @@ pub mod operator;
 pub mod plan;
 pub mod scalar;
 
+pub mod registry;
+
 pub mod properties;
+#[cfg(any(test, feature = "reference"))]
+pub mod reference;
 pub mod text;
 pub mod verify;
+
+pub mod rewrite;
+pub mod unnest;
 
 pub use column::{Column, ColumnInfo, Columns, Origin};
 pub use function::{Function, Functions};

@@ -345,11 +345,11 @@ pub enum FrameUnit {
 pub enum Bound {
     /// The first row of the partition.
     UnboundedPreceding,
-    /// So much before the current row. It uses no column of the input.
+    /// So much before the current row. Of the input it uses only columns of the partition.
     Preceding(Scalar),
     /// The current row, or the rows that are equal to it in the order.
     CurrentRow,
-    /// So much after the current row. It uses no column of the input.
+    /// So much after the current row. Of the input it uses only columns of the partition.
     Following(Scalar),
     /// The last row of the partition.
     UnboundedFollowing,

@@ -5,7 +5,7 @@
 //! once; a rewrite that needs them computes them once.
 
 use crate::column::{Column, Columns};
-use crate::operator::{Group, JoinKind, Operator};
+use crate::operator::{Group, IterateId, JoinKind, Operator, SharedId};
 use crate::plan::{NodeId, Plan};
 use crate::scalar::{Scalar, Values};
 use firn_base::Value;
@@ -125,6 +125,95 @@ pub fn scope(plan: &Plan, root: NodeId) -> Scope {
         scopes.insert(node, scope_above(plan, node, below));
     }
     scopes.remove(&root).expect("the root comes last")
+}
+
+/// Declares columns as nullable that are no longer known not to be NULL. A rewrite that moves conditions calls it:
+/// a column is then as it was, but what shows it may be gone.
+pub fn widen_nullability(plan: &mut Plan) {
+    let order = plan.post_order();
+    loop {
+        let mut changed = false;
+        let mut scopes: HashMap<NodeId, Scope> = HashMap::new();
+        let mut iterations: HashMap<IterateId, Vec<Column>> = HashMap::new();
+        let mut shared: HashMap<SharedId, Scope> = HashMap::new();
+        for &node in &order {
+            if let Operator::Iterate(iterate) = &plan[node] {
+                iterations.insert(iterate.id, iterate.columns.clone());
+            }
+        }
+        for &node in &order {
+            let inputs = plan[node].inputs();
+            let below: Vec<Scope> =
+                inputs.iter().map(|input| scopes.remove(input).expect("inputs come first")).collect();
+            // What may be NULL of what is produced. Outer columns count as such.
+            let nullable = |column: Column| match below.iter().find(|scope| scope.has(column)) {
+                Some(scope) => scope.nullable(column),
+                None => true,
+            };
+            let mut found = Vec::new();
+            let mut copies = |to: &[Column], from: &[Column], nullable: &dyn Fn(Column) -> bool| {
+                found.extend(to.iter().zip(from).filter(|(_, from)| nullable(**from)).map(|(to, _)| *to));
+            };
+            match &plan[node] {
+                Operator::Map { outputs, .. } => {
+                    let computed = outputs.iter().filter(|(_, scalar)| scalar.nullable(&nullable));
+                    found.extend(computed.map(|(column, _)| *column));
+                }
+                Operator::Values { columns, rows } => {
+                    for row in rows {
+                        let computed = columns.iter().zip(row);
+                        let computed = computed.filter(|(_, scalar)| scalar.nullable(&|_| true));
+                        found.extend(computed.map(|(column, _)| *column));
+                    }
+                }
+                Operator::Group(group) => {
+                    if let Some(sets) = &group.sets {
+                        copies(&sets.columns, &group.keys, &nullable);
+                    }
+                }
+                Operator::Join(join) => {
+                    let may_be_null = join.conditions.iter().any(|scalar| scalar.nullable(&nullable));
+                    found.extend(join.mark.filter(|_| may_be_null));
+                }
+                Operator::UnionAll { columns, inputs } => {
+                    for (_, list) in inputs {
+                        copies(columns, list, &nullable);
+                    }
+                }
+                Operator::Iterate(iterate) => {
+                    copies(&iterate.columns, &iterate.initial_columns, &nullable);
+                    copies(&iterate.columns, &iterate.step_columns, &nullable);
+                }
+                Operator::IterateRead { iterate, columns } => {
+                    let declared = |column: Column| plan.columns[column].nullable;
+                    copies(columns, &iterations[iterate], &declared);
+                }
+                _ => {}
+            }
+            for column in found {
+                changed |= !std::mem::replace(&mut plan.columns[column].nullable, true);
+            }
+            let mut below = below;
+            if let Operator::Shared { id, .. } = &plan[node] {
+                shared.insert(*id, std::mem::take(&mut below[0]));
+            }
+            scopes.insert(node, scope_above(plan, node, below));
+        }
+        // Readers come before what they read is known. If that widens some, all is asked once more.
+        for &node in &order {
+            if let Operator::SharedRead { id, columns } = &plan[node] {
+                let scope = &shared[id];
+                let wider = columns.iter().filter(|(_, of)| scope.nullable(*of));
+                let wider: Vec<Column> = wider.map(|(own, _)| *own).collect();
+                for column in wider {
+                    changed |= !std::mem::replace(&mut plan.columns[column].nullable, true);
+                }
+            }
+        }
+        if !changed {
+            return;
+        }
+    }
 }
 
 /// Columns that cannot be NULL where a condition is TRUE.
@@ -279,31 +368,53 @@ impl Producers {
     }
 }
 
-/// The columns of outer queries that sub-plans use, for each operator. Reading a shared sub-plan uses what it uses.
-pub fn outer_columns(plan: &Plan, producers: &Producers) -> Vec<Vec<Column>> {
+/// The columns of outer queries that sub-plans use, for each operator, sorted. Reading a shared sub-plan or the
+/// round before of a recursion uses what that one uses. `extra` adds columns to those that an operator uses.
+pub fn outer_columns(
+    plan: &Plan,
+    producers: &Producers,
+    extra: &HashMap<NodeId, Vec<Column>>,
+) -> Vec<Vec<Column>> {
     let mut outer: Vec<Vec<Column>> = vec![Vec::new(); plan.size()];
-    let mut shared = HashMap::new();
-    for node in plan.post_order() {
-        let mut used = Vec::new();
-        let operator = &plan[node];
-        operator.for_each_scalar(|scalar| scalar.for_each_column(&mut |column| used.push(column)));
-        if let Operator::SharedRead { id, .. } = operator {
-            // A definition comes before its body in the post-order.
-            used.extend_from_slice(shared.get(id).map_or(&[][..], Vec::as_slice));
+    let order = plan.post_order();
+    let (mut shared, mut iterations) = (HashMap::new(), HashMap::new());
+    // What is read is known where it is defined, above its readers: the next round tells them.
+    loop {
+        let mut changed = false;
+        for &node in &order {
+            let operator = &plan[node];
+            let mut used = extra.get(&node).cloned().unwrap_or_default();
+            operator.for_each_scalar(|scalar| scalar.for_each_column(&mut |column| used.push(column)));
+            match operator {
+                Operator::SharedRead { id, .. } => used.extend(shared.get(id).into_iter().flatten()),
+                Operator::IterateRead { iterate, .. } => {
+                    used.extend(iterations.get(iterate).into_iter().flatten());
+                }
+                _ => {}
+            }
+            for input in operator.inputs() {
+                used.extend_from_slice(&outer[input.index()]);
+            }
+            used.retain(|column| !producers.is_below(*column, node) && !is_local(operator, *column));
+            used.sort_unstable();
+            used.dedup();
+            match operator {
+                Operator::Shared { id, definition, .. } => {
+                    let known = outer[definition.index()].clone();
+                    changed |= shared.insert(*id, known.clone()).unwrap_or_default() != known;
+                }
+                Operator::Iterate(iterate) => {
+                    let before = iterations.insert(iterate.id, used.clone());
+                    changed |= before.unwrap_or_default() != used;
+                }
+                _ => {}
+            }
+            outer[node.index()] = used;
         }
-        for input in operator.inputs() {
-            used.extend_from_slice(&outer[input.index()]);
-        }
-        used.retain(|column| !producers.is_below(*column, node) && !is_local(operator, *column));
-        used.sort_unstable();
-        used.dedup();
-        outer[node.index()] = used;
-        if let Operator::Shared { id, definition, .. } = operator {
-            // Known for an enclosing reader only where numbers are reused, which the verifier refuses.
-            shared.entry(*id).or_insert_with(|| outer[definition.index()].clone());
+        if !changed {
+            return outer;
         }
     }
-    outer
 }
 
 /// Columns that are seen in one part of an operator only.

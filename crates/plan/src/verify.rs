@@ -193,13 +193,17 @@ impl Verifier<'_> {
             Operator::Window(window) => {
                 window.partition.iter().try_for_each(|key| given(*key, &inputs[0]))?;
                 order(&window.order)?;
+                let mut partition = Scope::default();
+                for key in &window.partition {
+                    partition.set(*key, inputs[0].nullable(*key));
+                }
                 for call in &window.calls {
                     let kind = call.function.kind;
                     let fits = matches!(kind, FunctionKind::Aggregate | FunctionKind::Window);
                     ensure(fits, || format!("{:?} is no window function", call.function))?;
                     self.call(&call.function, &call.arguments, &rows)?;
                     self.conditions(call.filter.as_slice(), &rows)?;
-                    self.frame(&call.frame, &none)?;
+                    self.frame(&call.frame, &Seen { outer: &self.outer, inner: &[&partition] })?;
                     self.result(call.output, &call.function)?;
                 }
                 Ok(())
@@ -216,8 +220,8 @@ impl Verifier<'_> {
                 order(first)
             }
             Operator::Sample { percent, seed, .. } => {
-                self.typed(percent, TypeId::FLOAT8, &none)?;
-                seed.iter().try_for_each(|seed| self.typed(seed, TypeId::FLOAT8, &none))
+                self.typed(percent, TypeId::FLOAT8, &rows)?;
+                seed.iter().try_for_each(|seed| self.typed(seed, TypeId::FLOAT8, &rows))
             }
             Operator::UnionAll { columns, inputs: lists } => {
                 for ((_, list), scope) in lists.iter().zip(inputs) {

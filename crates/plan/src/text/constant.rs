@@ -82,13 +82,13 @@ pub fn write_constant(ty: Type, value: &Value, out: &mut String) {
             out.push_str(if *value { "true" } else { "false" });
             return;
         }
-        _ => write_value(value, out),
+        _ => write_value(ty, value, out),
     }
     out.push_str("::");
     write_type(ty, out);
 }
 
-fn write_value(value: &Value, out: &mut String) {
+fn write_value(ty: Type, value: &Value, out: &mut String) {
     let zone = TimeZoneSetting::default();
     match value {
         Value::Null => out.push_str("null"),
@@ -100,19 +100,11 @@ fn write_value(value: &Value, out: &mut String) {
             numeric::write(*unscaled, *scale, out);
             out.push('\'');
         }
-        Value::Number(number) => {
-            out.push('\'');
-            number.write(out);
-            out.push('\'');
-        }
-        Value::Oid(oid) => text::write(&Value::BigInt(i64::from(*oid)), SqlType::BigInt, &zone, out),
-        Value::Array(elements) => {
-            out.push('[');
-            for (index, element) in elements.elements().iter().enumerate() {
-                out.push_str(if index == 0 { "" } else { ", " });
-                write_value(element, out);
-            }
-            out.push(']');
+        Value::Array(array) => {
+            let mut text = String::new();
+            let element = ty.element().expect("it is an array");
+            firn_base::array::write_any(array, element, &zone, &mut text);
+            write_quoted(&text, '\'', out);
         }
         other => {
             let mut text = String::new();
@@ -143,7 +135,11 @@ pub fn read_value(text: &str, ty: Type) -> Option<Value> {
         R::TimestampTz => SqlType::TimestampTz,
         R::Interval => SqlType::Interval,
         R::Uuid => SqlType::Uuid,
-        R::List(_) | R::Record => return None,
+        R::List(_) => {
+            let zone = TimeZoneSetting::default();
+            return firn_base::array::parse_any(text, ty.element()?, &zone).ok().map(Value::Array);
+        }
+        R::Record => return None,
     };
     text::parse(text, kind, &TimeZoneSetting::default()).ok()
 }

@@ -499,9 +499,7 @@ impl Parser<'_> {
     }
 
     fn begins_with_word_scalar(&self) -> bool {
-        let words = ["null", "true", "false", "case", "coalesce", "cast", "coerce"];
-        let is_call = matches!(self.tokens.get(self.at + 1), Some(Token::Mark("(")));
-        matches!(self.peek(), Some(Token::Word(word)) if is_call || words.contains(&word.as_str()))
+        matches!(self.peek(), Some(Token::Word(word)) if word != "offset" && word != "ties")
     }
 
     fn assignments(&mut self) -> Parsed<Vec<Assignment>> {
@@ -660,32 +658,10 @@ impl Parser<'_> {
         Ok(Scalar::Constant(ty, value))
     }
 
-    /// The elements of a constant array, whose type follows.
-    fn elements(&mut self) -> Parsed<Scalar> {
-        let texts = self.list(|parser| {
-            Ok(match parser.next()? {
-                Token::Word(word) if word == "null" => None,
-                Token::Number(number) => Some(number.to_string()),
-                Token::Text(text) => Some(text),
-                other => return Err(format!("an element instead of {other:?}")),
-            })
-        })?;
-        self.expect("::")?;
-        let ty = self.ty()?;
-        let element = ty.element().ok_or_else(|| format!("{ty} is no array"))?;
-        let value = |text: Option<String>| match text {
-            Some(text) => read_value(&text, element).ok_or_else(|| format!("{text} is no {element}")),
-            None => Ok(Value::Null),
-        };
-        let values = texts.into_iter().map(value).collect::<Parsed<Vec<Value>>>()?;
-        Ok(Scalar::Constant(ty, Value::Array(values.into())))
-    }
-
     fn scalar(&mut self) -> Parsed<Scalar> {
         match self.peek().ok_or("a scalar is missing")? {
             Token::Column(_) => Ok(Scalar::Column(self.column()?)),
             Token::Mark("(") => self.parenthesised(),
-            Token::Mark("[") => self.elements(),
             Token::Parameter(number) => {
                 let number = *number;
                 self.at += 1;
@@ -855,24 +831,16 @@ impl Parser<'_> {
 
     fn quantified(&mut self, argument: Scalar, symbol: &str, all: bool) -> Parsed<Scalar> {
         let left = self.type_of(&argument)?;
-        // A list begins like a constant array, which has its type behind it.
-        let begin = self.at;
-        let (values, right) = match self.elements() {
-            Ok(array) => {
-                let element = self.type_of(&array)?.element().expect("it is an array");
-                (Values::Array(array), element)
+        let (values, right) = match self.peek() {
+            Some(Token::Mark("[")) => {
+                let list = self.scalars()?;
+                let right = list.first().map_or(Ok(left), |value| self.type_of(value))?;
+                (Values::List(list), right)
             }
-            Err(_) => {
-                self.at = begin;
-                if matches!(self.peek(), Some(Token::Mark("["))) {
-                    let list = self.scalars()?;
-                    let right = list.first().map_or(Ok(left), |value| self.type_of(value))?;
-                    (Values::List(list), right)
-                } else {
-                    let array = self.scalar()?;
-                    let ty = self.type_of(&array)?;
-                    (Values::Array(array), ty.element().ok_or_else(|| format!("{ty} is no array"))?)
-                }
+            _ => {
+                let array = self.scalar()?;
+                let ty = self.type_of(&array)?;
+                (Values::Array(array), ty.element().ok_or_else(|| format!("{ty} is no array"))?)
             }
         };
         self.expect(")")?;

@@ -1,0 +1,42 @@
+//! Rewrites: functions from a plan to a plan of the same meaning, one a file.
+//!
+//! Each is linear in the plan's size. [`optimise`] calls them in the order in which each finds what
+//! the ones before have left; they may also be called alone, which is how they are tested: cases as
+//! text, and random plans whose rows are compared before and after.
+
+pub mod contradictions;
+pub mod fold;
+pub mod outer_joins;
+pub mod prune;
+pub mod push_down;
+#[cfg(test)]
+mod testing;
+pub mod windows;
+
+use crate::function::{Function, Functions};
+use crate::plan::Plan;
+use crate::unnest::unnest;
+use crate::verify::debug_verify;
+use firn_base::{Result, Type, Value};
+
+/// Evaluates calls of functions over constants.
+pub trait Evaluator {
+    /// The result of a call of an immutable function.
+    fn call(&self, function: &Function, arguments: &[(Type, Value)], result: Type) -> Result<Value>;
+}
+
+/// All rewrites.
+pub fn optimise(plan: &mut Plan, functions: &dyn Functions, evaluator: &dyn Evaluator) {
+    debug_verify(plan, "binding");
+    let step = |plan: &mut Plan, name: &str, rewrite: &mut dyn FnMut(&mut Plan)| {
+        rewrite(plan);
+        debug_verify(plan, name);
+    };
+    step(plan, "folding", &mut |plan| fold::fold(plan, evaluator));
+    step(plan, "unnesting", &mut |plan| unnest(plan, functions));
+    step(plan, "NULL rejection", &mut outer_joins::reject_nulls);
+    step(plan, "pushing down", &mut push_down::push_down);
+    step(plan, "contradictions", &mut contradictions::remove_empty);
+    step(plan, "windows", &mut windows::merge_windows);
+    step(plan, "pruning", &mut prune::prune);
+}

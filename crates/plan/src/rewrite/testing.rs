@@ -1,0 +1,248 @@
+//! Rewrites compared with the reference: cases as text, and random plans before and after.
+
+use super::*;
+use crate::reference::random::{Shape, random_plan, random_tables};
+use crate::reference::{TestFunctions, evaluate, run};
+use crate::text::{parse, print};
+use crate::verify::verify;
+use firn_base::random::Random;
+
+/// Functions over constants, by the reference.
+struct Reference;
+
+impl Evaluator for Reference {
+    fn call(&self, function: &Function, arguments: &[(Type, Value)], _: Type) -> Result<Value> {
+        evaluate(function, arguments.iter().map(|(_, value)| value.clone()).collect())
+    }
+}
+
+/// How many random plans each test makes; more with FIRN_PLANS.
+pub fn count(usual: u64) -> u64 {
+    std::env::var("FIRN_PLANS").ok().and_then(|count| count.parse().ok()).unwrap_or(usual)
+}
+
+/// Rows as text, in an order.
+pub fn sorted(rows: &[Vec<Value>]) -> Vec<String> {
+    let mut rows: Vec<String> = rows.iter().map(|row| format!("{row:?}")).collect();
+    rows.sort();
+    rows
+}
+
+/// Checks that random plans give the same rows before and after a rewrite, and that it changes some. With
+/// `flat` dependent joins are removed before.
+pub fn keeps_rows(flat: bool, mut rewrite: impl FnMut(&mut Plan)) {
+    let (mut compared, mut with_rows, mut changed) = (0, 0, 0);
+    let plans = count(1500);
+    for seed in 0..plans {
+        let mut random = Random::seeded(seed);
+        let shape =
+            Shape { size: random.uniform(2, 14), can_fail: random.uniform(0, 3) == 0, dependent: true };
+        let mut plan = random_plan(&mut random, shape);
+        if flat {
+            unnest(&mut plan, &TestFunctions);
+        }
+        if random.uniform(0, 2) == 0 {
+            // Only a part of the columns is wanted.
+            plan.output.retain(|_| random.uniform(0, 2) == 0);
+        }
+        let mut after = plan.clone();
+        rewrite(&mut after);
+        if let Err(problem) = verify(&after) {
+            panic!("seed {seed}: {problem}\n{}\n{}", print(&plan), print(&after));
+        }
+        changed += u64::from(print(&plan) != print(&after));
+        for _ in 0..3 {
+            let tables = random_tables(&mut random);
+            let Ok(expected) = run(&plan, &tables, &[]) else { continue };
+            let found = run(&after, &tables, &[]).unwrap_or_else(|error| {
+                panic!("seed {seed}: {error:?}\n{}\n{}", print(&plan), print(&after))
+            });
+            compared += 1;
+            with_rows += u64::from(!expected.is_empty());
+            assert_eq!(
+                sorted(&expected),
+                sorted(&found),
+                "seed {seed}\n{}\n{}\n{tables:?}",
+                print(&plan),
+                print(&after)
+            );
+        }
+    }
+    println!("{compared} compared, {with_rows} with rows, {changed} of {plans} plans changed");
+    assert!(compared > plans && with_rows * 2 > compared && changed * 50 > plans);
+}
+
+/// Checks that a rewrite makes one plan of another.
+pub fn becomes(rewrite: impl FnOnce(&mut Plan), before: &str, after: &str) {
+    let mut plan = parse(before, &TestFunctions).expect("the plan is well-formed");
+    verify(&plan).expect("the plan is valid");
+    rewrite(&mut plan);
+    verify(&plan).expect("the result is valid");
+    let lines = |text: &str| -> Vec<String> {
+        let filled = || text.lines().filter(|line| !line.trim().is_empty());
+        let indent = filled().map(|line| line.len() - line.trim_start().len()).min().unwrap_or(0);
+        filled().map(|line| line[indent..].trim_end().to_owned()).collect()
+    };
+    let text = print(&plan);
+    assert_eq!(lines(&text), lines(after), "\n{text}");
+}
+
+#[test]
+fn folding_keeps_rows() {
+    keeps_rows(false, |plan| fold::fold(plan, &Reference));
+}
+
+#[test]
+fn null_rejection_keeps_rows() {
+    keeps_rows(false, outer_joins::reject_nulls);
+}
+
+#[test]
+fn pushing_down_keeps_rows() {
+    keeps_rows(true, push_down::push_down);
+}
+
+#[test]
+fn pushing_down_below_dependent_joins_keeps_rows() {
+    keeps_rows(false, push_down::push_down);
+}
+
+#[test]
+fn removing_what_is_empty_keeps_rows() {
+    keeps_rows(true, |plan| {
+        fold::fold(plan, &Reference);
+        contradictions::remove_empty(plan);
+    });
+}
+
+#[test]
+fn pruning_keeps_rows() {
+    keeps_rows(true, prune::prune);
+}
+
+#[test]
+fn all_rewrites_keep_rows() {
+    keeps_rows(false, |plan| optimise(plan, &TestFunctions, &Reference));
+}
+
+#[test]
+fn constants_are_folded_and_errors_stay() {
+    becomes(
+        |plan| fold::fold(plan, &Reference),
+        "
+        Output [#1, #2]
+          Map [#1: int4 := (1::int4 + 2::int4), #2: int4 := case when (#0 = 0::int4) then (1::int4 / 0::int4) else 1::int4 end]
+            Filter [((#0 > 1::int4) and true and (#0 < (2::int4 + 3::int4)))]
+              Scan 1 [#0: int4 = 1]
+        ",
+        "
+        Output [#1, #2]
+          Map [#1: int4 := 3::int4, #2: int4 := case when (#0 = 0::int4) then (1::int4 / 0::int4) else 1::int4 end]
+            Filter [(#0 > 1::int4), (#0 < 5::int4)]
+              Scan 1 [#0: int4 = 1]
+        ",
+    );
+}
+
+#[test]
+fn an_outer_join_below_a_comparison_of_its_right_side_is_an_inner_join() {
+    becomes(
+        outer_joins::reject_nulls,
+        "
+        Output [#0]
+          Filter [(#1 > 1::int4)]
+            Join left on [(#0 = #1)]
+              Scan 1 [#0: int4 = 1]
+              Join full on [(#1 = #2)]
+                Scan 2 [#1: int4 = 1]
+                Scan 3 [#2: int4 = 1]
+        ",
+        "
+        Output [#0]
+          Filter [(#1 > 1::int4)]
+            Join inner on [(#0 = #1)]
+              Scan 1 [#0: int4 = 1]
+              Join left on [(#1 = #2)]
+                Scan 2 [#1: int4 = 1]
+                Scan 3 [#2: int4 = 1]
+        ",
+    );
+}
+
+#[test]
+fn conditions_go_down_and_what_can_fail_stays_above_the_join() {
+    becomes(
+        push_down::push_down,
+        "
+        Output [#0]
+          Filter [((#0 / #1) = 1::int4), (#0 = #2), (#2 > 1::int4), (#3 = 2::int4)]
+            Map [#3: int4 := (#1 + 1::int4)]
+              Join inner
+                Scan 1 [#0: int4 = 1, #1: int4 = 2]
+                Scan 2 [#2: int4 = 1]
+        ",
+        "
+        Output [#0]
+          Filter [((#0 / #1) = 1::int4)]
+            Map [#3: int4 := (#1 + 1::int4)]
+              Join inner on [(#0 = #2)]
+                Scan 1 [#0: int4 = 1, #1: int4 = 2] where [((#1 + 1::int4) = 2::int4)]
+                Scan 2 [#2: int4 = 1] where [(#2 > 1::int4)]
+        ",
+    );
+}
+
+#[test]
+fn a_contradiction_empties_what_needs_its_rows() {
+    becomes(
+        contradictions::remove_empty,
+        "
+        Output [#0, #1]
+          Join left on [(#0 = #1)]
+            Scan 1 [#0: int4 = 1]
+            Filter [false]
+              Scan 2 [#1: int4 not null = 1]
+        ",
+        "
+        Output [#0, #1]
+          Map [#1: int4 := null::int4]
+            Scan 1 [#0: int4 = 1]
+        ",
+    );
+}
+
+#[test]
+fn columns_that_nothing_uses_are_not_produced() {
+    becomes(
+        prune::prune,
+        "
+        Output [#0]
+          Map [#4: int4 := (#1 / 0::int4)]
+            Join mark #5: bool on [(#0 = #2)]
+              Scan 1 [#0: int4 = 1, #1: int4 = 2]
+              Scan 2 [#2: int4 = 1, #3: int4 = 2]
+        ",
+        "
+        Output [#0]
+          Scan 1 [#0: int4 = 1]
+        ",
+    );
+}
+
+#[test]
+fn windows_with_one_order_are_one() {
+    becomes(
+        windows::merge_windows,
+        "
+        Output [#1, #2]
+          Window order [#0] calls [#2: int8 not null := row_number()]
+            Window order [#0] calls [#1: int8 not null := rank()]
+              Scan 1 [#0: int4 = 1]
+        ",
+        "
+        Output [#1, #2]
+          Window order [#0] calls [#1: int8 not null := rank(), #2: int8 not null := row_number()]
+            Scan 1 [#0: int4 = 1]
+        ",
+    );
+}
