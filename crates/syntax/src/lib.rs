@@ -19,8 +19,10 @@
 //! `parenthesised_list`, `optional_transaction_modes`; and `unexpected` for syntax errors.
 
 mod keyword;
+mod level;
 mod lexer;
 mod parser;
+pub mod print;
 mod span;
 mod token;
 pub mod tree;
@@ -30,7 +32,7 @@ pub use keyword::{Category, Keyword};
 pub use span::{Span, character_position};
 
 /// How many levels a statement may nest.
-pub const DEPTH_LIMIT: u32 = 500;
+pub const DEPTH_LIMIT: u32 = 300;
 
 /// How a text is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -44,6 +44,19 @@ pub(crate) struct Parser<'a> {
     depth: u32,
     /// Where the last primary expression that was parsed begins and ends, with its parentheses.
     primary: Span,
+    /// What the next expression stops at.
+    stop: Stop,
+}
+
+/// What an expression stops at although its operators go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    /// Nothing.
+    Nowhere,
+    /// A word with nothing behind it that it could be an operator of is the label of a column: `SELECT 1 and, 2`.
+    Label,
+    /// SIMILAR without TO, in SUBSTRING.
+    Similar,
 }
 
 /// Parses all statements of a text.
@@ -98,6 +111,7 @@ impl<'a> Parser<'a> {
             previous_end: 0,
             depth: 0,
             primary: Span::default(),
+            stop: Stop::Nowhere,
         })
     }
 
@@ -113,14 +127,12 @@ impl<'a> Parser<'a> {
     pub(crate) fn statement(&mut self) -> Result<Statement> {
         let Some(keyword) = self.keyword() else {
             if self.at_symbol(b'(') {
-                return Ok(Statement::Query(Box::new(self.query()?)));
+                return Ok(Statement::Query(self.query()?));
             }
             return self.unexpected();
         };
         match keyword {
-            Keyword::Select | Keyword::Values | Keyword::Table => {
-                Ok(Statement::Query(Box::new(self.query()?)))
-            }
+            Keyword::Select | Keyword::Values | Keyword::Table => Ok(Statement::Query(self.query()?)),
             Keyword::With | Keyword::Insert | Keyword::Update | Keyword::Delete | Keyword::Merge => {
                 self.preparable()
             }
@@ -218,6 +230,29 @@ impl<'a> Parser<'a> {
         self.accept(TokenKind::Symbol(symbol))
     }
 
+    /// Whether the current token makes one with the next: NOT IN and its relatives, NULLS FIRST, WITH TIME. Then it is no
+    /// word of its own, in PostgreSQL's grammar neither.
+    pub(crate) fn begins_pair(&mut self) -> bool {
+        let TokenKind::Keyword(keyword @ (Keyword::Not | Keyword::Nulls | Keyword::With)) = self.kind()
+        else {
+            return false;
+        };
+        let TokenKind::Keyword(next) = self.peek(1) else { return false };
+        match keyword {
+            Keyword::Not => matches!(
+                next,
+                Keyword::Between | Keyword::In | Keyword::Like | Keyword::Ilike | Keyword::Similar
+            ),
+            Keyword::Nulls => matches!(next, Keyword::First | Keyword::Last),
+            _ => matches!(next, Keyword::Time | Keyword::Ordinality),
+        }
+    }
+
+    /// Takes NOT, unless it belongs to a BETWEEN, IN or LIKE behind it.
+    pub(crate) fn accept_not(&mut self) -> bool {
+        !self.begins_pair() && self.accept_keyword(Keyword::Not)
+    }
+
     /// Takes this keyword.
     pub(crate) fn expect_keyword(&mut self, keyword: Keyword) -> Result<()> {
         if self.accept_keyword(keyword) { Ok(()) } else { self.unexpected() }
@@ -302,7 +337,10 @@ impl<'a> Parser<'a> {
     /// An error with this message that names the current token. A token that is none brings its own error.
     #[cold]
     pub(crate) fn mistake(&mut self, message: &str) -> Error {
-        if self.at(TokenKind::Invalid)
+        // PostgreSQL reads one token ahead of these words.
+        let is_read = matches!(self.keyword(), Some(Keyword::Not | Keyword::Nulls | Keyword::With))
+            && self.peek(1) == TokenKind::Invalid;
+        if (is_read || self.at(TokenKind::Invalid))
             && let Some(error) = self.lexer.take_error()
         {
             return error;
@@ -312,7 +350,11 @@ impl<'a> Parser<'a> {
 
     /// An error at a byte of the text.
     #[cold]
-    pub(crate) fn error<T>(&self, state: SqlState, message: impl Into<String>, offset: u32) -> Result<T> {
+    pub(crate) fn error<T>(&mut self, state: SqlState, message: impl Into<String>, offset: u32) -> Result<T> {
+        // PostgreSQL has read the token behind what it finds wrong.
+        if self.at(TokenKind::Invalid) {
+            return self.unexpected();
+        }
         Err(error_at(state, message, self.text, offset))
     }
 

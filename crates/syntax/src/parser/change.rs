@@ -21,14 +21,14 @@ impl Parser<'_> {
             Some(Keyword::Delete) => Statement::Delete(Box::new(self.delete(with)?)),
             Some(Keyword::Merge) => Statement::Merge(Box::new(self.merge(with)?)),
             _ => {
-                if !self.at_symbol(b'(') && (!self.begins_query() || self.at_keyword(Keyword::With)) {
+                if self.at_keyword(Keyword::With) {
                     return self.unexpected();
                 }
                 let mut query = self.query()?;
                 if let Some(with) = with {
                     self.add_with(&mut query, with)?;
                 }
-                Statement::Query(Box::new(query))
+                Statement::Query(query)
             }
         };
         self.leave();
@@ -69,10 +69,7 @@ impl Parser<'_> {
             }
         }
         insert.overriding = self.optional_overriding()?;
-        if !self.at_symbol(b'(') && !self.begins_query() {
-            return self.unexpected();
-        }
-        insert.source = Some(Box::new(self.query()?));
+        insert.source = Some(self.query()?);
         Ok(())
     }
 
@@ -235,7 +232,7 @@ impl Parser<'_> {
         self.expect_keywords(&[Keyword::Merge, Keyword::Into])?;
         let (table, alias) = self.changed_table()?;
         self.expect_keyword(Keyword::Using)?;
-        let source = self.from_item()?;
+        let source = self.table_ref()?;
         self.expect_keyword(Keyword::On)?;
         let condition = self.expr()?;
         let mut arms = vec![self.merge_arm()?];
@@ -249,7 +246,7 @@ impl Parser<'_> {
     fn merge_arm(&mut self) -> Result<MergeArm> {
         let start = self.start();
         self.expect_keyword(Keyword::When)?;
-        let is_matched = !self.accept_keyword(Keyword::Not);
+        let is_matched = !self.accept_not();
         self.expect_keyword(Keyword::Matched)?;
         let condition = if self.accept_keyword(Keyword::And) { Some(self.expr()?) } else { None };
         self.expect_keyword(Keyword::Then)?;

@@ -4,8 +4,9 @@
 //! the tree: [`Chain`] holds all steps, AND and OR all conditions, [`Prefix`] all operators before an operand.
 //! Only right operands and what is in parentheses nest.
 
-use super::Parser;
+use super::{Parser, Stop};
 use crate::keyword::Keyword;
+use crate::level::{self, Level, does_not_associate};
 use crate::span::Span;
 use crate::token::TokenKind;
 use crate::tree::{
@@ -13,36 +14,6 @@ use crate::tree::{
     Prefix, PrefixKind, PrefixOperator, Quantified, QuantifiedRight, Step, StepKind,
 };
 use firn_base::Result;
-
-/// How tightly an operator binds.
-pub(crate) type Level = u8;
-
-/// The levels, loosest first.
-pub(crate) mod level {
-    use super::Level;
-
-    pub(crate) const NONE: Level = 0;
-    pub(crate) const OR: Level = 1;
-    pub(crate) const AND: Level = 2;
-    pub(crate) const NOT: Level = 3;
-    /// `IS`, which does not associate.
-    pub(crate) const IS: Level = 4;
-    /// `<`, `=` and their relatives, which do not associate.
-    pub(crate) const COMPARISON: Level = 5;
-    /// `BETWEEN`, `IN`, `LIKE`, which do not associate.
-    pub(crate) const MATCH: Level = 6;
-    /// All operators that are not named here.
-    pub(crate) const OPERATOR: Level = 7;
-    pub(crate) const SUM: Level = 8;
-    pub(crate) const PRODUCT: Level = 9;
-    pub(crate) const POWER: Level = 10;
-    pub(crate) const AT: Level = 11;
-    pub(crate) const COLLATE: Level = 12;
-    /// `+` and `-` before their operand.
-    pub(crate) const SIGN: Level = 13;
-    pub(crate) const CAST: Level = 14;
-    pub(crate) const ACCESS: Level = 15;
-}
 
 /// Which operators an expression may have: PostgreSQL's a_expr and b_expr.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -88,18 +59,19 @@ impl Parser<'_> {
     /// An expression of operators that bind more tightly than `floor`.
     fn expr_above(&mut self, floor: Level, mode: Mode) -> Result<Expr> {
         self.enter()?;
+        let stop = std::mem::replace(&mut self.stop, Stop::Nowhere);
         let left = match self.prefix_operator(mode)? {
             None => self.primary(mode)?,
             Some(prefix) => self.prefixed(prefix, mode)?,
         };
-        let expr = self.infixes(left, floor, mode)?;
+        let expr = self.infixes(left, floor, mode, stop)?;
         self.leave();
         Ok(expr)
     }
 
     /// The rest of an expression whose first operand has been parsed.
     pub(super) fn expr_from(&mut self, left: Expr) -> Result<Expr> {
-        self.infixes(left, level::NONE, Mode::Full)
+        self.infixes(left, level::NONE, Mode::Full, Stop::Nowhere)
     }
 
     /// Operators before an operand. Each takes the steps that bind more tightly than itself.
@@ -110,7 +82,7 @@ impl Parser<'_> {
         }
         let mut expr = self.primary(mode)?;
         while let Some((operator, level)) = waiting.pop() {
-            expr = self.infixes(expr, level, mode)?;
+            expr = self.infixes(expr, level, mode, Stop::Nowhere)?;
             expr = with_prefix(operator, expr);
         }
         Ok(expr)
@@ -138,11 +110,11 @@ impl Parser<'_> {
     }
 
     /// All steps behind `left` that bind more tightly than `floor`.
-    fn infixes(&mut self, mut left: Expr, floor: Level, mode: Mode) -> Result<Expr> {
+    fn infixes(&mut self, mut left: Expr, floor: Level, mode: Mode, stop: Stop) -> Result<Expr> {
         // The level of the last step if that does not associate and ends in an operand.
         let mut closed = level::NONE;
         while let Some((infix, level)) = self.infix(mode) {
-            if level <= floor {
+            if level <= floor || (stop != Stop::Nowhere && self.stops(stop)) {
                 break;
             }
             if level == closed {
@@ -162,6 +134,17 @@ impl Parser<'_> {
             left.span = Span::new(start, self.previous_end);
         }
         Ok(left)
+    }
+
+    fn stops(&mut self, stop: Stop) -> bool {
+        match (stop, self.keyword()) {
+            (Stop::Label, Some(keyword)) if keyword.is_bare_label() => {
+                let next = self.peek(1);
+                Self::ends_target(next)
+            }
+            (Stop::Similar, Some(Keyword::Similar)) => !self.next_is(Keyword::To),
+            _ => false,
+        }
     }
 
     /// A step, and whether it ends in an operand, so that an operator of the same level may not follow.
@@ -239,35 +222,19 @@ impl Parser<'_> {
             TokenKind::Operator => (Infix::Binary, level::OPERATOR),
             TokenKind::DoubleColon => (Infix::Cast, level::CAST),
             TokenKind::Keyword(keyword) => match keyword {
-                Keyword::Operator if self.peek(1) == TokenKind::Symbol(b'(') => {
-                    (Infix::Binary, level::OPERATOR)
-                }
-                Keyword::Is
-                    if !restricted
-                        || matches!(
-                            self.peek(1),
-                            TokenKind::Keyword(Keyword::Distinct | Keyword::Not | Keyword::Document)
-                        ) =>
-                {
-                    (Infix::Is, level::IS)
-                }
+                Keyword::Operator => (Infix::Binary, level::OPERATOR),
+                Keyword::Is => (Infix::Is, level::IS),
                 _ if restricted => return None,
                 Keyword::Or => (Infix::Or, level::OR),
                 Keyword::And => (Infix::And, level::AND),
                 Keyword::Isnull => (Infix::IsNull, level::IS),
                 Keyword::Notnull => (Infix::NotNull, level::IS),
                 Keyword::Collate => (Infix::Collate, level::COLLATE),
-                Keyword::At if self.next_is(Keyword::Time) => (Infix::AtTimeZone, level::AT),
+                Keyword::At => (Infix::AtTimeZone, level::AT),
                 Keyword::Not => match self.peek(1) {
-                    TokenKind::Keyword(Keyword::Similar)
-                        if self.peek(2) != TokenKind::Keyword(Keyword::To) =>
-                    {
-                        return None;
-                    }
                     TokenKind::Keyword(next) => (word_infix(next)?, level::MATCH),
                     _ => return None,
                 },
-                Keyword::Similar if !self.next_is(Keyword::To) => return None,
                 _ => (word_infix(keyword)?, level::MATCH),
             },
             _ => return None,
@@ -400,7 +367,7 @@ impl Parser<'_> {
 
     /// Behind IS.
     fn is_test(&mut self, mode: Mode) -> Result<StepKind> {
-        let is_negated = self.accept_keyword(Keyword::Not);
+        let is_negated = self.accept_not();
         let Some(keyword) = self.keyword() else { return self.unexpected() };
         let test = match keyword {
             Keyword::Distinct => {
@@ -475,7 +442,7 @@ impl Parser<'_> {
         Ok(expr)
     }
 
-    fn optional_accessor(&mut self) -> Result<Option<(Span, Accessor)>> {
+    pub(super) fn optional_accessor(&mut self) -> Result<Option<(Span, Accessor)>> {
         let start = self.start();
         let accessor = if self.accept_symbol(b'.') {
             if self.accept_symbol(b'*') { Accessor::AllFields } else { Accessor::Field(self.label()?) }
@@ -504,10 +471,6 @@ impl Parser<'_> {
         self.expect_symbol(b']')?;
         Ok(Accessor::Slice(Box::new((low, high))))
     }
-}
-
-pub(crate) fn does_not_associate(level: Level) -> bool {
-    matches!(level, level::IS | level::COMPARISON | level::MATCH)
 }
 
 fn word_infix(keyword: Keyword) -> Option<Infix> {

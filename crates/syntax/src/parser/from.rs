@@ -2,12 +2,13 @@
 
 use super::Parser;
 use crate::keyword::Keyword;
+use crate::span::error_at;
 use crate::token::TokenKind;
 use crate::tree::{
     Alias, ColumnDefinition, FromItem, Join, JoinConstraint, JoinKind, Name, ObjectName, Query, QueryBody,
     Relation, Sample, Table, TableFunction, TableFunctionItem, TableKind, XmlColumn, XmlTable,
 };
-use firn_base::{Error, Result, SqlState};
+use firn_base::{Result, SqlState};
 
 /// What a parenthesis in FROM holds.
 enum Inside {
@@ -19,12 +20,12 @@ enum Inside {
 impl Parser<'_> {
     /// `FROM item, …` or `USING item, …` or nothing.
     pub(super) fn optional_from(&mut self, keyword: Keyword) -> Result<Vec<FromItem>> {
-        if self.accept_keyword(keyword) { self.list(Self::from_item) } else { Ok(Vec::new()) }
+        if self.accept_keyword(keyword) { self.list(Self::table_ref) } else { Ok(Vec::new()) }
     }
 
     /// An item of FROM with its joins (PostgreSQL's table_ref).
-    pub(super) fn from_item(&mut self) -> Result<FromItem> {
-        let mut item = self.from_operand()?;
+    pub(super) fn table_ref(&mut self) -> Result<FromItem> {
+        let mut item = self.table_operand()?;
         while self.optional_join(&mut item)? {}
         Ok(item)
     }
@@ -59,8 +60,7 @@ impl Parser<'_> {
         };
         self.expect_keyword(Keyword::Join)?;
         let span = self.span_from(start);
-        self.enter()?;
-        let mut right = self.from_operand()?;
+        let mut right = self.table_operand()?;
         let constraint = if is_cross {
             JoinConstraint::None
         } else if is_natural {
@@ -68,13 +68,14 @@ impl Parser<'_> {
         } else {
             // `a JOIN b JOIN c ON … ON …`: what comes before this join's condition belongs to its right side.
             while !self.at_keyword(Keyword::On) && !self.at_keyword(Keyword::Using) {
+                self.enter()?;
                 if !self.optional_join(&mut right)? {
                     return self.unexpected();
                 }
+                self.leave();
             }
             self.join_constraint()?
         };
-        self.leave();
         left.joins.push(Join { span, kind, right, constraint });
         Ok(true)
     }
@@ -90,7 +91,7 @@ impl Parser<'_> {
     }
 
     /// What a join joins. Joins in parentheses without an alias are several tables.
-    fn from_operand(&mut self) -> Result<FromItem> {
+    fn table_operand(&mut self) -> Result<FromItem> {
         let start = self.start();
         if self.at_symbol(b'(') {
             return match self.parenthesis_in_from()? {
@@ -106,10 +107,8 @@ impl Parser<'_> {
         let is_lateral = self.accept_keyword(Keyword::Lateral);
         if is_lateral && self.at_symbol(b'(') {
             let inside = self.start();
-            return match self.parenthesis_in_from()? {
-                Inside::Query(query) => self.sub_query(query, true, start, inside),
-                Inside::Joins(_) => self.unexpected(),
-            };
+            let query = self.parenthesised_query()?;
+            return self.sub_query(query, true, start, inside);
         }
         match self.keyword() {
             Some(Keyword::Only) if !is_lateral => return self.relation_in_from(start),
@@ -147,14 +146,16 @@ impl Parser<'_> {
     ) -> Result<FromItem> {
         let alias = self.optional_table_alias()?;
         if alias.is_none() {
-            let what = if matches!(query.body, QueryBody::Values(_)) {
-                ("VALUES in FROM must have an alias", "For example, FROM (VALUES ...) [AS] foo.")
-            } else {
-                ("subquery in FROM must have an alias", "For example, FROM (SELECT ...) [AS] foo.")
+            if self.at(TokenKind::Invalid) {
+                return self.unexpected();
+            }
+            let (what, example) = match query.body {
+                QueryBody::Values(_) => ("VALUES", "(VALUES ...)"),
+                _ => ("subquery", "(SELECT ...)"),
             };
-            return self
-                .error(SqlState::SYNTAX_ERROR, what.0, inside)
-                .map_err(|error: Error| error.with_hint(what.1));
+            let message = format!("{what} in FROM must have an alias");
+            let hint = format!("For example, FROM {example} [AS] foo.");
+            return Err(error_at(SqlState::SYNTAX_ERROR, message, self.text, inside).with_hint(hint));
         }
         Ok(self.table(TableKind::Query { is_lateral, query }, alias, start))
     }
@@ -164,12 +165,12 @@ impl Parser<'_> {
         self.enter()?;
         self.expect_symbol(b'(')?;
         let inside = if self.begins_query() {
-            Inside::Query(Box::new(self.query()?))
+            Inside::Query(self.query()?)
         } else if self.at_symbol(b'(') {
             let start = self.start();
             match self.parenthesis_in_from()? {
                 Inside::Query(query) if self.at_symbol(b')') || self.continues_query() => {
-                    Inside::Query(Box::new(self.query_from(*query, start)?))
+                    Inside::Query(self.query_from(query, start)?)
                 }
                 Inside::Query(query) => {
                     let item = self.sub_query(query, false, start, start)?;
@@ -182,7 +183,7 @@ impl Parser<'_> {
                 }
             }
         } else {
-            let item = self.from_operand()?;
+            let item = self.table_operand()?;
             self.joins_of(item)?
         };
         self.expect_symbol(b')')?;
@@ -416,7 +417,7 @@ impl Parser<'_> {
                     }
                 }
                 TokenKind::Keyword(Keyword::Not | Keyword::Null) => {
-                    let is_nullable = !self.accept_keyword(Keyword::Not);
+                    let is_nullable = !self.accept_not();
                     self.expect_keyword(Keyword::Null)?;
                     if column.is_nullable.replace(is_nullable).is_some() {
                         let message = format!(
@@ -428,6 +429,10 @@ impl Parser<'_> {
                 }
                 TokenKind::Identifier | TokenKind::QuotedIdentifier | TokenKind::UnicodeIdentifier => {
                     let option = self.take_name();
+                    if &*option.text == "__pg__is_not_null" {
+                        let message = format!("option name \"{}\" cannot be used in XMLTABLE", option.text);
+                        return self.error(SqlState::SYNTAX_ERROR, message, at);
+                    }
                     let value = self.restricted_expr()?;
                     if &*option.text != "path" {
                         let message = format!("unrecognized column option \"{}\"", option.text);

@@ -27,7 +27,11 @@ impl Parser<'_> {
 
     /// The name of a column, a table, an alias and most other things (PostgreSQL's ColId and name).
     pub(crate) fn name(&mut self) -> Result<Name> {
-        if Self::is_name(self.kind()) { Ok(self.take_name()) } else { self.unexpected() }
+        if Self::is_name(self.kind()) && !self.begins_pair() {
+            Ok(self.take_name())
+        } else {
+            self.unexpected()
+        }
     }
 
     /// The name of a type or a function (PostgreSQL's type_function_name).
@@ -47,10 +51,10 @@ impl Parser<'_> {
     /// Any word at all, as behind AS or a dot (PostgreSQL's ColLabel and attr_name).
     pub(crate) fn label(&mut self) -> Result<Name> {
         match self.kind() {
-            TokenKind::Identifier
-            | TokenKind::QuotedIdentifier
-            | TokenKind::UnicodeIdentifier
-            | TokenKind::Keyword(_) => Ok(self.take_name()),
+            TokenKind::Identifier | TokenKind::QuotedIdentifier | TokenKind::UnicodeIdentifier => {
+                Ok(self.take_name())
+            }
+            TokenKind::Keyword(_) if !self.begins_pair() => Ok(self.take_name()),
             _ => self.unexpected(),
         }
     }
@@ -128,7 +132,7 @@ impl Parser<'_> {
     /// A name that has at most three parts.
     pub(super) fn as_relation_name(&mut self, name: ObjectName) -> Result<ObjectName> {
         if self.at_symbol(b'.') || self.at_symbol(b'[') {
-            self.accessors()?;
+            while self.optional_accessor()?.is_some() {}
             return self.unexpected();
         }
         if name.qualifiers.len() > 2 {
@@ -144,9 +148,11 @@ impl Parser<'_> {
 
     /// The name of a function (PostgreSQL's func_name).
     pub(crate) fn function_name(&mut self) -> Result<ObjectName> {
-        if self.peek(1) != TokenKind::Symbol(b'.') {
+        let is_simple = Self::is_type_or_function_name(self.kind());
+        if !Self::is_name(self.kind()) {
             return Ok(ObjectName::simple(self.type_or_function_name()?));
         }
-        self.any_name()
+        let name = self.any_name()?;
+        if !is_simple && name.qualifiers.is_empty() { self.unexpected() } else { Ok(name) }
     }
 }

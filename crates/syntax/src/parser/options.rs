@@ -53,6 +53,7 @@ impl Parser<'_> {
     }
 
     /// `name [= value], …` in parentheses (PostgreSQL's definition).
+    #[allow(dead_code, reason = "CREATE TYPE, CREATE AGGREGATE and their relatives take it")]
     pub(crate) fn definition(&mut self) -> Result<Vec<RelOption>> {
         self.parenthesised_list(|parser| {
             let name = parser.label()?;

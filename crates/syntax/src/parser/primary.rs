@@ -175,7 +175,7 @@ impl Parser<'_> {
         let start = self.start();
         let is_column = Self::is_name(self.kind());
         let is_function = Self::is_type_or_function_name(self.kind());
-        if !is_column && !is_function {
+        if (!is_column && !is_function) || self.begins_pair() {
             return self.unexpected();
         }
         let mut name = ObjectName::simple(self.take_name());
@@ -229,7 +229,7 @@ impl Parser<'_> {
     /// A call behind the name, at its parenthesis. In FROM nothing follows the arguments.
     pub(super) fn call(&mut self, name: ObjectName, start: u32, may_have_window: bool) -> Result<Expr> {
         self.expect_symbol(b'(')?;
-        let mut call = Call {
+        let mut call = Box::new(Call {
             name,
             arguments: Vec::new(),
             is_star: false,
@@ -239,8 +239,9 @@ impl Parser<'_> {
             within_group: Vec::new(),
             filter: None,
             over: None,
-        };
+        });
         let mut is_plain = true;
+        let mut order_at = start;
         if self.at_symbol(b'*') {
             self.advance();
             call.is_star = true;
@@ -267,18 +268,19 @@ impl Parser<'_> {
                     break;
                 }
             }
+            order_at = self.start();
             call.order_by = self.optional_order_by()?;
         } else {
             is_plain = false;
         }
         self.expect_symbol(b')')?;
         if is_plain && !call.is_variadic && self.kind().is_string() && may_have_window {
-            return self.literal_with_modifiers(call, start);
+            return self.literal_with_modifiers(*call, start, order_at);
         }
         if may_have_window {
             self.call_suffixes(&mut call)?;
         }
-        Ok(Expr { kind: ExprKind::Call(Box::new(call)), span: self.span_from(start) })
+        Ok(Expr { kind: ExprKind::Call(call), span: self.span_from(start) })
     }
 
     fn call_suffixes(&mut self, call: &mut Call) -> Result<()> {
@@ -300,7 +302,7 @@ impl Parser<'_> {
         }
         if self.accept_keyword(Keyword::Over) {
             call.over = Some(if self.at_symbol(b'(') {
-                Over::Window(Box::new(self.window_spec()?))
+                Over::Window(self.window_spec()?)
             } else {
                 Over::Named(self.name()?)
             });
@@ -321,14 +323,13 @@ impl Parser<'_> {
     }
 
     /// `type(modifiers) '…'`, which began like a call.
-    fn literal_with_modifiers(&mut self, call: Call, start: u32) -> Result<Expr> {
+    fn literal_with_modifiers(&mut self, call: Call, start: u32, order_at: u32) -> Result<Expr> {
         if let Some(argument) = call.arguments.iter().find(|argument| argument.name.is_some()) {
             let at = argument.name.as_ref().map_or(start, |name| name.span.start);
             return self.error(SqlState::SYNTAX_ERROR, "type modifier cannot have parameter name", at);
         }
-        if let Some(item) = call.order_by.first() {
-            let at = item.value.span.start;
-            return self.error(SqlState::SYNTAX_ERROR, "type modifier cannot have ORDER BY", at);
+        if !call.order_by.is_empty() {
+            return self.error(SqlState::SYNTAX_ERROR, "type modifier cannot have ORDER BY", order_at);
         }
         let span = self.span_from(start);
         let value = self.string()?;
@@ -494,7 +495,7 @@ impl Parser<'_> {
     /// once, and then goes into whichever of both it began.
     pub(super) fn query_or_expr(&mut self) -> Result<std::result::Result<Box<Query>, Expr>> {
         if self.begins_query() {
-            return Ok(Ok(Box::new(self.query()?)));
+            return Ok(Ok(self.query()?));
         }
         if !self.at_symbol(b'(') {
             return Ok(Err(self.expr()?));
@@ -507,9 +508,9 @@ impl Parser<'_> {
         let operand = match inside {
             Parenthesised::Query(query) => {
                 if self.at_symbol(b')') || self.continues_query() {
-                    let query = self.query_from(*query, start)?;
+                    let query = self.query_from(query, start)?;
                     self.leave();
-                    return Ok(Ok(Box::new(query)));
+                    return Ok(Ok(query));
                 }
                 let expr = Expr { kind: ExprKind::Subquery(query), span: self.span_from(start) };
                 self.with_accessors(expr)?

@@ -1,6 +1,6 @@
 //! Queries: WITH, set operations, SELECT, VALUES, TABLE, and what stands behind them.
 
-use super::Parser;
+use super::{Parser, Stop};
 use crate::keyword::Keyword;
 use crate::span::Span;
 use crate::token::TokenKind;
@@ -43,7 +43,7 @@ impl Parser<'_> {
     }
 
     /// A query, in parentheses or not (PostgreSQL's SelectStmt).
-    pub(crate) fn query(&mut self) -> Result<Query> {
+    pub(crate) fn query(&mut self) -> Result<Box<Query>> {
         self.enter()?;
         let start = self.start();
         let with = self.optional_with()?;
@@ -69,21 +69,18 @@ impl Parser<'_> {
     /// `(query)`
     pub(crate) fn parenthesised_query(&mut self) -> Result<Box<Query>> {
         self.expect_symbol(b'(')?;
-        if !self.at_symbol(b'(') && !self.begins_query() {
-            return self.unexpected();
-        }
         let query = self.query()?;
         self.expect_symbol(b')')?;
-        Ok(Box::new(query))
+        Ok(query)
     }
 
     /// The rest of a query that began with a query in parentheses.
-    pub(super) fn query_from(&mut self, first: Query, start: u32) -> Result<Query> {
+    pub(super) fn query_from(&mut self, first: Box<Query>, start: u32) -> Result<Box<Query>> {
         self.query_rest(first, start)
     }
 
     /// Set operations behind the first operand, and the clauses behind them.
-    fn query_rest(&mut self, first: Query, start: u32) -> Result<Query> {
+    fn query_rest(&mut self, first: Box<Query>, start: u32) -> Result<Box<Query>> {
         let mut query = self.set_operations(first, 0)?;
         self.query_clauses(&mut query)?;
         if self.previous_end > query.span.end {
@@ -93,7 +90,7 @@ impl Parser<'_> {
     }
 
     /// Set operations that bind more tightly than `floor`, behind their first operand.
-    fn set_operations(&mut self, mut left: Query, floor: u8) -> Result<Query> {
+    fn set_operations(&mut self, mut left: Box<Query>, floor: u8) -> Result<Box<Query>> {
         loop {
             let operator = match self.keyword() {
                 Some(Keyword::Union) => SetOperator::Union,
@@ -126,10 +123,10 @@ impl Parser<'_> {
     }
 
     /// An operand of set operations: a query in parentheses, SELECT, VALUES or TABLE.
-    fn query_operand(&mut self) -> Result<Query> {
+    fn query_operand(&mut self) -> Result<Box<Query>> {
         let start = self.start();
         let body = match self.keyword() {
-            Some(Keyword::Select) => QueryBody::Select(Box::new(self.select()?)),
+            Some(Keyword::Select) => QueryBody::Select(self.select()?),
             Some(Keyword::Values) => {
                 self.advance();
                 QueryBody::Values(self.list(|parser| parser.parenthesised_list(Self::expr))?)
@@ -144,11 +141,8 @@ impl Parser<'_> {
         Ok(plain_query(body, self.span_from(start)))
     }
 
-    fn query_in_parentheses(&mut self) -> Result<Query> {
+    fn query_in_parentheses(&mut self) -> Result<Box<Query>> {
         self.expect_symbol(b'(')?;
-        if !self.at_symbol(b'(') && !self.begins_query() {
-            return self.unexpected();
-        }
         let query = self.query()?;
         self.expect_symbol(b')')?;
         Ok(query)
@@ -181,8 +175,7 @@ impl Parser<'_> {
                 self.advance();
                 Some(true)
             }
-            Some(Keyword::Not) => {
-                self.advance();
+            _ if self.accept_not() => {
                 self.expect_keyword(Keyword::Materialized)?;
                 Some(false)
             }
@@ -256,12 +249,24 @@ impl Parser<'_> {
         }
     }
 
-    fn select(&mut self) -> Result<Select> {
+    /// The tree is filled in place: a frame that held all its parts would be large, and this nests.
+    fn select(&mut self) -> Result<Box<Select>> {
         let start = self.start();
         self.advance();
-        let mut distinct = None;
+        let mut select = Box::new(Select {
+            span: Span::default(),
+            distinct: None,
+            targets: Vec::new(),
+            into: None,
+            from: Vec::new(),
+            condition: None,
+            group_by: Vec::new(),
+            is_group_distinct: false,
+            having: None,
+            windows: Vec::new(),
+        });
         if self.accept_keyword(Keyword::Distinct) {
-            distinct = Some(if self.accept_keyword(Keyword::On) {
+            select.distinct = Some(if self.accept_keyword(Keyword::On) {
                 Distinct::On(self.parenthesised_list(Self::expr)?)
             } else {
                 Distinct::All
@@ -269,48 +274,45 @@ impl Parser<'_> {
         } else {
             self.accept_keyword(Keyword::All);
         }
-        let targets =
-            if distinct.is_none() && self.ends_target_list() { Vec::new() } else { self.list(Self::target)? };
-        let into = self.optional_into()?;
-        let from = self.optional_from(Keyword::From)?;
-        let condition = self.optional_where()?;
-        let mut group_by = Vec::new();
-        let mut is_group_distinct = false;
+        if select.distinct.is_some() || !Self::ends_target(self.kind()) {
+            select.targets = self.list(Self::target)?;
+        }
+        select.into = self.optional_into()?;
+        select.from = self.optional_from(Keyword::From)?;
+        select.condition = self.optional_where()?;
         if self.accept_keyword(Keyword::Group) {
-            self.expect_keyword(Keyword::By)?;
-            is_group_distinct = self.accept_keyword(Keyword::Distinct);
-            if !is_group_distinct {
-                self.accept_keyword(Keyword::All);
-            }
-            group_by = self.list(Self::group_item)?;
+            self.group_by(&mut select)?;
         }
-        let having = if self.accept_keyword(Keyword::Having) { Some(self.expr()?) } else { None };
-        let mut windows = Vec::new();
+        if self.accept_keyword(Keyword::Having) {
+            select.having = Some(self.expr()?);
+        }
         if self.accept_keyword(Keyword::Window) {
-            windows = self.list(|parser| {
-                let name = parser.name()?;
-                parser.expect_keyword(Keyword::As)?;
-                Ok(WindowDefinition { name, window: parser.window_spec()? })
-            })?;
+            select.windows = self.list(Self::window_definition)?;
         }
-        Ok(Select {
-            span: self.span_from(start),
-            distinct,
-            targets,
-            into,
-            from,
-            condition,
-            group_by,
-            is_group_distinct,
-            having,
-            windows,
-        })
+        select.span = self.span_from(start);
+        Ok(select)
     }
 
-    /// Whether a select list is empty: the current token cannot begin an expression.
-    fn ends_target_list(&self) -> bool {
-        match self.kind() {
-            TokenKind::End | TokenKind::Symbol(b')' | b';') => true,
+    fn group_by(&mut self, select: &mut Select) -> Result<()> {
+        self.expect_keyword(Keyword::By)?;
+        select.is_group_distinct = self.accept_keyword(Keyword::Distinct);
+        if !select.is_group_distinct {
+            self.accept_keyword(Keyword::All);
+        }
+        select.group_by = self.list(Self::group_item)?;
+        Ok(())
+    }
+
+    fn window_definition(&mut self) -> Result<WindowDefinition> {
+        let name = self.name()?;
+        self.expect_keyword(Keyword::As)?;
+        Ok(WindowDefinition { name, window: self.window_spec()? })
+    }
+
+    /// Whether a token stands behind an item of a select list.
+    pub(super) fn ends_target(kind: TokenKind) -> bool {
+        match kind {
+            TokenKind::End | TokenKind::Symbol(b')' | b';' | b',') => true,
             TokenKind::Keyword(keyword) => matches!(
                 keyword,
                 Keyword::Into
@@ -340,6 +342,7 @@ impl Parser<'_> {
         if self.at_symbol(b'*') {
             return Ok(Target::All(self.advance().span));
         }
+        self.stop = Stop::Label;
         let value = self.expr()?;
         let alias = if self.accept_keyword(Keyword::As) {
             Some(self.label()?)
@@ -615,16 +618,17 @@ struct Limits {
     offset: Option<Expr>,
 }
 
-fn plain_query(body: QueryBody, span: Span) -> Query {
-    Query { span, with: None, body, order_by: Vec::new(), limit: None, offset: None, locking: Vec::new() }
+fn plain_query(body: QueryBody, span: Span) -> Box<Query> {
+    let order_by = Vec::new();
+    Box::new(Query { span, with: None, body, order_by, limit: None, offset: None, locking: Vec::new() })
 }
 
 /// A query as an operand of a set operation: its rows alone if it has no clauses.
-fn body_of(query: Query) -> QueryBody {
+fn body_of(query: Box<Query>) -> QueryBody {
     let is_plain = query.with.is_none()
         && query.order_by.is_empty()
         && query.limit.is_none()
         && query.offset.is_none()
         && query.locking.is_empty();
-    if is_plain { query.body } else { QueryBody::Nested(Box::new(query)) }
+    if is_plain { query.body } else { QueryBody::Nested(query) }
 }

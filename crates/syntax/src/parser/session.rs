@@ -119,15 +119,12 @@ impl Parser<'_> {
             self.advance();
         }
         self.expect_keyword(Keyword::Cursor)?;
-        let with_hold = self.accept_keyword(Keyword::With);
+        let with_hold = !self.begins_pair() && self.accept_keyword(Keyword::With);
         if with_hold || self.accept_keyword(Keyword::Without) {
             self.expect_keyword(Keyword::Hold)?;
         }
         self.expect_keyword(Keyword::For)?;
-        if !self.at_symbol(b'(') && !self.begins_query() {
-            return self.unexpected();
-        }
-        let query = Box::new(self.query()?);
+        let query = self.query()?;
         Ok(Statement::DeclareCursor(Box::new(DeclareCursor {
             name,
             is_binary,
@@ -332,8 +329,8 @@ impl Parser<'_> {
                 self.advance();
                 Deferrable
             }
-            Some(Keyword::Not) => {
-                self.expect_keywords(&[Keyword::Not, Keyword::Deferrable])?;
+            _ if self.accept_not() => {
+                self.expect_keyword(Keyword::Deferrable)?;
                 NotDeferrable
             }
             _ => return Ok(None),

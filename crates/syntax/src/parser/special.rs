@@ -1,7 +1,7 @@
 //! Functions with a syntax of their own (PostgreSQL's func_expr_common_subexpr).
 
-use super::Parser;
 use super::types::is_extract_field;
+use super::{Parser, Stop};
 use crate::keyword::Keyword;
 use crate::token::TokenKind;
 use crate::tree::{
@@ -221,6 +221,7 @@ impl Parser<'_> {
         if self.at_symbol(b')') {
             return self.plain_call(name, None);
         }
+        self.stop = Stop::Similar;
         let first = self.argument()?;
         let keyword = if first.name.is_some() { None } else { self.keyword() };
         let string = match keyword {

@@ -158,8 +158,7 @@ impl Parser<'_> {
     }
 
     fn optional_time_zone(&mut self) -> Result<bool> {
-        if self.at_keyword(Keyword::Without) && self.next_is(Keyword::Time) {
-            self.advance();
+        if self.accept_keyword(Keyword::Without) {
             self.expect_keywords(&[Keyword::Time, Keyword::Zone])?;
             return Ok(false);
         }

@@ -2,6 +2,7 @@
 
 use super::Parser;
 use crate::keyword::Keyword;
+use crate::token::TokenKind;
 use crate::tree::{
     Frame, FrameBound, FrameExclusion, FrameUnit, NullsOrder, SortItem, SortOrder, WindowSpec,
 };
@@ -11,24 +12,29 @@ const WINDOWING_ERROR: SqlState = SqlState::new("42P20");
 
 impl Parser<'_> {
     /// `(…)` of OVER and WINDOW.
-    pub(super) fn window_spec(&mut self) -> Result<WindowSpec> {
+    pub(super) fn window_spec(&mut self) -> Result<Box<WindowSpec>> {
         let start = self.start();
         self.expect_symbol(b'(')?;
+        let span = self.span_from(start);
+        let (partition_by, order_by) = (Vec::new(), Vec::new());
+        let mut window = Box::new(WindowSpec { span, base: None, partition_by, order_by, frame: None });
         // These words begin a clause and are no name here, although they are not reserved.
         let is_clause = matches!(
             self.keyword(),
             Some(Keyword::Partition | Keyword::Range | Keyword::Rows | Keyword::Groups)
         );
-        let base = if !is_clause && Self::is_name(self.kind()) { Some(self.take_name()) } else { None };
-        let mut partition_by = Vec::new();
+        if !is_clause && Self::is_name(self.kind()) {
+            window.base = Some(self.name()?);
+        }
         if self.accept_keyword(Keyword::Partition) {
             self.expect_keyword(Keyword::By)?;
-            partition_by = self.exprs()?;
+            window.partition_by = self.exprs()?;
         }
-        let order_by = self.optional_order_by()?;
-        let frame = self.optional_frame()?;
+        window.order_by = self.optional_order_by()?;
+        window.frame = self.optional_frame()?;
         self.expect_symbol(b')')?;
-        Ok(WindowSpec { span: self.span_from(start), base, partition_by, order_by, frame })
+        window.span = self.span_from(start);
+        Ok(window)
     }
 
     fn optional_frame(&mut self) -> Result<Option<Frame>> {
@@ -42,7 +48,12 @@ impl Parser<'_> {
         self.advance();
         let (start, end);
         let mut at = self.start();
-        if self.accept_keyword(Keyword::Between) {
+        // Before an operator BETWEEN is the name of a column.
+        let next = self.peek(1);
+        let is_column = matches!(next, TokenKind::DoubleColon | TokenKind::Symbol(b'.' | b'['))
+            || (Self::is_operator(next)
+                && !matches!(next, TokenKind::Operator | TokenKind::Symbol(b'+' | b'-')));
+        if !is_column && self.accept_keyword(Keyword::Between) {
             at = self.start();
             start = self.frame_bound()?;
             self.expect_keyword(Keyword::And)?;
@@ -79,7 +90,13 @@ impl Parser<'_> {
         Ok(Some(Frame { span: self.span_from(span_start), unit, start, end, exclusion }))
     }
 
-    fn check_frame(&self, start: &FrameBound, end: Option<&FrameBound>, at: u32, end_at: u32) -> Result<()> {
+    fn check_frame(
+        &mut self,
+        start: &FrameBound,
+        end: Option<&FrameBound>,
+        at: u32,
+        end_at: u32,
+    ) -> Result<()> {
         use FrameBound::*;
         let (message, at) = match (start, end) {
             (UnboundedFollowing, _) => ("frame start cannot be UNBOUNDED FOLLOWING", at),

@@ -395,7 +395,7 @@ pub struct WindowDefinition {
     /// The name.
     pub name: Name,
     /// What it is.
-    pub window: WindowSpec,
+    pub window: Box<WindowSpec>,
 }
 
 /// An item of ORDER BY.
