@@ -2,7 +2,7 @@
 //!
 //! A catalog is a snapshot: the same question has the same answer while a statement is bound.
 
-use firn_base::{Result, Type, TypeId};
+use firn_base::{Result, TimeZoneSetting, Type, TypeId};
 use firn_plan::operator::SourceId;
 use firn_vector::Registry;
 use std::sync::Arc;
@@ -17,6 +17,11 @@ pub trait Catalog {
 
     /// Whether there is a schema of that name.
     fn has_schema(&self, name: &str) -> bool;
+
+    /// The session's time zone: literals are read in it.
+    fn zone(&self) -> &TimeZoneSetting {
+        &TimeZoneSetting::UTC
+    }
 
     /// The name of the database, which may stand before a schema.
     fn database(&self) -> &str;

@@ -80,8 +80,9 @@ impl Binder<'_> {
                 self.check_equality(argument.ty, argument.at)?;
                 self.check_order(argument.ty, argument.at)?;
             }
-            let foreign = order.iter().any(|item| !arguments.contains(&item.value));
-            if foreign {
+            let foreign = order.iter().position(|item| !arguments.contains(&item.value));
+            if let Some(foreign) = foreign {
+                let at = call.order_by.get(foreign).map_or(at, |item| item.value.span.start);
                 return Err(self.error(
                     SqlState::INVALID_COLUMN_REFERENCE,
                     "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list",
@@ -197,10 +198,6 @@ impl Binder<'_> {
 
     fn check_aggregate_place(&self, level: usize, at: u32) -> Result<()> {
         let level = &self.levels[level];
-        if level.is_recursive_term {
-            let message = "aggregate functions are not allowed in a recursive query's recursive term";
-            return Err(self.error(super::states::INVALID_RECURSION, message, at));
-        }
         let place = match level.clause {
             Clause::None
             | Clause::Targets

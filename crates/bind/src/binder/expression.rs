@@ -618,12 +618,7 @@ impl Binder<'_> {
         let mut arguments = Vec::with_capacity(call.arguments.len() + call.within_group.len());
         let names = argument_names(call);
         for argument in &call.arguments {
-            match &argument.value.kind {
-                ExprKind::AllColumns(name) => {
-                    arguments.extend(self.qualified_star(name)?.into_iter().map(|(_, operand)| operand));
-                }
-                _ => arguments.push(self.expression(&argument.value)?),
-            }
+            arguments.push(self.expression(&argument.value)?);
         }
         let mut order = Vec::new();
         if !call.within_group.is_empty() {

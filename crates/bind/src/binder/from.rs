@@ -169,13 +169,21 @@ impl Binder<'_> {
         let found = self.find_relation(name)?;
         if let RelationKind::View(text) = &found.kind {
             let rows = self.view(&text.clone())?;
-            let columns = found.columns.iter().zip(rows.columns);
-            let columns = columns
-                .map(|(attribute, output)| ItemColumn {
-                    name: (&*attribute.name).into(),
-                    ..item_column(output)
-                })
-                .collect();
+            let mut outputs = Vec::with_capacity(found.columns.len());
+            let mut columns = Vec::with_capacity(found.columns.len());
+            for (attribute, output) in found.columns.iter().zip(rows.columns) {
+                let info = ColumnInfo {
+                    ty: output.ty,
+                    nullable: self.nullable(&output.value),
+                    name: Some(attribute.name.clone()),
+                    origin: Some(Origin { relation: found.oid, attribute: attribute.number }),
+                };
+                let column = self.new_column(info);
+                outputs.push((column, output.value));
+                let name = (&*attribute.name).into();
+                columns.push(ItemColumn { name, value: Scalar::Column(column), ty: output.ty });
+            }
+            let node = self.map(rows.node, outputs);
             let known_as = alias.map_or(&*found.name, |alias| &*alias.name.text);
             let columns = match alias {
                 Some(alias) => self.renamed(columns, alias, known_as)?,
@@ -183,7 +191,7 @@ impl Binder<'_> {
             };
             let alias = alias.map(|alias| &*alias.name.text);
             self.add_item(Table::of_relation(found.clone(), alias, columns, None));
-            return Ok(rows.node);
+            return Ok(node);
         }
         let (mut node, _) = self.scan(found, alias, at)?;
         if let Some(sample) = sample {
@@ -199,7 +207,8 @@ impl Binder<'_> {
             [] => None,
             [schema] => Some(&*schema.text),
             [catalog, schema] => {
-                self.check_database(catalog, at)?;
+                let shown = format!("\"{}.{}.{}\"", catalog.text, schema.text, name.name.text);
+                self.check_database(catalog, &shown, at)?;
                 Some(&*schema.text)
             }
             _ => return Err(self.error(SqlState::SYNTAX_ERROR, "improper relation name", at)),

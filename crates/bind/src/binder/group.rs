@@ -166,6 +166,10 @@ impl Binder<'_> {
     ) -> Result<NodeId> {
         let calls = std::mem::take(&mut self.level().aggregates);
         let groupings = std::mem::take(&mut self.level().groupings);
+        if let (Some(call), true) = (calls.first(), self.level().is_recursive_term) {
+            let message = "aggregate functions are not allowed in a recursive query's recursive term";
+            return Err(self.error(super::states::INVALID_RECURSION, message, call.at));
+        }
         if calls.is_empty() && !grouping.is_given && having.is_none() && groupings.is_empty() {
             return Ok(node);
         }

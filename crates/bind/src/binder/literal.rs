@@ -1,7 +1,7 @@
 //! Constants, and strings that are read as values of a type.
 
 use super::{Binder, Operand};
-use firn_base::{ArrayValue, Numeric, Result, SqlState, SqlType, TimeZoneSetting, Type, TypeId, Value};
+use firn_base::{ArrayValue, Numeric, Result, SqlState, SqlType, Type, TypeId, Value};
 use firn_base::{array, text};
 use firn_plan::Scalar;
 use firn_plan::scalar::Cast;
@@ -35,15 +35,11 @@ impl Binder<'_> {
 
     /// What a string means as a value of a type; `None` if only the running statement knows.
     fn literal_value(&self, value: &str, ty: Type) -> Option<Result<Value>> {
-        // Values of types with a time zone, and special words, depend on the session.
-        let zone = TimeZoneSetting::default();
+        let zone = self.catalog.zone();
+        let is_of_time =
+            matches!(ty.id, TypeId::DATE | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ | TypeId::TIME);
         match ty.id {
-            TypeId::TIMESTAMPTZ => None,
-            TypeId::DATE | TypeId::TIMESTAMP | TypeId::TIME
-                if value.trim_start().starts_with(|c: char| c.is_ascii_alphabetic()) =>
-            {
-                None
-            }
+            _ if is_of_time && names_the_present(value) => None,
             TypeId::TEXT | TypeId::VARCHAR | TypeId::UNKNOWN | TypeId::BPCHAR | TypeId::CSTRING => {
                 Some(Ok(Value::Text(value.to_owned())))
             }
@@ -63,10 +59,10 @@ impl Binder<'_> {
                     if !Self::has_plain_text(element.id) {
                         return None;
                     }
-                    return Some(array::parse_any(value, element, &zone).map(Value::Array));
+                    return Some(array::parse_any(value, element, zone).map(Value::Array));
                 }
                 let kind = SqlType::try_from(ty).ok()?;
-                Some(text::parse(value, kind, &zone))
+                Some(text::parse(value, kind, zone))
             }
         }
     }
@@ -109,5 +105,13 @@ fn oid(value: &str, ty: Type) -> Result<Value> {
         }
         let message = format!("invalid input syntax for type {ty}: \"{value}\"");
         firn_base::Error::new(SqlState::INVALID_TEXT_REPRESENTATION, message)
+    })
+}
+
+/// Whether a string of a date or time means another one each day.
+fn names_the_present(value: &str) -> bool {
+    let words = value.split(|c: char| !c.is_ascii_alphabetic());
+    words.into_iter().any(|word| {
+        ["now", "today", "tomorrow", "yesterday"].iter().any(|special| word.eq_ignore_ascii_case(special))
     })
 }

@@ -166,7 +166,7 @@ pub(crate) struct Level {
     sets: Vec<SetCallPlace>,
     /// GROUPING(…): the column that stands for it, its arguments, and its place.
     groupings: Vec<(Column, Vec<Scalar>, Span)>,
-    /// Whether it is the recursive term of a common table.
+    /// Whether it reads a common table of which it is the recursive term.
     is_recursive_term: bool,
 }
 

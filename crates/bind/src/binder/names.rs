@@ -52,26 +52,23 @@ impl Binder<'_> {
                 self.qualified(found, Some(&schema.text), &table.text, &name.name, at)
             }
             [catalog, schema, table] => {
-                self.check_database(catalog, at)?;
+                self.check_database(catalog, &dotted(name), at)?;
                 let found = self.find_item(Some(&schema.text), &table.text, at)?;
                 self.qualified(found, Some(&schema.text), &table.text, &name.name, at)
             }
             _ => {
-                let parts: Vec<&str> = name.parts().map(|part| &*part.text).collect();
-                let message = format!("improper qualified name (too many dotted names): {}", parts.join("."));
+                let message = format!("improper qualified name (too many dotted names): {}", dotted(name));
                 Err(self.error(SqlState::SYNTAX_ERROR, message, at))
             }
         }
     }
 
-    pub(super) fn check_database(&self, catalog: &Name, at: u32) -> Result<()> {
+    pub(super) fn check_database(&self, catalog: &Name, name: &str, at: u32) -> Result<()> {
         if *catalog.text == *self.catalog.database() {
             return Ok(());
         }
-        Err(self.placed(
-            Error::unsupported(format_args!("a reference to another database, {}", catalog.text)),
-            at,
-        ))
+        let message = format!("cross-database references are not implemented: {name}");
+        Err(self.error(SqlState::FEATURE_NOT_SUPPORTED, message, at))
     }
 
     fn qualified(
@@ -298,7 +295,7 @@ impl Binder<'_> {
             [] => None,
             [schema] => Some(&*schema.text),
             [catalog, schema] => {
-                self.check_database(catalog, at)?;
+                self.check_database(catalog, &format!("{}.*", dotted(name)), at)?;
                 Some(&*schema.text)
             }
             _ => {
@@ -371,4 +368,10 @@ impl Table {
     fn is_scalar_function(&self) -> bool {
         self.scan.is_none() && self.relation.is_none() && self.columns.len() == 1 && self.is_function
     }
+}
+
+/// A name with dots.
+fn dotted(name: &ObjectName) -> String {
+    let parts: Vec<&str> = name.parts().map(|part| &*part.text).collect();
+    parts.join(".")
 }

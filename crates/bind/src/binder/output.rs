@@ -18,7 +18,6 @@ fn name_of(expression: &Expr) -> Option<(String, bool)> {
     let strong = |name: &str| Some((name.to_owned(), true));
     match &expression.kind {
         ExprKind::Column(name) => strong(&name.name.text),
-        ExprKind::Boolean(_) => Some(("bool".to_owned(), false)),
         ExprKind::TypedLiteral(literal) => Some((type_name(&literal.type_name), false)),
         ExprKind::Row(_) => strong("row"),
         ExprKind::Overlaps(_) => strong("overlaps"),

@@ -39,7 +39,8 @@ impl Binder<'_> {
                 _ => "UNION/INTERSECT/EXCEPT",
             };
             let message = format!("{} is not allowed with {what}", strength_name(locking.strength));
-            return Err(self.unsupported_as(&message, locking.span.start));
+            // PostgreSQL names no position.
+            return Err(firn_base::Error::new(SqlState::FEATURE_NOT_SUPPORTED, message));
         }
         if !query.order_by.is_empty() {
             rows = self.projected(rows)?;

@@ -37,13 +37,6 @@ impl Binder<'_> {
             ">" => Some(Operator::Greater),
             _ => None,
         };
-        if count > 1 && strict.is_none() && symbol != "=" && symbol != "<>" {
-            let message = format!("could not determine interpretation of row comparison operator {symbol}");
-            let error = self.placed(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message), at);
-            return Err(
-                error.with_hint("Row comparison operators must be associated with btree operator families.")
-            );
-        }
         let mut parts = Vec::with_capacity(count);
         for (place, (left, right)) in left.into_iter().zip(right).enumerate() {
             let is_last = place + 1 == count;
@@ -56,6 +49,13 @@ impl Binder<'_> {
                 }
                 _ => parts.push((None, own)),
             }
+        }
+        if count > 1 && strict.is_none() && symbol != "=" && symbol != "<>" {
+            let message = format!("could not determine interpretation of row comparison operator {symbol}");
+            let error = self.placed(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message), at);
+            return Err(
+                error.with_hint("Row comparison operators must be associated with btree operator families.")
+            );
         }
         if strict.is_none() || count == 1 {
             let mut list: Vec<Scalar> = parts.into_iter().map(|(_, own)| own).collect();

@@ -50,8 +50,8 @@ impl Binder<'_> {
                 let mut on = Vec::with_capacity(list.len());
                 for expression in list {
                     let place = self.find_target(expression, &mut targets, count, Clause::DistinctOn)?;
-                    if !on.contains(&place) {
-                        on.push(place);
+                    if on.iter().all(|(other, _)| *other != place) {
+                        on.push((place, expression.span.start));
                     }
                 }
                 Some(on)
@@ -120,7 +120,7 @@ impl Binder<'_> {
             (Some(Distinct::All), _) => node = self.distinct_rows(node, &columns)?,
             (_, Some(on)) => {
                 let mut distinct = Vec::with_capacity(on.len());
-                for place in on {
+                for (place, _) in on {
                     let operand = &targets[place].operand;
                     self.check_equality(operand.ty, operand.at)?;
                     distinct.extend(operand.scalar.as_column());
@@ -180,7 +180,7 @@ impl Binder<'_> {
         &self,
         select: &Select,
         order: &SortItems,
-        on: Option<&[usize]>,
+        on: Option<&[(usize, u32)]>,
         targets: &[BoundTarget],
         count: usize,
     ) -> Result<()> {
@@ -195,30 +195,13 @@ impl Binder<'_> {
             ));
         }
         let Some(on) = on else { return Ok(()) };
-        let mut left = on.len();
+        let mut seen: Vec<usize> = Vec::with_capacity(on.len());
         for item in &order.0 {
-            if on.contains(&item.target) {
-                if left == 0 {
-                    break;
-                }
-                left -= 1;
-            } else if left > 0 {
+            if on.iter().any(|(place, _)| *place == item.target) {
+                seen.push(item.target);
+            } else if let Some((_, at)) = on.iter().find(|(place, _)| !seen.contains(place)) {
                 let message = "SELECT DISTINCT ON expressions must match initial ORDER BY expressions";
-                let unmatched = on
-                    .iter()
-                    .find(|place| {
-                        order
-                            .0
-                            .iter()
-                            .take_while(|other| on.contains(&other.target))
-                            .all(|other| other.target != **place)
-                    })
-                    .expect("one is left");
-                return Err(self.error(
-                    SqlState::INVALID_COLUMN_REFERENCE,
-                    message,
-                    targets[*unmatched].operand.at,
-                ));
+                return Err(self.error(SqlState::INVALID_COLUMN_REFERENCE, message, *at));
             }
         }
         Ok(())

@@ -83,6 +83,8 @@ impl Binder<'_> {
             return Err(self.error(SqlState::SYNTAX_ERROR, "subquery must return only one column", at));
         };
         let (column, ty) = (value.scalar.as_column().expect("it is projected"), value.ty);
+        // Its value is not one of a column any more.
+        self.plan.columns[column].origin = None;
         self.add_pending(column, JoinKind::Single, inner, Vec::new());
         Ok(Operand { scalar: Scalar::Column(column), ty, at })
     }

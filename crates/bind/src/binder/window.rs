@@ -105,14 +105,13 @@ impl Binder<'_> {
             }
         }
         let frame = match &spec.frame {
-            Some(frame) => Some(self.frame(frame, &order)?),
+            Some(frame) => Some(self.frame(frame, &order, at)?),
             None => None,
         };
         Ok(BoundWindow { name: None, partition, order, frame })
     }
 
-    fn frame(&mut self, frame: &tree::Frame, order: &[SortSpec]) -> Result<Frame> {
-        let at = frame.span.start;
+    fn frame(&mut self, frame: &tree::Frame, order: &[SortSpec], at: u32) -> Result<Frame> {
         let has_offset =
             |bound: &FrameBound| matches!(bound, FrameBound::Preceding(_) | FrameBound::Following(_));
         let uses_offset = has_offset(&frame.start) || frame.end.as_ref().is_some_and(has_offset);

@@ -193,6 +193,7 @@ impl Binder<'_> {
                 let _ = (depth, level);
                 let iterate = *iterate;
                 let columns = columns.clone();
+                self.level().is_recursive_term = true;
                 let mut produced = Vec::with_capacity(columns.len());
                 let mut items = Vec::with_capacity(columns.len());
                 for (name, ty) in columns {

@@ -93,5 +93,8 @@ files! {
     overloads_and_casts_are_those_of_postgresql = "overloads", &[];
     names_mean_what_they_mean_in_postgresql = "names", &[];
     clauses_of_select_are_those_of_postgresql = "select", &[];
-    changes_are_bound_as_by_postgresql = "changes", &[];
+    // PostgreSQL looks for the index when it plans.
+    changes_are_bound_as_by_postgresql = "changes", &[
+        "INSERT INTO customers (id, name) VALUES (1, 'x') ON CONFLICT (name) DO NOTHING",
+    ];
 }

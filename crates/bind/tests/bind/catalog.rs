@@ -33,7 +33,11 @@ pub static CATALOG: LazyLock<TestCatalog> = LazyLock::new(|| {
                 schema: "public".into(),
                 name: name.into(),
                 kind: RelationKind::View(text.into()),
-                columns: vec![column(1, "id", "id"), column(2, "customer", "customer"), column(3, "amount", "total")],
+                columns: vec![
+                    column(1, "id", "id"),
+                    column(2, "customer", "customer"),
+                    column(3, "amount", "total"),
+                ],
                 keys: Vec::new(),
             }));
         }
