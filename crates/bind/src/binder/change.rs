@@ -1,0 +1,629 @@
+//! INSERT, UPDATE and DELETE: targets, assignments, defaults, and RETURNING.
+
+use super::states::GENERATED_ALWAYS;
+use super::target::BoundTarget;
+use super::{Binder, Clause, ItemColumn, Operand, Output, Rows, Table};
+use crate::catalog::{Attribute, Generated, Relation, RelationKind};
+use crate::resolve::name as type_name;
+use firn_base::{Error, Result, SqlState, Type, Value};
+use firn_plan::operator::{Assignment, Image, Insert, SourceId, Update};
+use firn_plan::{Column, ColumnInfo, NodeId, Operator, Origin, Scalar};
+use firn_syntax::tree::{
+    self, ChangeCondition, Expr, ExprKind, Overriding, QueryBody, Statement, Target, TargetColumn,
+};
+use firn_vector::registry::CastContext;
+use std::rc::Rc;
+use std::sync::Arc;
+
+impl Binder<'_> {
+    /// INSERT, UPDATE, DELETE or MERGE. Its rows are those of RETURNING.
+    pub(super) fn change(&mut self, statement: &Statement) -> Result<Rows> {
+        let with = match statement {
+            Statement::Insert(insert) => &insert.with,
+            Statement::Update(update) => &update.with,
+            Statement::Delete(delete) => &delete.with,
+            Statement::Merge(merge) => &merge.with,
+            _ => panic!("it is a change"),
+        };
+        self.deeper(|binder| {
+            binder.open();
+            let definitions = match with {
+                Some(with) => binder.with_clause(with)?,
+                None => Vec::new(),
+            };
+            let rows = match statement {
+                Statement::Insert(insert) => binder.insert(insert)?,
+                Statement::Update(update) => binder.update(update)?,
+                Statement::Delete(delete) => binder.delete(delete)?,
+                Statement::Merge(merge) => binder.merge(merge)?,
+                _ => unreachable!("it was seen"),
+            };
+            let node = binder.with_definitions(definitions, rows.node);
+            binder.close();
+            Ok(Rows { node, ..rows })
+        })
+    }
+
+    /// The table that a statement changes.
+    pub(super) fn changed_table(
+        &self,
+        name: &tree::ObjectName,
+        verb: &str,
+    ) -> Result<(Arc<Relation>, SourceId)> {
+        let relation = self.find_relation(name)?;
+        match relation.kind {
+            RelationKind::Table(source) => Ok((relation, source)),
+            RelationKind::View(_) => {
+                let message = format!("cannot {verb} view \"{}\"", relation.name);
+                let error = Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message);
+                Err(error.with_detail("Views that are not automatically updatable cannot be changed."))
+            }
+            RelationKind::Source(_) => {
+                let message = format!("cannot change relation \"{}\"", relation.name);
+                Err(Error::new(SqlState::WRONG_OBJECT_TYPE, message))
+            }
+        }
+    }
+
+    fn insert(&mut self, insert: &tree::Insert) -> Result<Rows> {
+        let (relation, target) = self.changed_table(&insert.table, "insert into")?;
+        let places = self.target_columns(&relation, &insert.columns)?;
+        let (mut node, mut values) = match &insert.source {
+            None => {
+                let row = self.plan.add(Operator::Values { columns: Vec::new(), rows: vec![Vec::new()] });
+                (row, Vec::new())
+            }
+            Some(query) => match &query.body {
+                QueryBody::Values(rows) if is_bare(query) => {
+                    self.inserted_rows(&relation, &places, rows, insert)?
+                }
+                _ => self.inserted_query(&relation, &places, query, insert)?,
+            },
+        };
+        self.fill_row(&mut node, &relation, &mut values)?;
+        let conflicts = match &insert.on_conflict {
+            Some(conflict) => vec![self.conflict_arm(conflict, &relation, insert.alias.as_ref())?],
+            None => Vec::new(),
+        };
+        let assignments =
+            values.into_iter().map(|(attribute, value)| Assignment { attribute, value }).collect();
+        let alias = insert.alias.as_ref().map(|alias| &*alias.text);
+        self.level().items.clear();
+        let images = self.image_table(&relation, alias, false);
+        let node = self.plan.add(Operator::Insert(Insert {
+            input: node,
+            target,
+            values: assignments,
+            conflicts,
+            images,
+        }));
+        self.returning(node, &insert.returning)
+    }
+
+    /// The places of the columns that a statement names; all if it names none.
+    pub(super) fn target_columns(
+        &self,
+        relation: &Relation,
+        columns: &[TargetColumn],
+    ) -> Result<Vec<(usize, u32)>> {
+        if columns.is_empty() {
+            return Ok((0..relation.columns.len()).map(|place| (place, 0)).collect());
+        }
+        let mut places: Vec<(usize, u32)> = Vec::with_capacity(columns.len());
+        for column in columns {
+            let at = column.name.span.start;
+            let place = self.target_column(relation, column)?;
+            if places.iter().any(|(other, _)| *other == place) {
+                let message = format!("column \"{}\" specified more than once", column.name.text);
+                return Err(self.error(SqlState::DUPLICATE_COLUMN, message, at));
+            }
+            places.push((place, at));
+        }
+        Ok(places)
+    }
+
+    pub(super) fn target_column(&self, relation: &Relation, column: &TargetColumn) -> Result<usize> {
+        let at = column.name.span.start;
+        let Some((place, _)) = relation.column(&column.name.text) else {
+            let message =
+                format!("column \"{}\" of relation \"{}\" does not exist", column.name.text, relation.name);
+            return Err(self.error(SqlState::UNDEFINED_COLUMN, message, at));
+        };
+        if !column.path.is_empty() {
+            return Err(self.unsupported("an assignment to a part of a column", at));
+        }
+        Ok(place)
+    }
+
+    /// VALUES as the rows of an INSERT: DEFAULT is allowed, and literals take the types of the columns.
+    #[allow(clippy::type_complexity)]
+    fn inserted_rows(
+        &mut self,
+        relation: &Relation,
+        places: &[(usize, u32)],
+        rows: &[Vec<Expr>],
+        insert: &tree::Insert,
+    ) -> Result<(NodeId, Vec<(i16, Scalar)>)> {
+        let width = rows.first().map_or(0, Vec::len);
+        for row in rows {
+            if row.len() != width {
+                let at = row.first().map_or(0, |value| value.span.start);
+                return Err(self.error(
+                    SqlState::SYNTAX_ERROR,
+                    "VALUES lists must all be the same length",
+                    at,
+                ));
+            }
+        }
+        self.check_width(width, places, insert, |place| rows[0][place].span.start)?;
+        let mut bound = Vec::with_capacity(rows.len());
+        for row in rows {
+            let mut scalars = Vec::with_capacity(width);
+            for (value, (place, _)) in row.iter().zip(places) {
+                let attribute = &relation.columns[*place];
+                scalars.push(if matches!(value.kind, ExprKind::Default) {
+                    self.default_of(attribute)?
+                } else if insert.overriding == Some(Overriding::User) && is_identity(attribute) {
+                    self.default_of(attribute)?
+                } else {
+                    self.check_given(attribute, insert.overriding == Some(Overriding::System))?;
+                    let operand = self.within(Clause::Values, |binder| binder.expression(value))?;
+                    self.assigned(operand, attribute)?.scalar
+                });
+            }
+            bound.push(scalars);
+        }
+        let single = bound.len() == 1;
+        if single {
+            let row = bound.pop().expect("there is one");
+            let node = self.plan.add(Operator::Values { columns: Vec::new(), rows: vec![Vec::new()] });
+            let node = self.attach(node, &row);
+            let pairs = places.iter().zip(row);
+            let values =
+                pairs.map(|((place, _), scalar)| (relation.columns[*place].number, scalar)).collect();
+            return Ok((node, values));
+        }
+        let types: Vec<Type> = places[..width].iter().map(|(place, _)| relation.columns[*place].ty).collect();
+        let starts = vec![0; width];
+        let rows = self.listed(bound, &types, &starts);
+        let pairs = places.iter().zip(rows.columns);
+        let values =
+            pairs.map(|((place, _), output)| (relation.columns[*place].number, output.value)).collect();
+        Ok((rows.node, values))
+    }
+
+    #[allow(clippy::type_complexity)]
+    fn inserted_query(
+        &mut self,
+        relation: &Relation,
+        places: &[(usize, u32)],
+        query: &tree::Query,
+        insert: &tree::Insert,
+    ) -> Result<(NodeId, Vec<(i16, Scalar)>)> {
+        let rows = self.query(query, false)?;
+        self.check_width(rows.columns.len(), places, insert, |place| rows.columns[place].at)?;
+        let id = self.level().id;
+        let mut values = Vec::with_capacity(rows.columns.len());
+        for (output, (place, _)) in rows.columns.into_iter().zip(places) {
+            let attribute = &relation.columns[*place];
+            if insert.overriding == Some(Overriding::User) && is_identity(attribute) {
+                values.push((attribute.number, self.default_of(attribute)?));
+                continue;
+            }
+            self.check_given(attribute, insert.overriding == Some(Overriding::System))?;
+            if let Some(column) = output.value.as_column() {
+                self.owners.insert(column, id);
+            }
+            let operand = Operand { scalar: output.value, ty: output.ty, at: output.at };
+            values.push((attribute.number, self.assigned(operand, attribute)?.scalar));
+        }
+        Ok((rows.node, values))
+    }
+
+    fn check_width(
+        &self,
+        width: usize,
+        places: &[(usize, u32)],
+        insert: &tree::Insert,
+        at: impl Fn(usize) -> u32,
+    ) -> Result<()> {
+        if width > places.len() {
+            let message = "INSERT has more expressions than target columns";
+            return Err(self.error(SqlState::SYNTAX_ERROR, message, at(places.len())));
+        }
+        if !insert.columns.is_empty() && width < places.len() {
+            let message = "INSERT has more target columns than expressions";
+            return Err(self.error(SqlState::SYNTAX_ERROR, message, places[width].1));
+        }
+        Ok(())
+    }
+
+    /// Refuses a value for a column that takes none.
+    fn check_given(&self, attribute: &Attribute, is_overridden: bool) -> Result<()> {
+        let (detail, hint) = match attribute.generated {
+            Generated::Stored => ("is a generated column.", None),
+            Generated::IdentityAlways if !is_overridden => (
+                "is an identity column defined as GENERATED ALWAYS.",
+                Some("Use OVERRIDING SYSTEM VALUE to override."),
+            ),
+            _ => return Ok(()),
+        };
+        let name = &attribute.name;
+        let message = format!("cannot insert a non-DEFAULT value into column \"{name}\"");
+        let error = Error::new(GENERATED_ALWAYS, message).with_detail(format!("Column \"{name}\" {detail}"));
+        Err(hint.into_iter().fold(error, Error::with_hint))
+    }
+
+    /// A value as one of a column.
+    pub(super) fn assigned(&mut self, operand: Operand, attribute: &Attribute) -> Result<Operand> {
+        let (from, at) = (operand.ty.id, operand.at);
+        match self.coerce_to(operand, attribute.ty, CastContext::Assignment)? {
+            Some(operand) => Ok(self.conformed(operand, attribute.ty)),
+            None => {
+                let message = format!(
+                    "column \"{}\" is of type {} but expression is of type {}",
+                    attribute.name,
+                    type_name(attribute.ty.id),
+                    type_name(from)
+                );
+                let error = self.error(SqlState::DATATYPE_MISMATCH, message, at);
+                Err(error.with_hint("You will need to rewrite or cast the expression."))
+            }
+        }
+    }
+
+    /// The default of a column; NULL without one.
+    pub(super) fn default_of(&mut self, attribute: &Attribute) -> Result<Scalar> {
+        let text = attribute.default.clone().filter(|_| attribute.generated != Generated::Stored);
+        match text {
+            Some(text) => self.stored_expression(&text, attribute, Vec::new()),
+            None => Ok(Scalar::Constant(attribute.ty, Value::Null)),
+        }
+    }
+
+    /// The expression of a default or a generated column, which sees some columns.
+    fn stored_expression(
+        &mut self,
+        text: &str,
+        attribute: &Attribute,
+        columns: Vec<ItemColumn>,
+    ) -> Result<Scalar> {
+        let expression = firn_syntax::parse_expression(text, firn_syntax::Options::default())?;
+        let levels = std::mem::take(&mut self.levels);
+        let guards = std::mem::take(&mut self.guards);
+        let has_positions = std::mem::replace(&mut self.has_positions, false);
+        self.open();
+        self.level().clause = Clause::Default;
+        self.add_item(Table::derived("", columns));
+        let value = self.expression(&expression);
+        let value = value.and_then(|value| self.assigned(value, attribute));
+        (self.levels, self.guards, self.has_positions) = (levels, guards, has_positions);
+        Ok(value?.scalar)
+    }
+
+    /// Adds defaults and generated values to those that a statement gives, in the order of the columns.
+    pub(super) fn fill_row(
+        &mut self,
+        node: &mut NodeId,
+        relation: &Relation,
+        values: &mut Vec<(i16, Scalar)>,
+    ) -> Result<()> {
+        for attribute in &relation.columns {
+            let is_generated = attribute.generated == Generated::Stored;
+            if is_generated {
+                values.retain(|(number, _)| *number != attribute.number);
+            } else if values.iter().all(|(number, _)| *number != attribute.number) {
+                values.push((attribute.number, self.default_of(attribute)?));
+            }
+        }
+        let generated = relation.columns.iter().filter(|attribute| attribute.generated == Generated::Stored);
+        let generated: Vec<&Attribute> = generated.collect();
+        if !generated.is_empty() {
+            let columns = self.row_columns(node, relation, values);
+            for attribute in generated {
+                let text = attribute.default.clone().expect("a generated column has an expression");
+                let value = self.stored_expression(&text, attribute, columns.clone())?;
+                values.push((attribute.number, value));
+            }
+        }
+        values.sort_by_key(|(number, _)| *number);
+        Ok(())
+    }
+
+    /// Values as columns, so that generated ones can use them.
+    fn row_columns(
+        &mut self,
+        node: &mut NodeId,
+        relation: &Relation,
+        values: &mut [(i16, Scalar)],
+    ) -> Vec<ItemColumn> {
+        let mut outputs = Vec::new();
+        let mut columns = Vec::with_capacity(values.len());
+        for (number, scalar) in values.iter_mut() {
+            let attribute = relation.columns.iter().find(|attribute| attribute.number == *number);
+            let attribute = attribute.expect("values are of columns");
+            let column = match scalar {
+                Scalar::Column(column) => *column,
+                scalar => {
+                    let column = self.column_for(scalar, attribute.ty, Some(&attribute.name));
+                    outputs.push((column, std::mem::replace(scalar, Scalar::Column(column))));
+                    column
+                }
+            };
+            let name: Rc<str> = (&*attribute.name).into();
+            columns.push(ItemColumn { name, value: Scalar::Column(column), ty: attribute.ty });
+        }
+        *node = self.map(*node, outputs);
+        columns
+    }
+
+    /// The changed rows as an item that RETURNING sees.
+    pub(super) fn image_table(
+        &mut self,
+        relation: &Arc<Relation>,
+        alias: Option<&str>,
+        old: bool,
+    ) -> Vec<Image> {
+        let mut images = Vec::with_capacity(relation.columns.len());
+        let mut columns = Vec::with_capacity(relation.columns.len());
+        for attribute in &relation.columns {
+            let origin = Some(Origin { relation: relation.oid, attribute: attribute.number });
+            let info = ColumnInfo {
+                ty: attribute.ty,
+                nullable: !attribute.not_null,
+                name: Some(attribute.name.clone()),
+                origin,
+            };
+            let output = self.new_column(info);
+            images.push(Image { output, attribute: attribute.number, old });
+            let name = (&*attribute.name).into();
+            columns.push(ItemColumn { name, value: Scalar::Column(output), ty: attribute.ty });
+        }
+        self.add_item(Table::of_relation(relation.clone(), alias, columns, None));
+        images
+    }
+
+    /// RETURNING over the rows that a change gives.
+    pub(super) fn returning(&mut self, node: NodeId, targets: &[Target]) -> Result<Rows> {
+        let targets = self.targets(targets, Clause::Returning)?;
+        let mut node = node;
+        let mut columns: Vec<Output> = Vec::with_capacity(targets.len());
+        for target in &targets {
+            node = self.attach(node, [&target.operand.scalar]);
+            columns.push(BoundTarget::output(target));
+        }
+        let rows = self.projected(Rows { node, columns })?;
+        let mut used: Vec<Column> = Vec::new();
+        for output in &rows.columns {
+            output.value.for_each_column(&mut |column| used.push(column));
+        }
+        for node in self.plan.post_order_of(rows.node) {
+            self.plan[node].for_each_scalar(|scalar| scalar.for_each_column(&mut |column| used.push(column)));
+        }
+        // Only the images that are used are kept.
+        for node in self.plan.post_order_of(rows.node) {
+            match &mut self.plan[node] {
+                Operator::Insert(Insert { images, .. })
+                | Operator::Update(Update { images, .. })
+                | Operator::Delete { images, .. } => images.retain(|image| used.contains(&image.output)),
+                Operator::Merge(merge) => merge.images.retain(|image| used.contains(&image.output)),
+                _ => {}
+            }
+        }
+        Ok(rows)
+    }
+
+    fn update(&mut self, update: &tree::Update) -> Result<Rows> {
+        let (relation, target) = self.changed_table(&update.table.name, "update")?;
+        let at = update.table.name.span().start;
+        let alias = update.alias.as_ref().map(|name| tree::Alias { name: name.clone(), columns: Vec::new() });
+        let (scan, item) = self.scan(relation.clone(), alias.as_ref(), at)?;
+        let node = self.within(Clause::From, |binder| binder.from_items(Some(scan), &update.from))?;
+        let mut node = node.expect("the target is there");
+        let old: Vec<ItemColumn> = self.level().items[item].columns.to_vec();
+        let mut set = self.assignments(&update.assignments, &relation, Clause::UpdateTargets)?;
+        node = self.where_clause(node, update.condition.as_ref())?;
+        let scalars: Vec<Scalar> = set.iter().map(|(_, scalar)| scalar.clone()).collect();
+        node = self.attach(node, &scalars);
+        self.regenerate(&mut node, &relation, &old, &mut set)?;
+        let row = self.row_id(item).expect("tables have row ids");
+        let set = set.into_iter().map(|(attribute, value)| Assignment { attribute, value }).collect();
+        let alias = update.alias.as_ref().map(|alias| &*alias.text);
+        let others = self.others(item);
+        let images = self.image_table(&relation, alias, false);
+        let node = self.plan.add(Operator::Update(Update { input: node, target, row, set, images }));
+        self.refuse_others(&others, &update.returning)?;
+        self.returning(node, &update.returning)
+    }
+
+    /// Takes the target out of the namespace; what is left are the relations beside it.
+    fn others(&mut self, item: usize) -> Vec<Rc<str>> {
+        let level = self.level();
+        let target = level.items[item].table;
+        let names = level.items.iter().filter(|other| other.table != target && other.has_name);
+        let names = names.map(|other| level.tables[other.table].alias.clone()).collect();
+        level.items.clear();
+        names
+    }
+
+    /// A change gives images of its table alone.
+    fn refuse_others(&self, others: &[Rc<str>], returning: &[Target]) -> Result<()> {
+        let is_star = |target: &&Target| matches!(target, Target::All(_));
+        if others.is_empty() || !returning.iter().any(|target| is_star(&target)) {
+            return Ok(());
+        }
+        Err(Error::unsupported("RETURNING * beside other relations"))
+    }
+
+    pub(super) fn where_clause(
+        &mut self,
+        node: NodeId,
+        condition: Option<&ChangeCondition>,
+    ) -> Result<NodeId> {
+        match condition {
+            None => Ok(node),
+            Some(ChangeCondition::Expr(condition)) => {
+                let condition = self.within(Clause::Where, |binder| binder.condition(condition, "WHERE"))?;
+                Ok(self.filtered(node, condition))
+            }
+            Some(ChangeCondition::CurrentOf(name)) => {
+                Err(self.unsupported("WHERE CURRENT OF", name.span.start))
+            }
+        }
+    }
+
+    /// SET
+    pub(super) fn assignments(
+        &mut self,
+        assignments: &[tree::Assignment],
+        relation: &Relation,
+        clause: Clause,
+    ) -> Result<Vec<(i16, Scalar)>> {
+        let mut set: Vec<(i16, Scalar)> = Vec::with_capacity(assignments.len());
+        for assignment in assignments {
+            match assignment {
+                tree::Assignment::Single { column, value } => {
+                    let place = self.target_column(relation, column)?;
+                    let attribute = &relation.columns[place];
+                    let scalar = self.assigned_value(value, attribute, clause)?;
+                    self.add_assignment(&mut set, attribute, scalar)?;
+                }
+                tree::Assignment::Multiple { columns, value } => {
+                    let mut attributes = Vec::with_capacity(columns.len());
+                    for column in columns {
+                        attributes.push(&relation.columns[self.target_column(relation, column)?]);
+                    }
+                    let at = value.span.start;
+                    let operands = match &value.kind {
+                        ExprKind::Row(row) => {
+                            if row.items.len() != attributes.len() {
+                                let message = "number of columns does not match number of values";
+                                return Err(self.error(SqlState::SYNTAX_ERROR, message, at));
+                            }
+                            for (item, attribute) in row.items.iter().zip(&attributes) {
+                                let scalar = self.assigned_value(item, attribute, clause)?;
+                                self.add_assignment(&mut set, attribute, scalar)?;
+                            }
+                            continue;
+                        }
+                        ExprKind::Subquery(query) => self.within(clause, |binder| binder.row_query(query))?,
+                        _ => {
+                            let message = "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression";
+                            return Err(self.unsupported_as(message, at));
+                        }
+                    };
+                    if operands.len() != attributes.len() {
+                        let message = "number of columns does not match number of values";
+                        return Err(self.error(SqlState::SYNTAX_ERROR, message, at));
+                    }
+                    for (operand, attribute) in operands.into_iter().zip(attributes) {
+                        self.check_updated(attribute)?;
+                        let scalar = self.assigned(operand, attribute)?.scalar;
+                        self.add_assignment(&mut set, attribute, scalar)?;
+                    }
+                }
+            }
+        }
+        Ok(set)
+    }
+
+    fn assigned_value(&mut self, value: &Expr, attribute: &Attribute, clause: Clause) -> Result<Scalar> {
+        if matches!(value.kind, ExprKind::Default) {
+            return self.default_of(attribute);
+        }
+        self.check_updated(attribute)?;
+        let operand = self.within(clause, |binder| binder.expression(value))?;
+        Ok(self.assigned(operand, attribute)?.scalar)
+    }
+
+    fn check_updated(&self, attribute: &Attribute) -> Result<()> {
+        let detail = match attribute.generated {
+            Generated::Stored => "is a generated column.",
+            Generated::IdentityAlways => "is an identity column defined as GENERATED ALWAYS.",
+            _ => return Ok(()),
+        };
+        let name = &attribute.name;
+        let message = format!("column \"{name}\" can only be updated to DEFAULT");
+        Err(Error::new(GENERATED_ALWAYS, message).with_detail(format!("Column \"{name}\" {detail}")))
+    }
+
+    fn add_assignment(
+        &self,
+        set: &mut Vec<(i16, Scalar)>,
+        attribute: &Attribute,
+        value: Scalar,
+    ) -> Result<()> {
+        if set.iter().any(|(number, _)| *number == attribute.number) {
+            let message = format!("multiple assignments to same column \"{}\"", attribute.name);
+            return Err(Error::new(SqlState::SYNTAX_ERROR, message));
+        }
+        set.push((attribute.number, value));
+        Ok(())
+    }
+
+    /// Computes generated columns of changed rows anew.
+    pub(super) fn regenerate(
+        &mut self,
+        node: &mut NodeId,
+        relation: &Relation,
+        old: &[ItemColumn],
+        set: &mut Vec<(i16, Scalar)>,
+    ) -> Result<()> {
+        if relation.columns.iter().all(|attribute| attribute.generated != Generated::Stored) {
+            return Ok(());
+        }
+        set.retain(|(number, _)| {
+            relation
+                .columns
+                .iter()
+                .any(|attribute| attribute.number == *number && attribute.generated != Generated::Stored)
+        });
+        let assigned = self.row_columns(node, relation, set);
+        let columns: Vec<ItemColumn> = relation
+            .columns
+            .iter()
+            .zip(old)
+            .map(|(attribute, old)| {
+                let new = assigned.iter().find(|column| *column.name == *attribute.name);
+                let name = (&*attribute.name).into();
+                ItemColumn { name, ..new.unwrap_or(old).clone() }
+            })
+            .collect();
+        for attribute in relation.columns.iter().filter(|attribute| attribute.generated == Generated::Stored)
+        {
+            let text = attribute.default.clone().expect("a generated column has an expression");
+            let value = self.stored_expression(&text, attribute, columns.clone())?;
+            set.push((attribute.number, value));
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, delete: &tree::Delete) -> Result<Rows> {
+        let (relation, target) = self.changed_table(&delete.table.name, "delete from")?;
+        let at = delete.table.name.span().start;
+        let alias = delete.alias.as_ref().map(|name| tree::Alias { name: name.clone(), columns: Vec::new() });
+        let (scan, item) = self.scan(relation.clone(), alias.as_ref(), at)?;
+        let node = self.within(Clause::From, |binder| binder.from_items(Some(scan), &delete.using))?;
+        let node = self.where_clause(node.expect("the target is there"), delete.condition.as_ref())?;
+        let row = self.row_id(item).expect("tables have row ids");
+        let alias = delete.alias.as_ref().map(|alias| &*alias.text);
+        let others = self.others(item);
+        let images = self.image_table(&relation, alias, true);
+        let node = self.plan.add(Operator::Delete { input: node, target, row, images });
+        self.refuse_others(&others, &delete.returning)?;
+        self.returning(node, &delete.returning)
+    }
+}
+
+fn is_identity(attribute: &Attribute) -> bool {
+    matches!(attribute.generated, Generated::IdentityAlways | Generated::IdentityByDefault)
+}
+
+/// Whether a query is nothing but its body.
+fn is_bare(query: &tree::Query) -> bool {
+    query.with.is_none()
+        && query.order_by.is_empty()
+        && query.limit.is_none()
+        && query.offset.is_none()
+        && query.locking.is_empty()
+}

@@ -1,0 +1,141 @@
+//! What the binder asks of the catalog.
+//!
+//! A catalog is a snapshot: the same question has the same answer while a statement is bound.
+
+use firn_base::{Result, TimeZoneSetting, Type, TypeId};
+use firn_plan::operator::SourceId;
+use firn_vector::Registry;
+use std::sync::Arc;
+
+/// Relations, types and functions, as one session sees them at one time.
+pub trait Catalog {
+    /// Functions, operators and casts.
+    fn registry(&self) -> &Registry;
+
+    /// The relation of that name: in the schema, or in the first schema of the search path that has it.
+    fn relation(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Relation>>>;
+
+    /// Whether there is a schema of that name.
+    fn has_schema(&self, name: &str) -> bool;
+
+    /// The session's time zone: literals are read in it.
+    fn zone(&self) -> &TimeZoneSetting {
+        &TimeZoneSetting::UTC
+    }
+
+    /// The name of the database, which may stand before a schema.
+    fn database(&self) -> &str;
+
+    /// A type that is not built in.
+    fn type_named(&self, schema: Option<&str>, name: &str) -> Option<TypeId> {
+        let _ = (schema, name);
+        None
+    }
+
+    /// A file, or the files of a pattern, as a relation. The dialect has it, PostgreSQL does not.
+    fn file(&self, pattern: &str) -> Result<Option<Arc<Relation>>> {
+        let _ = pattern;
+        Ok(None)
+    }
+
+    /// The indexes that a constraint or unique index of a relation stands for: `ON CONFLICT ON CONSTRAINT`.
+    fn constraint(&self, relation: &Relation, name: &str) -> Option<Key> {
+        relation.keys.iter().find(|key| *key.name == *name).cloned()
+    }
+
+    /// The column with the rows' ids of a cursor's current row: what `WHERE CURRENT OF` compares.
+    fn cursor(&self, name: &str) -> Option<u32> {
+        let _ = name;
+        None
+    }
+}
+
+/// A relation: what FROM can name.
+#[derive(Clone, Debug)]
+pub struct Relation {
+    /// `pg_class.oid`.
+    pub oid: u32,
+    /// The schema's name.
+    pub schema: Arc<str>,
+    /// The relation's name.
+    pub name: Arc<str>,
+    /// What it is.
+    pub kind: RelationKind,
+    /// The columns, in the order of their numbers.
+    pub columns: Vec<Attribute>,
+    /// Primary keys, unique constraints and unique indexes.
+    pub keys: Vec<Key>,
+}
+
+/// What a relation is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RelationKind {
+    /// Rows with ids that can be changed.
+    Table(SourceId),
+    /// Rows that can be read: catalogs, files, frames.
+    Source(SourceId),
+    /// A query, as canonical text.
+    View(Arc<str>),
+}
+
+/// A column of a relation.
+#[derive(Clone, Debug)]
+pub struct Attribute {
+    /// `pg_attribute.attnum`.
+    pub number: i16,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its type.
+    pub ty: Type,
+    /// NOT NULL
+    pub not_null: bool,
+    /// DEFAULT, or the expression of a generated column, as canonical text.
+    pub default: Option<Arc<str>>,
+    /// Where its values come from.
+    pub generated: Generated,
+}
+
+/// Where the values of a column come from if no statement gives them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Generated {
+    /// From its default.
+    No,
+    /// From the other columns, always.
+    Stored,
+    /// From a sequence, unless OVERRIDING SYSTEM VALUE is said.
+    IdentityAlways,
+    /// From a sequence, if no value is given.
+    IdentityByDefault,
+}
+
+/// A unique index.
+#[derive(Clone, Debug)]
+pub struct Key {
+    /// `pg_class.oid` of the index.
+    pub index: u32,
+    /// The name of the index and of its constraint.
+    pub name: Arc<str>,
+    /// The numbers of its columns; empty if it has expressions.
+    pub columns: Vec<i16>,
+    /// PRIMARY KEY
+    pub is_primary: bool,
+    /// DEFERRABLE
+    pub is_deferrable: bool,
+    /// The condition of a partial index, as canonical text.
+    pub condition: Option<Arc<str>>,
+}
+
+impl Relation {
+    /// The column of that name, and its position.
+    pub fn column(&self, name: &str) -> Option<(usize, &Attribute)> {
+        self.columns.iter().enumerate().find(|(_, column)| *column.name == *name)
+    }
+
+    /// The source of its rows, unless it is a view.
+    pub fn source(&self) -> Option<SourceId> {
+        match self.kind {
+            RelationKind::Table(source) | RelationKind::Source(source) => Some(source),
+            RelationKind::View(_) => None,
+        }
+    }
+}

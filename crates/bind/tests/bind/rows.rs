@@ -1,0 +1,1 @@
+//! Rows of bound plans, beside those of PostgreSQL.
