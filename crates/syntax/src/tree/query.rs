@@ -152,7 +152,7 @@ pub struct CommonTable {
     pub name: Name,
     /// The names of its first columns.
     pub columns: Vec<Name>,
-    /// AS [NOT] MATERIALIZED
+    /// `AS [NOT] MATERIALIZED`
     pub is_materialized: Option<bool>,
     /// A query, INSERT, UPDATE, DELETE or MERGE.
     pub statement: Statement,
