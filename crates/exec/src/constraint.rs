@@ -55,7 +55,7 @@ pub(crate) fn check_reference(
     let same_types = reference
         .key
         .iter()
-        .all(|(position, ty)| table.columns[reference.columns[*position].index()].ty == *ty);
+        .all(|(position, ty)| table.columns[reference.columns[*position].index()].ty == (*ty).into());
     let fits = if same_types {
         let parts: Cells<'_> = reference.key.iter().map(|(position, _)| cells[*position]).collect();
         reference.index.encode(&parts, &mut key);
@@ -65,7 +65,7 @@ pub(crate) fn check_reference(
             .key
             .iter()
             .map(|(position, ty)| {
-                let own_type = table.columns[reference.columns[*position].index()].ty;
+                let own_type = table.columns[reference.columns[*position].index()].ty.stored;
                 assign(cells[*position].to_value(own_type), *ty).ok()
             })
             .collect();
@@ -84,7 +84,7 @@ pub(crate) fn check_reference(
         .columns
         .iter()
         .zip(cells)
-        .map(|(column, cell)| cell.to_value(table.columns[column.index()].ty))
+        .map(|(column, cell)| cell.to_value(table.columns[column.index()].ty.stored))
         .collect();
     Err(Error::new(
         SqlState::FOREIGN_KEY_VIOLATION,

@@ -131,7 +131,7 @@ fn path(index: &Arc<Index>, comparisons: &[Comparison]) -> Option<IndexPath> {
     {
         for comparison in on(next.column.0) {
             let mut cells = prefix.clone();
-            cells.push(comparison.value.as_cell(next.ty));
+            cells.push(comparison.value.as_cell(next.representation));
             let key = key(&cells);
             narrowed = true;
             match comparison.operator {
