@@ -25,6 +25,7 @@ pub fn register(builder: &mut RegistryBuilder) {
         Datum::Text(pattern) => format(call, pattern, values).map(Some),
         _ => Ok(None),
     });
+    builder.scalar::<Rest, _>("pg_typeof(any)", |call, _| call.signature.arguments[0].id.0);
     builder.scalar::<Rest, _>("num_nulls(any)", |call, values| count(call, values, true));
     builder.scalar::<Rest, _>("num_nonnulls(any)", |call, values| count(call, values, false));
     builder.scalar::<(&str, Datum), _>("textanycat(text,anynonarray)", |call, (left, right)| {

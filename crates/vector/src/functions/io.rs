@@ -1,7 +1,7 @@
 //! The input and output functions of types: values from text and to text. What is accepted and written is in base.
 
 use super::casts::fit_interval;
-use super::numbers::fit;
+use super::numbers::fit_result;
 use crate::builder::Builder;
 use crate::datum::Datum;
 use crate::kernel::{Any, Argument, Bytes, Call, Output, Text};
@@ -47,8 +47,8 @@ pub fn register(builder: &mut RegistryBuilder) {
         call.text.extend(text.chars().next());
         Ok(Text)
     });
-    modified(builder, "numeric_in(cstring,oid,int4)", |_, text, modifier| {
-        fit(Numeric::parse(text)?, modifier)
+    modified(builder, "numeric_in(cstring,oid,int4)", |call, text, modifier| {
+        fit_result(call, Numeric::parse(text)?, modifier)
     });
     modified(builder, "time_in(cstring,oid,int4)", |_, text, _| datetime::parse_time(text));
     modified(builder, "timestamp_in(cstring,oid,int4)", |_, text, _| datetime::parse_timestamp(text));

@@ -4,7 +4,7 @@
 
 use super::integers::division_by_zero;
 use crate::kernel::scalar::scalar;
-use crate::kernel::{Overflow, TooLarge};
+use crate::kernel::{Call, Overflow, TooLarge};
 use crate::registry::RegistryBuilder;
 use firn_base::numeric::Numeric;
 use firn_base::{Error, Representation, Result, SqlState, Type, TypeId};
@@ -76,8 +76,8 @@ pub fn register(builder: &mut RegistryBuilder) {
         }
         Ok(product)
     });
-    builder.scalar::<(Numeric, i32), _>("numeric(numeric,int4)", |_, (value, modifier)| {
-        fit(value, modifier).map_err(TooLarge)
+    builder.scalar::<(Numeric, i32), _>("numeric(numeric,int4)", |call, (value, modifier)| {
+        fit_result(call, value, modifier).map_err(TooLarge)
     });
     decimals(builder);
 }
@@ -87,6 +87,20 @@ pub fn fit(value: Numeric, modifier: i32) -> Result<Numeric> {
     match Type::new(TypeId::NUMERIC).with_modifier(modifier).precision_and_scale() {
         Some((precision, scale)) => value.fit(precision, scale),
         None => Ok(value),
+    }
+}
+
+/// As [`fit`], for a result that may lie as a decimal, which has no NaN: 22003, as PostgreSQL answers to infinities.
+pub fn fit_result(call: &Call<'_>, value: Numeric, modifier: i32) -> Result<Numeric> {
+    let value = fit(value, modifier)?;
+    match call.signature.representation {
+        Representation::Decimal { precision, scale } if !value.is_finite() => {
+            let detail = format!("A field with precision {precision}, scale {scale} cannot hold NaN.");
+            Err(Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow")
+                .with_detail(detail)
+                .with_hint("A column of plain numeric can hold it."))
+        }
+        _ => Ok(value),
     }
 }
 

@@ -110,6 +110,12 @@ pub trait Output: Sized + 'static {
     /// Writes the result of a row.
     fn put(self, column: &mut Self::Column, row: usize, call: &mut Call<'_>, mark: Self::Mark);
 
+    /// Whether a result that is returned is NULL nevertheless.
+    #[inline]
+    fn is_null(&self, _: &Call<'_>) -> bool {
+        false
+    }
+
     /// After a call without a result.
     fn abandon(call: &mut Call<'_>, mark: Self::Mark);
 
@@ -370,6 +376,10 @@ pub struct Any;
 impl Output for Any {
     type Column = Builder;
     type Mark = ();
+
+    fn is_null(&self, call: &Call<'_>) -> bool {
+        call.value.get().is_null()
+    }
 
     fn accepts(_: Representation) -> bool {
         true

@@ -80,8 +80,8 @@ where
         rows.try_each(|row| {
             let mark = O::Value::mark(call);
             match (self.call)(call, A::get(&columns, row)).result() {
-                Ok(Some(value)) => value.put(&mut out, row, call, mark),
-                Ok(None) => {
+                Ok(Some(value)) if !value.is_null(call) => value.put(&mut out, row, call, mark),
+                Ok(_) => {
                     O::Value::abandon(call, mark);
                     nulls.set_null(row, length);
                 }

@@ -99,6 +99,54 @@ fn strings_are_appended_and_a_failed_row_leaves_nothing_behind() {
 }
 
 #[test]
+fn results_of_a_type_that_the_signature_knows_may_be_null() {
+    let kernel = scalar::<(Option<Datum>,), _>(|call, (value,)| {
+        call.value.set(value.unwrap_or(Datum::Null));
+        Any
+    });
+    let mut site = site(kernel, &[TypeId::INT4], TypeId::INT4);
+    let vector = integers(&[1, 0, 3, 4], &[true, false, true, true]);
+    let copy = site.vectors(&detached(), &[vector], Rows::at(&[1, 2], 4)).expect("it is total");
+    assert_eq!(shown(&copy)[1..3], ["Null", "Int32(3)"]);
+}
+
+#[test]
+fn decimals_are_added_with_one_scale_and_refuse_nan() {
+    let registry = Registry::built_in();
+    let decimal = |precision, scale| Representation::Decimal { precision, scale };
+    let add = registry.function_of("numeric_add", &[TypeId::NUMERIC, TypeId::NUMERIC]).expect("numerics add");
+    let representations = [decimal(12, 2), decimal(20, 3)];
+    let numeric = Type::new(TypeId::NUMERIC);
+    assert_eq!(add.representation(&representations, numeric), decimal(21, 3));
+    let mut site = add.call_site(Signature {
+        arguments: [numeric; 2].into(),
+        representations: representations.into(),
+        result: numeric,
+        representation: decimal(21, 3),
+        has_variadic_array: false,
+    });
+    let left = Vector::flat(representations[0], Data::Int64(vec![150, -1].into()), None);
+    let right = Vector::flat(representations[1], Data::Int128(vec![2500, 1].into()), None);
+    let sums = site.vectors(&detached(), &[left, right], Rows::all(2)).expect("it fits");
+    assert_eq!(shown(&sums), ["Numeric(4.000)", "Numeric(-0.009)"]);
+    assert!(matches!(sums.data(), Some(Data::Int128(_))));
+
+    let fit = registry.function_of("numeric", &[TypeId::NUMERIC, TypeId::INT4]).expect("it fits modifiers");
+    let result = Type::numeric(12, 2);
+    let mut site = fit.call_site(Signature {
+        arguments: [numeric, Type::new(TypeId::INT4)].into(),
+        representations: [Representation::Numeric, Representation::Int32].into(),
+        result,
+        representation: decimal(12, 2),
+        has_variadic_array: false,
+    });
+    let (nan, modifier) = (Datum::Numeric(firn_base::numeric::Numeric::NAN), Datum::Int32(result.modifier));
+    let error =
+        site.cells(&detached(), &[nan, modifier], &mut Slot::new()).expect_err("decimals have no NaN");
+    assert_eq!(error.state(), SqlState::NUMERIC_VALUE_OUT_OF_RANGE);
+}
+
+#[test]
 fn a_dictionary_is_computed_once_and_its_errors_wait_for_a_row_that_has_the_value() {
     let kernel = scalar::<(i32,), _>(|_, (value,)| match value {
         0 => Err(Error::new(SqlState::DIVISION_BY_ZERO, "division by zero")),

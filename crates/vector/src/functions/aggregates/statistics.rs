@@ -77,6 +77,14 @@ fn overflow() -> Error {
     Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow")
 }
 
+/// 22003 if a result is infinite and neither of the two that it is made of.
+fn check<const N: usize>(parts: [(f64, f64, f64); N]) -> Result<()> {
+    let is_overflow = |(result, left, right): &(f64, f64, f64)| {
+        result.is_infinite() && !left.is_infinite() && !right.is_infinite()
+    };
+    if parts.iter().any(is_overflow) { Err(overflow()) } else { Ok(()) }
+}
+
 /// Number, sum, and sum of squared differences from the average.
 #[derive(Clone, Copy, Default)]
 struct One {
@@ -132,6 +140,7 @@ where
             let (n, sum) = (state.n + other.n, state.sum + other.sum);
             let difference = state.sum / state.n - other.sum / other.n;
             let squares = state.squares + other.squares + state.n * other.n * difference * difference / n;
+            check([(sum, state.sum, other.sum), (squares, state.squares, other.squares)])?;
             *state = One { n, sum, squares };
         }
         Ok(())
@@ -219,7 +228,7 @@ impl Aggregate for TwoColumns {
             let n = s.n + other.n;
             let (dx, dy) = (s.x / s.n - other.x / other.n, s.y / s.n - other.y / other.n);
             let weight = s.n * other.n / n;
-            *s = Two {
+            let merged = Two {
                 n,
                 x: s.x + other.x,
                 y: s.y + other.y,
@@ -227,6 +236,14 @@ impl Aggregate for TwoColumns {
                 yy: s.yy + other.yy + weight * dy * dy,
                 xy: s.xy + other.xy + weight * dx * dy,
             };
+            check([
+                (merged.x, s.x, other.x),
+                (merged.xx, s.xx, other.xx),
+                (merged.y, s.y, other.y),
+                (merged.yy, s.yy, other.yy),
+                (merged.xy, s.xy, other.xy),
+            ])?;
+            *s = merged;
         }
         Ok(())
     }
