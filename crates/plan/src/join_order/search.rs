@@ -155,10 +155,13 @@ impl Search<'_> {
             if self.best.contains_key(&(set | part)) && !self.emit(set | part) {
                 return false;
             }
-            // Sets that are no plans are steps as well.
+            // Sets that are no plans are steps as well: a star has as many as subsets.
             self.pairs += 1;
+            if self.pairs > self.budget {
+                return false;
+            }
         }
-        self.pairs <= self.budget && parts(around).all(|part| self.grow(set | part, without | around))
+        parts(around).all(|part| self.grow(set | part, without | around))
     }
 
     /// All partners of a connected set.
@@ -183,12 +186,14 @@ impl Search<'_> {
         for part in parts(around) {
             let larger = partner | part;
             self.pairs += 1;
+            if self.pairs > self.budget {
+                return false;
+            }
             if self.best.contains_key(&larger) && self.is_connected(set, larger) && !self.pair(set, larger) {
                 return false;
             }
         }
-        self.pairs <= self.budget
-            && parts(around).all(|part| self.grow_partner(set, partner | part, without | around))
+        parts(around).all(|part| self.grow_partner(set, partner | part, without | around))
     }
 
     /// The intervals of a line of relations.

@@ -106,6 +106,36 @@ pub fn becomes(rewrite: impl FnOnce(&mut Plan), before: &str, after: &str) {
 }
 
 #[test]
+fn plans_of_many_levels_fit_a_stack_of_one_mebibyte() {
+    let levels = 200;
+    let mut text = vec!["Output [#0]".to_owned()];
+    for level in 0..levels {
+        let indent = "  ".repeat(level + 1);
+        let (own, next) = (level * 2, level * 2 + 1);
+        text.push(match level % 4 {
+            0 => format!("{indent}Filter [(#0 = #0)]"),
+            1 => format!("{indent}Map [#{own}: int4 := (#0 + 1::int4)]"),
+            2 => format!("{indent}Sort [#0]"),
+            _ => format!("{indent}Join semi dependent on [(#0 = #{next})]"),
+        });
+    }
+    text.push(format!("{}Scan 1 [#0: int4 = 1]", "  ".repeat(levels + 1)));
+    for level in (0..levels).rev().filter(|level| level % 4 == 3) {
+        let next = level * 2 + 1;
+        let indent = "  ".repeat(level + 2);
+        text.push(format!("{indent}Scan 2 [#{next}: int4 = 1] where [(#{next} = #0)]"));
+    }
+    let text = text.join("\n");
+    let run = move || {
+        let mut plan = parse(&text, &TestFunctions).expect("the plan is well-formed");
+        optimise(&mut plan, &TestFunctions, &Reference, &Thousand);
+        assert!(plan.depth() > 50);
+    };
+    let thread = std::thread::Builder::new().stack_size(1 << 20).spawn(run).expect("threads start");
+    thread.join().expect("it does not overflow");
+}
+
+#[test]
 fn folding_keeps_rows() {
     keeps_rows(false, |plan| fold::fold(plan, &Reference));
 }
