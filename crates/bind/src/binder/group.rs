@@ -361,9 +361,12 @@ impl Binder<'_> {
                         .iter_mut()
                         .chain(&mut query.guard)
                         .for_each(|scalar| replace(scalar, replacements));
+                    // As in PostgreSQL, a sub-query may use keys that are columns, and no others.
                     let right = query.right;
+                    let columns = replacements.iter().filter(|(key, _)| key.as_column().is_some());
+                    let columns: Vec<(Scalar, Column)> = columns.cloned().collect();
                     for node in self.plan.post_order_of(right) {
-                        self.plan[node].for_each_scalar_mut(|scalar| replace(scalar, replacements));
+                        self.plan[node].for_each_scalar_mut(|scalar| replace(scalar, &columns));
                     }
                 }
             }

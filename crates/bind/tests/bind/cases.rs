@@ -90,6 +90,7 @@ macro_rules! files {
 }
 
 files! {
+    columns_of_queries_with_rows_are_those_of_postgresql = "rows-queries", &[];
     overloads_and_casts_are_those_of_postgresql = "overloads", &[];
     names_mean_what_they_mean_in_postgresql = "names", &[];
     clauses_of_select_are_those_of_postgresql = "select", &[];
