@@ -47,8 +47,8 @@ impl Compile<'_> {
             Operator::DistinctOn { input, keys, order } => {
                 self.distinct_on(node, *input, keys, order, needed)
             }
-            Operator::UnionAll { columns, inputs } => self.union_all(node, columns, inputs, needed),
-            Operator::Iterate(iterate) => self.iterate(node, iterate),
+            Operator::UnionAll { columns, inputs } => self.union_all(columns, inputs, needed),
+            Operator::Iterate(iterate) => self.iterate(iterate),
             Operator::IterateRead { iterate, columns } => Ok(self.iterate_read(node, *iterate, columns)),
             Operator::Shared { id, definition, body } => self.share(*id, *definition, *body, needed),
             Operator::SharedRead { id, columns } => Ok(self.shared_read(node, *id, columns, needed)),
@@ -300,7 +300,6 @@ impl Compile<'_> {
 
     fn union_all(
         &mut self,
-        node: NodeId,
         columns: &[Column],
         inputs: &[(NodeId, Vec<Column>)],
         needed: &Needed,
@@ -328,7 +327,6 @@ impl Compile<'_> {
         for column in columns {
             part.scope.set(*column, self.plan.columns[*column].nullable);
         }
-        let _ = node;
         Ok(part)
     }
 }

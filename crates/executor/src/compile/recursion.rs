@@ -60,7 +60,7 @@ impl Compile<'_> {
         self.leaf(node, part)
     }
 
-    pub(super) fn iterate(&mut self, node: NodeId, iterate: &Iterate) -> Result<Part> {
+    pub(super) fn iterate(&mut self, iterate: &Iterate) -> Result<Part> {
         let layout: Layout = iterate
             .columns
             .iter()
@@ -100,7 +100,6 @@ impl Compile<'_> {
         for column in &iterate.columns {
             part.scope.set(*column, self.plan.columns[*column].nullable);
         }
-        let _ = node;
         Ok(part)
     }
 

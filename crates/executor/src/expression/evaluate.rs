@@ -238,7 +238,7 @@ impl Evaluation<'_> {
                 }
             }
             Values::Set { layout, set, has_null } => {
-                in_set(&left, layout, set, *has_null, *all, &mut state, rows);
+                in_set(&left, layout, set, *has_null, &mut state, rows);
             }
             Values::Array(array) => {
                 let arrays = self.expression(array, rows)?;
@@ -339,16 +339,7 @@ fn step(state: &mut u8, found: Option<bool>, all: bool) -> bool {
 }
 
 /// `= ANY` or `<> ALL` of a set of constants: one look-up a row.
-fn in_set(
-    left: &Vector,
-    layout: &KeyLayout,
-    set: &KeySet,
-    has_null: bool,
-    all: bool,
-    state: &mut [u8],
-    rows: Rows<'_>,
-) {
-    let _ = all;
+fn in_set(left: &Vector, layout: &KeyLayout, set: &KeySet, has_null: bool, state: &mut [u8], rows: Rows<'_>) {
     let keys = layout.keys(std::slice::from_ref(left), rows);
     let (hashes, mut place) = (keys.hashes(), 0);
     rows.each(|row| {

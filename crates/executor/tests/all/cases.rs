@@ -307,8 +307,7 @@ fn a_recursion_keeps_what_does_not_depend_on_the_round() {
 }
 
 #[test]
-fn a_shared_sub_plan_is_evaluated_once() {
-    // Each number comes from one call of nextval, so both readers see the same.
+fn each_reader_gets_all_rows_of_a_shared_sub_plan() {
     let plan = "Output [#3, #4]
            Shared 1
              Scan 1 t [#0 b: int4 = 2]
