@@ -32,6 +32,7 @@ pub mod disk;
 pub mod memory;
 pub mod pipe;
 pub mod random;
+pub mod stack;
 pub mod sync;
 pub mod thread;
 

@@ -111,8 +111,8 @@ pub fn try_spawn<T: Send + 'static>(
     thread.map(Into::into)
 }
 
-/// Stack of threads that work for a statement: what users write may nest deeply.
-const SCOPED_STACK_BYTES: usize = 8 << 20;
+/// Stack of threads that work for a statement.
+const SCOPED_STACK_BYTES: usize = crate::stack::WORKER_BYTES;
 
 /// Starts a named thread that may borrow from outside its [`scope`]. 53000 if the operating system refuses.
 pub fn start_scoped<'scope, T: Send + 'scope>(

@@ -48,6 +48,7 @@ const SUBSTRINGS: &[&str] = &["substr", "substring"];
 /// Rewrites the conditions of a plan.
 pub(crate) fn plan(plan: LogicalPlan) -> Result<LogicalPlan> {
     let guarded = plan.transform_up_with_subqueries(|mut node| {
+        crate::interrupt::check()?;
         match &mut node {
             LogicalPlan::Filter(filter) if may_fail(&filter.predicate) => {
                 filter.predicate = condition(std::mem::take(&mut filter.predicate))?;

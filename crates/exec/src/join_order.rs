@@ -45,6 +45,9 @@ pub fn reorder(plan: LogicalPlan, snapshot: Snapshot) -> Result<LogicalPlan> {
 /// A set of relations, one bit each.
 type Set = u64;
 
+/// How many relations a set can have. Of more, those that the statement names last are joined as it says.
+const MOST_RELATIONS: usize = Set::BITS as usize;
+
 /// A condition between relations.
 struct Condition {
     /// The relations that it speaks of.
@@ -96,7 +99,7 @@ struct Estimator {
 impl Estimator {
     fn visit(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let plan = plan.map_subqueries(|subquery| Ok(Transformed::yes(self.visit(subquery)?)))?.data;
-        if is_inner_join(&plan) {
+        if is_inner_join(&plan) && relations_of(&plan) <= MOST_RELATIONS {
             let (mut relations, mut predicates) = (Vec::new(), Vec::new());
             let schema = Arc::clone(plan.schema());
             take_apart(plan, &mut relations, &mut predicates);
@@ -459,6 +462,14 @@ fn leads_to_inner_join(plan: &LogicalPlan) -> bool {
         }
         LogicalPlan::Filter(filter) => leads_to_inner_join(&filter.input),
         other => is_inner_join(other),
+    }
+}
+
+/// How many relations a tree of inner joins has.
+fn relations_of(plan: &LogicalPlan) -> usize {
+    match leads_to_inner_join(plan) {
+        true => plan.inputs().into_iter().map(relations_of).sum(),
+        false => 1,
     }
 }
 

@@ -12,6 +12,7 @@ pub mod floats;
 pub mod function;
 mod guards;
 mod index_path;
+pub mod interrupt;
 mod join_keys;
 mod judge;
 mod plain_conditions;

@@ -6,6 +6,7 @@
 
 use crate::cancellable::{cancellable, without_cancellable};
 use crate::error::from_datafusion;
+use crate::interrupt;
 use crate::runtime::{self, SessionOptions};
 use crate::scan::{ScanContext, cancelled};
 use crate::session::{NoSession, SessionServices};
@@ -23,7 +24,7 @@ use datafusion::physical_plan::{
     ExecutionPlan, ExecutionPlanProperties, displayable, execute_stream, replace_children_if_necessary,
 };
 use firn_base::sync::{Arc, AtomicBool, OnceLock, Ordering, RwLock};
-use firn_base::{Result, Snapshot, Value, clock};
+use firn_base::{Result, Snapshot, Value, clock, stack};
 use firn_txn::Transaction;
 use futures::{FutureExt, StreamExt};
 use std::fmt;
@@ -167,6 +168,10 @@ enum Root {
 impl Drop for BatchStream {
     fn drop(&mut self) {
         self.stop.stop();
+        let root = std::mem::replace(&mut self.root, Root::Ended);
+        if matches!(root, Root::Waiting(_)) {
+            stack::with_room(|| drop(root));
+        }
     }
 }
 
@@ -275,14 +280,26 @@ pub fn run(
     transaction: &Transaction,
     options: &RunOptions,
 ) -> Result<BatchStream> {
-    let state = state(options);
-    let physical = plan_physically(plan, parameters, transaction, &state)?;
-    let physical = cancellable(physical).map_err(from_datafusion)?;
-    start(physical, plan, transaction.snapshot(), options, &state)
+    stack::with_room(|| {
+        let state = state(options);
+        let physical = plan_physically(plan, parameters, transaction, &state)?;
+        let physical = cancellable(physical).map_err(from_datafusion)?;
+        start(physical, plan, transaction.snapshot(), options, &state)
+    })
 }
 
 /// The plan as EXPLAIN prints it, a line each; with `analyze` it is run and tells what that took.
 pub fn explain(
+    plan: &LogicalPlan,
+    parameters: &[Value],
+    transaction: &Transaction,
+    options: &RunOptions,
+    analyze: bool,
+) -> Result<Vec<String>> {
+    stack::with_room(|| explain_with_room(plan, parameters, transaction, options, analyze))
+}
+
+fn explain_with_room(
     plan: &LogicalPlan,
     parameters: &[Value],
     transaction: &Transaction,
@@ -350,15 +367,14 @@ fn plan_physically(
     let plan = || -> std::result::Result<Arc<dyn ExecutionPlan>, DataFusionError> {
         let lowered = crate::lower::plan(plan.clone(), parameters)?;
         let optimised = state.optimize(&lowered)?;
+        interrupt::check()?;
         let reordered = crate::join_order::reorder(optimised, transaction.snapshot())?;
         // Joins in another order need other columns on the way.
-        let pruned = Optimizer::with_rules(vec![Arc::new(OptimizeProjections::new())]).optimize(
-            reordered,
-            state,
-            |_, _| {},
-        )?;
+        let rules = interrupt::optimizer_rules(vec![Arc::new(OptimizeProjections::new())]);
+        let pruned = Optimizer::with_rules(rules).optimize(reordered, state, |_, _| {})?;
         crate::reads::note(&pruned, transaction)?;
         let pruned = crate::guards::plan(pruned)?;
+        interrupt::check()?;
         let planned = async { state.query_planner().create_physical_plan(&pruned, state).await };
         let planned = runtime::workers().block_on(planned)?;
         if has_order(plan) { in_order(planned) } else { Ok(planned) }

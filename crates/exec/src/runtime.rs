@@ -7,6 +7,7 @@
 //! (docs/decisions/0011-queries-are-nice.md).
 
 use crate::exact::ExactComparisons;
+use crate::interrupt;
 use crate::join_keys::FloatKeys;
 use crate::memory::QueryMemory;
 use crate::plain_conditions::PlainConditions;
@@ -24,6 +25,7 @@ use datafusion::optimizer::{Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::SessionConfig;
+use firn_base::stack;
 use firn_base::sync::{Arc, OnceLock};
 use firn_base::thread::{self, Behind};
 use std::any::Any;
@@ -37,8 +39,8 @@ pub fn workers() -> &'static tokio::runtime::Runtime {
             .worker_threads(thread::available_parallelism().map_or(1, NonZeroUsize::get))
             .thread_name("firn-query")
             .on_thread_start(|| thread::stand_back(Behind::Transactions))
-            // Planning deeply nested statements recurses deeply.
-            .thread_stack_size(8 << 20)
+            // Operators and expressions call what is below them.
+            .thread_stack_size(stack::WORKER_BYTES)
             .enable_time()
             .build()
             .expect("the operating system starts threads")
@@ -103,7 +105,7 @@ fn physical_optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync
     let mut rules = PhysicalOptimizer::default().rules;
     let pushing = rules.iter().position(|rule| rule.name() == "FilterPushdown");
     rules.remove(pushing.expect("DataFusion pushes conditions down"));
-    rules
+    interrupt::physical_rules(rules)
 }
 
 /// DataFusion's rules, and ours: one where constants have been folded and filters are still above the joins, and two at the end.
@@ -113,7 +115,7 @@ fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     rules.insert(folded.expect("DataFusion simplifies expressions") + 1, Arc::new(ExactComparisons));
     rules.push(Arc::new(PlainConditions));
     rules.push(Arc::new(FloatKeys));
-    rules
+    interrupt::optimizer_rules(rules)
 }
 
 /// The session that runs a plan, as a configuration extension: functions see nothing else of their

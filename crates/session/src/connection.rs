@@ -13,13 +13,14 @@ use crate::copy::{CopyIn, CopyOut};
 use crate::database::Shared;
 use crate::patience::Patience;
 use crate::rows::{Drawing, OpenStreams, Reading, RowChunk, Rows, StreamFailure};
-use crate::statement::{Prepared, Statement};
+use crate::statement::{Prepared, Statement, Text};
 use crate::timer::Alarm;
 use crate::utility::Cursor;
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
 use firn_base::random::Random;
-use firn_base::sync::Arc;
+use firn_base::stack::{self, Deep};
+use firn_base::sync::{Arc, AtomicUsize, Ordering};
 use firn_base::{Error, ParameterType, Result, SqlState, TimeZoneSetting, Value, binary, clock, coerce};
 use firn_sql::activity::{Activity, State};
 use firn_sql::plan::QueryOutput;
@@ -28,7 +29,7 @@ use firn_sql::session_facts::SessionFacts;
 use firn_sql::settings::Settings;
 use firn_sql::sources::{Source, Sources};
 use firn_sql::statement::{Parsed, Statement as Parse};
-use firn_sql::{Cancel, LockedRows, RunOptions, cancelled, deferred, parse};
+use firn_sql::{Cancel, LockedRows, RunOptions, cancelled, deferred, interruptible, parse};
 use firn_txn::catalog::TableDef;
 use firn_txn::{Catalog, Isolation, TableWaitLimit, Ticket, Transaction, Waited};
 use std::any::Any;
@@ -151,7 +152,8 @@ pub struct Connection {
     /// What others are told of it.
     pub(crate) activity: Arc<Activity>,
     /// Where the text lies that they were told last. They hold it, so that no other comes to lie there.
-    told: usize,
+    /// Relaxed: only the connection's thread uses it.
+    told: AtomicUsize,
     /// Commits so far, to time some.
     commits: u64,
     pub(crate) facts: Arc<SessionFacts>,
@@ -198,7 +200,7 @@ impl Connection {
             streams: OpenStreams::default(),
             services,
             activity,
-            told: 0,
+            told: AtomicUsize::new(0),
             commits: 0,
             facts,
             options,
@@ -228,7 +230,7 @@ impl Connection {
 
     /// Splits a script into statements. Syntax errors (42601) carry their position in the script.
     pub fn parse_script(&self, script: &str) -> Result<Vec<String>> {
-        Ok(parse::parse(script)?.into_iter().map(|parsed| parsed.text).collect())
+        Ok(parse::parse(script)?.into_iter().map(|parsed| parsed.text.clone()).collect())
     }
 
     /// Prepares one statement. Types of parameters may be given; the others are inferred (42P18 if
@@ -244,10 +246,16 @@ impl Connection {
     /// As [`Connection::prepare_typed`], but an error does not fail the transaction block: for callers that
     /// try several types.
     pub fn try_prepare(&mut self, sql: &str, types: &[Option<ParameterType>]) -> Result<Statement> {
-        let prepared = catch_unwind(AssertUnwindSafe(|| self.prepare_inner(sql, types)));
+        let cancel = self.options.cancel.clone();
+        cancel.reset();
+        let alarm = self.alarm();
+        let prepare = || interruptible(&cancel, || self.prepare_inner(sql, types));
+        let prepared = catch_unwind(AssertUnwindSafe(prepare));
         let prepared = prepared.unwrap_or_else(|panic| Err(self.after_panic(&*panic)));
         self.rest();
-        prepared
+        // A cancel that came too late for planning is not lost on who has sent the statement to be run at once.
+        let prepared = prepared.and_then(|statement| self.check_cancel().map(|()| statement));
+        prepared.map_err(|error| timed_out(error, alarm.as_ref()))
     }
 
     /// Prepares one statement, inferring the types of its parameters.
@@ -261,7 +269,8 @@ impl Connection {
         if let Some(parsed) = &parsed {
             self.refuse_in_failed_block(parsed)?;
         }
-        self.prepare_parsed(parsed, types)
+        let depth = parsed.as_ref().map_or(0, Deep::depth);
+        stack::with_room_for(depth, || self.prepare_parsed(parsed, types))
     }
 
     /// Lends the block's transaction, or one for the moment, to a statement that reads.
@@ -317,7 +326,13 @@ impl Connection {
         // An earlier one may have failed amid its rows.
         values.clear();
         self.tell_statement(statement);
-        let result = match catch_unwind(AssertUnwindSafe(|| self.run_inner(statement, parameters, values))) {
+        let cancel = self.options.cancel.clone();
+        let depth = statement.prepared.parsed.as_ref().map_or(0, Deep::depth);
+        let run = || {
+            let run = || self.run_inner(statement, parameters, values);
+            interruptible(&cancel, || stack::with_room_for(depth, run))
+        };
+        let result = match catch_unwind(AssertUnwindSafe(run)) {
             Ok(result) => result,
             Err(panic) => Err(self.after_panic(&*panic)),
         };
@@ -340,9 +355,19 @@ impl Connection {
     fn tell_statement(&mut self, statement: &Statement) {
         let text = &statement.prepared.text;
         let place = Arc::as_ptr(text).addr();
-        let is_new = self.told != place;
-        self.told = place;
+        let is_new = self.told.swap(place, Ordering::Relaxed) != place;
         self.activity.begin(self.in_block(), is_new.then(|| text.clone() as _));
+    }
+
+    /// Tells others of a statement that is planned, unless it runs already; whether it has.
+    pub(crate) fn tell_planning(&self, text: impl FnOnce() -> Arc<Text>) -> bool {
+        if self.activity.state().0 == State::Active {
+            return false;
+        }
+        let text = text();
+        self.told.store(Arc::as_ptr(&text).addr(), Ordering::Relaxed);
+        self.activity.begin(self.in_block(), Some(text));
+        true
     }
 
     /// Tells others that it is the client's turn: after every statement, and once the rows of a query have been

@@ -12,13 +12,14 @@ use crate::new_file::NewFile;
 use crate::rows::{Drawing, Pieces, Reading, SharedStream};
 use crate::timer::Alarm;
 use arrow_array::RecordBatch;
+use firn_base::stack::{self, Deep};
 use firn_base::sync::{Arc, Mutex, Weak};
 use firn_base::{Error, Result, SqlState};
 use firn_sql::activity::State;
 use firn_sql::copy::{CopyFormat, CopyFrom, CopyTo, Deed, Progress, is_damage};
 use firn_sql::ddl;
 use firn_sql::statement::{Copy, CopyEndpoint, CopyOption, CopySubject};
-use firn_sql::{RunOptions, cancelled};
+use firn_sql::{RunOptions, cancelled, interruptible};
 use firn_txn::{Savepoint, Transaction};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -66,7 +67,7 @@ impl Home {
 
 /// COPY … FROM STDIN in progress. Dropping it aborts the statement.
 pub struct CopyIn {
-    copy: Option<CopyFrom>,
+    copy: Option<Deep<CopyFrom>>,
     columns: usize,
     format: CopyFormat,
     transaction: Option<Transaction>,
@@ -117,7 +118,8 @@ impl CopyIn {
             return Err(ended());
         };
         let options = &self.options;
-        let result = catch_unwind(AssertUnwindSafe(|| work(copy, transaction, options)))
+        let work = || stack::with_room_for(copy.depth(), || work(copy, transaction, options));
+        let result = catch_unwind(AssertUnwindSafe(|| interruptible(&options.cancel, work)))
             .unwrap_or_else(|panic| Err(internal_error(&*panic)));
         result.map_err(|error| self.failed(error))
     }
@@ -133,8 +135,10 @@ impl CopyIn {
         };
         let options = &self.options;
         let commits = matches!(self.end, End::Commit { .. });
+        let depth = copy.depth();
         let finish = || {
-            let copied = copy.finish(transaction, options)?;
+            let finish = || copy.into_inner().finish(transaction, options);
+            let copied = interruptible(&options.cancel, || stack::with_room_for(depth, finish))?;
             if commits {
                 check_deferred(transaction, options)?;
             }
@@ -418,7 +422,7 @@ impl Connection {
     }
 
     /// Makes ready what takes the rows, also of those that are left out.
-    fn copy_from(&mut self, transaction: &mut Transaction, copy: &Copy) -> Result<CopyFrom> {
+    fn copy_from(&mut self, transaction: &mut Transaction, copy: &Copy) -> Result<Deep<CopyFrom>> {
         if copy.rejects_table().is_some() {
             let mut context = ddl::Context {
                 engine: &self.shared.engine,
@@ -426,12 +430,14 @@ impl Connection {
                 facts: &self.facts,
                 options: &self.options,
                 notices: &mut self.notices,
+                depth: 0,
             };
             if firn_sql::copy::make_rejects_table(&mut context, copy)? {
                 self.note_ddl(transaction);
             }
         }
-        CopyFrom::new(transaction, &self.facts, copy, self.zone)
+        let from = CopyFrom::new(transaction, &self.facts, copy, self.zone)?;
+        Ok(Deep::new(from.depth(), from))
     }
 
     fn copy_out(&mut self, copy: &Copy, alarm: Option<Alarm>) -> Result<CopyOut> {
@@ -486,7 +492,8 @@ impl Connection {
                 Deed::Read if is_damage(error) => damaged(path, error),
                 Deed::Read => file_error(&format!("could not read file \"{path}\""), error),
             };
-            let copied = from.read_file(transaction, &connection.options, path.as_ref(), &failed);
+            let copied =
+                from.into_inner().read_file(transaction, &connection.options, path.as_ref(), &failed);
             transaction.acquire_snapshot();
             copied.map_err(|error| with_table_of_constraint(error, transaction.catalog()))
         })?;

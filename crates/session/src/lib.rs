@@ -91,6 +91,8 @@ mod csv_tests;
 #[cfg(test)]
 mod deferred_tests;
 #[cfg(test)]
+mod depth_tests;
+#[cfg(test)]
 mod drawn_tests;
 #[cfg(test)]
 mod file_tests;

@@ -26,6 +26,7 @@
 
 use crate::Column;
 use crate::connection::Connection;
+use firn_base::stack::Deep;
 use firn_base::sync::{Arc, AtomicBool, Mutex, OnceLock, Ordering, RwLock, RwLockReadGuard, Spread, Weak};
 use firn_base::{Error, ParameterType, Result, SqlState};
 use firn_sql::Plan;
@@ -52,7 +53,7 @@ pub(crate) struct Text(pub String);
 pub(crate) struct Prepared {
     pub text: Arc<Text>,
     /// `None` for an empty text.
-    pub parsed: Option<Parsed>,
+    pub parsed: Option<Deep<Parsed>>,
     /// The parameter types that were declared.
     declared: Box<[Option<ParameterType>]>,
     /// The types that the parameters have.
@@ -231,12 +232,11 @@ impl Listed {
 impl Connection {
     pub(crate) fn prepare_parsed(
         &mut self,
-        parsed: Option<Parsed>,
+        parsed: Option<Deep<Parsed>>,
         types: &[Option<ParameterType>],
     ) -> Result<Statement> {
-        let (plan, columns) = match &parsed {
-            Some(Parsed { statement: Parse::Query(_) | Parse::Change(_), .. }) => {
-                let parsed = parsed.as_ref().expect("it has just been looked at");
+        let (plan, columns) = match parsed.as_deref() {
+            Some(parsed @ Parsed { statement: Parse::Query(_) | Parse::Change(_), .. }) => {
                 let plan =
                     self.with_planner(|connection, transaction| connection.plan(parsed, types, transaction))?;
                 let columns = plan.columns.clone();
@@ -273,7 +273,7 @@ impl Connection {
     ) -> Result<Arc<Plan>> {
         if !self.facts.sources.is_empty() {
             // No other session could use the plan, and the cache would keep what its sources hold.
-            return Plan::new(transaction, &self.facts, parsed, types).map(Arc::new);
+            return self.new_plan(parsed, types, transaction).map(Arc::new);
         }
         let is_old = transaction.catalog_version() < self.shared.engine.catalog_version();
         let cache = self.block.old_plans().filter(|_| is_old).unwrap_or(&self.shared.plans);
@@ -281,9 +281,25 @@ impl Connection {
         if let Some(plan) = cache.get(&parsed.text, types, usable) {
             return Ok(plan);
         }
-        let plan = Arc::new(Plan::new(transaction, &self.facts, parsed, types)?);
+        let plan = Arc::new(self.new_plan(parsed, types, transaction)?);
         cache.put(&parsed.text, types, plan.clone());
         Ok(plan)
+    }
+
+    /// Plans a statement. Planning can take long: others see it as they see a statement that runs, and it ends once the client has gone.
+    #[cold]
+    fn new_plan(
+        &self,
+        parsed: &Parsed,
+        types: &[Option<ParameterType>],
+        transaction: &Transaction,
+    ) -> Result<Plan> {
+        let is_told = self.tell_planning(|| Arc::new(Text(parsed.text.clone())));
+        let plan = Plan::new(transaction, &self.facts, parsed, types);
+        if is_told {
+            self.tell_idle();
+        }
+        plan
     }
 
     /// The statement's plan, made anew if it no longer fits. Only queries and changes have one.

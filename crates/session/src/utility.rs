@@ -7,6 +7,7 @@ use crate::connection::{CommandTag, Connection, Outcome, with_table_of_constrain
 use crate::patience::Patience;
 use crate::rows::{RowChunk, Rows};
 use crate::statement::Statement;
+use firn_base::stack::{self, Deep};
 use firn_base::sync::Arc;
 use firn_base::{Error, ParameterType, Result, SqlState, SqlType, Value};
 use firn_sql::names::Names;
@@ -33,6 +34,11 @@ pub(crate) struct Cursor {
 
 fn columns(names: &[&str]) -> Arc<[Column]> {
     names.iter().map(|name| Column::new(*name, SqlType::Text)).collect()
+}
+
+/// A statement within another, to be prepared by itself.
+fn deep(parsed: Parsed) -> Option<Deep<Parsed>> {
+    Some(Deep::new(parsed.depth, parsed))
 }
 
 fn done(verb: &'static str) -> Result<Outcome> {
@@ -90,7 +96,7 @@ impl Connection {
                     ));
                 }
                 let types: Vec<Option<ParameterType>> = types.iter().copied().map(Some).collect();
-                let prepared = self.prepare_parsed(Some(Parsed::clone(statement)), &types)?;
+                let prepared = self.prepare_parsed(deep(Parsed::clone(statement)), &types)?;
                 self.prepared.insert(name.clone(), prepared);
                 done("PREPARE")
             }
@@ -130,8 +136,8 @@ impl Connection {
             }
             Parse::Discard(all) => self.discard(*all),
             Parse::Explain { analyze, statement: inner } => self.explain(statement, *analyze, inner),
-            Parse::Copy(copy) => self.copy(copy),
-            Parse::Ddl(ddl) => self.run_ddl(ddl),
+            Parse::Copy(copy) => stack::with_room(|| self.copy(copy)),
+            Parse::Ddl(ddl) => stack::with_room(|| self.run_ddl(ddl, parsed.depth)),
             Parse::Lock { tables, mode, nowait } => self.lock(tables, *mode, *nowait),
             Parse::SetConstraints { names, deferred } => self.set_constraints(names.as_deref(), *deferred),
             Parse::Checkpoint => {
@@ -275,7 +281,7 @@ impl Connection {
         if self.cursors.contains_key(name) {
             return Err(Error::new(SqlState::DUPLICATE_CURSOR, format!("cursor \"{name}\" already exists")));
         }
-        let statement = self.prepare_parsed(Some(query.clone()), &[])?;
+        let statement = self.prepare_parsed(deep(query.clone()), &[])?;
         if hold && let Some(clause) = statement.prepared.locks {
             return Err(Error::unsupported(format!("DECLARE CURSOR WITH HOLD ... {clause}"))
                 .with_detail("Holdable cursors must be READ ONLY."));
@@ -337,16 +343,16 @@ impl Connection {
                 (prepared, values)
             }
             Parse::Declare { query, .. } => {
-                (self.prepare_parsed(Some(Parsed::clone(query)), &[])?, Vec::new())
+                (self.prepare_parsed(deep(Parsed::clone(query)), &[])?, Vec::new())
             }
             Parse::Ddl(ddl) => match &**ddl {
                 Ddl::CreateTableAs { query, .. } => {
                     let parsed = Parsed { statement: Parse::Query(query.clone()), ..inner.clone() };
-                    (self.prepare_parsed(Some(parsed), &[])?, Vec::new())
+                    (self.prepare_parsed(deep(parsed), &[])?, Vec::new())
                 }
                 _ => unreachable!("the parser lets no other DDL in"),
             },
-            _ => (self.prepare_parsed(Some(inner.clone()), &[])?, Vec::new()),
+            _ => (self.prepare_parsed(deep(inner.clone()), &[])?, Vec::new()),
         };
         let writes = prepared.prepared.is_change() || prepared.prepared.locks.is_some();
         let lines = if analyze && writes {
@@ -388,7 +394,7 @@ impl Connection {
         })
     }
 
-    fn run_ddl(&mut self, ddl: &Ddl) -> Result<Outcome> {
+    fn run_ddl(&mut self, ddl: &Ddl, depth: u32) -> Result<Outcome> {
         self.refuse_read_only(ddl.tag())?;
         let rows = self.in_transaction(|connection, transaction| {
             if !connection.in_block() {
@@ -401,6 +407,7 @@ impl Connection {
                 facts: &connection.facts,
                 options: &connection.options,
                 notices: &mut notices,
+                depth,
             };
             let rows = ddl::execute(&mut context, ddl)?;
             connection.note_ddl(transaction);

@@ -16,6 +16,7 @@ mod workers;
 use crate::bind::{Binder, columns_of};
 use crate::files::Kind;
 use crate::names::{Names, Relation, missing_column};
+use crate::parse::depth_of;
 use crate::session_facts::SessionFacts;
 use crate::statement::{Copy, CopyEndpoint, CopySubject, QualifiedName, quote_ident};
 use columns::{ColumnWriter, ColumnsIn};
@@ -58,6 +59,7 @@ pub struct CopyFrom {
     reader: Reader,
     format: CopyFormat,
     store: Store,
+    depth: u32,
 }
 
 /// What reads the data.
@@ -188,6 +190,7 @@ impl CopyFrom {
         }
         let tables = |id| transaction.table(id);
         let binder = Binder::new(transaction.catalog(), &tables, facts);
+        let filter = copy.filter.as_ref().map_or(Ok(0), depth_of)?;
         let set = crate::dml::target_set(&binder, transaction.catalog(), &table)?;
         let place = format!("COPY {}", table.name);
         let reader = match format {
@@ -224,7 +227,12 @@ impl CopyFrom {
             // A condition may read tables, all of whose rows it is to see in one state.
             kept_up: copy.filter.is_none().then(clock::now),
         };
-        Ok(CopyFrom { reader, format, store })
+        Ok(CopyFrom { reader, format, store, depth: binder.deepest().max(filter) })
+    }
+
+    /// How deep its condition and those of the table are.
+    pub fn depth(&self) -> u32 {
+        self.depth
     }
 
     /// Has the transaction do without a snapshot until the COPY ends, if rows can be stored without one.
@@ -323,7 +331,7 @@ impl CopyFrom {
         path: &Path,
         failed: Failed<'_>,
     ) -> Result<Copied> {
-        let CopyFrom { reader, mut store, format } = self;
+        let CopyFrom { reader, mut store, format, .. } = self;
         match store.read_file(reader, format, transaction, options, path, failed) {
             Ok(()) => store.end(transaction, options),
             Err(error) => Err(store.failed(transaction, options, error)),

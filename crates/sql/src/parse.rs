@@ -7,6 +7,7 @@
 //! Syntax errors are 42601 with the position in characters and PostgreSQL's words; what sqlparser
 //! expected there is the error's detail.
 
+mod depth;
 mod dialect;
 pub(crate) mod locks;
 mod utility;
@@ -16,10 +17,17 @@ use datafusion::sql::sqlparser::ast::{DataType, Ident, Statement as Tree};
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer};
+use firn_base::stack::{self, Deep};
 use firn_base::{Error, Result, SqlState};
+use std::cell::Cell;
 
-/// How deep expressions and queries may nest; each level costs the parser a few stack frames.
+pub(crate) use depth::{LIMIT, exceeded, of_expression as depth_of};
+
+/// How deep the parser may recurse.
 const NESTING_LIMIT: usize = 100;
+
+/// How deep statements may stand in statements, as in EXPLAIN.
+const INNER_LIMIT: u32 = 4;
 
 /// The dialect that everything is parsed in.
 fn dialect() -> &'static dyn Dialect {
@@ -27,13 +35,16 @@ fn dialect() -> &'static dyn Dialect {
 }
 
 /// The statements of a script; empty ones are passed over.
-pub fn parse(script: &str) -> Result<Vec<Parsed>> {
+pub fn parse(script: &str) -> Result<Vec<Deep<Parsed>>> {
     let source = Source::new(script);
     let tokens = source.tokens()?;
     let mut statements = Vec::new();
     for statement in tokens.split(|token| token.token == Token::SemiColon) {
         if !statement.is_empty() {
-            statements.push(parse_tokens(&source, &locks::plain(&source, statement)?)?);
+            let statement = locks::plain(&source, statement)?;
+            let depth = depth::of_tokens(&statement)?;
+            let parsed = stack::with_room_for(depth, || parse_tokens(&source, &statement, depth))?;
+            statements.push(Deep::new(parsed.depth, parsed));
         }
     }
     Ok(statements)
@@ -41,7 +52,7 @@ pub fn parse(script: &str) -> Result<Vec<Parsed>> {
 
 /// The one statement of a text, or nothing if the text is empty.
 /// 42601 if there are several, as PostgreSQL says of prepared statements.
-pub fn parse_one(text: &str) -> Result<Option<Parsed>> {
+pub fn parse_one(text: &str) -> Result<Option<Deep<Parsed>>> {
     let mut statements = parse(text)?;
     match statements.len() {
         0 | 1 => Ok(statements.pop()),
@@ -108,13 +119,15 @@ pub fn number_parameters(text: &str) -> Result<Option<Numbered>> {
     Ok(Some(numbered))
 }
 
-/// An expression, such as the text of a default or a check.
+/// An expression, such as the text of a default or a check. The caller has room for a deep one.
 pub fn parse_expression(text: &str) -> Result<datafusion::sql::sqlparser::ast::Expr> {
     let source = Source::new(text);
     let tokens = source.tokens()?;
+    depth::of_tokens(&tokens)?;
     let mut parser = new_parser(&tokens);
     let expression = parser.parse_expr().map_err(|error| source.error(error, &parser))?;
     source.expect_end(&parser)?;
+    depth::of_expression(&expression)?;
     Ok(expression)
 }
 
@@ -122,6 +135,7 @@ pub fn parse_expression(text: &str) -> Result<datafusion::sql::sqlparser::ast::E
 pub fn parse_type(text: &str) -> Result<DataType> {
     let source = Source::new(text);
     let tokens = source.tokens()?;
+    depth::of_tokens(&tokens)?;
     let mut parser = new_parser(&tokens);
     let ty = parser.parse_data_type().map_err(|error| source.error(error, &parser))?;
     source.expect_end(&parser)?;
@@ -136,30 +150,39 @@ pub fn parse_declarations(text: &str) -> Result<Vec<(Ident, DataType)>> {
     };
     let source = Source::new(text);
     let tokens = source.tokens()?;
+    depth::of_tokens(&tokens)?;
     let mut parser = new_parser(&tokens);
     let list = parser.parse_comma_separated(declared).map_err(|error| source.error(error, &parser))?;
     source.expect_end(&parser)?;
     Ok(list)
 }
 
-/// A query, such as the text of a view.
+/// A query, such as the text of a view. The caller has room for a deep one.
 pub fn parse_query(text: &str) -> Result<Box<datafusion::sql::sqlparser::ast::Query>> {
-    match parse_one(text)?.map(|parsed| parsed.statement) {
-        Some(Statement::Query(query)) => Ok(query),
+    parse_measured_query(text).map(|(query, _)| query)
+}
+
+/// A query with its depth.
+pub(crate) fn parse_measured_query(text: &str) -> Result<(Box<datafusion::sql::sqlparser::ast::Query>, u32)> {
+    match parse_one(text)?.map(Deep::into_inner) {
+        Some(Parsed { statement: Statement::Query(query), depth, .. }) => Ok((query, depth)),
         _ => Err(Error::new(SqlState::SYNTAX_ERROR, "a query was expected")),
     }
 }
 
-fn parse_tokens(source: &Source<'_>, tokens: &[TokenWithSpan]) -> Result<Parsed> {
+/// A statement whose tokens bound its depth so. The caller has room for it.
+fn parse_tokens(source: &Source<'_>, tokens: &[TokenWithSpan], depth: u32) -> Result<Parsed> {
     let start = source.byte(tokens[0].span.start);
     // Tokens may have moved.
     let end = tokens.iter().map(|token| token.span.end).max().expect("there are tokens");
     let text = source.text[start..source.byte(end)].to_owned();
     let statement = utility::statement(source, tokens)?;
-    Ok(Parsed { text, offset: source.character(start) - 1, statement })
+    let depth = depth.max(depth::of_statement(&statement)?);
+    Ok(Parsed { text, offset: source.character(start) - 1, statement, depth })
 }
 
 fn new_parser(tokens: &[TokenWithSpan]) -> Parser<'static> {
+    dialect::allow_steps(tokens.len());
     Parser::new(dialect()).with_recursion_limit(NESTING_LIMIT).with_tokens_with_locations(tokens.to_vec())
 }
 
@@ -184,13 +207,15 @@ struct Source<'a> {
     text: &'a str,
     /// Byte offset of the beginning of each line.
     lines: Vec<usize>,
+    /// How many statements are being parsed of which one stands in the other.
+    inner: Cell<u32>,
 }
 
 impl<'a> Source<'a> {
     /// Reads the lines of a text.
     fn new(text: &'a str) -> Source<'a> {
         let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
-        Source { text, lines: std::iter::once(0).chain(ends).collect() }
+        Source { text, lines: std::iter::once(0).chain(ends).collect(), inner: Cell::new(0) }
     }
 
     /// The byte offset of a location.
@@ -302,10 +327,7 @@ impl<'a> Source<'a> {
     /// The error for what sqlparser says.
     fn error(&self, error: ParserError, parser: &Parser<'_>) -> Error {
         let message = match error {
-            ParserError::RecursionLimitExceeded => {
-                return Error::new(SqlState::new("54001"), "stack depth limit exceeded")
-                    .with_detail(format!("Statements may nest {NESTING_LIMIT} levels deep."));
-            }
+            ParserError::RecursionLimitExceeded => return exceeded(),
             ParserError::ParserError(message) | ParserError::TokenizerError(message) => message,
         };
         let (message, location) = split_location(&message);
@@ -556,7 +578,7 @@ mod tests {
     }
 
     fn one(text: &str) -> Statement {
-        parse_one(text).unwrap().unwrap().statement
+        parse_one(text).unwrap().unwrap().into_inner().statement
     }
 
     fn failure(text: &str) -> (String, Option<u32>) {
@@ -568,7 +590,7 @@ mod tests {
     #[test]
     fn a_script_splits_at_semicolons_outside_strings_and_comments() {
         let script = "select ';' ; -- ;\n /* ; /* ; */ */ select $a$ ; $$ ; $a$;;\nselect \"a;b\" from t ;";
-        let texts: Vec<String> = parse(script).unwrap().into_iter().map(|parsed| parsed.text).collect();
+        let texts: Vec<String> = parse(script).unwrap().iter().map(|parsed| parsed.text.clone()).collect();
         assert_eq!(texts, ["select ';'", "select $a$ ; $$ ; $a$", "select \"a;b\" from t"]);
         assert!(parse(" ; /* nothing */ ; ").unwrap().is_empty());
     }

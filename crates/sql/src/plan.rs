@@ -13,6 +13,7 @@ use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast;
+use firn_base::stack::{self, Deep};
 use firn_base::sync::Arc;
 use firn_base::{Error, ParameterType, Result, SqlState, SqlType, Value};
 use firn_exec::dml::{DmlOutcome, DmlPlan};
@@ -70,7 +71,7 @@ pub struct Plan {
     pub facts: Arc<SessionFacts>,
     /// The files that it reads as tables.
     files: Box<[FileVersions]>,
-    body: Body,
+    body: Deep<Body>,
 }
 
 enum Body {
@@ -102,10 +103,20 @@ impl Plan {
         statement: &Parsed,
         types: &[Option<ParameterType>],
     ) -> Result<Plan> {
+        stack::with_room(|| Plan::bind(transaction, facts, statement, types))
+    }
+
+    fn bind(
+        transaction: &Transaction,
+        facts: &Arc<SessionFacts>,
+        statement: &Parsed,
+        types: &[Option<ParameterType>],
+    ) -> Result<Plan> {
         let tables = |id| transaction.table(id);
         let catalog = transaction.catalog();
         let binder =
             Binder::new(catalog, &tables, facts).with_parameter_types(types).with_text(&statement.text);
+        let binder = binder.with_depth(statement.depth);
         let (parameters, columns, body) = match &statement.statement {
             Statement::Query(query) => {
                 let (plan, locking) = match query.locks.as_slice() {
@@ -155,7 +166,7 @@ impl Plan {
             catalog_version: catalog.version,
             facts: facts.clone(),
             files: binder.files().versions(),
-            body,
+            body: Deep::new(binder.deepest(), body),
         })
     }
 
@@ -170,13 +181,13 @@ impl Plan {
     /// Whether it is a query that touches few rows, most likely, and nothing but rows of tables.
     #[inline]
     pub fn is_short(&self) -> bool {
-        matches!(self.body, Body::Query { short: Some(_), .. })
+        matches!(*self.body, Body::Query { short: Some(_), .. })
     }
 
     /// If it is a query that locks rows: the clause that says so.
     #[inline]
     pub fn locks(&self) -> Option<&'static str> {
-        match self.body {
+        match *self.body {
             Body::Locking { clause, .. } => Some(clause),
             _ => None,
         }
@@ -189,8 +200,8 @@ impl Plan {
         parameters: &[Value],
         options: &RunOptions,
     ) -> Result<LockedRows> {
-        let Body::Locking { query, .. } = &self.body else { panic!("only locking queries lock rows") };
-        query.run(transaction, parameters, options)
+        let Body::Locking { query, .. } = &*self.body else { panic!("only locking queries lock rows") };
+        stack::with_room_for(self.body.depth(), || query.run(transaction, parameters, options))
     }
 
     /// Runs a query, which may append its rows to `values`, row-major. Panics for other statements.
@@ -201,11 +212,12 @@ impl Plan {
         options: &RunOptions,
         values: &mut Vec<Value>,
     ) -> Result<QueryOutput> {
-        let Body::Query { plan, short } = &self.body else { panic!("only queries are run as queries") };
-        if let Some(short) = short
-            && let Completion::Done { rows } = short.run(transaction, parameters, options, values)?
-        {
-            return Ok(QueryOutput::Values(rows));
+        let Body::Query { plan, short } = &*self.body else { panic!("only queries are run as queries") };
+        if let Some(short) = short {
+            let run = || short.run(transaction, parameters, options, values);
+            if let Completion::Done { rows } = stack::with_room_for(self.body.depth(), run)? {
+                return Ok(QueryOutput::Values(rows));
+            }
         }
         firn_exec::run(plan, parameters, transaction, options).map(QueryOutput::Stream)
     }
@@ -217,8 +229,8 @@ impl Plan {
         parameters: &[Value],
         options: &RunOptions,
     ) -> Result<DmlOutcome> {
-        let Body::Change(plan) = &self.body else { panic!("only changes are run as changes") };
-        plan.execute(transaction, parameters, options)
+        let Body::Change(plan) = &*self.body else { panic!("only changes are run as changes") };
+        stack::with_room_for(self.body.depth(), || plan.execute(transaction, parameters, options))
     }
 
     /// The lines of EXPLAIN.
@@ -229,7 +241,7 @@ impl Plan {
         options: &RunOptions,
         analyze: bool,
     ) -> Result<Vec<String>> {
-        match &self.body {
+        match &*self.body {
             Body::Query { plan, short } => {
                 let mut lines = Vec::new();
                 if short.is_some() {
@@ -257,6 +269,17 @@ fn reads_tables(plan: &LogicalPlan) -> bool {
 
 /// The values of EXECUTE's arguments, coerced to the types of the parameters.
 pub fn arguments(
+    transaction: &Transaction,
+    facts: &SessionFacts,
+    options: &RunOptions,
+    name: &str,
+    expressions: &[ast::Expr],
+    types: &[ParameterType],
+) -> Result<Vec<Value>> {
+    stack::with_room(|| arguments_with_room(transaction, facts, options, name, expressions, types))
+}
+
+fn arguments_with_room(
     transaction: &Transaction,
     facts: &SessionFacts,
     options: &RunOptions,

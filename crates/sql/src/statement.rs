@@ -55,6 +55,8 @@ pub struct Parsed {
     pub offset: u32,
     /// What it asks for.
     pub statement: Statement,
+    /// How deep it is, in levels of expressions; see `parse/depth.rs`.
+    pub depth: u32,
 }
 
 /// What a statement asks for.

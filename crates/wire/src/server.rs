@@ -162,9 +162,15 @@ impl Server {
         let deadline = clock::now() + SHUTDOWN_GRACE;
         while !self.shared.all_threads_finished() && clock::now() < deadline {
             clock::sleep(Duration::from_millis(2));
+            // A statement that has begun since is cancelled like those before.
+            self.shared.cancel_all();
         }
         // Whoever is left waits for a client that does not read.
         self.shared.end_clients(Shutdown::Both);
+        while !self.shared.all_threads_finished() {
+            clock::sleep(Duration::from_millis(10));
+            self.shared.cancel_all();
+        }
         let threads = std::mem::take(&mut *self.shared.threads.lock());
         for (_, thread) in threads {
             let _ = thread.join(); // A panic has been reported where it happened.
@@ -244,11 +250,16 @@ impl Shared {
 
     /// Cancels every statement and ends a direction of every socket.
     fn end_clients(&self, how: Shutdown) {
-        for client in self.clients.lock().values() {
-            client.cancel.iter().for_each(CancelHandle::cancel);
-        }
+        self.cancel_all();
         for socket in self.threads.lock().iter().filter_map(|(socket, _)| socket.upgrade()) {
             socket.shutdown(how);
+        }
+    }
+
+    /// Cancels every statement.
+    fn cancel_all(&self) {
+        for client in self.clients.lock().values() {
+            client.cancel.iter().for_each(CancelHandle::cancel);
         }
     }
 

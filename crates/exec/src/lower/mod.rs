@@ -38,6 +38,7 @@ use firn_base::Value;
 /// Lowers a plan and the subqueries in it.
 pub fn plan(plan: LogicalPlan, parameters: &[Value]) -> Result<LogicalPlan> {
     let lowered = plan.transform_up_with_subqueries(|node| {
+        crate::interrupt::check()?;
         let mut schema = merge_schema(&node.inputs());
         if let LogicalPlan::TableScan(scan) = &node {
             schema

@@ -38,6 +38,7 @@ use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use firn_base::sync::Arc;
 use firn_base::{Error, ParameterType, SqlState, SqlType, TimeZoneSetting, Value, coerce, interval, numeric};
 use firn_exec::error::to_datafusion;
+use firn_exec::interrupt::{self, analyzer_rules};
 use firn_exec::lower::operate::{Operation, operate, operation_of};
 use firn_exec::lower::quantified::{Comparison, Quantifier, quantifier_of};
 use firn_exec::lower::under_its_name;
@@ -59,8 +60,11 @@ pub fn plan(plan: LogicalPlan, parameters: &Parameters, zone: TimeZoneSetting) -
     let typed = dependent::compute(nodes.sorts(typed)?)?;
     let rules: Vec<Arc<dyn datafusion::optimizer::AnalyzerRule + Send + Sync>> =
         vec![Arc::new(ResolveGroupingFunction::new()), Arc::new(TypeCoercion::new())];
-    let coerced =
-        Analyzer::with_rules(rules).execute_and_check(typed, &ConfigOptions::default(), |_, _| {})?;
+    let coerced = Analyzer::with_rules(analyzer_rules(rules)).execute_and_check(
+        typed,
+        &ConfigOptions::default(),
+        |_, _| {},
+    )?;
     rewrite(coerced, &|expression, _| fold_constants(expression, zone))
 }
 
@@ -150,6 +154,7 @@ fn rewrite(plan: LogicalPlan, rewrite: Rewrite<'_>) -> Result<LogicalPlan> {
 
 /// Rewrites the expressions of one node.
 fn rewrite_node(node: LogicalPlan, rewrite: Rewrite<'_>) -> Result<Transformed<LogicalPlan>> {
+    interrupt::check()?;
     let mut schema = merge_schema(&node.inputs());
     if let LogicalPlan::TableScan(scan) = &node {
         schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);
@@ -186,7 +191,10 @@ struct Pass<'a> {
 
 impl Pass<'_> {
     fn expression(&self, expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-        expression.transform_up(|node| self.node(node, schema).map(Transformed::yes))
+        expression.transform_up(|node| {
+            interrupt::check()?;
+            self.node(node, schema).map(Transformed::yes)
+        })
     }
 
     fn operand(&self, expression: &Expr, schema: &DFSchema) -> Operand {

@@ -177,6 +177,12 @@ impl<'b> Context<'b> {
         names: impl Iterator<Item = &'n str>,
         views: Vec<firn_txn::catalog::Oid>,
     ) -> Result<ViewTable> {
+        let (query, depth) = crate::parse::parse_measured_query(text).map_err(to_datafusion)?;
+        let depth = self.binder.depth + depth;
+        if depth > crate::parse::LIMIT {
+            return Err(to_datafusion(crate::parse::exceeded()));
+        }
+        self.binder.note_depth(depth);
         let inner = Binder {
             catalog: self.binder.catalog,
             tables: self.binder.tables,
@@ -186,8 +192,9 @@ impl<'b> Context<'b> {
             views,
             changed: None,
             files: self.binder.files.clone(),
+            depth,
+            deepest: self.binder.deepest.clone(),
         };
-        let query = crate::parse::parse_query(text).map_err(to_datafusion)?;
         let plan = inner.query(&query).map_err(to_datafusion)?;
         let columns = plan.schema().columns();
         let renamed = columns.into_iter().zip(names).map(|(column, name)| Expr::Column(column).alias(name));

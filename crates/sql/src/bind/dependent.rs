@@ -55,6 +55,7 @@ use firn_exec::types::{self, NAME_END};
 pub fn compute(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
+        firn_exec::interrupt::check()?;
         found |= node.contains_outer_reference();
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
@@ -65,6 +66,7 @@ pub fn compute(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut changed = false;
     // From the leaves: what a sub-query has computed itself may be part of what another is computed of.
     let computed = plan.clone().transform_up_with_subqueries(|node| {
+        firn_exec::interrupt::check()?;
         let node = node.recompute_schema()?;
         let computed = match &node {
             LogicalPlan::Join(join) => lateral(join, &mut names)?,

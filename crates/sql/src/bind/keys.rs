@@ -68,6 +68,7 @@ fn end_above_groups(plan: LogicalPlan) -> Result<LogicalPlan> {
         return Ok(plan);
     }
     let ended = plan.transform_up_with_subqueries(|node| {
+        firn_exec::interrupt::check()?;
         Ok(Transformed::yes(match node.recompute_schema()? {
             LogicalPlan::Aggregate(aggregate) if tells_values_apart(&aggregate) => of_distinct(aggregate)?,
             node if has_false_keys(&node)? => hidden(node)?,
@@ -172,6 +173,7 @@ fn end_below_unnest(plan: LogicalPlan) -> Result<LogicalPlan> {
 fn contains(plan: &LogicalPlan, wanted: impl Fn(&LogicalPlan) -> Result<bool>) -> Result<bool> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
+        firn_exec::interrupt::check()?;
         found |= wanted(node)?;
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;

@@ -29,6 +29,7 @@ use firn_exec::types::NAME_END;
 pub fn inline(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
+        firn_exec::interrupt::check()?;
         found |= matches!(node, LogicalPlan::Subquery(_));
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
@@ -38,6 +39,7 @@ pub fn inline(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut names = 0;
     // From the top: an item may be computed from one that stands before it.
     let inlined = plan.transform_down_with_subqueries(|mut node| {
+        firn_exec::interrupt::check()?;
         let mut changed = false;
         while let Some(next) = step(&node, &mut names)? {
             node = next;
@@ -166,6 +168,7 @@ fn pairs(left: &Arc<LogicalPlan>, right: &Arc<LogicalPlan>) -> Result<LogicalPla
 pub fn refers(plan: &LogicalPlan, outer: &DFSchema) -> Result<bool> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
+        firn_exec::interrupt::check()?;
         node.apply_expressions(|expression| {
             expression.apply(|part| {
                 found |= matches!(part, Expr::OuterReferenceColumn(_, column) if outer.is_column_from_schema(column));

@@ -33,6 +33,7 @@ mod position;
 mod rewrite;
 mod series;
 mod sets;
+mod size;
 
 pub(crate) use keys::{AS_CAST, AS_IS};
 
@@ -56,9 +57,12 @@ use firn_base::sync::Arc;
 use firn_base::{Error, ParameterType, Result, SqlType, TableId};
 use firn_exec::dml::ChangedRows;
 use firn_exec::error::from_datafusion;
+use firn_exec::interrupt;
 use firn_exec::{FirnTable, Table};
 use firn_txn::Catalog;
 use firn_txn::catalog::TableDef;
+use std::cell::Cell;
+use std::rc::Rc;
 
 /// Finds the physical table of an id, as [`firn_txn::Transaction::table`] does.
 pub type TableResolver<'a> = &'a dyn Fn(TableId) -> Arc<Table>;
@@ -77,6 +81,10 @@ pub struct Binder<'a> {
     changed: Option<Arc<ChangedRows>>,
     /// Files that are read as tables.
     files: Files,
+    /// How deep the statement is, and the views being expanded.
+    depth: u32,
+    /// The deepest views that have been expanded, with the statement.
+    deepest: Rc<Cell<u32>>,
 }
 
 /// The name of the field of a cast that stands for a function which rounds.
@@ -97,7 +105,25 @@ impl<'a> Binder<'a> {
             views: Vec::new(),
             changed: None,
             files: Files::default(),
+            depth: 0,
+            deepest: Rc::default(),
         }
+    }
+
+    /// Of a statement that is so deep by itself.
+    pub fn with_depth(self, depth: u32) -> Binder<'a> {
+        self.deepest.set(self.deepest.get().max(depth));
+        Binder { depth, ..self }
+    }
+
+    /// How deep the parts are that have been bound, with the views in them.
+    pub fn deepest(&self) -> u32 {
+        self.deepest.get()
+    }
+
+    /// A definition from the catalog is bound that is so deep by itself.
+    pub fn note_depth(&self, depth: u32) {
+        self.deepest.set(self.deepest.get().max(depth));
     }
 
     /// The files that are read as tables, as far as parts have been bound.
@@ -204,6 +230,8 @@ impl<'a> Binder<'a> {
             views: self.views.clone(),
             changed: Some(changed),
             files: self.files.clone(),
+            depth: self.depth,
+            deepest: self.deepest.clone(),
         };
         over.query(&query)
     }
@@ -305,6 +333,7 @@ impl<'a> Binder<'a> {
     }
 
     fn plan_query(&self, mut query: ast::Query) -> Result<LogicalPlan> {
+        interrupt::check().map_err(from_datafusion)?;
         pg_catalog::rewrite_query(&mut query);
         rewrite::query(&mut query, &|name, arguments| self.columns(name, arguments))?;
         let second_try = rewrite::second_try(&query);
@@ -315,9 +344,11 @@ impl<'a> Binder<'a> {
             (planned, _) => planned,
         };
         let plan = planned.map_err(|error| self.error(error))?;
+        size::check(&plan)?;
         if let Some(query) = &second_try {
             outer_aggregates::refuse(&plan, query, self.text)?;
         }
+        interrupt::check().map_err(from_datafusion)?;
         let plan = lateral::inline(plan).and_then(keys::end);
         let plan = plan.map_err(|error| self.error(error))?;
         analysis::plan(plan, &self.parameters, self.zone()?).map_err(|error| self.error(error))

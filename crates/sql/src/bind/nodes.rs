@@ -30,6 +30,7 @@ impl Nodes<'_> {
     /// Spans of time are sorted by their lengths.
     pub fn sorts(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let sorted = plan.transform_up_with_subqueries(|node| {
+            firn_exec::interrupt::check()?;
             let LogicalPlan::Sort(mut sort) = node else { return Ok(Transformed::no(node)) };
             let mut changed = false;
             for key in &mut sort.expr {
@@ -210,6 +211,7 @@ pub fn by_length(plan: LogicalPlan) -> Result<LogicalPlan> {
 pub fn real_sums(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
+        firn_exec::interrupt::check()?;
         found |= matches!(node, LogicalPlan::Aggregate(aggregate) if !real_sums_of(aggregate).is_empty());
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
@@ -217,6 +219,7 @@ pub fn real_sums(plan: LogicalPlan) -> Result<LogicalPlan> {
         return Ok(plan);
     }
     let narrowed = plan.transform_up_with_subqueries(|node| {
+        firn_exec::interrupt::check()?;
         let LogicalPlan::Aggregate(aggregate) = &node else {
             return node.recompute_schema().map(Transformed::no);
         };

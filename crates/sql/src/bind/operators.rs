@@ -22,6 +22,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, Operator, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use firn_base::{Error, ParameterType, SqlState, SqlType, TimeZoneSetting, Value, coerce, numeric};
 use firn_exec::error::to_datafusion;
+use firn_exec::interrupt;
 use firn_exec::lower::operate::{Operation, operate};
 use firn_exec::types;
 
@@ -252,6 +253,8 @@ impl ExprPlanner for Operators {
     }
 
     fn plan_binary_op(&self, raw: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+        // The types of the operands are derived anew at each level of a chain.
+        interrupt::check()?;
         let RawBinaryExpr { op, left, right } = raw;
         let (left, left_type) = self.operand(left, schema)?;
         let (right, right_type) = self.operand(right, schema)?;

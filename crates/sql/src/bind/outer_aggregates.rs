@@ -33,6 +33,7 @@ fn first_in(plan: &LogicalPlan) -> common::Result<Option<AggregateFunction>> {
     let mut arrays = HashSet::new();
     let mut found = None;
     plan.apply_with_subqueries(|node| {
+        firn_exec::interrupt::check()?;
         node.apply_expressions(|expression| {
             expression.apply(|part| {
                 arrays.extend(array_of_rows(part));

@@ -44,6 +44,8 @@ pub struct Context<'a> {
     pub options: &'a RunOptions,
     /// What the user should know though nothing is wrong.
     pub notices: &'a mut Vec<Error>,
+    /// How deep the statement is ([`crate::statement::Parsed::depth`]).
+    pub depth: u32,
 }
 
 /// Runs a statement; how many rows it made, if it tells.
@@ -215,7 +217,7 @@ impl Context<'_> {
     /// Lends a binder over the transaction's catalog.
     fn bind<T>(&self, work: impl FnOnce(&Binder<'_>) -> Result<T>) -> Result<T> {
         let tables = |id| self.transaction.table(id);
-        work(&Binder::new(self.transaction.catalog(), &tables, self.facts))
+        work(&Binder::new(self.transaction.catalog(), &tables, self.facts).with_depth(self.depth))
     }
 
     /// Runs a query of our own making and hands its batches out.

@@ -10,7 +10,7 @@ mod picked;
 mod returning;
 
 use crate::bind::Binder;
-use crate::parse::parse_expression;
+use crate::parse::{depth_of, parse_expression};
 use crate::statement::{Change, fold};
 use datafusion::arrow::datatypes::FieldRef;
 use datafusion::common::{DFSchema, TableReference};
@@ -55,24 +55,25 @@ struct CatalogText<'b> {
     binder: &'b Binder<'b>,
 }
 
+impl CatalogText<'_> {
+    fn parse(&self, text: &str) -> Result<ast::Expr> {
+        let expression = parse_expression(text)?;
+        self.binder.note_depth(depth_of(&expression)?);
+        Ok(expression)
+    }
+}
+
 impl TextCompiler for CatalogText<'_> {
     fn check(&self, table: &Arc<TableDef>, condition: &str) -> Result<RowExpression> {
         let scan = self.binder.table_scan_with_row_id(table, None)?;
-        let condition = self.binder.expression(&parse_expression(condition)?, scan.schema())?;
+        let condition = self.binder.expression(&self.parse(condition)?, scan.schema())?;
         let ids = storage_positions(table);
         RowExpression::compile_or_delegate(&condition, scan.schema(), &|column| ids.get(column).copied())
     }
 
     fn default(&self, table: &Arc<TableDef>, column: ColumnId, expression: &str) -> Result<RowExpression> {
         let ColumnDef { name, ty, .. } = &table.columns[column.index()];
-        assigned(
-            self.binder,
-            &parse_expression(expression)?,
-            &DFSchema::empty(),
-            name,
-            ty.sql_type(),
-            &|_| None,
-        )
+        assigned(self.binder, &self.parse(expression)?, &DFSchema::empty(), name, ty.sql_type(), &|_| None)
     }
 
     fn table(&self, id: TableId) -> Arc<Table> {

@@ -1,6 +1,7 @@
 //! The dialect that everything is parsed in: sqlparser's PostgreSQL, but for the precedence of
-//! `IS [NOT] DISTINCT FROM`, whose right side sqlparser lets reach over AND and OR, and for `BETWEEN SYMMETRIC` and
-//! `ANY (VALUES …)`, which it does not know.
+//! `IS [NOT] DISTINCT FROM`, whose right side sqlparser lets reach over AND and OR, for `BETWEEN SYMMETRIC` and
+//! `ANY (VALUES …)`, which it does not know, and for names of arguments, which are no expressions: sqlparser would parse each
+//! argument twice. It also bounds the steps of the parser.
 //!
 //! sqlparser asks a dialect for its type where it knows it by name, and else calls its methods: all
 //! that its own dialect says otherwise than the defaults is passed on, and must be again when
@@ -12,12 +13,36 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 use std::any::TypeId;
+use std::cell::Cell;
 
 /// PostgreSQL's SQL.
 #[derive(Debug)]
 pub struct PostgreSql;
 
 const BASE: PostgreSqlDialect = PostgreSqlDialect {};
+
+/// Steps of the parser that a statement of few tokens may take.
+const FEW_STEPS: usize = 10_000;
+
+/// Steps of the parser per token. A statement takes about three unless the parser goes back.
+const STEPS_PER_TOKEN: usize = 50;
+
+thread_local! {
+    /// The steps that the newest parser of the thread may still take.
+    static STEPS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Allows the parser that begins as many steps as that many tokens may need. sqlparser tries alternatives one within the
+/// other and may take exponentially many; it propagates no other error than that of its depth from all of them.
+pub fn allow_steps(tokens: usize) {
+    STEPS.set(tokens.saturating_mul(STEPS_PER_TOKEN).saturating_add(FEW_STEPS));
+}
+
+fn step() -> Result<(), ParserError> {
+    let left = STEPS.get().checked_sub(1).ok_or(ParserError::RecursionLimitExceeded)?;
+    STEPS.set(left);
+    Ok(())
+}
 
 /// Methods that answer as sqlparser's own dialect does.
 macro_rules! as_in_base {
@@ -34,6 +59,9 @@ impl Dialect for PostgreSql {
     }
 
     fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+        if let Err(error) = step() {
+            return Some(Err(error));
+        }
         // In parentheses sqlparser knows queries by SELECT and WITH alone.
         let next = |place: usize| &parser.peek_nth_token_ref(place).token;
         let Token::Word(first) = next(0) else { return None };
@@ -92,8 +120,10 @@ impl Dialect for PostgreSql {
         BASE.is_identifier_part(character)
     }
 
+    /// Beside sqlparser's own, words that it would try as names where what they begin is wrong, at each level of nesting.
     fn is_reserved_for_identifier(&self, keyword: Keyword) -> bool {
-        BASE.is_reserved_for_identifier(keyword)
+        matches!(keyword, Keyword::CASE | Keyword::CAST | Keyword::NOT)
+            || BASE.is_reserved_for_identifier(keyword)
     }
 
     fn is_custom_operator_part(&self, character: char) -> bool {
@@ -101,6 +131,9 @@ impl Dialect for PostgreSql {
     }
 
     fn get_next_precedence(&self, parser: &Parser<'_>) -> Option<Result<u8, ParserError>> {
+        if let Err(error) = step() {
+            return Some(Err(error));
+        }
         BASE.get_next_precedence(parser)
     }
 
@@ -122,7 +155,6 @@ impl Dialect for PostgreSql {
         supports_comment_on,
         supports_load_extension,
         supports_named_fn_args_with_colon_operator,
-        supports_named_fn_args_with_expr_name,
         supports_empty_projections,
         supports_nested_comments,
         supports_string_escape_constant,

@@ -184,7 +184,7 @@ mod tests {
 
     fn clauses(text: &str) -> (String, Vec<(RowLock, Vec<String>, Wait)>) {
         let parsed = crate::parse::parse_one(text).unwrap().unwrap();
-        let Statement::Query(mut query) = parsed.statement else { panic!("{text} is no query") };
+        let Statement::Query(mut query) = parsed.into_inner().statement else { panic!("{text} is no query") };
         let clauses = query.locks.iter().map(asked).map(|asked| (asked.lock, asked.of, asked.wait)).collect();
         query.locks.clear();
         (query.to_string(), clauses)
@@ -224,7 +224,9 @@ mod tests {
             let parsed = crate::parse::parse(&format!("SELECT 1; {text} ; SELECT 2")).unwrap();
             assert_eq!(parsed[1].text, text);
             let parsed = crate::parse::parse_one(&format!("PREPARE p AS {text}")).unwrap().unwrap();
-            let Statement::Prepare { statement, .. } = parsed.statement else { panic!("it is PREPARE") };
+            let Statement::Prepare { statement, .. } = parsed.into_inner().statement else {
+                panic!("it is PREPARE")
+            };
             assert_eq!(statement.text, text);
         }
         for wrong in

@@ -8,7 +8,7 @@ mod control;
 mod rows;
 mod table;
 
-use super::{Source, new_parser, parse_tokens, parse_tree};
+use super::{INNER_LIMIT, Source, depth, exceeded, new_parser, parse_tokens, parse_tree};
 use crate::data_type::{parameter_type, sql_type};
 use crate::statement::*;
 use datafusion::sql::sqlparser::ast::{self, Statement as Tree};
@@ -245,7 +245,14 @@ impl Words<'_> {
         if rest.is_empty() {
             return Err(source.unexpected_end());
         }
-        parse_tokens(source, rest)
+        let inner = source.inner.get() + 1;
+        if inner > INNER_LIMIT {
+            return Err(exceeded());
+        }
+        source.inner.set(inner);
+        let parsed = depth::of_tokens(rest).and_then(|depth| parse_tokens(source, rest, depth));
+        source.inner.set(inner - 1);
+        parsed
     }
 
     fn if_exists(&mut self) -> bool {

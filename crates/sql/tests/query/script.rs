@@ -159,6 +159,7 @@ impl Db {
                     facts: &self.facts,
                     options: &options,
                     notices: &mut notices,
+                    depth: 0,
                 };
                 let count = ddl::execute(&mut context, ddl)?.unwrap_or(0);
                 Ok(Answer { count, ..Answer::default() })

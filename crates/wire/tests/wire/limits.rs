@@ -242,6 +242,61 @@ fn shutdown_tells_idle_and_busy_clients_and_joins_their_threads() {
     assert!(std::net::TcpStream::connect(address).is_err());
 }
 
+/// A statement whose planning takes minutes, while it is prepared.
+fn slow_to_plan() -> String {
+    let terms: Vec<String> = (0..1_500).map(|i| format!("x = {i}")).collect();
+    format!("SELECT count(*) FROM (VALUES (1)) t(x) WHERE {}", terms.join(" OR "))
+}
+
+/// Waits until so many sessions plan or run a statement.
+fn wait_for_active(looking: &mut Raw, count: u32) {
+    let look = format!(
+        "SELECT 1 / (CASE WHEN count(*) = {count} THEN 1 ELSE 0 END) FROM pg_stat_activity WHERE state = 'active' \
+         AND pid <> pg_backend_pid() AND query LIKE '% OR %'"
+    );
+    while looking.answers(&query(&look)) != "T D C ZI" {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn planning_ends_by_a_cancel_request_and_with_its_client_and_with_the_server() {
+    let server = serve_plainly();
+    let mut looking = Raw::connect(&server);
+    let mut raw = Raw::silent(&server);
+    raw.send(&startup(3 << 16, b"user\0ada\0\0"));
+    let received = raw.until('Z');
+    let (_, process_and_key) = received.iter().find(|(tag, _)| *tag == 'K').unwrap();
+    raw.send(&query(&slow_to_plan()));
+    wait_for_active(&mut looking, 1);
+    let mut canceller = Raw::silent(&server);
+    canceller.send(&startup(1234 << 16 | 5678, process_and_key));
+    assert_eq!(canceller.receive(), None);
+    assert_eq!(summary(&raw.until('Z')), "E57014 ZI");
+    raw.answers(&query("SET client_connection_check_interval = '1ms'"));
+    raw.send(&query(&slow_to_plan()));
+    wait_for_active(&mut looking, 1);
+    drop(raw);
+    wait_for_active(&mut looking, 0);
+    let mut last = Raw::connect(&server);
+    last.send(&query(&slow_to_plan()));
+    wait_for_active(&mut looking, 1);
+    server.shutdown();
+    assert_eq!(last.last_words().as_deref(), Some("57P01"));
+}
+
+#[test]
+fn a_statement_that_is_too_deep_leaves_others_their_connections() {
+    let server = serve_plainly();
+    let mut other = Raw::connect(&server);
+    let mut raw = Raw::connect(&server);
+    for deep in ["::int", " + 1", " OR false", " IS NULL", " UNION ALL SELECT 1"] {
+        let text = format!("SELECT 1{}", deep.repeat(30_000));
+        assert_eq!(raw.answers(&query(&text)), "E54001 ZI", "{deep}");
+        assert_eq!(other.answers(&query("SELECT 7")), "T D C ZI", "{deep}");
+    }
+}
+
 #[test]
 fn an_address_in_use_is_said_to_be() {
     let server = serve_plainly();
