@@ -360,7 +360,7 @@ fn add_identity(
         return Err(crate::names::missing_column(&table, name));
     };
     let (ty, not_null, has_value) =
-        (found.ty, found.not_null, found.identity.is_some() || found.default.is_some());
+        (found.ty.sql_type(), found.not_null, found.identity.is_some() || found.default.is_some());
     let refuse = |state, message: &str| {
         Err(Error::new(state, format!("column \"{name}\" of relation \"{}\" {message}", table.name)))
     };

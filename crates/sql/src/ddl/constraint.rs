@@ -466,7 +466,7 @@ fn add_foreign_key(
     for (column, parent_column) in columns.iter().zip(&parent_columns) {
         let (ours, theirs) =
             (&table.columns[usize::from(*column)], &parent.columns[usize::from(*parent_column)]);
-        if !comparable(ours.ty, theirs.ty) {
+        if !comparable(ours.ty.sql_type(), theirs.ty.sql_type()) {
             return Err(Error::new(
                 SqlState::DATATYPE_MISMATCH,
                 format!("foreign key constraint \"{name}\" cannot be implemented"),

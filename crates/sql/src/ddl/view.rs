@@ -88,7 +88,7 @@ fn keeps_columns(old: &ViewDef, new: &[(String, firn_base::SqlType)]) -> Result<
         if old.name != *name {
             return refuse(format!("cannot change name of view column \"{}\" to \"{name}\"", old.name));
         }
-        if old.ty != *ty {
+        if old.ty != (*ty).into() {
             return refuse(format!(
                 "cannot change data type of view column \"{name}\" from {} to {ty}",
                 old.ty

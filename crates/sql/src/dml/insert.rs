@@ -183,12 +183,17 @@ impl Source<'_> {
                 }
                 self.refuse_generated(*column)?;
                 let described = &self.table.columns[column.index()];
-                if let Some(value) = literal(expression, described.ty) {
-                    return Ok(InsertValue::Expression(RowExpression::constant(value, described.ty)));
+                if let Some(value) = literal(expression, described.ty.sql_type()) {
+                    return Ok(InsertValue::Expression(RowExpression::constant(
+                        value,
+                        described.ty.sql_type(),
+                    )));
                 }
                 let schema = DFSchema::empty();
-                assigned(self.binder, expression, &schema, &described.name, described.ty, &|_| None)
-                    .map(InsertValue::Expression)
+                assigned(self.binder, expression, &schema, &described.name, described.ty.sql_type(), &|_| {
+                    None
+                })
+                .map(InsertValue::Expression)
             })
             .collect()
     }
@@ -349,7 +354,7 @@ fn do_update(
             None => None,
             Some(value) => {
                 target.refuse_generated(column, false)?;
-                Some(assigned(binder, &value, &schema, &described.name, described.ty, &positions)?)
+                Some(assigned(binder, &value, &schema, &described.name, described.ty.sql_type(), &positions)?)
             }
         });
     }
