@@ -148,7 +148,7 @@ impl Fields {
     fn day_of_year(&self) -> i64 {
         match self.days {
             Some(days) => days - days_from_civil(self.year, 1, 1) + 1,
-            None => self.month * 30 + self.day,
+            None => (self.year * 12 + self.month) * 30 + self.day,
         }
     }
 }
@@ -159,9 +159,9 @@ fn fill(call: &mut Call<'_>, template: &str, fields: &Fields) -> Result<()> {
     while !rest.is_empty() {
         let mut is_bare = false;
         let mut after = rest;
-        // Of the prefixes, TM asks for the locale's names, which are the English ones here.
+        // FM takes padding away, and TM as well; it asks for the locale's names, which are the English ones here.
         while let Some(next) = ["FM", "fm", "TM", "tm"].iter().find_map(|prefix| after.strip_prefix(prefix)) {
-            is_bare |= after.starts_with(['F', 'f']);
+            is_bare = true;
             after = next;
         }
         if let Some((name, case, next)) = field(after) {
@@ -261,7 +261,8 @@ fn write_field(
             }
         }
         "MM" => number(out, fields.month, 2),
-        "DD" => number(out, fields.day, 2),
+        // Its sign takes one of the two places.
+        "DD" => number(out, fields.day, if fields.day < 0 { 1 } else { 2 }),
         "DDD" => number(out, fields.day_of_year(), 3),
         "D" => number(out, (fields.date()? + 4).rem_euclid(7) + 1, 1),
         "ID" => number(out, (fields.date()? + 3).rem_euclid(7) + 1, 1),
