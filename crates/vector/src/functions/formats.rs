@@ -68,7 +68,7 @@ fn field(template: &str) -> Option<(&'static str, Case, &str)> {
             return Some((name, Case::Capital, rest));
         }
     }
-    let found = NAMES.iter().find_map(|name| {
+    NAMES.iter().find_map(|name| {
         let start = template.get(..name.len())?;
         let case = match start {
             start if start == *name => Case::Upper,
@@ -76,8 +76,7 @@ fn field(template: &str) -> Option<(&'static str, Case, &str)> {
             _ => return None,
         };
         Some((*name, case, &template[name.len()..]))
-    });
-    found
+    })
 }
 
 /// What fields show.
@@ -276,11 +275,9 @@ fn write_field(
         "IW" => number(out, iso(fields)?.1, 2),
         "WW" => number(out, (fields.day_of_year() - 1) / 7 + 1, 2),
         "W" => number(out, (fields.day - 1) / 7 + 1, 1),
-        "Q" => {
-            if fields.month != 0 {
-                number(out, (fields.month - 1) / 3 + 1, 1);
-            }
-        }
+        // An interval without months has no quarter and no month.
+        "Q" | "RM" if fields.month == 0 => {}
+        "Q" => number(out, (fields.month - 1) / 3 + 1, 1),
         "CC" => {
             let century = match fields.days {
                 Some(_) if fields.year > 0 => (fields.year - 1) / 100 + 1,
@@ -307,10 +304,8 @@ fn write_field(
             number(out, year % modulus, name.len());
         }
         "RM" => {
-            if fields.month != 0 {
-                let month = (fields.month - 1).rem_euclid(12) as usize;
-                word(out, &cased(ROMAN[month]), 4);
-            }
+            let month = (fields.month - 1).rem_euclid(12) as usize;
+            word(out, &cased(ROMAN[month]), 4);
         }
         "J" => number(out, fields.date()? + 2_440_588, 0),
         "HH24" => number(out, fields.hour, 2),
