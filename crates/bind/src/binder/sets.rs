@@ -103,6 +103,10 @@ impl Binder<'_> {
                     conditions,
                     mark: None,
                 }));
+                // Rows of a set operation are of no relation.
+                for column in &left_columns {
+                    self.plan.columns[*column].origin = None;
+                }
                 (node, left_columns)
             }
         };

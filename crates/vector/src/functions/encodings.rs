@@ -70,8 +70,8 @@ fn encode_base64(bytes: &[u8], out: &mut String) {
         }
         column += 4;
     }
-    // A line that is full is ended, even if it is the last one.
-    if column == LINE {
+    // A line that is full is ended, even if it is the last one, but not one that ends by padding.
+    if column == LINE && bytes.len().is_multiple_of(3) {
         out.push('\n');
     }
 }

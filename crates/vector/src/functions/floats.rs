@@ -151,10 +151,10 @@ pub fn register(builder: &mut RegistryBuilder) {
 
 const RADIANS: f64 = std::f64::consts::PI / 180.0;
 
-fn arithmetic<A: Float, B: Float, R: Float>(builder: &mut RegistryBuilder, signature: &str)
-where
-    R: From<A> + From<B>,
-{
+fn arithmetic<A: Float, B: Float, R: Float + From<A> + From<B>>(
+    builder: &mut RegistryBuilder,
+    signature: &str,
+) {
     let name = |operation: &str| signature.replace('%', operation);
     builder.scalar::<(A, B), _>(&name("pl"), |_, (left, right)| {
         let may_be_infinite = left.wide().is_infinite() || right.wide().is_infinite();

@@ -68,7 +68,7 @@ fn field(template: &str) -> Option<(&'static str, Case, &str)> {
             return Some((name, Case::Capital, rest));
         }
     }
-    let found = NAMES.iter().find_map(|name| {
+    NAMES.iter().find_map(|name| {
         let start = template.get(..name.len())?;
         let case = match start {
             start if start == *name => Case::Upper,
@@ -76,8 +76,7 @@ fn field(template: &str) -> Option<(&'static str, Case, &str)> {
             _ => return None,
         };
         Some((*name, case, &template[name.len()..]))
-    });
-    found
+    })
 }
 
 /// What fields show.
@@ -148,7 +147,7 @@ impl Fields {
     fn day_of_year(&self) -> i64 {
         match self.days {
             Some(days) => days - days_from_civil(self.year, 1, 1) + 1,
-            None => self.month * 30 + self.day,
+            None => (self.year * 12 + self.month) * 30 + self.day,
         }
     }
 }
@@ -159,9 +158,9 @@ fn fill(call: &mut Call<'_>, template: &str, fields: &Fields) -> Result<()> {
     while !rest.is_empty() {
         let mut is_bare = false;
         let mut after = rest;
-        // Of the prefixes, TM asks for the locale's names, which are the English ones here.
+        // FM takes padding away, and TM as well; it asks for the locale's names, which are the English ones here.
         while let Some(next) = ["FM", "fm", "TM", "tm"].iter().find_map(|prefix| after.strip_prefix(prefix)) {
-            is_bare |= after.starts_with(['F', 'f']);
+            is_bare = true;
             after = next;
         }
         if let Some((name, case, next)) = field(after) {
@@ -261,7 +260,8 @@ fn write_field(
             }
         }
         "MM" => number(out, fields.month, 2),
-        "DD" => number(out, fields.day, 2),
+        // Its sign takes one of the two places.
+        "DD" => number(out, fields.day, if fields.day < 0 { 1 } else { 2 }),
         "DDD" => number(out, fields.day_of_year(), 3),
         "D" => number(out, (fields.date()? + 4).rem_euclid(7) + 1, 1),
         "ID" => number(out, (fields.date()? + 3).rem_euclid(7) + 1, 1),
@@ -275,11 +275,9 @@ fn write_field(
         "IW" => number(out, iso(fields)?.1, 2),
         "WW" => number(out, (fields.day_of_year() - 1) / 7 + 1, 2),
         "W" => number(out, (fields.day - 1) / 7 + 1, 1),
-        "Q" => {
-            if fields.month != 0 {
-                number(out, (fields.month - 1) / 3 + 1, 1);
-            }
-        }
+        // An interval without months has no quarter and no month.
+        "Q" | "RM" if fields.month == 0 => {}
+        "Q" => number(out, (fields.month - 1) / 3 + 1, 1),
         "CC" => {
             let century = match fields.days {
                 Some(_) if fields.year > 0 => (fields.year - 1) / 100 + 1,
@@ -306,10 +304,8 @@ fn write_field(
             number(out, year % modulus, name.len());
         }
         "RM" => {
-            if fields.month != 0 {
-                let month = (fields.month - 1).rem_euclid(12) as usize;
-                word(out, &cased(ROMAN[month]), 4);
-            }
+            let month = (fields.month - 1).rem_euclid(12) as usize;
+            word(out, &cased(ROMAN[month]), 4);
         }
         "J" => number(out, fields.date()? + 2_440_588, 0),
         "HH24" => number(out, fields.hour, 2),

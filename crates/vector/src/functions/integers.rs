@@ -126,10 +126,10 @@ pub fn division_by_zero() -> Error {
     Error::new(SqlState::DIVISION_BY_ZERO, "division by zero")
 }
 
-fn arithmetic<A: Whole, B: Whole, R: Whole>(builder: &mut RegistryBuilder, signature: &str)
-where
-    R: From<A> + From<B>,
-{
+fn arithmetic<A: Whole, B: Whole, R: Whole + From<A> + From<B>>(
+    builder: &mut RegistryBuilder,
+    signature: &str,
+) {
     let name = |operation: &str| signature.replace('%', operation);
     builder.hot::<(A, B), _>(&name("pl"), |_, (left, right)| {
         R::from(left).plus(right.into()).ok_or(R::OVERFLOW)

@@ -11,7 +11,6 @@ mod general;
 mod integers;
 mod io;
 mod moments;
-mod number_formats;
 mod numbers;
 mod roots;
 mod series;
@@ -33,7 +32,6 @@ pub fn register(builder: &mut RegistryBuilder) {
     general::register(builder);
     formats::register(builder);
     encodings::register(builder);
-    number_formats::register(builder);
     roots::register(builder);
     arrays::register(builder);
     series::register(builder);

@@ -366,6 +366,9 @@ mod tests {
         }
     }
 
+    /// A function, the types and values of its arguments, the type of its result, and what PostgreSQL answers.
+    type Case = (&'static str, &'static [TypeId], Vec<Vec<Datum<'static>>>, TypeId, &'static str);
+
     /// What PostgreSQL 15 answers over the same rows.
     #[test]
     fn window_functions_answer_as_postgres_does() {
@@ -373,7 +376,7 @@ mod tests {
         let values: Vec<Datum<'static>> = [7, 8, 9, 10, 11].map(Datum::Int32).to_vec();
         let same = |value: i32| vec![Datum::Int32(value); 5];
         let int = TypeId::INT4;
-        let cases: &[(&str, &[TypeId], Vec<Vec<Datum<'static>>>, TypeId, &str)] = &[
+        let cases: &[Case] = &[
             ("row_number", &[], vec![], TypeId::INT8, "1 2 3 4 5"),
             ("rank", &[], vec![], TypeId::INT8, "1 1 3 4 4"),
             ("dense_rank", &[], vec![], TypeId::INT8, "1 1 2 3 3"),

@@ -288,7 +288,7 @@ TEMPLATES = ["YYYY-MM-DD HH24:MI:SS.MS", "FMDay, DDth FMMonth YYYY", "HH12:MI AM
 FAMILIES["formats"] = [
     *[(f"to_char({ty},text)", [[value, template] for template in TEMPLATES for value in values])
       for ty, values in (("timestamp", ["2024-02-29 12:34:56.789", "0044-03-05 00:02:03 BC"]), ("timestamptz", ["2024-07-01 22:30:01.000001+00", "1999-12-31 23:59:59.999999+00"]))],
-    ("to_char(interval,text)", [[value, template] for template in TEMPLATES if template not in ("Y,YYY YYY YY Y",) for value in ("1 year 2 mons 3 days 04:05:06.789", "100:00:00", "-3 days -04:05:06")]),
+    ("to_char(interval,text)", [[value, template] for template in TEMPLATES if "IW" not in template and "WW" not in template and template != "Y,YYY YYY YY Y" for value in ("1 year 2 mons 3 days 04:05:06.789", "100:00:00", "-3 days -04:05:06")]),
     ("to_char(timestamp,text)", [[None, "YYYY"], ["2024-01-01", None]]),
 ]
 FAMILIES["encodings"] = [
@@ -297,13 +297,3 @@ FAMILIES["encodings"] = [
     ("decode(text,text)", [["00ffAb", "hex"], ["0", "hex"], ["zz", "hex"], ["00 ff\n", "hex"], ["YWJj", "base64"], ["YWI=", "base64"], ["YQ==", "base64"], ["YQ=", "base64"], ["YQ", "base64"], ["Y!==", "base64"], ["=", "base64"], ["YW Jj\n", "base64"], ["", "base64"],
                            ["a\\000b", "escape"], ["a\\\\b", "escape"], ["a\\b", "escape"], ["\\377", "escape"], ["\\477", "escape"], ["ä", "escape"], ["x", "rot13"], [None, "hex"]]),
 ]
-
-NUMBER_TEMPLATES = ["999", "9999", "0009", "9,999.99", "99.9", "9.99", "FM999.99", "FM990.00", "S999", "999S", "999MI", "9G999D99", "0.0", "FM9", "99999"]
-FAMILIES["number_formats"] = [
-    ("to_char(int4,text)", [[value, template] for template in NUMBER_TEMPLATES for value in ("0", "7", "-12", "1234", "99999")]),
-    ("to_char(int8,text)", [[value, template] for template in NUMBER_TEMPLATES[:6] for value in ("0", "-5", "123")]),
-    ("to_char(numeric,text)", [[value, template] for template in NUMBER_TEMPLATES for value in ("0", "0.5", "-1.256", "1234.5", "12.3")]),
-    ("to_char(int4,text)", [[None, "9"], ["1", None], ["1", ""]]),
-    ("to_number(text,text)", [["12,454.8-", "99G999D9S"], ["1,234.56", "9,999.99"], [" 125", "999"], ["-0.1", "99.99"], ["1234", "99"], ["-34,338,492", "99G999G999"], ["x", "99"], [None, "9"]]),
-]
-

@@ -378,6 +378,10 @@ where
         Ok(())
     }
     fn merge(&self, _: &mut Call<'_>, state: &mut Sums, other: Sums) -> Result<()> {
+        if state.n == 0 || other.n == 0 {
+            *state = if state.n == 0 { other } else { *state };
+            return Ok(());
+        }
         // The values of the other state without the first one of this state: each is larger by the same difference.
         let more = other.first.checked_sub(state.first)?;
         let n = Numeric::from(other.n);
