@@ -15,17 +15,21 @@ use crate::expression::converted;
 use crate::source::{
     CandidateIndex, Morsels, Reader, Request, Scan, Source, SourceColumn, SourceStatistics, representation,
 };
+use crate::values::push;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
-    IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType,
+    IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType, UInt32Type,
 };
 use arrow_array::{Array, ArrayRef};
+use firn_base::array::ArrayImage;
+use firn_base::numeric::Numeric;
 use firn_base::sync::Arc;
-use firn_base::{ColumnId, ColumnSet, Representation, Result, Snapshot, Type};
+use firn_base::{ColumnId, ColumnSet, Representation, Result, Snapshot, Value};
 use firn_plan::operator::ROW_ID;
 use firn_storage::{Restriction, ScanBatch, Table, TableScan, pin};
 use firn_txn::catalog::TableDef;
+use firn_vector::builder::Builder;
 use firn_vector::selection::Rows;
 use firn_vector::strings::Strings;
 use firn_vector::{Chunk, Data, Vector};
@@ -52,7 +56,7 @@ impl Source for TableSource {
     fn columns(&self) -> Vec<SourceColumn> {
         let column = |(id, column): (ColumnId, &firn_txn::catalog::ColumnDef)| SourceColumn {
             attribute: id.0 as i16 + 1,
-            ty: Type::from(column.ty),
+            ty: column.ty.declared,
             nullable: !column.not_null,
         };
         self.definition.visible_columns().map(column).collect()
@@ -90,7 +94,7 @@ impl Source for TableSource {
             stored: attributes
                 .clone()
                 .filter(|attribute| *attribute != ROW_ID)
-                .map(|attribute| self.table.columns()[column_id(attribute).index()].ty.into())
+                .map(|attribute| self.table.columns()[column_id(attribute).index()].representation)
                 .collect(),
             wanted: request
                 .columns
@@ -188,7 +192,28 @@ fn vector_of(array: &ArrayRef, representation: Representation) -> Vector {
             let array = array.as_binary_view();
             Data::Strings(Strings::new(array.views().clone(), array.data_buffers().to_vec().into()))
         }
-        other => panic!("tables have no columns of {other:?}"),
+        Representation::Oid => Data::UInt32(array.as_primitive::<UInt32Type>().values().clone()),
+        Representation::Numeric | Representation::List(_) => return of_images(array, representation),
+        Representation::Record => panic!("tables have no columns of records"),
     };
     Vector::flat(representation, data, array.nulls().cloned())
+}
+
+/// Numerics with scales of their own, and arrays, which blocks hold as images.
+fn of_images(array: &ArrayRef, representation: Representation) -> Vector {
+    let read = |image: &[u8]| match representation {
+        Representation::List(element) => {
+            let array = ArrayImage::new(image, *element).expect("blocks hold whole images");
+            Value::Array(array.to_value())
+        }
+        _ => Value::Number(Numeric::from_image(image).expect("blocks hold whole images")),
+    };
+    let mut builder = Builder::new(representation);
+    for image in array.as_binary_view().iter() {
+        match image {
+            Some(image) => push(&mut builder, &read(image), representation),
+            None => builder.push_null(),
+        }
+    }
+    builder.finish()
 }

@@ -33,8 +33,7 @@ pub(super) fn of(request: &Request<'_>, definition: &TableDef) -> Restrictions {
         }
         let found = asked.restriction(condition);
         if !found.as_ref().is_some_and(|(_, is_exact)| *is_exact) {
-            condition
-                .for_each_column(&mut |column| other_columns.extend(asked.column(column).map(|(id, _)| id)));
+            condition.for_each_column(&mut |column| other_columns.extend(asked.id(column)));
         }
         restrictions.extend(found.map(|(restriction, _)| restriction));
     }
@@ -50,14 +49,16 @@ struct Asked<'a> {
 type Found = Option<(Restriction, bool)>;
 
 impl Asked<'_> {
-    /// The column of the table that a column of the plan is, and its type.
-    fn column(&self, column: Column) -> Option<(ColumnId, SqlType)> {
+    /// The column of the table that a column of the plan is.
+    fn id(&self, column: Column) -> Option<ColumnId> {
         let (_, attribute) = self.request.columns.iter().find(|(other, _)| *other == column)?;
-        if *attribute == ROW_ID {
-            return None;
-        }
-        let id = column_id(*attribute);
-        Some((id, self.definition.columns[id.index()].ty))
+        (*attribute != ROW_ID).then(|| column_id(*attribute))
+    }
+
+    /// That column and its type, if restrictions can express comparisons of that type.
+    fn column(&self, column: Column) -> Option<(ColumnId, SqlType)> {
+        let id = self.id(column)?;
+        Some((id, self.definition.columns[id.index()].ty.as_sql_type()?))
     }
 
     /// The column that a scalar is, and its type.
