@@ -308,7 +308,7 @@ pub fn run(kind: Kind, percent: f64, options: Options, machine: Machine) -> Resu
     let number = |value: u64| if value < old { value * 3 % main_values } else { main_values + value };
     let delta_blocks = cut(shuffled(delta, delta_values).into_iter().map(number).collect());
 
-    let first = with_pieces(&main_blocks, |pieces| DeltaDictionary::build(ty, pieces, threads))
+    let first = with_pieces(&main_blocks, |pieces| DeltaDictionary::build(ty.into(), pieces, threads))
         .expect("few enough")
         .merge(None, threads)
         .expect("few enough");
@@ -324,7 +324,7 @@ pub fn run(kind: Kind, percent: f64, options: Options, machine: Machine) -> Resu
         let mut widths = (0, 0);
         for _ in 0..runs {
             let (time, collected) =
-                timed(|| DeltaDictionary::build(ty, pieces, threads).expect("few enough"));
+                timed(|| DeltaDictionary::build(ty.into(), pieces, threads).expect("few enough"));
             times[0].push(time);
             values[1] = collected.len();
             let (time, merge) = timed(|| collected.merge(Some(&dictionary), threads).expect("few enough"));
@@ -340,7 +340,7 @@ pub fn run(kind: Kind, percent: f64, options: Options, machine: Machine) -> Resu
             drop((merge, encoded));
 
             // What delta's tree would have given it in the seed, this gets from us.
-            let own = DeltaDictionary::build(ty, pieces, threads).expect("few enough");
+            let own = DeltaDictionary::build(ty.into(), pieces, threads).expect("few enough");
             let own = own.merge(None, threads).expect("few enough").dictionary().clone();
             times[3].push(times[0][times[0].len() - 1]);
             let (merging, encoding, codes) = naive(&dictionary, &own, &columns, pieces, threads)?;
@@ -507,8 +507,10 @@ pub fn reads(slots: usize, runs: usize, machine: Machine) -> Result<Vec<Reads>> 
     let pieces: Vec<Piece<'_>> =
         blocks.iter().map(|words| Piece { values: Source::Eight(words), nulls: None }).collect();
     let ty = SqlType::BigInt;
-    let merge =
-        DeltaDictionary::build(ty, &pieces, 1).expect("few enough").merge(None, 1).expect("few enough");
+    let merge = DeltaDictionary::build(ty.into(), &pieces, 1)
+        .expect("few enough")
+        .merge(None, 1)
+        .expect("few enough");
     let mut results = Vec::new();
     let mut sums = Vec::new();
     for (name, runs_of, values) in [
@@ -525,7 +527,7 @@ pub fn reads(slots: usize, runs: usize, machine: Machine) -> Result<Vec<Reads>> 
             .enumerate()
             .map(|(number, piece)| match values {
                 Kept::Codes => merge.delta(number, runs_of),
-                _ => EncodedColumn::encode(ty, *piece, encoding).expect("close enough"),
+                _ => EncodedColumn::encode(ty.into(), *piece, encoding).expect("close enough"),
             })
             .collect();
         let dictionary = if values == Kept::Codes { merge.dictionary().bytes() } else { 0 };

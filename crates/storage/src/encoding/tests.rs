@@ -117,17 +117,17 @@ impl Model {
                 Given::Sixteen(numbers.iter().map(wide).collect())
             }
             Width::View if representation == Representation::Numeric => {
-                // Now and then two of one value.
+                // Three numbers in turn have one value, with other decimals.
                 let image = |number: &i64| {
                     let zeros = number.rem_euclid(3) as u16;
-                    let unscaled = i128::from(*number) * 10i128.pow(zeros.into());
+                    let unscaled = i128::from(number.div_euclid(3)) * 10i128.pow(zeros.into());
                     Numeric::from_parts(unscaled, zeros + 2).image().bytes().to_vec()
                 };
                 Given::Strings(numbers.iter().map(image).collect())
             }
             Width::View if representation.is_image() => {
                 let image = |number: &i64| {
-                    let element = |at: i64| match (number + at).rem_euclid(7) {
+                    let element = |at: i64| match number.wrapping_add(at).rem_euclid(7) {
                         0 => Value::Null,
                         _ => Value::Integer(*number as i32),
                     };
