@@ -2,8 +2,8 @@
 //!
 //! A [`Plan`] is a tree of [`Operator`]s over [`Column`]s, which are numbers: names end in the
 //! binder. The binder writes sub-queries as dependent joins; [`unnest`](mod@unnest) removes them. Every rewrite is
-//! a function from a plan to a plan with the same meaning, tested with plans as text and against the
-//! interpreter of [`reference`](crate). [`verify`](mod@verify) checks what every plan must be.
+//! a function from a plan to a plan with the same meaning, tested with plans as text and against a slow
+//! interpreter (`reference`, of tests and the feature of that name). [`verify`](mod@verify) checks what every plan must be.
 //!
 //! This crate is pure: no I/O, no threads, no storage, no sessions.
 //!
