@@ -161,15 +161,17 @@ impl Binder<'_> {
             let mut scalars = Vec::with_capacity(width);
             for (value, (place, _)) in row.iter().zip(places) {
                 let attribute = &relation.columns[*place];
-                scalars.push(if matches!(value.kind, ExprKind::Default) {
-                    self.default_of(attribute)?
-                } else if insert.overriding == Some(Overriding::User) && is_identity(attribute) {
-                    self.default_of(attribute)?
-                } else {
-                    self.check_given(attribute, insert.overriding == Some(Overriding::System))?;
-                    let operand = self.within(Clause::Values, |binder| binder.expression(value))?;
-                    self.assigned(operand, attribute)?.scalar
-                });
+                scalars.push(
+                    if matches!(value.kind, ExprKind::Default)
+                        || insert.overriding == Some(Overriding::User) && is_identity(attribute)
+                    {
+                        self.default_of(attribute)?
+                    } else {
+                        self.check_given(attribute, insert.overriding == Some(Overriding::System))?;
+                        let operand = self.within(Clause::Values, |binder| binder.expression(value))?;
+                        self.assigned(operand, attribute)?.scalar
+                    },
+                );
             }
             bound.push(scalars);
         }
@@ -418,7 +420,7 @@ impl Binder<'_> {
         let at = update.table.name.span().start;
         let alias = update.alias.as_ref().map(|name| tree::Alias { name: name.clone(), columns: Vec::new() });
         let (scan, item) = self.scan(relation.clone(), alias.as_ref(), at)?;
-        let node = self.within(Clause::From, |binder| binder.from_items(Some(scan), &update.from))?;
+        let node = self.within(Clause::From, |binder| binder.joined_items(Some(scan), &update.from))?;
         let mut node = node.expect("the target is there");
         let old: Vec<ItemColumn> = self.level().items[item].columns.to_vec();
         let mut set = self.assignments(&update.assignments, &relation, Clause::UpdateTargets)?;
@@ -603,7 +605,7 @@ impl Binder<'_> {
         let at = delete.table.name.span().start;
         let alias = delete.alias.as_ref().map(|name| tree::Alias { name: name.clone(), columns: Vec::new() });
         let (scan, item) = self.scan(relation.clone(), alias.as_ref(), at)?;
-        let node = self.within(Clause::From, |binder| binder.from_items(Some(scan), &delete.using))?;
+        let node = self.within(Clause::From, |binder| binder.joined_items(Some(scan), &delete.using))?;
         let node = self.where_clause(node.expect("the target is there"), delete.condition.as_ref())?;
         let row = self.row_id(item).expect("tables have row ids");
         let alias = delete.alias.as_ref().map(|alias| &*alias.text);

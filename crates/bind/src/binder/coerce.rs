@@ -139,7 +139,7 @@ impl Binder<'_> {
     }
 
     /// Operands as values of their common type.
-    pub(super) fn to_common(
+    pub(super) fn as_common(
         &mut self,
         operands: Vec<Operand>,
         construct: &str,

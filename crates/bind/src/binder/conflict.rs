@@ -61,8 +61,7 @@ impl Binder<'_> {
                 found
             }
         };
-        if let Some(key) = keys.iter().find(|key| key.is_deferrable) {
-            let _ = key;
+        if keys.iter().any(|key| key.is_deferrable) {
             let message = "ON CONFLICT does not support deferrable unique constraints/exclusion constraints as arbiters";
             return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
         }
@@ -73,7 +72,6 @@ impl Binder<'_> {
         let alias = alias.map(|alias| &*alias.text);
         let existing = self.local_table(relation, alias);
         let excluded = self.local_table(relation, Some("excluded"));
-        // Columns of `excluded` are seen only by their qualified names.
         let old: Vec<ItemColumn> = self.level().items[0].columns.to_vec();
         let mut set = self.assignments(&update.assignments, relation, Clause::UpdateTargets)?;
         let conditions = match &update.condition {
@@ -110,11 +108,7 @@ impl Binder<'_> {
             let name = (&*attribute.name).into();
             columns.push(ItemColumn { name, value: Scalar::Column(column), ty: attribute.ty });
         }
-        let item = self.add_item(Table::of_relation(relation.clone(), alias, columns, None));
-        if alias == Some("excluded") {
-            // In PostgreSQL an unqualified name that both rows have is ambiguous.
-            let _ = item;
-        }
+        self.add_item(Table::of_relation(relation.clone(), alias, columns, None));
         produced
     }
 }

@@ -531,7 +531,7 @@ impl Binder<'_> {
                 error.with_hint("Explicitly cast to the desired type, for example ARRAY[]::integer[].")
             );
         }
-        let (list, common) = self.to_common(operands, "ARRAY")?;
+        let (list, common) = self.as_common(operands, "ARRAY")?;
         let ty = if is_array(common.id) { Some(common) } else { common.array() };
         let Some(ty) = ty else {
             let message =
@@ -575,12 +575,11 @@ impl Binder<'_> {
                 }
                 let index = |binder: &mut Self, value: &Expr| -> Result<Operand> {
                     let operand = binder.expression(value)?;
-                    let (from, place) = (operand.ty.id, operand.at);
+                    let place = operand.at;
                     match binder.coerce_to(operand, Type::new(TypeId::INT4), CastContext::Assignment)? {
                         Some(operand) => Ok(operand),
                         None => {
                             let message = "array subscript must have type integer";
-                            let _ = from;
                             Err(binder.error(SqlState::DATATYPE_MISMATCH, message, place))
                         }
                     }
@@ -679,7 +678,7 @@ impl Binder<'_> {
                     if !call.within_group.is_empty() {
                         let first = overload.arguments.len() - call.within_group.len();
                         for (operand, item) in
-                            overload.arguments[first..].to_vec().into_iter().zip(&call.within_group)
+                            overload.arguments[first..].iter().cloned().zip(&call.within_group)
                         {
                             order.push(self.sort_spec(operand, item)?);
                         }

@@ -14,21 +14,25 @@ use std::sync::Arc;
 
 impl Binder<'_> {
     /// FROM. Without items it gives one row.
-    pub(super) fn from_clause(&mut self, from: &[FromItem]) -> Result<NodeId> {
-        let node = self.within(Clause::From, |binder| binder.from_items(None, from))?;
+    pub(super) fn clause_from(&mut self, from: &[FromItem]) -> Result<NodeId> {
+        let node = self.within(Clause::From, |binder| binder.joined_items(None, from))?;
         Ok(node.unwrap_or_else(|| {
             self.plan.add(Operator::Values { columns: Vec::new(), rows: vec![Vec::new()] })
         }))
     }
 
     /// Items of FROM beside what is there already, such as the target of UPDATE.
-    pub(super) fn from_items(&mut self, first: Option<NodeId>, from: &[FromItem]) -> Result<Option<NodeId>> {
+    pub(super) fn joined_items(
+        &mut self,
+        first: Option<NodeId>,
+        from: &[FromItem],
+    ) -> Result<Option<NodeId>> {
         let mut node = first;
         for item in from {
             let before = self.level().items.len();
             let start = self.references.len();
             self.set_lateral(0..before, true, true);
-            let right = self.from_item(item)?;
+            let right = self.joined_item(item)?;
             let end = self.level().items.len();
             self.check_conflicts(0..before, before..end)?;
             node = Some(match node {
@@ -87,7 +91,7 @@ impl Binder<'_> {
         Ok(())
     }
 
-    fn from_item(&mut self, item: &FromItem) -> Result<NodeId> {
+    fn joined_item(&mut self, item: &FromItem) -> Result<NodeId> {
         self.deeper(|binder| {
             let start = binder.level().items.len();
             let mut node = binder.table_item(&item.first)?;
@@ -122,10 +126,10 @@ impl Binder<'_> {
                 self.add_derived(&alias.name.text, columns, Some(alias))?;
                 Ok(node)
             }
-            TableKind::Function(function) => self.table_function(function, table.alias.as_ref(), at),
+            TableKind::Function(function) => self.table_function(function, table.alias.as_ref()),
             TableKind::Join(inner) => {
                 let start = self.level().items.len();
-                let node = self.from_item(inner)?;
+                let node = self.joined_item(inner)?;
                 let Some(alias) = &table.alias else { return Ok(node) };
                 // The alias hides what is joined.
                 let last = self.level().items.pop().expect("a join is an item");
@@ -355,7 +359,7 @@ impl Binder<'_> {
         let references = self.references.len();
         let sees_left = matches!(join.kind, tree::JoinKind::Inner | tree::JoinKind::Left);
         self.set_lateral(start..middle, true, sees_left);
-        let right = self.from_item(&join.right)?;
+        let right = self.joined_item(&join.right)?;
         let dependent = self.uses_items(references, start..middle);
         let end = self.level().items.len();
         self.check_conflicts(start..middle, middle..end)?;

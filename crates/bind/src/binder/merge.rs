@@ -11,8 +11,8 @@ impl Binder<'_> {
         let (relation, target) = self.changed_table(&merge.table.name, "merge into")?;
         let at = merge.table.name.span().start;
         let alias = merge.alias.as_ref().map(|name| tree::Alias { name: name.clone(), columns: Vec::new() });
-        let source =
-            self.within(Clause::From, |binder| binder.from_items(None, std::slice::from_ref(&merge.source)))?;
+        let source = self
+            .within(Clause::From, |binder| binder.joined_items(None, std::slice::from_ref(&merge.source)))?;
         let source = source.expect("there is a source");
         let (scan, item) = self.scan(relation.clone(), alias.as_ref(), at)?;
         let condition = self.within(Clause::On, |binder| binder.condition(&merge.condition, "MERGE ON"))?;
@@ -68,7 +68,7 @@ impl Binder<'_> {
                     self.regenerate(&mut node, &relation, &old, &mut set)?;
                     MergeAction::Update(assigned(set))
                 }
-                tree::MergeAction::Insert { columns, values, overriding } => {
+                tree::MergeAction::Insert { columns, values, .. } => {
                     let places = self.target_columns(&relation, columns)?;
                     let mut set: Vec<(i16, Scalar)> = Vec::new();
                     let values = values.as_deref().unwrap_or_default();
@@ -84,7 +84,6 @@ impl Binder<'_> {
                         let message = "INSERT has more target columns than expressions";
                         return Err(self.error(SqlState::SYNTAX_ERROR, message, places[values.len()].1));
                     }
-                    let _ = overriding;
                     for (value, (place, _)) in values.iter().zip(&places) {
                         let attribute = &relation.columns[*place];
                         let scalar = if matches!(value.kind, tree::ExprKind::Default) {

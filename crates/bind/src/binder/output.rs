@@ -1,8 +1,8 @@
 //! The names of result columns that have no alias.
 
 use firn_syntax::tree::{
-    Accessor, BaseType, CurrentValue, Expr, ExprKind, PrefixKind, QueryBody, Special, StepKind, Target,
-    TrimSide, TypeName,
+    Accessor, BaseType, CurrentValue, Expr, ExprKind, QueryBody, Special, StepKind, Target, TrimSide,
+    TypeName,
 };
 
 /// The name of a column that nothing names.
@@ -75,11 +75,6 @@ fn name_of(expression: &Expr) -> Option<(String, bool)> {
             Special::CollationFor(_) => strong("pg_collation_for"),
             Special::Treat { type_name: name, .. } => strong(&type_name(name)),
         },
-        ExprKind::Prefix(prefix) => {
-            // Plus and NOT are operators without a name.
-            let _ = prefix.operators.iter().all(|operator| matches!(operator.kind, PrefixKind::Not));
-            None
-        }
         ExprKind::Chain(chain) => {
             let mut name = name_of(&chain.first);
             for step in &chain.steps {

@@ -31,7 +31,7 @@ impl Binder<'_> {
             QueryBody::Nested(inner) => self.query(inner, true)?,
             QueryBody::Values(rows) => self.values(rows, resolve)?,
             QueryBody::Table(relation) => self.table(relation)?,
-            QueryBody::SetOperation(operation) => self.set_operation(operation, resolve)?,
+            QueryBody::SetOperation(operation) => self.set_operation(operation)?,
         };
         if let Some(locking) = query.locking.first() {
             let what = match &query.body {

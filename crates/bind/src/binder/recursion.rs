@@ -69,13 +69,13 @@ impl Binder<'_> {
             None => Vec::new(),
         };
         entry.borrow_mut().state = CommonState::Forbidden("within its non-recursive term");
-        let initial = match &body[..] {
+        let initial = match body {
             [] => self.set_operand(first(query))?,
             steps => {
                 let mut left = self.set_operand(first(query))?;
                 for step in steps {
                     let right = self.set_operand(&step.right)?;
-                    left = self.combine(left, right, step.operator, step.is_all, true)?;
+                    left = self.combine(left, right, step.operator, step.is_all)?;
                 }
                 left
             }
@@ -85,16 +85,14 @@ impl Binder<'_> {
         let columns: Vec<(Rc<str>, Type)> =
             named.iter().map(|(name, output)| (name.clone(), known(output.ty))).collect();
         let iterate = self.new_iterate();
-        let level = self.levels.len();
-        entry.borrow_mut().state =
-            CommonState::Recursive { iterate, columns: columns.clone(), reads: 0, level };
+        entry.borrow_mut().state = CommonState::Recursive { iterate, columns: columns.clone(), reads: 0 };
         let step = self.set_operand(&last.right)?;
         let reads = match &entry.borrow().state {
             CommonState::Recursive { reads, .. } => *reads,
             _ => unreachable!("it was set"),
         };
         if reads == 0 {
-            let rows = self.combine(initial, step, last.operator, last.is_all, true)?;
+            let rows = self.combine(initial, step, last.operator, last.is_all)?;
             let node = self.with_definitions(definitions, rows.node);
             self.close();
             return self.projected(Rows { node, ..rows });
@@ -125,7 +123,7 @@ impl Binder<'_> {
             ));
         }
         // The types of both terms together must be those of the first.
-        for (place, ((name, ty), output)) in columns.iter().zip(&step.columns).enumerate() {
+        for (place, ((_, ty), output)) in columns.iter().zip(&step.columns).enumerate() {
             let overall =
                 crate::resolve::pick_common(self.registry, &[ty.id, output.ty.id]).map_err(|_| {
                     let message = format!(
@@ -143,7 +141,6 @@ impl Binder<'_> {
                     type_name(ty.id),
                     type_name(overall)
                 );
-                let _ = name;
                 let error = self.error(SqlState::DATATYPE_MISMATCH, message, initial.columns[place].at);
                 return Err(error.with_hint("Cast the output of the non-recursive term to the correct type."));
             }

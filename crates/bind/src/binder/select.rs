@@ -26,7 +26,7 @@ impl Binder<'_> {
             return Err(self.error(SqlState::SYNTAX_ERROR, message, select.span.start));
         }
         self.refuse_locks(select, query)?;
-        let mut node = self.from_clause(&select.from)?;
+        let mut node = self.clause_from(&select.from)?;
         self.window_clause(&select.windows)?;
         let mut targets = self.targets(&select.targets, Clause::Targets)?;
         let count = targets.len();

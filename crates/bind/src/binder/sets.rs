@@ -11,13 +11,11 @@ use firn_syntax::tree::{Query, QueryBody, SetOperation, SetOperator};
 
 impl Binder<'_> {
     /// Set operations from the left to the right.
-    pub(super) fn set_operation(&mut self, operation: &SetOperation, resolve: bool) -> Result<Rows> {
+    pub(super) fn set_operation(&mut self, operation: &SetOperation) -> Result<Rows> {
         let mut left = self.set_operand(&operation.first)?;
-        let count = operation.steps.len();
-        for (place, step) in operation.steps.iter().enumerate() {
+        for step in &operation.steps {
             let right = self.set_operand(&step.right)?;
-            let is_last = place + 1 == count;
-            left = self.combine(left, right, step.operator, step.is_all, resolve || !is_last)?;
+            left = self.combine(left, right, step.operator, step.is_all)?;
         }
         Ok(left)
     }
@@ -34,7 +32,7 @@ impl Binder<'_> {
                         QueryBody::Select(select) => binder.select(select, &without_clauses(), false),
                         QueryBody::Values(rows) => binder.values(rows, false),
                         QueryBody::Table(relation) => binder.table(relation),
-                        QueryBody::SetOperation(operation) => binder.set_operation(operation, false),
+                        QueryBody::SetOperation(operation) => binder.set_operation(operation),
                         QueryBody::Nested(_) => unreachable!("it is a query"),
                     };
                     binder.close();
@@ -50,9 +48,7 @@ impl Binder<'_> {
         right: Rows,
         kind: SetOperator,
         is_all: bool,
-        resolve: bool,
     ) -> Result<Rows> {
-        let _ = resolve;
         let construct = match kind {
             SetOperator::Union => "UNION",
             SetOperator::Intersect => "INTERSECT",

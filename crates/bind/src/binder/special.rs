@@ -40,13 +40,11 @@ impl Binder<'_> {
                 Some(operand) => with_case_value(condition.scalar.clone(), &operand.scalar),
                 None => condition.scalar.clone(),
             };
-            let queries = self.pending.len();
             let (scalar, held) = self.shared_if_volatile(condition.scalar, held, operand.is_some());
             self.guards.push(held.clone());
             let result = self.expression(&arm.result)?;
             self.guards.pop();
             self.guards.push(Scalar::Test(Box::new(held), Some(true), true));
-            let _ = queries;
             conditions.push(scalar);
             results.push(result);
         }
@@ -104,7 +102,7 @@ impl Binder<'_> {
         }
         self.guards.truncate(guards);
         self.refuse_sets_since(sets, "COALESCE")?;
-        let (list, ty) = self.to_common(operands, "COALESCE")?;
+        let (list, ty) = self.as_common(operands, "COALESCE")?;
         let list = list.into_iter().map(|operand| operand.scalar).collect();
         Ok(Operand { scalar: Scalar::Coalesce(list), ty, at })
     }
@@ -115,7 +113,7 @@ impl Binder<'_> {
         for item in items {
             operands.push(self.expression(item)?);
         }
-        let (list, ty) = self.to_common(operands, construct)?;
+        let (list, ty) = self.as_common(operands, construct)?;
         self.check_order(ty, at)?;
         let function = if construct == "GREATEST" { "greatest" } else { "least" };
         if self.registry.functions_named(function).is_empty() {

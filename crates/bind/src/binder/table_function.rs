@@ -16,11 +16,10 @@ impl Binder<'_> {
         &mut self,
         function: &TableFunction,
         alias: Option<&Alias>,
-        at: u32,
     ) -> Result<NodeId> {
         // Functions are LATERAL whether they say so or not.
         self.level().lateral_active = true;
-        let bound = self.within(Clause::FromFunction, |binder| binder.set_calls(function, alias, at));
+        let bound = self.within(Clause::FromFunction, |binder| binder.set_calls(function, alias));
         self.level().lateral_active = false;
         let (calls, mut values, mut columns, is_single) = bound?;
         let is_padded = calls.len() > 1;
@@ -72,7 +71,6 @@ impl Binder<'_> {
         &mut self,
         function: &TableFunction,
         alias: Option<&Alias>,
-        at: u32,
     ) -> Result<(Vec<SetCall>, Vec<(Column, Scalar)>, Vec<ItemColumn>, bool)> {
         let mut calls = Vec::with_capacity(function.functions.len());
         let mut values = Vec::new();
@@ -127,7 +125,6 @@ impl Binder<'_> {
             }
             calls.push(SetCall { function: handle, arguments, columns: produced });
         }
-        let _ = at;
         Ok((calls, values, columns, is_single))
     }
 

@@ -21,7 +21,7 @@ pub(crate) enum CommonState {
     /// Its query is being bound, and must not read it here.
     Forbidden(&'static str),
     /// Its recursive term is being bound.
-    Recursive { iterate: IterateId, columns: Vec<(Rc<str>, Type)>, reads: u32, level: usize },
+    Recursive { iterate: IterateId, columns: Vec<(Rc<str>, Type)>, reads: u32 },
     /// It has been bound.
     Bound { shared: SharedId, columns: Vec<(Rc<str>, Column)>, readers: Vec<NodeId>, is_change: bool },
 }
@@ -175,7 +175,6 @@ impl Binder<'_> {
         });
         let Some((_, entry)) = found else { return Ok(None) };
         let known_as = alias.map_or(name, |alias| &alias.name.text);
-        let depth = self.levels.len();
         let mut borrowed = entry.borrow_mut();
         let (node, columns) = match &mut borrowed.state {
             CommonState::Later => return Ok(None),
@@ -183,14 +182,13 @@ impl Binder<'_> {
                 let message = format!("recursive reference to query \"{name}\" must not appear {place}");
                 return Err(self.error(super::states::INVALID_RECURSION, message, at));
             }
-            CommonState::Recursive { iterate, columns, reads, level } => {
+            CommonState::Recursive { iterate, columns, reads } => {
                 *reads += 1;
                 if *reads > 1 {
                     let message =
                         format!("recursive reference to query \"{name}\" must not appear more than once");
                     return Err(self.error(super::states::INVALID_RECURSION, message, at));
                 }
-                let _ = (depth, level);
                 let iterate = *iterate;
                 let columns = columns.clone();
                 self.level().is_recursive_term = true;
