@@ -32,14 +32,16 @@ impl Database {
         let engine = Engine::open(Config { memory_limit: None, ..config }).unwrap();
         let mut setup = engine.begin();
         let types = [SqlType::Integer, SqlType::Integer, SqlType::Text];
-        let specs =
-            types.iter().zip([false, true, true]).map(|(ty, nullable)| ColumnSpec { ty: *ty, nullable });
+        let specs = types
+            .iter()
+            .zip([false, true, true])
+            .map(|(ty, nullable)| ColumnSpec { representation: (*ty).into(), nullable });
         let id: TableId = setup.create_storage("t", specs.collect()).unwrap();
         let table = setup.table(id);
         let _ = setup.commit().unwrap();
         let column = |(name, ty): (&str, SqlType)| ColumnDef {
             name: name.to_owned(),
-            ty,
+            ty: ty.into(),
             not_null: name == "a",
             default: None,
             identity: None,
