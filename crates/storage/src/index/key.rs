@@ -586,7 +586,7 @@ mod tests {
             _ if length == 0 => Vec::new(),
             0 => vec![dimension(length, random.uniform(-1, 1))],
             1 => vec![dimension(length, 1), dimension(1, random.uniform(0, 1))],
-            2 if length % 2 == 0 => vec![dimension(2, 1), dimension(length / 2, 1)],
+            2 if length.is_multiple_of(2) => vec![dimension(2, 1), dimension(length / 2, 1)],
             _ => vec![dimension(length, 1)],
         };
         ArrayValue::new(shape, list)

@@ -239,15 +239,19 @@ fn numerics_and_arrays_outlast_changes_cold_blocks_checkpoints_and_crashes() {
     commit(tx);
     drop(items);
     check(&engine, &model, &mut random);
-    let mut cold = [0; 2];
+    // Two blocks are full and have no gaps; guards of other tests may be in the way.
+    for (state, is_compact) in [(BlockState::Frozen, false), (BlockState::Compact, true)] {
+        while blocks(&engine, state) == 0 {
+            cool(&engine, is_compact);
+        }
+        check(&engine, &model, &mut random);
+    }
     for round in 0..12 {
         for _ in 0..random.uniform(0, 3) {
             change(&engine, &mut model, &mut random);
         }
         if round % 3 != 2 {
             cool(&engine, round % 3 == 1);
-            cold[0] += blocks(&engine, BlockState::Frozen);
-            cold[1] += blocks(&engine, BlockState::Compact);
             check(&engine, &model, &mut random);
         }
         if random.uniform(0, 1) == 0 {
@@ -260,7 +264,6 @@ fn numerics_and_arrays_outlast_changes_cold_blocks_checkpoints_and_crashes() {
         drop(before);
         check(&engine, &model, &mut random);
     }
-    assert!(cold.iter().all(|blocks| *blocks > 0), "blocks were frozen, and compact");
 }
 
 #[test]
