@@ -42,3 +42,6 @@ pub use firn_storage::views::{strings_of, tightened, views_of};
 pub use query::{BatchStream, Cancel, RunOptions, explain, run};
 pub use scan::{FirnTable, ROW_ID_COLUMN, cancelled};
 pub use session::{NoSession, SessionServices};
+
+#[cfg(test)]
+mod registries_tests;

@@ -367,7 +367,7 @@ mod tests {
     }
 
     /// A function, the types and values of its arguments, the type of its result, and what PostgreSQL answers.
-    type Case = (&'static str, &'static [TypeId], Vec<Vec<Datum<'static>>>, TypeId, &'static str);
+    type Case<'a> = (&'static str, &'a [TypeId], Vec<Vec<Datum<'static>>>, TypeId, &'static str);
 
     /// What PostgreSQL 15 answers over the same rows.
     #[test]
