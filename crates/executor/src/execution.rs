@@ -114,7 +114,10 @@ impl Run {
         let until = clock::now() + self.options.alone;
         let may_split = self.options.workers > 1 && !pipeline.fragment.is_serial;
         let mut is_done = false;
-        while !is_done && !(may_split && clock::now() >= until) {
+        while !is_done {
+            if may_split && clock::now() >= until {
+                break;
+            }
             is_done = !advance(work, &mut stream, &mut *sink)?;
         }
         let mut sinks = vec![sink];

@@ -264,7 +264,7 @@ impl Compile<'_> {
         below.extend(limit.ties.iter().flatten().map(|key| key.column));
         let mut part = match &self.plan[limit.input] {
             Operator::Sort { input, keys } if limit.ties.is_none() && limit.count.is_some() => {
-                let keep = Keep::First(Template::new(bounds.clone()));
+                let keep = Keep::First(Box::new(Template::new(bounds.clone())));
                 self.sort(limit.input, *input, keys, &below, keep)?
             }
             _ => self.node(limit.input, &below)?,

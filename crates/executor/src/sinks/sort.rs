@@ -36,7 +36,7 @@ pub enum Keep {
     /// All.
     All,
     /// As many as a limit above lets pass.
-    First(Template<LimitBounds>),
+    First(Box<Template<LimitBounds>>),
     /// The first of each group that is equal in some columns, by which the order begins.
     FirstOfEach(Vec<usize>, KeyLayout),
 }
