@@ -55,7 +55,7 @@ impl Interpreter<'_> {
             other => panic!("{other:?} is no integer"),
         };
         Ok(match name {
-            "count" | "regr_count" => Value::BigInt(values.len() as i64),
+            "count" | "counted" => Value::BigInt(values.len() as i64),
             _ if values.is_empty() => Value::Null,
             "sum" => Value::BigInt(values.iter().map(integer).sum()),
             "min" => Value::Integer(values.iter().map(integer).min().expect("there are some") as i32),

@@ -320,7 +320,7 @@ impl Maker<'_> {
     }
 
     fn aggregates(&mut self, columns: &[Column]) -> Vec<Aggregate> {
-        let names = ["count", "count_all", "sum", "min", "max", "array_agg", "regr_count"];
+        let names = ["count", "count_all", "sum", "min", "max", "array_agg", "counted"];
         let mut list = Vec::new();
         for _ in 0..self.random.uniform(1, 2) {
             let name = self.one_of(&names);
