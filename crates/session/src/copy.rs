@@ -386,7 +386,7 @@ impl Connection {
                 Ok(from) => from,
                 Err(error) => {
                     self.block.put_transaction(transaction);
-                    return Err(error);
+                    return Err(timed_out(error, alarm.as_ref()));
                 }
             };
             self.activity.show_copy(from.progress());
@@ -406,7 +406,8 @@ impl Connection {
         }
         self.services.set_read_only(false);
         let mut transaction = self.begin_transaction(self.default_isolation)?;
-        let from = self.copy_from(&mut transaction, copy)?;
+        let from = self.copy_from(&mut transaction, copy);
+        let from = from.map_err(|error| timed_out(error, alarm.as_ref()))?;
         self.activity.show_copy(from.progress());
         from.release_snapshot(&mut transaction);
         let end = End::Commit { shared: self.shared.clone(), wait: self.synchronous_commit };
@@ -450,7 +451,8 @@ impl Connection {
             transaction.pin_snapshot();
             let to = CopyTo::new(&transaction, &self.facts, copy, &self.options, self.zone);
             self.block.put_transaction(transaction);
-            return Ok(self.shown(copy, to?, |connection, to| {
+            let to = to.map_err(|error| timed_out(error, alarm.as_ref()))?;
+            return Ok(self.shown(copy, to, |connection, to| {
                 let drawing = is_drawn.then(|| Drawing::new(&connection.activity, State::InBlock));
                 let failure = connection.stream_failure.clone();
                 let shared = Arc::new(SharedStream::new(to, alarm, failure, drawing));
@@ -460,7 +462,8 @@ impl Connection {
             }));
         }
         let transaction = self.begin_reader()?;
-        let to = CopyTo::new(&transaction, &self.facts, copy, &self.options, self.zone)?;
+        let to = CopyTo::new(&transaction, &self.facts, copy, &self.options, self.zone)
+            .map_err(|error| timed_out(error, alarm.as_ref()))?;
         let reading = Some(Reading { transaction, waits: self.synchronous_commit });
         Ok(self.shown(copy, to, |_, copy| CopySource::Own(Box::new(OwnCopy { copy, alarm, reading }))))
     }
@@ -506,7 +509,8 @@ impl Connection {
             return Err(Error::new(SqlState::new("42602"), "relative path not allowed for COPY to file"));
         }
         let alarm = self.alarm();
-        let mut out = self.copy_out(copy, None)?;
+        let out = self.copy_out(copy, None);
+        let mut out = out.map_err(|error| timed_out(error, alarm.as_ref()))?;
         let failed = |what: String, error: &io::Error| match self.options.cancel.is_cancelled() {
             // A pipe that nobody reads is not waited for any more.
             true => timed_out(cancelled(), alarm.as_ref()),
