@@ -306,7 +306,7 @@ impl Parser<'_> {
     fn alter_column_or_constraint(&mut self) -> Result<AlterTableKind> {
         if self.accept_keyword(Keyword::Constraint) {
             let name = self.name()?;
-            let attributes = self.constraint_attributes(Allowed::deferrable("ALTER CONSTRAINT statement"))?;
+            let attributes = self.constraint_attributes(Allowed::deferrable("FOREIGN KEY"))?;
             return Ok(AlterTableKind::AlterConstraint { name, attributes });
         }
         self.accept_keyword(Keyword::Column);
@@ -383,7 +383,7 @@ impl Parser<'_> {
     }
 
     /// IF EXISTS or nothing, where no name may follow.
-    fn expect_if_exists(&mut self) -> Result<bool> {
+    pub(super) fn expect_if_exists(&mut self) -> Result<bool> {
         let found = self.accept_keyword(Keyword::If);
         if found {
             self.expect_keyword(Keyword::Exists)?;

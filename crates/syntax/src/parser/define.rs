@@ -111,13 +111,14 @@ impl Parser<'_> {
             }
             _ => {}
         }
-        let Some(object_type) = self.optional_object_type()? else { return self.unexpected() };
+        let refused =
+            [Keyword::Access, Keyword::Cast, Keyword::Column, Keyword::Constraint, Keyword::Transform];
+        let Some(object_type) = self.optional_object_type(&refused)? else { return self.unexpected() };
         use ObjectType::*;
         match object_type {
             Table | Index | Sequence | View | MaterializedView | ForeignTable => {
                 self.alter_relation(object_type)
             }
-            AccessMethod | Cast | Column | Constraint | Transform => self.unexpected(),
             _ => self.alter_object(object_type),
         }
     }
@@ -280,7 +281,9 @@ impl Parser<'_> {
             {
                 self.record("DROP USER MAPPING", &[Keyword::Drop], |r| {
                     r.words(&[Keyword::User, Keyword::Mapping])?;
-                    r.if_exists();
+                    if r.optional(Keyword::If) {
+                        r.word(Keyword::Exists)?;
+                    }
                     r.user_mapping()
                 })
             }

@@ -4,6 +4,7 @@ use super::Parser;
 use super::constraint::Allowed;
 use super::record::Recorder;
 use crate::keyword::Keyword;
+use crate::lexer::error_near;
 use crate::token::TokenKind;
 use crate::tree::{AggregateParameters, ConstraintAttributes, ObjectType, ParameterMode, Part, Statement};
 use firn_base::{Result, SqlState};
@@ -110,7 +111,12 @@ impl Recorder<'_, '_> {
             if self.optional(Keyword::Return) {
                 self.expr()?;
             } else if !self.parser.at_symbol(b';') {
+                // The functions between two statements take the stack of several levels.
+                self.parser.enter()?;
+                self.parser.enter()?;
                 let statement = self.parser.statement()?;
+                self.parser.leave();
+                self.parser.leave();
                 self.push(Part::Statement(Box::new(statement)));
             }
             self.sign(b';')?;
@@ -284,13 +290,20 @@ impl Recorder<'_, '_> {
     fn trigger_events(&mut self) -> Result<()> {
         let mut seen = Vec::new();
         loop {
+            let span = self.parser.current.span;
             let event =
                 self.one_of(&[Keyword::Insert, Keyword::Delete, Keyword::Update, Keyword::Truncate])?;
             if event == Keyword::Update && self.optional(Keyword::Of) {
                 self.names()?;
             }
             if seen.contains(&event) {
-                return Err(self.parser.mistake("duplicate trigger events specified"));
+                // PostgreSQL has read the token behind UPDATE, which OF may be.
+                let message = "duplicate trigger events specified";
+                return Err(if event == Keyword::Update {
+                    self.parser.mistake(message)
+                } else {
+                    error_near(self.parser.text, message, span)
+                });
             }
             seen.push(event);
             if !self.optional(Keyword::Or) {
@@ -310,6 +323,8 @@ impl Recorder<'_, '_> {
             if r.parser.at_symbol(b')') {
                 return Ok(());
             }
+            // PostgreSQL's grammar takes a comma before the first argument.
+            r.parser.accept_symbol(b',');
             r.list(|r| match r.parser.kind() {
                 TokenKind::Integer | TokenKind::Number => {
                     let number = r.parser.number()?;

@@ -49,10 +49,14 @@ impl Parser<'_> {
         self.error(RESERVED_NAME, message, role.span.start)
     }
 
-    /// The words of the kind of an object, if these are some. FOREIGN SERVER and USER MAPPING are none.
-    pub(super) fn optional_object_type(&mut self) -> Result<Option<ObjectType>> {
+    /// The words of the kind of an object, if these are some and none of the refused ones. FOREIGN SERVER and USER MAPPING
+    /// are none.
+    pub(super) fn optional_object_type(&mut self, refused: &[Keyword]) -> Result<Option<ObjectType>> {
         use ObjectType::*;
         let Some(keyword) = self.keyword() else { return Ok(None) };
+        if refused.contains(&keyword) {
+            return Ok(None);
+        }
         let object_type = match keyword {
             Keyword::Access => {
                 self.expect_keywords(&[Keyword::Access, Keyword::Method])?;
@@ -205,6 +209,10 @@ impl Parser<'_> {
         let is_column = Self::is_name(self.kind());
         let first = self.take_name();
         let name = if is_column { self.with_attributes(first)? } else { ObjectName::simple(first) };
+        if is_column && self.at_symbol(b'[') {
+            while self.optional_accessor()?.is_some() {}
+            return self.unexpected();
+        }
         if !self.at_symbol(b'(') || (name.qualifiers.is_empty() && !is_function) {
             return Ok(FunctionReference { name, arguments: None });
         }
@@ -370,12 +378,14 @@ impl Parser<'_> {
             let objects = self.list(|parser| Ok(ObjectReference::Role(parser.role()?)))?;
             return Ok(drop_statement(Role, false, if_exists, objects, false));
         }
-        let Some(object_type) = self.optional_object_type()? else { return self.unexpected() };
-        if matches!(object_type, Column | Constraint | LargeObject | Database) {
-            return self.unexpected();
-        }
+        let refused = [Keyword::Column, Keyword::Constraint, Keyword::Large, Keyword::Database];
+        let Some(object_type) = self.optional_object_type(&refused)? else { return self.unexpected() };
         let concurrently = object_type == Index && self.accept_keyword(Keyword::Concurrently);
-        let if_exists = self.optional_if_exists();
+        let if_exists = if matches!(object_type, Cast | Transform) {
+            self.expect_if_exists()?
+        } else {
+            self.optional_if_exists()
+        };
         let is_alone = matches!(
             object_type,
             Policy
@@ -402,23 +412,18 @@ impl Parser<'_> {
     /// The object of COMMENT ON or SECURITY LABEL ON, behind ON.
     pub(super) fn commented_object(&mut self, is_label: bool) -> Result<Object> {
         use ObjectType::*;
-        let Some(mut object_type) = self.optional_object_type()? else { return self.unexpected() };
-        if is_label
-            && matches!(
-                object_type,
-                Constraint
-                    | Policy
-                    | Rule
-                    | Trigger
-                    | Operator
-                    | OperatorClass
-                    | OperatorFamily
-                    | Cast
-                    | Transform
-            )
-        {
-            return self.unexpected();
-        }
+        // These have no labels.
+        let unlabelled = [
+            Keyword::Constraint,
+            Keyword::Policy,
+            Keyword::Rule,
+            Keyword::Trigger,
+            Keyword::Operator,
+            Keyword::Cast,
+            Keyword::Transform,
+        ];
+        let refused: &[Keyword] = if is_label { &unlabelled } else { &[] };
+        let Some(mut object_type) = self.optional_object_type(refused)? else { return self.unexpected() };
         if object_type == Constraint {
             let name = self.name()?;
             self.expect_keyword(Keyword::On)?;

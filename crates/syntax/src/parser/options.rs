@@ -77,7 +77,7 @@ impl Parser<'_> {
                 Ok(OptionValue::Word(self.take_name()))
             }
             TokenKind::Keyword(Keyword::Operator) if self.peek(1) == TokenKind::Symbol(b'(') => {
-                Ok(OptionValue::Operator(self.any_operator()?))
+                Ok(OptionValue::Operator(self.operator()?))
             }
             kind if Self::is_operator(kind) => Ok(OptionValue::Operator(self.any_operator()?)),
             _ => self.function_type(),

@@ -118,7 +118,7 @@ impl Parser<'_> {
             Some(Keyword::Type) => ("CREATE TYPE", |r| r.create_type()),
             Some(Keyword::User) => ("CREATE USER MAPPING", |r| {
                 r.words(&[Keyword::User, Keyword::Mapping])?;
-                r.if_not_exists()?;
+                r.optional_words(&[Keyword::If, Keyword::Not, Keyword::Exists])?;
                 r.user_mapping()?;
                 r.optional_generic_options()
             }),
@@ -322,11 +322,11 @@ impl Recorder<'_, '_> {
                 } else {
                     self.push(Part::Operator(operator));
                 }
-                if self.optional(Keyword::For) {
-                    if self.one_of(&[Keyword::Search, Keyword::Order])? == Keyword::Order {
-                        self.word(Keyword::By)?;
-                        self.any_name()?;
-                    }
+                if self.optional(Keyword::For)
+                    && self.one_of(&[Keyword::Search, Keyword::Order])? == Keyword::Order
+                {
+                    self.word(Keyword::By)?;
+                    self.any_name()?;
                 }
                 // RECHECK means nothing any more.
                 self.noise(Keyword::Recheck);
@@ -392,15 +392,24 @@ impl Recorder<'_, '_> {
             if self.at(Keyword::All) {
                 self.words(&[Keyword::All, Keyword::Tables])?;
             } else {
-                self.publication_objects()?;
+                let mistake = self.publication_objects()?;
+                self.optional_with_definition()?;
+                return self.check_publication(mistake);
             }
         }
         self.optional_with_definition()
     }
 
+    fn check_publication(&mut self, mistake: Option<(&'static str, u32)>) -> Result<()> {
+        match mistake {
+            None => Ok(()),
+            Some((message, at)) => self.parser.error(SqlState::SYNTAX_ERROR, message, at),
+        }
+    }
+
     /// Tables and schemas (PostgreSQL's pub_obj_list). An item without TABLE or TABLES IN SCHEMA is of the kind of the one
-    /// before it; here every item is written with its kind.
-    fn publication_objects(&mut self) -> Result<()> {
+    /// before it; here every item is written with its kind. A mistake is reported where the whole statement has been read.
+    fn publication_objects(&mut self) -> Result<Option<(&'static str, u32)>> {
         let mut items = Vec::new();
         loop {
             let at = self.parser.start();
@@ -465,7 +474,7 @@ impl Recorder<'_, '_> {
                 PublicationKind::Schema => None,
             };
             if let Some(message) = mistake {
-                return self.parser.error(SqlState::SYNTAX_ERROR, message, item.at);
+                return Ok(Some((message, item.at)));
             }
             if index > 0 {
                 self.push(Part::Sign(','));
@@ -488,7 +497,7 @@ impl Recorder<'_, '_> {
                 self.push(part);
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     // Foreign servers.
@@ -587,6 +596,23 @@ impl Recorder<'_, '_> {
     /// What only this kind of object may have behind its name.
     pub(super) fn alter_rest(&mut self, object_type: ObjectType) -> Result<()> {
         use ObjectType::*;
+        let may_only_set_schema = matches!(
+            object_type,
+            Aggregate
+                | Collation
+                | Conversion
+                | Extension
+                | OperatorClass
+                | OperatorFamily
+                | TextSearchConfiguration
+                | TextSearchDictionary
+                | TextSearchParser
+                | TextSearchTemplate
+        );
+        if may_only_set_schema && self.at(Keyword::Set) {
+            self.parser.advance();
+            return self.unexpected();
+        }
         match object_type {
             Collation => self.words(&[Keyword::Refresh, Keyword::Version]),
             Database => self.alter_database(),
@@ -687,15 +713,18 @@ impl Recorder<'_, '_> {
             return Ok(());
         }
         self.one_of(&[Keyword::Add, Keyword::Drop])?;
-        use ObjectType::*;
-        match self.parser.optional_object_type()? {
-            None | Some(Column | Constraint | LargeObject | Policy | Rule | Trigger) => self.unexpected(),
-            Some(object_type) => {
-                let name = self.parser.object_reference(object_type)?;
-                self.object(object_type, name);
-                Ok(())
-            }
-        }
+        let refused = [
+            Keyword::Column,
+            Keyword::Constraint,
+            Keyword::Large,
+            Keyword::Policy,
+            Keyword::Rule,
+            Keyword::Trigger,
+        ];
+        let Some(object_type) = self.parser.optional_object_type(&refused)? else { return self.unexpected() };
+        let name = self.parser.object_reference(object_type)?;
+        self.object(object_type, name);
+        Ok(())
     }
 
     /// `SET (…)`
@@ -733,7 +762,8 @@ impl Recorder<'_, '_> {
         if word == Keyword::Set && self.parser.at_symbol(b'(') {
             return self.definition();
         }
-        self.publication_objects()
+        let mistake = self.publication_objects()?;
+        self.check_publication(mistake)
     }
 
     fn alter_subscription(&mut self) -> Result<()> {
@@ -806,7 +836,7 @@ impl Recorder<'_, '_> {
         }
         if self.at(Keyword::Add) && self.next_is(Keyword::Value) {
             self.words(&[Keyword::Add, Keyword::Value])?;
-            self.if_not_exists()?;
+            self.optional_words(&[Keyword::If, Keyword::Not, Keyword::Exists])?;
             self.string()?;
             if self.optional(Keyword::Before) || self.optional(Keyword::After) {
                 self.string()?;

@@ -403,12 +403,16 @@ impl Parser<'_> {
             CopySource::Table { name: self.relation_name()?, columns: self.optional_names()? }
         };
         let is_table = matches!(source, CopySource::Table { .. });
+        let mut program_at = if is_table { None } else { Some(self.start()) };
         let is_from = is_table && self.accept_keyword(Keyword::From);
         if !is_from {
             self.expect_keyword(Keyword::To)?;
         }
         let target = self.copy_target()?;
         if is_table {
+            if self.at_keyword(Keyword::Using) {
+                program_at = Some(self.start());
+            }
             let has_using = self.accept_keyword(Keyword::Using);
             if has_using || self.at_keyword(Keyword::Delimiters) {
                 let name = Name { text: "delimiter".into(), span: self.current.span };
@@ -427,6 +431,13 @@ impl Parser<'_> {
         }
         let where_at = self.start();
         let condition = if is_table { self.optional_where()? } else { None };
+        let Some(target) = target else {
+            let message = "STDIN/STDOUT not allowed with PROGRAM";
+            return match program_at {
+                Some(at) => self.error(SqlState::SYNTAX_ERROR, message, at),
+                None => self.error_somewhere(SqlState::SYNTAX_ERROR, message),
+            };
+        };
         if !is_from && condition.is_some() {
             let message = "WHERE clause not allowed with COPY TO";
             return self.error(SqlState::SYNTAX_ERROR, message, where_at);
@@ -440,20 +451,18 @@ impl Parser<'_> {
         CopyOption { name: Name { text: "format".into(), span }, value }
     }
 
-    fn copy_target(&mut self) -> Result<CopyTarget> {
+    /// None is PROGRAM with STDIN or STDOUT, which is reported where the whole statement has been read.
+    fn copy_target(&mut self) -> Result<Option<CopyTarget>> {
         if self.accept_keyword(Keyword::Program) {
-            let at = self.start();
-            if matches!(self.keyword(), Some(Keyword::Stdin | Keyword::Stdout)) {
-                self.advance();
-                let message = "STDIN/STDOUT not allowed with PROGRAM";
-                return self.error(SqlState::SYNTAX_ERROR, message, at);
+            if self.accept_keyword(Keyword::Stdin) || self.accept_keyword(Keyword::Stdout) {
+                return Ok(None);
             }
-            return Ok(CopyTarget::Program(self.string()?));
+            return Ok(Some(CopyTarget::Program(self.string()?)));
         }
         if self.accept_keyword(Keyword::Stdin) || self.accept_keyword(Keyword::Stdout) {
-            return Ok(CopyTarget::Standard);
+            return Ok(Some(CopyTarget::Standard));
         }
-        Ok(CopyTarget::File(self.string()?))
+        Ok(Some(CopyTarget::File(self.string()?)))
     }
 
     /// `name value` in parentheses.

@@ -33,6 +33,7 @@ impl Parser<'_> {
                 self.advance();
             } else if !is_local
                 && self.at_keyword(Keyword::Session)
+                && self.next_is(Keyword::Characteristics)
                 && matches!(
                     self.peek(2),
                     TokenKind::Keyword(Keyword::To | Keyword::From) | TokenKind::Symbol(b'=' | b'.')

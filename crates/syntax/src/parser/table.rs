@@ -117,9 +117,8 @@ impl Parser<'_> {
         }
         let start = self.start();
         let name = self.name()?;
-        if self.at_keyword(Keyword::With) && self.next_is(Keyword::Options) {
-            self.advance();
-            self.advance();
+        if !self.begins_pair() && self.accept_keyword(Keyword::With) {
+            self.expect_keyword(Keyword::Options)?;
         }
         Ok(TableElement::Column(Box::new(self.column_rest(name, None, start)?)))
     }
