@@ -7,19 +7,31 @@
 //!
 //! Depth: every function that the text can nest without end calls [`Parser::enter`] and [`Parser::leave`].
 //!
-//! The files: `names`, `types`, `options` and `expression` serve all statements; `query`, `from`, `change` and
-//! `session` are families of statements.
+//! The files: `names`, `types`, `options`, `expression` and `object` serve all statements; `query`, `from`, `change`,
+//! `session`, `table`, `alter`, `relation` and `setting` are families of statements. `define` divides CREATE, ALTER and DROP among
+//! them. `record`, `privilege`, `function` and `other` parse statements whose tree is a sequence of parts.
 
+mod alter;
 mod change;
 mod clauses;
+mod constraint;
+mod define;
 mod expression;
 mod from;
+mod function;
 mod names;
+mod object;
 mod options;
+mod other;
 mod primary;
+mod privilege;
 mod query;
+mod record;
+mod relation;
 mod session;
+mod setting;
 mod special;
+mod table;
 mod types;
 mod windows;
 
@@ -150,7 +162,35 @@ impl<'a> Parser<'a> {
             | Keyword::Rollback
             | Keyword::Savepoint
             | Keyword::Release => self.transaction(),
-            _ => self.unexpected(),
+            Keyword::Create => self.create(),
+            Keyword::Alter => self.alter(),
+            Keyword::Drop => self.drop(),
+            Keyword::Comment => self.comment(),
+            Keyword::Refresh => self.refresh(),
+            Keyword::Truncate => self.truncate(),
+            Keyword::Lock => self.lock(),
+            Keyword::Vacuum | Keyword::Analyze | Keyword::Analyse => self.vacuum(),
+            Keyword::Cluster => self.cluster(),
+            Keyword::Reindex => self.reindex(),
+            Keyword::Copy => self.copy(),
+            Keyword::Set => self.set(),
+            Keyword::Reset => self.reset(),
+            Keyword::Show => self.show(),
+            Keyword::Checkpoint => {
+                self.advance();
+                Ok(Statement::Checkpoint)
+            }
+            Keyword::Discard => self.discard(),
+            Keyword::Listen => {
+                self.advance();
+                Ok(Statement::Listen(self.name()?))
+            }
+            Keyword::Notify => self.notify(),
+            Keyword::Unlisten => self.unlisten(),
+            Keyword::Call => self.call_procedure(),
+            Keyword::Grant => self.grant(),
+            Keyword::Revoke => self.revoke(),
+            _ => self.other(keyword),
         }
     }
 
@@ -283,6 +323,11 @@ impl<'a> Parser<'a> {
     /// From there to the end of the last token that was taken.
     pub(crate) fn span_from(&self, start: u32) -> Span {
         Span::new(start, self.previous_end)
+    }
+
+    /// Whether the last token that was taken is this character.
+    pub(crate) fn follows_symbol(&self, symbol: u8) -> bool {
+        self.previous_end > 0 && self.text.as_bytes()[self.previous_end as usize - 1] == symbol
     }
 
     // Lists.

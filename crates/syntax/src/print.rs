@@ -4,11 +4,17 @@
 //! text nests no deeper than what it was parsed from. AS stands before every alias.
 //! Every function takes a node and appends it to the text; each family of nodes has its file.
 
+mod alter;
 mod change;
 mod expression;
+mod object;
 mod operand;
+mod other;
 mod query;
+mod relation;
 mod session;
+mod setting;
+mod table;
 mod type_name;
 
 use crate::keyword::{Category, Keyword};
@@ -78,6 +84,44 @@ impl Printer {
             Statement::Fetch(fetch) => self.fetch(fetch),
             Statement::CloseCursor(close) => self.close_cursor(close),
             Statement::Transaction(transaction) => self.transaction(transaction),
+            Statement::CreateTable(table) => self.create_table(table),
+            Statement::CreateTableAs(table) => self.create_table_as(table),
+            Statement::CreateIndex(index) => self.create_index(index),
+            Statement::CreateView(view) => self.create_view(view),
+            Statement::RefreshView(refresh) => self.refresh(refresh),
+            Statement::CreateSequence(sequence) => self.create_sequence(sequence),
+            Statement::AlterSequence(alter) => self.alter_sequence(alter),
+            Statement::CreateSchema(schema) => self.create_schema(schema),
+            Statement::AlterTable(alter) => self.alter_table(alter),
+            Statement::MoveAll(alter) => self.move_all(alter),
+            Statement::Rename(rename) => self.rename(rename),
+            Statement::SetSchema(change) => self.set_schema(change),
+            Statement::ChangeOwner(change) => self.change_owner(change),
+            Statement::Drop(drop) => self.drop_objects(drop),
+            Statement::Comment(comment) => self.comment(comment),
+            Statement::Truncate(truncate) => self.truncate(truncate),
+            Statement::Lock(lock) => self.lock(lock),
+            Statement::Vacuum(vacuum) => self.vacuum(vacuum),
+            Statement::Cluster(cluster) => self.cluster(cluster),
+            Statement::Reindex(reindex) => self.reindex(reindex),
+            Statement::Copy(copy) => self.copy(copy),
+            Statement::Set(set) => self.set(set),
+            Statement::Reset(reset) => self.reset(reset),
+            Statement::Show(show) => self.show(show),
+            Statement::SetConstraints(set) => self.set_constraints(set),
+            Statement::Checkpoint => self.put("CHECKPOINT"),
+            Statement::Discard(discard) => self.discard(*discard),
+            Statement::Listen(channel) => {
+                self.put("LISTEN ");
+                self.name(channel);
+            }
+            Statement::Notify(notify) => self.notify(notify),
+            Statement::Unlisten(unlisten) => self.unlisten(unlisten),
+            Statement::Call(call) => {
+                self.put("CALL ");
+                self.expr(&call.call);
+            }
+            Statement::Other(other) => self.other(other),
         }
     }
 

@@ -127,24 +127,39 @@ impl Parser<'_> {
     /// An element of an index (PostgreSQL's index_elem): a column, a function or an expression in parentheses.
     pub(crate) fn index_element(&mut self) -> Result<IndexElement> {
         let start = self.start();
-        let value = if self.accept_symbol(b'(') {
-            let value = self.expr()?;
-            self.expect_symbol(b')')?;
-            value
-        } else {
-            self.index_column_or_function()?
-        };
-        let collation = if self.accept_keyword(Keyword::Collate) { Some(self.any_name()?) } else { None };
-        let is_class = Self::is_name(self.kind())
-            && !(self.at_keyword(Keyword::Nulls)
-                && matches!(self.peek(1), TokenKind::Keyword(Keyword::First | Keyword::Last)));
-        let class = if is_class { Some(self.any_name()?) } else { None };
+        let (value, collation) = self.index_key()?;
+        let class = self.optional_operator_class()?;
         let class_parameters =
             if class.is_some() && self.at_symbol(b'(') { self.rel_options()? } else { Vec::new() };
         let order = self.sort_direction();
         let nulls = self.nulls_order()?;
         let span = self.span_from(start);
         Ok(IndexElement { span, value, collation, class, class_parameters, order, nulls })
+    }
+
+    /// What an index holds, and its collation.
+    pub(super) fn index_key(&mut self) -> Result<(Expr, Option<ObjectName>)> {
+        let value = self.index_value()?;
+        let collation = if self.accept_keyword(Keyword::Collate) { Some(self.any_name()?) } else { None };
+        Ok((value, collation))
+    }
+
+    /// A column, a function or an expression in parentheses.
+    pub(super) fn index_value(&mut self) -> Result<Expr> {
+        if !self.accept_symbol(b'(') {
+            return self.index_column_or_function();
+        }
+        let value = self.expr()?;
+        self.expect_symbol(b')')?;
+        Ok(value)
+    }
+
+    /// An operator class or nothing.
+    pub(super) fn optional_operator_class(&mut self) -> Result<Option<ObjectName>> {
+        let is_class = Self::is_name(self.kind())
+            && !(self.at_keyword(Keyword::Nulls)
+                && matches!(self.peek(1), TokenKind::Keyword(Keyword::First | Keyword::Last)));
+        if is_class { Ok(Some(self.any_name()?)) } else { Ok(None) }
     }
 
     /// A column, or a call of a function.

@@ -153,6 +153,10 @@ impl Parser<'_> {
             return Ok(ObjectName::simple(self.type_or_function_name()?));
         }
         let name = self.any_name()?;
+        if self.at_symbol(b'[') {
+            while self.optional_accessor()?.is_some() {}
+            return self.unexpected();
+        }
         if !is_simple && name.qualifiers.is_empty() { self.unexpected() } else { Ok(name) }
     }
 }

@@ -3,7 +3,7 @@
 use super::Parser;
 use crate::keyword::{Category, Keyword};
 use crate::token::TokenKind;
-use crate::tree::{BaseType, Name, OptionValue, RelOption, UtilityOption, UtilityValue};
+use crate::tree::{Name, OptionValue, RelOption, UtilityOption, UtilityValue};
 use firn_base::Result;
 
 impl Parser<'_> {
@@ -53,7 +53,6 @@ impl Parser<'_> {
     }
 
     /// `name [= value], …` in parentheses (PostgreSQL's definition).
-    #[allow(dead_code, reason = "CREATE TYPE, CREATE AGGREGATE and their relatives take it")]
     pub(crate) fn definition(&mut self) -> Result<Vec<RelOption>> {
         self.parenthesised_list(|parser| {
             let name = parser.label()?;
@@ -78,23 +77,10 @@ impl Parser<'_> {
                 Ok(OptionValue::Word(self.take_name()))
             }
             TokenKind::Keyword(Keyword::Operator) if self.peek(1) == TokenKind::Symbol(b'(') => {
-                Ok(OptionValue::Operator(self.any_operator()?))
+                Ok(OptionValue::Operator(self.operator()?))
             }
             kind if Self::is_operator(kind) => Ok(OptionValue::Operator(self.any_operator()?)),
-            _ => {
-                let type_name = self.type_name()?;
-                if let BaseType::Named { name, modifiers } = &type_name.base
-                    && self.at_symbol(b'%')
-                    && modifiers.is_empty()
-                    && type_name.bounds.is_empty()
-                    && !name.qualifiers.is_empty()
-                {
-                    self.advance();
-                    self.expect_keyword(Keyword::Type)?;
-                    return Ok(OptionValue::TypeOf { is_set: type_name.is_set, name: name.clone() });
-                }
-                Ok(OptionValue::Type(type_name))
-            }
+            _ => self.function_type(),
         }
     }
 }

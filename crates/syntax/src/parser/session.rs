@@ -37,7 +37,7 @@ impl Parser<'_> {
     }
 
     /// Whether the parenthesis here can only be that of a query.
-    fn parenthesis_begins_query(&mut self) -> bool {
+    pub(super) fn parenthesis_begins_query(&mut self) -> bool {
         match self.peek(1) {
             TokenKind::Symbol(b'(') => true,
             TokenKind::Keyword(Keyword::Select | Keyword::With | Keyword::Table) => true,
@@ -51,6 +51,8 @@ impl Parser<'_> {
         match self.keyword() {
             Some(Keyword::Declare) => self.declare_cursor(),
             Some(Keyword::Execute) => self.execute(),
+            Some(Keyword::Create) => self.explained_create(),
+            Some(Keyword::Refresh) => self.refresh(),
             _ => self.preparable(),
         }
     }

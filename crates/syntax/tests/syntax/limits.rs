@@ -94,6 +94,42 @@ fn deep(n: usize) -> Vec<(&'static str, String)> {
         ("LIMIT", format!("{}SELECT 1{}", "SELECT 1 LIMIT (".repeat(n), ")".repeat(n))),
         ("modifiers", nest("a::t(", "1", ")")),
         ("updates", format!("UPDATE t SET a = {}1{}", "(SELECT ".repeat(n), ")".repeat(n))),
+        (
+            "bodies of procedures",
+            format!(
+                "{}SELECT 1; {}",
+                "CREATE PROCEDURE p() BEGIN ATOMIC ".repeat(n),
+                "END; ".repeat(n).trim_end_matches("; ")
+            ),
+        ),
+        (
+            "defaults of columns",
+            format!("CREATE TABLE t (a int DEFAULT {}1{})", "(".repeat(n), ")".repeat(n)),
+        ),
+        ("checks", format!("CREATE TABLE t (CHECK ({}1{}))", "(SELECT ".repeat(n), ")".repeat(n))),
+        ("views", format!("CREATE VIEW v AS {}SELECT 1{}", "SELECT 1 UNION (".repeat(n), ")".repeat(n))),
+        (
+            "schemas",
+            format!("CREATE SCHEMA s CREATE VIEW v AS SELECT {}1{}", "(SELECT ".repeat(n), ")".repeat(n)),
+        ),
+        (
+            "EXPLAIN of CREATE",
+            format!("EXPLAIN CREATE TABLE t AS SELECT {}1{}", "(".repeat(n), ")".repeat(n)),
+        ),
+        (
+            "USING of types",
+            format!("ALTER TABLE t ALTER a TYPE int USING {}1{}", "(SELECT ".repeat(n), ")".repeat(n)),
+        ),
+        ("indexes", format!("CREATE INDEX i ON t ({}1{})", "(".repeat(n), ")".repeat(n))),
+        ("COPY", format!("COPY ({}SELECT 1{}) TO 'x'", "WITH a AS (".repeat(n), ") SELECT 1".repeat(n))),
+        (
+            "rules",
+            format!("CREATE RULE r AS ON INSERT TO t DO (SELECT {}1{})", "(SELECT ".repeat(n), ")".repeat(n)),
+        ),
+        ("triggers", {
+            let when = format!("{}a{}", "(".repeat(n), ")".repeat(n));
+            format!("CREATE TRIGGER t AFTER INSERT ON t WHEN ({when}) EXECUTE FUNCTION f()")
+        }),
         ("merges", {
             format!(
                 "MERGE INTO t USING s ON {}1{} WHEN MATCHED THEN DELETE",
@@ -229,6 +265,28 @@ fn wide(n: usize) -> Vec<String> {
         format!("SELECT {}1{}", "/*".repeat(n), "*/".repeat(n)),
         format!("SELECT 1{}", ";".repeat(n)),
         format!("SELECT a{}", ".b".repeat(n)),
+        format!("CREATE TABLE t (a int{})", ", b text NOT NULL DEFAULT 'x' CHECK (b > 'a')".repeat(n)),
+        format!("CREATE TABLE t (a int{})", " NOT NULL".repeat(n)),
+        format!("CREATE TABLE t (LIKE u{})", " INCLUDING ALL".repeat(n)),
+        format!("CREATE TABLE t (a int{})", ", FOREIGN KEY (a) REFERENCES u".repeat(n)),
+        format!("ALTER TABLE t ADD a int{}", ", DROP COLUMN a CASCADE".repeat(n)),
+        format!("CREATE INDEX i ON t (a{})", ", lower(b) DESC".repeat(n)),
+        format!("CREATE SEQUENCE s{}", " CYCLE".repeat(n)),
+        format!("CREATE SCHEMA s{}", " CREATE VIEW v AS SELECT 1".repeat(n)),
+        format!("DROP TABLE t{}", ", s.t".repeat(n)),
+        format!("DROP FUNCTION f{}", ", g(int, a text)".repeat(n)),
+        format!("COPY t FROM 'x' (a b{})", ", c (d, e)".repeat(n)),
+        format!("COPY t FROM 'x'{}", " CSV".repeat(n)),
+        format!("SET a TO b{}", ", 'c'".repeat(n)),
+        format!("VACUUM t{}", ", t (a, b)".repeat(n)),
+        format!("GRANT SELECT ON t TO a{}", ", b".repeat(n)),
+        format!("CREATE ROLE a{}", " LOGIN".repeat(n)),
+        format!("CREATE FUNCTION f(){}", " STABLE".repeat(n)),
+        format!("CREATE FUNCTION f(a int{}) RETURNS int", ", b text = 'x'".repeat(n)),
+        format!("CREATE PROCEDURE p() BEGIN ATOMIC {}END", "SELECT 1; ".repeat(n)),
+        format!("CREATE TYPE t AS ENUM ('a'{})", ", 'b'".repeat(n)),
+        format!("CREATE PUBLICATION p FOR TABLE t{}", ", u".repeat(n)),
+        format!("CREATE TRIGGER t AFTER INSERT ON t EXECUTE FUNCTION f(1{})", ", a".repeat(n)),
     ]
 }
 
