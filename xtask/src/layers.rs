@@ -105,8 +105,12 @@ mod tests {
     fn a_call_upwards_and_datafusion_below_exec_are_found() {
         let mut packages: Vec<Package> = LAYERS.iter().map(|(name, _)| package(name, &[])).collect();
         assert_eq!(problems(&packages), [""; 0]);
-        packages[2] = package("firn-log", &[("firn-base", false), ("firn-txn", false), ("firn-sql", true)]);
-        packages[4] = package("firn-txn", &[("datafusion-common", true), ("tokio", false)]);
+        let mut replace = |changed: Package| {
+            let place = packages.iter().position(|package| package.name == changed.name);
+            packages[place.expect("the table has it")] = changed;
+        };
+        replace(package("firn-log", &[("firn-base", false), ("firn-txn", false), ("firn-sql", true)]));
+        replace(package("firn-txn", &[("datafusion-common", true), ("tokio", false)]));
         assert_eq!(
             problems(&packages),
             [
