@@ -26,6 +26,9 @@ const NESTING: usize = 100;
 /// A join or a set operation, in levels of expressions: plans need more stack than expressions.
 const RELATION: u32 = 3;
 
+/// INTERSECT or EXCEPT, likewise: planning 500 of them in a chain takes more memory than a machine has.
+const INTERSECTION: u32 = LIMIT / 60;
+
 /// A query within another, likewise.
 const QUERY: u32 = 8;
 
@@ -414,11 +417,16 @@ fn relations(body: &ast::SetExpr) -> u32 {
         let relations = tables.iter().map(|table| 1 + joins(table)).sum::<usize>();
         RELATION.saturating_mul(u32::try_from(relations.saturating_sub(1)).unwrap_or(LIMIT))
     };
-    let (mut deepest, mut left) = (0, vec![(body, 0)]);
+    let (mut deepest, mut left) = (0, vec![(body, 0_u32)]);
     while let Some((body, above)) = left.pop() {
         match body {
-            ast::SetExpr::SetOperation { left: first, right, .. } => {
-                left.extend([(first.as_ref(), above + RELATION), (right.as_ref(), above + RELATION)]);
+            ast::SetExpr::SetOperation { op, left: first, right, .. } => {
+                let weight = match op {
+                    ast::SetOperator::Union => RELATION,
+                    _ => INTERSECTION,
+                };
+                let below = above.saturating_add(weight);
+                left.extend([(first.as_ref(), below), (right.as_ref(), below)]);
             }
             ast::SetExpr::Select(select) => deepest = deepest.max(above.saturating_add(joined(&select.from))),
             _ => deepest = deepest.max(above),
