@@ -115,7 +115,7 @@ impl Representation {
     }
 
     /// Whether bytes are what a value of a representation without a fixed width is: characters where those are due, and images where
-    /// those are. Whoever takes such bytes from elsewhere asks, since cells are believed.
+    /// those are. A caller that receives such bytes from outside checks them; cells are not checked again.
     pub fn admits_bytes(self, bytes: &[u8]) -> bool {
         match self {
             Representation::Text | Representation::PaddedText => std::str::from_utf8(bytes).is_ok(),

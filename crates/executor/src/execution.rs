@@ -9,7 +9,7 @@
 //! a few chunks ahead and keep their streams until the next call.
 //!
 //! An execution holds no transaction and no context: scans are bound to their snapshot when it starts, and each call of
-//! [`Rows::next`] brings the context, so that a portal may be read from any thread.
+//! [`Rows::next`] takes the context, so that a portal may be read from any thread.
 
 use crate::budget::{Account, Budget};
 use crate::compile::Program;

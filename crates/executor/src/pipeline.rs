@@ -2,7 +2,7 @@
 //!
 //! A pipeline is resumable. One [`Stream::step`] takes one chunk from the input, or goes on with one that a stage has not used up, and
 //! yields at most one vector of rows. So a join that multiplies rows keeps its place inside its input vector, a LIMIT ends the work
-//! below it, and whoever runs the steps may stop after any of them.
+//! below it, and the caller may stop after any step.
 //!
 //! | a step returns | meaning |
 //! |---|---|

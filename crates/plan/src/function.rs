@@ -48,7 +48,7 @@ pub enum Strategy {
     NotEqual,
 }
 
-/// What the planner knows of a function.
+/// The facts about a function that the planner uses.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Facts {
     /// `pg_proc.oid`.
@@ -94,7 +94,7 @@ impl Function {
         self.0.volatility == Volatility::Volatile
     }
 
-    /// Whether it tells equal from unequal values as grouping does.
+    /// Whether it distinguishes the same values as grouping does.
     pub fn is_equality(&self) -> bool {
         self.0.strategy == Some(Strategy::Equal)
     }

@@ -11,7 +11,7 @@ use crate::scalar::Scalar;
 use crate::statistics::Statistics;
 use std::collections::{BTreeSet, HashMap};
 
-/// Columns that tell rows from each other.
+/// Columns whose values are different in any two rows.
 pub type Key = BTreeSet<Column>;
 
 /// The most keys of an operator, and the most columns of a key.

@@ -378,7 +378,7 @@ pub fn outer_columns(
     let mut outer: Vec<Vec<Column>> = vec![Vec::new(); plan.size()];
     let order = plan.post_order();
     let (mut shared, mut iterations) = (HashMap::new(), HashMap::new());
-    // What is read is known where it is defined, above its readers: the next round tells them.
+    // What is read is known where it is defined, above its readers: the next round passes it on to them.
     loop {
         let mut changed = false;
         for &node in &order {
@@ -432,7 +432,7 @@ pub fn same_form(left: firn_base::Type, right: firn_base::Type) -> bool {
     left.id == right.id && left.representation() == right.representation()
 }
 
-/// Whether equal values of a column are the same in all that can be told of them.
+/// Whether no function can distinguish equal values of a column.
 pub fn equality_is_identity(columns: &Columns, column: Column) -> bool {
     columns[column].ty.representation().is_some_and(|form| form.equality_is_of_bits())
 }

@@ -31,7 +31,7 @@ impl Functions for Registry {
     }
 }
 
-/// What the planner knows of a function of a registry.
+/// The facts that the planner uses about a function of a registry.
 pub fn planned(registry: &Registry, function: &vector::Function) -> Function {
     let operator = registry.operator_calling(function.id).and_then(|id| registry.operator(id));
     let negated = operator.and_then(|operator| registry.operator(operator.negator?));

@@ -7,7 +7,7 @@
 //! * Chains are lists: `a + b + …`, AND, OR, casts, `IS NULL`, NOT, set operations and joins of any length make a tree of
 //!   few levels ([`tree`]).
 //! * Depth is bounded: a tree of [`DEPTH_LIMIT`] levels can be parsed, printed, cloned, compared, shown by Debug and dropped on
-//!   a stack of 1 MiB, also in a debug build. What is deeper is SQLSTATE 54001.
+//!   a stack of 1 MiB in the `dev` profile of this workspace (opt-level 1), but not without optimisation. What is deeper is SQLSTATE 54001.
 //! * Errors have PostgreSQL's SQLSTATE, message and position.
 //!
 //! **A new statement** takes:

@@ -2,7 +2,7 @@
 //!
 //! A scalar is bound before it is known where in the plan it is evaluated. What it needs of the plan stands in it as a
 //! column that nothing produces yet: the result of a sub-query, an aggregate, a window function or a function that
-//! returns a set. Whoever puts the scalar into an operator first adds the operators that produce these columns
+//! returns a set. The code that puts the scalar into an operator first adds the operators that produce these columns
 //! (`attach`, `group`, `window`, `select`).
 
 mod aggregate;

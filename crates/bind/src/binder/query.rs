@@ -9,7 +9,7 @@ use firn_plan::{NodeId, Operator, Scalar};
 use firn_syntax::tree::{self, Expr, Locking, Query, QueryBody};
 
 impl Binder<'_> {
-    /// A query. If `resolve`, literals in its select list become text; otherwise whoever reads the rows gives them a type.
+    /// A query. If `resolve`, literals in its select list become text; otherwise the reader of the rows gives them a type.
     pub(super) fn query(&mut self, query: &Query, resolve: bool) -> Result<Rows> {
         self.deeper(|binder| {
             binder.open();

@@ -22,7 +22,7 @@ impl Binder<'_> {
             bound.push(operands);
         }
         let width = bound.first().map_or(0, Vec::len);
-        // One row of literals is typed by whoever reads it.
+        // One row of literals gets its types from its reader.
         if !resolve && bound.len() == 1 {
             let row = bound.pop().expect("there is one");
             return self.single_row(row);

@@ -223,7 +223,7 @@ fn of_string(column: ColumnId, strategy: Strategy, string: &[u8]) -> Restriction
     if strategy == Strategy::NotEqual { restriction.others() } else { restriction }
 }
 
-/// Summaries of floats are in SQL's order; what is equal or beyond is told a little wider than it is.
+/// Summaries of floats are in SQL's order; a restriction to equal or larger values is slightly wider than the condition.
 fn of_float(column: ColumnId, ty: SqlType, strategy: Strategy, value: &Value) -> Found {
     let at = summary(ty, &value.as_cell(ty))?;
     let within = |low, high| Restriction::within(column, low, high);
