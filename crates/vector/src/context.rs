@@ -1,6 +1,6 @@
 //! What a call of a function may ask of the statement that makes it.
 
-use firn_base::{Cancel, Result, TimeZoneSetting};
+use firn_base::{Cancel, Result, TimeZoneSetting, TypeId};
 use std::any::Any;
 use std::sync::LazyLock;
 
@@ -15,8 +15,10 @@ pub struct Context<'a> {
     pub zone: &'a TimeZoneSetting,
     /// The session's settings, by name.
     pub settings: &'a dyn Settings,
+    /// The names of the objects that values of `regclass` and its like are.
+    pub objects: &'a dyn Objects,
     /// What functions that were added to the registry from outside this crate know how to use: the session, for one.
-    pub session: &'a (dyn Any + Sync),
+    pub session: &'a (dyn Any + Send + Sync),
     /// Where memory is charged that states and big values take.
     pub memory: &'a dyn Memory,
     /// Ends the statement. Every loop checks it at least each 10 ms.
@@ -27,6 +29,16 @@ pub struct Context<'a> {
 pub trait Settings: Sync {
     /// The value of a setting as `SHOW` prints it, if there is one of that name.
     fn get(&self, name: &str) -> Option<String>;
+}
+
+/// The objects of the catalog, as the text forms of `regclass` and its like name them.
+pub trait Objects: Sync {
+    /// How the object of that oid is written as a value of the type; `None` if there is none.
+    fn name(&self, ty: TypeId, oid: u32) -> Option<String>;
+
+    /// The object that a text names as a value of the type; `None` if there is none. The error of a name that cannot be
+    /// read, or that several objects have.
+    fn oid(&self, ty: TypeId, name: &str) -> Result<Option<u32>>;
 }
 
 /// An account of the budget for queries.
@@ -54,6 +66,18 @@ impl Settings for NoSettings {
     }
 }
 
+/// No objects.
+pub struct NoObjects;
+
+impl Objects for NoObjects {
+    fn name(&self, _: TypeId, _: u32) -> Option<String> {
+        None
+    }
+    fn oid(&self, _: TypeId, _: &str) -> Result<Option<u32>> {
+        Ok(None)
+    }
+}
+
 /// Memory that is not counted.
 pub struct Unlimited;
 
@@ -72,6 +96,7 @@ pub fn detached() -> Context<'static> {
         transaction_time: 0,
         zone: &TimeZoneSetting::UTC,
         settings: &NoSettings,
+        objects: &NoObjects,
         session: &(),
         memory: &Unlimited,
         cancel: &NOT_CANCELED,

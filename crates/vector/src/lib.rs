@@ -30,6 +30,7 @@ pub mod kernel;
 pub mod window;
 
 mod functions;
+pub use functions::is_object;
 
 pub mod registry;
 

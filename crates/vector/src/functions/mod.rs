@@ -12,12 +12,14 @@ mod integers;
 mod io;
 mod moments;
 mod numbers;
+mod objects;
 mod roots;
 mod series;
 mod texts;
 mod windows;
 
 use crate::registry::RegistryBuilder;
+pub use objects::is_object;
 
 /// Adds all of them.
 pub fn register(builder: &mut RegistryBuilder) {
@@ -27,6 +29,7 @@ pub fn register(builder: &mut RegistryBuilder) {
     numbers::register(builder);
     casts::register(builder);
     io::register(builder);
+    objects::register(builder);
     texts::register(builder);
     moments::register(builder);
     general::register(builder);

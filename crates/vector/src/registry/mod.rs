@@ -223,6 +223,21 @@ impl RegistryBuilder {
         self
     }
 
+    /// Whether PostgreSQL has the scalar function of that signature, and nothing has added it yet.
+    pub fn is_missing(&self, signature: &str) -> bool {
+        let Some(facts) = facts::FUNCTIONS.get(signature) else { return false };
+        facts.kind == b'f' && !facts.returns_set && !self.functions.iter().any(|added| added.id == facts.id)
+    }
+
+    /// The signatures of that name of which [`RegistryBuilder::is_missing`] is true.
+    pub fn missing_signatures(&self, name: &str) -> Vec<String> {
+        let named = facts::FUNCTIONS.iter().filter(|(_, facts)| facts.name == name);
+        let mut signatures: Vec<String> = named.map(|(signature, _)| signature.clone()).collect();
+        signatures.retain(|signature| self.is_missing(signature));
+        signatures.sort_unstable();
+        signatures
+    }
+
     /// Adds a function that PostgreSQL does not have, or a user's.
     pub fn add(&mut self, function: Function) -> &mut RegistryBuilder {
         self.functions.push(function);
