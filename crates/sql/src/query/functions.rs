@@ -9,13 +9,13 @@ use firn_base::{Error, Representation, Result, SqlState, Type, Value};
 use firn_exec::SessionServices;
 use firn_vector::Datum;
 use firn_vector::kernel::{Any, Call, Rest, Text};
-use firn_vector::registry::RegistryBuilder;
+use firn_vector::registry::{Missing, RegistryBuilder};
 
 /// Adds them.
 pub fn register(builder: &mut RegistryBuilder) {
     for spec in shared::FUNCTIONS {
-        for signature in builder.missing_signatures(spec.name) {
-            builder.scalar::<Rest, _>(&signature, move |call, arguments| call_shared(spec, call, arguments));
+        for missing in builder.missing_named(spec.name) {
+            add_shared(builder, &missing, spec);
         }
     }
     session(builder);
@@ -23,8 +23,41 @@ pub fn register(builder: &mut RegistryBuilder) {
     settings(builder);
 }
 
-fn call_shared(spec: &'static Spec, call: &mut Call<'_>, arguments: Rest<'_>) -> Result<Option<Any>> {
-    let cells: Vec<Cell> = (0..arguments.len()).map(|number| cell(arguments.get(number))).collect();
+/// Adds a function whose body the old engine has as well.
+fn add_shared(builder: &mut RegistryBuilder, missing: &Missing, spec: &'static Spec) {
+    let signature = &missing.signature;
+    match (missing.is_strict, missing.arguments) {
+        (_, 0) => {
+            builder.scalar::<(), _>(signature, move |call, _| call_shared(spec, call, std::iter::empty()))
+        }
+        (true, 1) => builder.scalar::<(Datum,), _>(signature, move |call, (first,)| {
+            call_shared(spec, call, [first].into_iter())
+        }),
+        (true, 2) => builder.scalar::<(Datum, Datum), _>(signature, move |call, (first, second)| {
+            call_shared(spec, call, [first, second].into_iter())
+        }),
+        (true, 3) => builder
+            .scalar::<(Datum, Datum, Datum), _>(signature, move |call, (first, second, third)| {
+                call_shared(spec, call, [first, second, third].into_iter())
+            }),
+        (true, 4..) => builder.scalar::<(Datum, Datum, Datum, Datum), _>(
+            signature,
+            move |call, (first, second, third, fourth)| {
+                call_shared(spec, call, [first, second, third, fourth].into_iter())
+            },
+        ),
+        _ => builder.scalar::<Rest, _>(signature, move |call, arguments| {
+            call_shared(spec, call, (0..arguments.len()).map(|number| arguments.get(number)))
+        }),
+    };
+}
+
+fn call_shared<'a>(
+    spec: &'static Spec,
+    call: &mut Call<'_>,
+    arguments: impl Iterator<Item = Datum<'a>>,
+) -> Result<Option<Any>> {
+    let cells: Vec<Cell> = arguments.map(cell).collect();
     if spec.strict && cells.contains(&Cell::Null) {
         return Ok(None);
     }
@@ -96,7 +129,7 @@ fn cell(datum: Datum<'_>) -> Cell {
 fn session(builder: &mut RegistryBuilder) {
     type Fact = fn(&SessionFacts) -> &str;
     let mut add = |signature: &str, fact: Fact| {
-        builder.scalar::<Rest, _>(signature, move |call, _| {
+        builder.scalar::<(), _>(signature, move |call, _| {
             let facts = facts(call)?;
             call.text.push_str(fact(facts));
             Ok::<_, Error>(Text)
@@ -104,7 +137,7 @@ fn session(builder: &mut RegistryBuilder) {
     };
     add("current_user() session_user()", |facts| &facts.user);
     add("current_database()", |facts| &facts.database);
-    builder.scalar::<Rest, _>("current_schema()", |call, _| {
+    builder.scalar::<(), _>("current_schema()", |call, _| {
         let source = source(call)?;
         let exists = |schema: &&String| source.schemas().any(|(_, name)| name == schema.as_str());
         let Some(schema) = source.facts.search_path.iter().find(exists) else { return Ok(None) };
@@ -112,15 +145,15 @@ fn session(builder: &mut RegistryBuilder) {
         Ok::<_, Error>(Some(Text))
     });
     if builder.is_missing("version()") {
-        builder.scalar::<Rest, _>("version()", |call, _| {
+        builder.scalar::<(), _>("version()", |call, _| {
             call.text.push_str(&crate::functions::version());
             Text
         });
     }
-    builder.scalar::<Rest, _>("pg_backend_pid()", |call, _| {
+    builder.scalar::<(), _>("pg_backend_pid()", |call, _| {
         services(call)?.session().map(|session| session as i32)
     });
-    builder.scalar::<Rest, _>("txid_current()", |call, _| services(call)?.transaction_number(true));
+    builder.scalar::<(), _>("txid_current()", |call, _| services(call)?.transaction_number(true));
     builder
         .scalar::<Rest, _>("txid_current_if_assigned()", |call, _| services(call)?.transaction_number(false));
     builder.scalar::<(i32,), _>("pg_cancel_backend(int4)", |call, (session,)| {
@@ -139,7 +172,7 @@ fn sequences(builder: &mut RegistryBuilder) {
     builder.scalar::<(u32,), _>("currval(regclass)", |call, (sequence,)| {
         services(call)?.current_value(&sequence_name(call, sequence)?)
     });
-    builder.scalar::<Rest, _>("lastval()", |call, _| services(call)?.last_value());
+    builder.scalar::<(), _>("lastval()", |call, _| services(call)?.last_value());
     builder.scalar::<(u32, i64), _>("setval(regclass,int8)", |call, (sequence, value)| {
         services(call)?.set_value(&sequence_name(call, sequence)?, value, true)?;
         Ok::<_, Error>(value)
@@ -219,5 +252,17 @@ impl Cell {
                 Value::Array(elements.into())
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn all_functions_of_the_session_fit_what_the_catalogs_say() {
+        let registry = crate::query::registry();
+        for name in ["pg_get_userbyid", "format_type", "nextval", "current_schemas", "regclassin", "version"]
+        {
+            assert!(!registry.functions_named(name).is_empty(), "{name}");
+        }
     }
 }
