@@ -30,6 +30,7 @@ pub mod kernel;
 pub mod window;
 
 mod functions;
+mod regex;
 
 pub mod registry;
 

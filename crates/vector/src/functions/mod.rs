@@ -13,6 +13,7 @@ mod integers;
 mod io;
 mod moments;
 mod numbers;
+mod regexps;
 mod roots;
 mod series;
 mod texts;
@@ -34,6 +35,7 @@ pub fn register(builder: &mut RegistryBuilder) {
     grammar::register(builder);
     formats::register(builder);
     encodings::register(builder);
+    regexps::register(builder);
     roots::register(builder);
     arrays::register(builder);
     series::register(builder);
