@@ -297,3 +297,128 @@ FAMILIES["encodings"] = [
     ("decode(text,text)", [["00ffAb", "hex"], ["0", "hex"], ["zz", "hex"], ["00 ff\n", "hex"], ["YWJj", "base64"], ["YWI=", "base64"], ["YQ==", "base64"], ["YQ=", "base64"], ["YQ", "base64"], ["Y!==", "base64"], ["=", "base64"], ["YW Jj\n", "base64"], ["", "base64"],
                            ["a\\000b", "escape"], ["a\\\\b", "escape"], ["a\\b", "escape"], ["\\377", "escape"], ["\\477", "escape"], ["ä", "escape"], ["x", "rot13"], [None, "hex"]]),
 ]
+
+
+def written(array):
+    """The elements of an array of one dimension as a list of SQL."""
+    return ", ".join("NULL" if word == "NULL" else f"'{word}'" for word in array.strip("{}").split(","))
+
+
+def subscripted(array, numbers):
+    return f"('{array}'::int4[])" + "".join(f"[{word}]" for word in numbers.strip("{}").split(","))
+
+
+def sliced(array, omitted, bounds):
+    bounds = ["" if int(omitted) >> place & 1 else word for place, word in enumerate(bounds.strip("{}").split(","))]
+    return f"('{array}'::int4[])" + "".join(f"[{low}:{high}]" for low, high in zip(bounds[::2], bounds[1::2]))
+
+
+def counted(clause, count):
+    if count and count.startswith("-"):
+        return f"(SELECT 1::int8 {clause} '{count}'::int8)"
+    return f"'{count}'::int8" if count else "NULL::int8"
+
+
+CUBES = ["{}", "{1,2,3}", "[0:2]={5,NULL,7}", "{{1,2,3},{4,5,6}}", "[2:3][-1:0]={{1,2},{3,4}}"]
+SLICES = [("0", "{1,2}"), ("0", "{2,1}"), ("0", "{-5,9}"), ("1", "{0,2}"), ("2", "{2,0}"), ("3", "{0,0}"), ("0", "{NULL,1}"), ("0", "{1,NULL}"), ("0", "{1,1,2,2}"), ("9", "{0,2,2,0}"), ("0", "{1,2,5,6}"), ("0", "{2,2,-1,-1,1,1}"),
+          ("0", "{-2147483648,2147483647}"), ("0", "{2147483647,-2147483648}")]
+GRAMMAR = [
+    *[(oid, name, ["_" + ty], ty, [[array] for array in arrays], lambda array, name=name, ty=ty: f"{name}({written(array)})::{ty}" if ty != "int4" else f"{name}(" + ", ".join(w + "::int4" for w in written(array).split(", ")) + ")")
+      for oid, name in ((9000, "greatest"), (9001, "least")) for ty, arrays in (("int4", ["{1}", "{3,1,2}", "{NULL,5,NULL,-7}", "{NULL,NULL}"]), ("text", ["{b,a,B}", "{NULL,x}"]))],
+    (9002, "array_subscript", ["_int4", "_int4"], "int4", [[array, numbers] for array in CUBES for numbers in ("{0}", "{1}", "{3}", "{4}", "{NULL}", "{1,1}", "{2,0}", "{2,3}", "{3,-1}", "{2147483647}", "{1,NULL}")], subscripted),
+    (9003, "array_slice", ["_int4", "int4", "_int4"], "_int4", [[array, *slice] for array in CUBES for slice in SLICES], sliced),
+    (9004, "limit_count", ["int8"], "int8", [["0"], ["5"], [None], ["-1"], ["-9223372036854775808"]], lambda count: counted("LIMIT", count)),
+    (9005, "offset_count", ["int8"], "int8", [["0"], ["5"], [None], ["-1"], ["-9223372036854775808"]], lambda count: counted("OFFSET", count)),
+]
+
+
+def random_patterns(seed, count):
+    """Patterns of random parts, groups and references among them, each with texts of the same letters."""
+    import random
+    draw = random.Random(seed)
+
+    def pattern(depth, groups):
+        out = ""
+        for _ in range(draw.randint(1, 3)):
+            kind = draw.randint(0, 8 if depth else 3)
+            if kind <= 3:
+                out += draw.choice(["a", "b", ".", "[ab]", "[^a]", "ab", "c"])
+            elif kind <= 5:
+                number = len(groups) + 1
+                groups.append(False)
+                out += "(" + pattern(depth - 1, groups) + ")"
+                groups[number - 1] = True
+            elif kind == 6:
+                out += "(?:" + pattern(depth - 1, groups) + ")"
+            elif kind == 7:
+                out += "(?:" + pattern(depth - 1, groups) + "|" + pattern(depth - 1, groups) + ")"
+            else:
+                closed = [number + 1 for number, is_closed in enumerate(groups) if is_closed]
+                out += "\\" + str(draw.choice(closed)) if closed else "(?=" + draw.choice("abc") + ")a"
+            out += draw.choice(["", "", "", "*", "+", "?", "*?", "+?", "??", "{2}", "{1,2}", "{0,2}?", "{1,1}?"])
+        return out
+
+    for _ in range(count):
+        text = pattern(3, [])
+        for _ in range(3):
+            yield ["".join(draw.choice("aabbc") for _ in range(draw.randint(0, 8))), text]
+
+
+MATCHED = [
+    ["foobarbequebaz", "(bar)(beque)"], ["foobarbequebaz", "barbeque"], ["abc", ""], ["", ""], ["", "a*"], ["abc", "x"],
+    ["XY1234Z", "Y*([0-9]{1,3})"], ["XY1234Z", "Y*?([0-9]{1,3})"], ["abc01234xyz", "(.*)(\\d+)(.*)"], ["abc01234xyz", "(.*?)(\\d+)(.*)"],
+    ["abc01234xyz", "(?:(.*?)(\\d+)(.*)){1,1}"], ["aaa", "(a*)(ab)*(b*)"], ["abb", "(a*)(ab)*(b*)"], ["abab", "(a|ab|b)+"], ["ab", "(a|ab)(c|bcd)*"], ["abcd", "(a|ab)(c|bcd)(d*)"],
+    ["xaaay", "(a+?)(a*)"], ["xaaay", "x(a*?)(a*)y"], ["the quick brown", "\\m(\\w)(\\w*)\\M"], ["a1 b2", "\\y\\d"], ["a1 b2", "\\Y\\d"], ["cat concat", "\\ycat\\y"], ["concat", "cat\\y"],
+    ["abcabc", "(abc)\\1"], ["abcabd", "(abc)\\1"], ["aabb", "(a)\\1(b)\\2"], ["xx yy", "(\\w)\\1 (\\w)\\2"], ["aaaa", "^(a+)\\1$"], ["aaaaa", "^(a+)\\1$"], ["abab", "^((.)(.))\\1$"], ["aXbX", "a(.)b\\1"],
+    ["", "()\\1"], ["aa", "(a)(b)?\\2"], ["foobar", "foo(?=bar)"], ["foobaz", "foo(?!bar)"], ["foobar", "(?<=foo)bar"], ["xbar", "(?<!foo)bar"], ["foobar", "(?<!foo)bar"], ["price: 100", "(?<=: )\\d+"], ["ab", "(?=(a))ab"],
+    ["a\nb", "^b"], ["a\nb", "(?n)^b"], ["a\nb", "a.b"], ["a\nb", "(?p)a.b"], ["a\nb", "(?w)a.b"], ["a\nb", "(?w)^b$"], ["a\nb", "a$"], ["a\nb", "(?n)a$"], ["a\nb", "\\Aa"], ["a\nb", "(?n)b\\Z"], ["a\nb", "(?n)[^x]*"], ["a\nb", "(?n)\\Ab"],
+    ["ABC", "(?i)abc"], ["ABC", "abc"], ["ÄÖÜ", "(?i)äöü"], ["Straße", "\\w+"], ["a.b", "***=a.b"], ["axb", "***=a.b"], ["a.b", "***:a.b"], ["a+b", "(?q)a+b"], ["ab", "(?x) a   b # comment"], ["ab", "a(?#comment)b"], ["AB", "(?ix) a b"],
+    ["x-y", "[a-]"], ["x]y", "[]]"], ["x]y", "[^]x]"], ["a^b", "[b^]"], ["a\\b", "[\\\\]"], ["tab\there", "\\t"], ["5 apples", "[[:digit:]]+"], ["5 apples", "[[:alpha:]]+"], ["5 apples", "[[:space:]]"], ["foo_bar9", "[[:word:]]+"], ["a-b", "[[.hyphen.]]"], ["a-b", "[[.-.]]"], ["aeb", "[[=e=]]"],
+    ["x", "[\\d\\w]"], ["!", "[^\\w]"], ["é", "[[:alpha:]]"], ["word one", "[[:<:]]o"], ["word one", "d[[:>:]]"], ["A", "\\x41"], ["A", "\\u0041"], ["A", "\\U00000041"], ["A", "\\101"], ["\u0001", "\\cA"], ["a{b", "a{b"], ["a{", "a{"], ["aaa", "a{2}"], ["aaa", "a{2,}"], ["aaaa", "a{2,3}?"],
+    ["aa", "a{,2}"], ["{,2}", "{,2}"], ["", "a|"], ["b", "a||b"], ["abc", "()b"], ["x", "(|x)"], ["aab", "(a|aa)(b|ab)"], ["xyz", "x(?:y)z"], ["a)", "a\\)"], ["foo.bar", "foo\\.bar"],
+    ["a", "**"], ["a", "*a"], ["a", "a**"], ["a", "+"], ["a", "("], ["a", ")"], ["a", "(a"], ["a", "[a"], ["a", "[b-a]"], ["a", "[[:foo:]]"], ["a", "[[.foo.]]"], ["a", "a{2,1}"], ["a", "a{256}"], ["a", "a{1"], ["a", "a{1x}"], ["a", "\\"], ["a", "\\q"], ["a", "\\1"], ["a", "(a)\\2"], ["a", "(?z)a"], ["a", "(?<a)"], ["a", "(?a"],
+    ["a", "^*"], ["a", "$+"], ["a", "[a-b-c]"], ["a", "[[:alpha:]-z]"], ["a", "\\u12"], ["a", "\\x"], ["a", "***"], ["a", "(a){0}\\1"], ["a", "(?=(a))\\1"], ["a", "a{0}"], ["ab", "a{0}b"], ["ab", "(a){0}b"], ["aaa", "(a*)*"], ["aaa", "(a*)+"], ["aaab", "(a*?)*?b"], ["b", "(a*)*"], ["aaa", "(a*){2,3}"], ["ab", "((a)|(b))*"], ["ba", "((a)|(b))*"], ["abab", "((ab)|a|b){2}"],
+    ["abcabc", "(?:(a)|(b)|(c))+"], ["abcde", "(a(b(c(d(e)))))"], ["aaaa", "(a{1,2})(a{1,2}?)(a*)"], ["xabcabcx", "(abc){2}"], ["xabcabcx", "(abc){1,2}?"], ["\u00e4\u00f6", "(.)(.)"], ["日本語", "(.)本(.)"], ["日本語", "\\w{3}"], ["a", "\\a|\\b|\\e|\\f|\\v|\\B|a"], [None, "a"], ["a", None],
+    ["foo", "(?e)fo+"], ["a\\d", "(?e)a\\d"], ["aaa", "(?e)a+?"], ["aaa", "((((((((((a))))))))))\\10"], ["aa", "(a)\\01"], ["a\u0008", "(a)\\10"], ["ab12", "[[:alnum:]]+$"], ["AbC", "[[:upper:]]"], ["AbC", "(?i)[[:upper:]]+"], ["AbC", "(?i)[a-c]+"], ["AbC", "(?i)(a)bc|x"], ["aA", "(?i)(a)\\1"], ["aA", "(a)\\1"],
+]
+BACKED = ["foobar", "foo bar  baz", "", "aaa", "2024-02-29", "the quick brown fox"]
+FAMILIES["regexps"] = [
+    ("regexp_match(text,text)", MATCHED + list(random_patterns(7, 300))),
+    ("regexp_match(text,text,text)", [["aBc", "b", flags] for flags in ("", "i", "c", "ic", "ci", "g", "z", "x", "q")] + [["a\nb", "^b", flags] for flags in ("n", "m", "s", "p", "w", "ns")] + [["a+b", "a+b", "q"], ["a", "a", None]]),
+    *[(f"{name}({left},text)", [[text, pattern] for text in ("abc", "ABC", "a b") for pattern in ("b", "^A", "\\s", "(", "c$")]) for name, left in
+      [(f"{prefix}{kind}", ty) for ty, prefix in (("text", "text"), ("name", "name"), ("bpchar", "bpchar")) for kind in ("regexeq", "regexne", "icregexeq", "icregexne")]],
+    ("similar_to_escape(text)", {0: ["abc", "a%b_c", "a\\%b", "a.b^c$d", "(a|b)*", "[a%_\\]x", "a\\", "a#\"b", 'x\\"y\\"z', 'a\\"b\\"c\\"', "[\\\"]", "a+b?c{2}", ""]}),
+    ("similar_to_escape(text,text)", [[pattern, escape] for pattern in ("a%b", "a#%b", 'a#"%#"b', "#", "a##b") for escape in ("#", "", "ab", "\\")] + [["a", None]]),
+    ("similar_escape(text,text)", [["a%", None], [None, "#"], ["a#%", "#"], ["a", "ab"]]),
+    ("substring(text,text)", [["foobar", "o.b"], ["foobar", "o(.)b"], ["foobar", "x"], ["foobar", "(x)?o"], ["Thomas", "...$"], ["foobar", "("], ["foobar", "(o)(b)"]]),
+    ("substring(text,text,text)", [["foobar", '%#"o_b#"%', "#"], ["foobar", '#"o_b#"%', "#"], ["abcdefg", 'a#"(b_d)#"%', "#"], ["abcdefg", 'a#"%#"g', "#"], ["abcdefg", 'a#"%#"x', "#"], ["abcdefg", "a%g", "#"], ["abcdefg", 'a#"%#"%#"%', "#"], ["abcdefg", "a", "##"], ["Thomas", '%#"o_a#"_', "#"], ["abcdefg", 'a*#"%#"g*', "#"], ["abcdefg", 'a#"%|g"#', "#"]]),
+    ("regexp_replace(text,text,text)", [[t, p, w] for t in BACKED for p, w in (("o+", "X"), ("(\\w)(\\w)", "\\2\\1"), ("", "-"), ("a*", "<\\&>"), ("b", "\\\\x\\"), ("^", "\\3"), ("(", "x"))] + [["a", None, "b"]]),
+    ("regexp_replace(text,text,text,text)", [[t, p, w, f] for t in BACKED for p, w in (("o+", "X"), ("(\\w)(\\w)", "\\2\\1"), ("", "-"), ("a*", "<\\&>"), ("\\y", "|"), ("x*", "."), ("$", "!"), ("[aeiou]", "")) for f in ("g", "")] + [["A a", "a", "b", "gi"], ["A a", "a", "b", "1"], ["A", "a", "b", "k"], ["äöä", "", "-", "g"], ["äöä", "ä", "a", "g"]]),
+    ("regexp_replace(text,text,text,int4)", [["A PostgreSQL function", "a|e|i|o|u", "X", n] for n in ("1", "5", "22", "23", "99", "0", "-1")]),
+    ("regexp_replace(text,text,text,int4,int4)", [["A PostgreSQL function", "a|e|i|o|u", "X", s, n] for s in ("1", "7") for n in ("0", "1", "3", "9", "-1")]),
+    ("regexp_replace(text,text,text,int4,int4,text)", [["A PostgreSQL function", "a|e|i|o|u", "X", s, n, f] for s in ("1", "3") for n in ("0", "1", "2") for f in ("", "i", "g", "z")]),
+    ("regexp_split_to_array(text,text)", [[t, p] for t in BACKED for p in ("\\s+", "", "o", "\\s*", "x", "^", "(a)|b")]),
+    ("regexp_split_to_array(text,text,text)", [["aXbxc", "x", "i"], ["aXbxc", "x", "g"], ["aXbxc", "x", ""], ["aXbxc", "x", None]]),
+    ("regexp_count(text,text)", [[t, p] for t in BACKED for p in ("o", "", "a*", "\\w+", "x")]),
+    ("regexp_count(text,text,int4)", [["ABCABCAXYaxy", "A.", n] for n in ("1", "2", "7", "12", "13", "20", "0")]),
+    ("regexp_count(text,text,int4,text)", [["ABCABCAXYaxy", "A.", "1", f] for f in ("i", "", "g", "c", "z")]),
+    ("regexp_like(text,text)", [["Steven", "^Ste(v|ph)en$"], ["x", "y"], ["a", "("]]),
+    ("regexp_like(text,text,text)", [["Steven", "^ste(v|ph)en$", f] for f in ("i", "", "g", "z")]),
+    ("regexp_instr(text,text)", [["abcabcabc", "c"], ["abc", "x"], ["äbc", "b"]]),
+    ("regexp_instr(text,text,int4)", [["abcabcabc", "c", n] for n in ("1", "4", "10", "11", "0")]),
+    ("regexp_instr(text,text,int4,int4)", [["abcabcabc", "c", "1", n] for n in ("1", "3", "4", "0")]),
+    ("regexp_instr(text,text,int4,int4,int4)", [["abcabcabc", "c", "1", "2", n] for n in ("0", "1", "2", "-1")]),
+    ("regexp_instr(text,text,int4,int4,int4,text)", [["abcABCabc", "C", "1", "2", "0", f] for f in ("i", "", "g")]),
+    ("regexp_instr(text,text,int4,int4,int4,text,int4)", [["1234567890", "(123)(4(56)(78))", "1", "1", e, "i", n] for e in ("0", "1") for n in ("0", "1", "2", "3", "4", "5", "-1")] + [["abc", "b", "1", "1", "0", "", "1"], ["abc", "b", "1", "1", "0", "", "2"], ["ab", "(x)?b", "1", "1", "0", "", "1"]]),
+    ("regexp_substr(text,text)", [["abcdefghi", "d.f"], ["abc", "x"], ["äbc", "."]]),
+    ("regexp_substr(text,text,int4)", [["abcabcabc", "a.c", n] for n in ("1", "2", "8", "12", "0")]),
+    ("regexp_substr(text,text,int4,int4)", [["abcABCabc", "[a-c]{3}", "1", n] for n in ("1", "2", "3", "0")]),
+    ("regexp_substr(text,text,int4,int4,text)", [["abcABCabc", "[a-c]{3}", "1", "2", f] for f in ("i", "", "g")]),
+    ("regexp_substr(text,text,int4,int4,text,int4)", [["1234567890", "(123)(4(56)(78))", "1", "1", "i", n] for n in ("0", "1", "2", "3", "4", "5", "-1")] + [["abc", "b", "1", "1", "", "1"], ["ab", "(x)?b", "1", "1", "", "1"]]),
+]
+SETS = {"regexps": [
+    ("regexp_matches(text,text)", ["text", "text"], "_text", [["foobarbequebaz", "(bar)(beque)"], ["foobar", "x"], ["foobar", "o"], ["a", "("], [None, "a"]]),
+    ("regexp_matches(text,text,text)", ["text", "text", "text"], "_text", [["foobarbequebazilbarfbonk", "(b[^b]+)(b[^b]+)", "g"], ["foobar", "o", "g"], ["aaa", "a*?", "g"], ["abc", "", "g"], ["abc", "(x)?", "g"], ["ABab", "a", "gi"], ["a", "a", "z"]]),
+    ("regexp_split_to_table(text,text)", ["text", "text"], "text", [["the quick brown", "\\s+"], ["the fox", ""], ["", "x"], ["", ""], ["abc", "b*"], [None, "a"]]),
+    ("regexp_split_to_table(text,text,text)", ["text", "text", "text"], "text", [["aXbxc", "x", "i"], ["a", "x", "g"]]),
+]}
