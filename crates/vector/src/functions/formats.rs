@@ -356,7 +356,7 @@ fn fraction(out: &mut String, fields: &Fields, digits: usize, ordinal: Option<Ca
 }
 
 /// `st`, `nd`, `rd` or `th` for a number in digits.
-fn ordinal_suffix(number: &str) -> &'static str {
+pub fn ordinal_suffix(number: &str) -> &'static str {
     let digits = number.as_bytes();
     let last = digits.last().copied().unwrap_or(b'0');
     let is_teen = digits.len() > 1 && digits[digits.len() - 2] == b'1';
