@@ -156,7 +156,7 @@ impl Writer<'_> {
                     let message = format!("\"{number}\" is not a number");
                     return Err(Error::new(SqlState::INVALID_TEXT_REPRESENTATION, message));
                 }
-                let suffix = super::super::formats::ordinal_suffix(&number);
+                let suffix = super::super::date_templates::ordinal_suffix(&number);
                 match pattern {
                     Pattern::Ordinal => self.out.extend_from_slice(suffix.to_uppercase().as_bytes()),
                     _ => self.out.extend_from_slice(suffix.as_bytes()),
