@@ -54,9 +54,12 @@ impl Compile<'_> {
             Operator::SharedRead { id, columns } => Ok(self.shared_read(node, *id, columns, needed)),
             Operator::Sample { .. } => Err(Error::unsupported("TABLESAMPLE")),
             Operator::Lock { .. } => Err(Error::unsupported("locking rows")),
-            Operator::Insert(_) | Operator::Update(_) | Operator::Delete { .. } | Operator::Merge(_) => {
-                Err(Error::unsupported("changing rows"))
+            Operator::Insert(insert) => self.insert(insert, needed),
+            Operator::Update(update) => self.update(update, needed),
+            Operator::Delete { input, target, row, images } => {
+                self.delete(*input, *target, *row, images, needed)
             }
+            Operator::Merge(merge) => self.merge(merge, needed),
         }
     }
 
@@ -83,7 +86,8 @@ impl Compile<'_> {
             .map(|(column, _)| (*column, source::representation(&self.plan.columns, *column)))
             .collect();
         let conditions = scan.conditions.clone();
-        self.scans.push(PlannedScan { source: scan.source, columns, used, conditions });
+        let feeds_first_change = false;
+        self.scans.push(PlannedScan { source: scan.source, columns, used, conditions, feeds_first_change });
         let mut part = Part::new(ScanPlan(self.scans.len() - 1), layout);
         self.filter(&mut part, &scan.conditions)?;
         Ok(self.leaf(node, part))
