@@ -12,8 +12,7 @@ use crate::write::column_id;
 use firn_base::Result;
 use firn_base::sync::Arc;
 use firn_plan::operator::{
-    Assignment, ConflictArm, Image, Insert, JoinKind, LockStrength, LockWait, Merge, MergeAction, SourceId,
-    Update,
+    Assignment, ConflictArm, Image, Insert, JoinKind, LockWait, Merge, MergeAction, SourceId, Update,
 };
 use firn_plan::{Column, NodeId, Operator, Plan, Scalar};
 
@@ -30,8 +29,7 @@ pub(super) fn effects_of(plan: &Plan) -> ProgramEffects {
             Operator::Lock { targets, .. } => {
                 for target in targets {
                     effects.locked.push(target.source);
-                    let is_shared = matches!(target.strength, LockStrength::Share | LockStrength::KeyShare);
-                    if target.wait == LockWait::Skip && !is_shared {
+                    if target.wait == LockWait::Skip {
                         skipped.push(target.source);
                     }
                 }

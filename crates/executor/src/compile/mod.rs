@@ -8,12 +8,14 @@
 mod aggregate;
 mod change;
 mod join;
+mod lock;
 mod operator;
 mod recursion;
 
 use crate::expression::{Compiler, Layout};
 use crate::inputs::SharedPlan;
 use crate::pipeline::{Fragment, InputPlan, SinkPlan, SlotId, StagePlan};
+use crate::stages::LimitBounds;
 use firn_base::sync::Arc;
 use firn_base::{Representation, Result};
 use firn_plan::operator::{IterateId, SharedId, SourceId};
@@ -94,6 +96,7 @@ impl Program {
             iterates: HashMap::new(),
             effects: change::effects_of(plan),
             within_definitions: 0,
+            limit_above: None,
             columns: plan.columns.clone(),
         };
         for node in plan.post_order() {
@@ -220,6 +223,8 @@ struct Compile<'a> {
     effects: ProgramEffects,
     /// How many definitions of shared sub-plans are around.
     within_definitions: usize,
+    /// The limit above the locks that are compiled next.
+    limit_above: Option<LimitBounds>,
     /// The columns of the statement, and those that were added.
     columns: Columns,
 }

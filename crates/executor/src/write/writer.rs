@@ -49,11 +49,6 @@ impl<'a> Writer<'a> {
         self.set
     }
 
-    /// Whether the statement has several changes.
-    pub(crate) fn has_several_changes(&self) -> bool {
-        self.has_several_changes
-    }
-
     /// Notes that the statement changes a row; false if it has done so before.
     pub(crate) fn claim(&mut self, target: usize, row: RowId) -> bool {
         self.changed.insert((target, row))
