@@ -7,13 +7,16 @@
 //! A scan is opened when the statement starts to run: that binds its snapshot, and is when a serializable transaction
 //! logs what it reads. It is begun when its rows are needed, perhaps never, perhaps once for each round of a recursion.
 
+use crate::buffer::RowBuffer;
+use crate::execution::Options;
 use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{Representation, Result, Snapshot, Type, Value};
 use firn_plan::operator::SourceId;
 use firn_plan::statistics::Reference;
 use firn_plan::{Column, Columns, Scalar};
+use firn_storage::Table;
 use firn_txn::Transaction;
-use firn_vector::{Chunk, Vector};
+use firn_vector::{Chunk, Context, Vector};
 
 /// A column of a source.
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +97,11 @@ pub trait Source: Send + Sync {
         Vec::new()
     }
 
+    /// The table whose rows they are, if they can be changed and locked.
+    fn table(&self) -> Option<Arc<Table>> {
+        None
+    }
+
     /// Binds a scan to what the reader sees, and logs what will have been read.
     fn open(&self, request: &Request<'_>, reader: Reader<'_>) -> Result<Arc<dyn Scan>>;
 }
@@ -109,6 +117,42 @@ pub trait Morsels: Send + Sync {
     /// Claims a morsel: a block or a part of one, at most 65,536 rows, with a vector for each column of the request.
     /// `None` if all have been claimed.
     fn next(&self) -> Result<Option<Chunk>>;
+}
+
+/// A scan that has been read to its end: its table is about to change.
+pub(crate) struct KeptScan(Arc<RowBuffer>);
+
+impl KeptScan {
+    /// Reads a scan to its end.
+    pub fn new(
+        scan: &dyn Scan,
+        representations: Vec<Representation>,
+        options: &Options,
+        context: &Context<'_>,
+    ) -> Result<KeptScan> {
+        let mut rows = RowBuffer::new(representations, options);
+        let morsels = scan.morsels();
+        while let Some(chunk) = morsels.next()? {
+            context.check_cancel()?;
+            rows.push(chunk)?;
+        }
+        Ok(KeptScan(Arc::new(rows)))
+    }
+}
+
+impl Scan for KeptScan {
+    fn morsels(&self) -> Arc<dyn Morsels> {
+        Arc::new(KeptMorsels(self.0.clone(), AtomicU64::new(0)))
+    }
+}
+
+struct KeptMorsels(Arc<RowBuffer>, AtomicU64);
+
+impl Morsels for KeptMorsels {
+    fn next(&self) -> Result<Option<Chunk>> {
+        let number = self.1.fetch_add(1, Ordering::Relaxed) as usize;
+        (number < self.0.len()).then(|| self.0.get(number)).transpose()
+    }
 }
 
 /// Where the sources of a plan are found.

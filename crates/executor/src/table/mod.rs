@@ -97,6 +97,10 @@ impl Source for TableSource {
         self.definition.constraints.iter().filter_map(reference).collect()
     }
 
+    fn table(&self) -> Option<Arc<Table>> {
+        Some(self.table.clone())
+    }
+
     fn open(&self, request: &Request<'_>, reader: Reader<'_>) -> Result<Arc<dyn Scan>> {
         let restrictions = restrictions::of(request, &self.definition);
         if let Some(transaction) = reader.transaction {
