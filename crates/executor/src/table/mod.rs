@@ -2,13 +2,15 @@
 //!
 //! A scan reads what its snapshot sees, its own transaction's changes among it; deleted rows do not come. Its morsels are
 //! storage's batches, at most 8,192 rows of one block: rows of frozen and compact blocks share the block's buffers, those of hot ones
-//! are copies. Blocks of which zones prove that no row meets the conditions are passed over.
+//! are copies. Blocks of which zones prove that no row meets the conditions are passed over. If few rows are under the keys that the
+//! conditions ask for, they are found by an [index](path) when the scan is opened.
 //!
 //! What is logged for validation: the table, the restrictions that conditions make with the values of parameters, and the columns that
 //! are used for more than such a restriction. A condition that is exactly a restriction of one column makes no difference beyond it.
 //!
 //! Invariant: a guard lives within one call of [`Morsels::next`], never across two.
 
+mod path;
 mod restrictions;
 
 use crate::expression::converted;
@@ -24,8 +26,8 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef};
 use firn_base::array::ArrayImage;
 use firn_base::numeric::Numeric;
-use firn_base::sync::Arc;
-use firn_base::{ColumnId, ColumnSet, Representation, Result, Snapshot, Value};
+use firn_base::sync::{Arc, AtomicU64, Ordering};
+use firn_base::{Cell, ColumnId, ColumnSet, Representation, Result, RowId, Snapshot, Value};
 use firn_plan::operator::ROW_ID;
 use firn_plan::statistics::Reference;
 use firn_storage::{Restriction, ScanBatch, Table, TableScan, pin};
@@ -99,15 +101,30 @@ impl Source for TableSource {
 
     fn open(&self, request: &Request<'_>, reader: Reader<'_>) -> Result<Arc<dyn Scan>> {
         let restrictions = restrictions::of(request, &self.definition);
-        if let Some(transaction) = reader.transaction {
-            let used = request.columns[..request.used].iter().map(|(_, attribute)| *attribute);
-            let read: ColumnSet = used
-                .filter(|attribute| *attribute != ROW_ID)
-                .map(column_id)
-                .chain(restrictions.other_columns.iter().copied())
-                .collect();
-            transaction.note_scan(&self.table, &restrictions.restrictions, read);
-        }
+        let used = request.columns[..request.used].iter().map(|(_, attribute)| *attribute);
+        let read: ColumnSet = used
+            .filter(|attribute| *attribute != ROW_ID)
+            .map(column_id)
+            .chain(restrictions.other_columns.iter().copied())
+            .collect();
+        let found = match path::choose(&self.definition, &self.table, &restrictions.comparisons) {
+            // What is true of no row depends on none.
+            _ if restrictions.is_never_met => Some(Vec::new()),
+            Some(path) => {
+                let noted = path::Noted {
+                    transaction: reader.transaction,
+                    restrictions: &restrictions.restrictions,
+                    columns: read,
+                };
+                Some(path.rows(&self.table, reader.snapshot, &noted))
+            }
+            None => {
+                if let Some(transaction) = reader.transaction {
+                    transaction.note_scan(&self.table, &restrictions.restrictions, read);
+                }
+                None
+            }
+        };
         let attributes = request.columns.iter().map(|(_, attribute)| *attribute);
         Ok(Arc::new(OpenTable {
             table: self.table.clone(),
@@ -124,6 +141,7 @@ impl Source for TableSource {
                 .map(|(column, attribute)| (*attribute == ROW_ID, representation(request.all, *column)))
                 .collect(),
             restrictions: restrictions.restrictions,
+            found: found.map(Arc::from),
         }))
     }
 }
@@ -138,10 +156,19 @@ struct OpenTable {
     /// For each column of the request whether it is the row's id, and how its values shall lie.
     wanted: Vec<(bool, Representation)>,
     restrictions: Vec<Restriction>,
+    /// The rows, if an index has found them.
+    found: Option<Arc<[RowId]>>,
 }
 
 impl Scan for OpenTable {
     fn morsels(&self) -> Arc<dyn Morsels> {
+        if let Some(rows) = &self.found {
+            return Arc::new(FoundMorsels {
+                rows: rows.clone(),
+                next: AtomicU64::new(0),
+                open: self.clone(),
+            });
+        }
         let row_ids = self.wanted.iter().any(|(is_row_id, _)| *is_row_id);
         let scan = self.table.scan(self.snapshot, &self.columns, row_ids).under(&self.restrictions);
         Arc::new(TableMorsels { scan, open: self.clone() })
@@ -159,7 +186,54 @@ impl Morsels for TableMorsels {
     }
 }
 
+/// Rows of a morsel that an index has found.
+const FOUND_ROWS: usize = 2048;
+
+struct FoundMorsels {
+    rows: Arc<[RowId]>,
+    next: AtomicU64,
+    open: OpenTable,
+}
+
+impl Morsels for FoundMorsels {
+    fn next(&self) -> Result<Option<Chunk>> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed) as usize;
+        let Some(rows) = self.rows.chunks(FOUND_ROWS).nth(number) else { return Ok(None) };
+        Ok(Some(self.open.read(rows)))
+    }
+}
+
 impl OpenTable {
+    /// Rows by their ids, which the snapshot sees.
+    fn read(&self, rows: &[RowId]) -> Chunk {
+        let guard = pin();
+        let mut builders: Vec<Builder> = self.stored.iter().map(|stored| Builder::new(*stored)).collect();
+        let mut cells = vec![Cell::Null; self.columns.len()];
+        let mut seen = Vec::with_capacity(rows.len());
+        for row in rows {
+            if self.table.read(self.snapshot, *row, &self.columns, &mut cells, &guard) {
+                seen.push(row.to_bits() as i64);
+                for ((builder, cell), stored) in builders.iter_mut().zip(&cells).zip(&self.stored) {
+                    push(builder, &cell.to_value(*stored), *stored);
+                }
+            }
+        }
+        let length = seen.len();
+        let mut columns = builders.into_iter().map(Builder::finish);
+        let mut ids = Some(seen);
+        let vector = |(is_row_id, wanted): &(bool, Representation)| match is_row_id {
+            true => {
+                let ids = ids.take().expect("a scan has one column of row ids");
+                Vector::flat(Representation::Int64, Data::Int64(ids.into()), None)
+            }
+            false => {
+                let vector = columns.next().expect("there is a vector for each column");
+                converted(&vector, *wanted, Rows::all(length))
+            }
+        };
+        Chunk::new(length, self.wanted.iter().map(vector).collect())
+    }
+
     fn chunk(&self, batch: ScanBatch) -> Chunk {
         let all = Rows::all(batch.rows);
         let mut columns = batch.columns.iter().zip(&self.stored);
