@@ -12,13 +12,14 @@
 //! [`Rows::next`] takes the context, so that a portal may be read from any thread.
 
 use crate::budget::{Account, Budget};
-use crate::compile::Program;
+use crate::compile::{PlannedLookup, PlannedScan, Program};
 use crate::pipeline::{OpenFragment, Sink, SlotId, Step, Stream, Work};
-use crate::source::{Reader, Request, Scan, Sources};
+use crate::source::{Lookup, Reader, Request, Scan, Sources};
 use crate::spill::SpillArea;
 use crate::values::constant;
 use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering, RwLock};
 use firn_base::{Result, Value, clock, thread};
+use firn_plan::Columns;
 use firn_vector::{Chunk, Context, Vector};
 use std::any::Any;
 use std::collections::VecDeque;
@@ -58,6 +59,7 @@ pub struct Run {
     /// Held by the worker that fills a slot.
     gates: Vec<Mutex<()>>,
     scans: Vec<Arc<dyn Scan>>,
+    lookups: Vec<Arc<dyn Lookup>>,
     /// A constant vector of one row for each parameter.
     pub parameters: Vec<Vector>,
     /// How it is run.
@@ -99,6 +101,11 @@ impl Run {
     /// A scan of the program.
     pub fn scan(&self, number: usize) -> &Arc<dyn Scan> {
         &self.scans[number]
+    }
+
+    /// A look-up of the program.
+    pub fn lookup(&self, number: usize) -> &Arc<dyn Lookup> {
+        &self.lookups[number]
     }
 
     /// Runs the pipeline of a slot, unless the slot is filled.
@@ -223,17 +230,20 @@ impl Rows {
         parameters: &[Value],
         options: Options,
     ) -> Result<Rows> {
-        let open = |scan: &crate::compile::PlannedScan| {
-            let request = Request {
-                columns: &scan.columns,
-                used: scan.used,
-                conditions: &scan.conditions,
-                parameters,
-                all: program.columns(),
-            };
+        fn request<'a>(scan: &'a PlannedScan, parameters: &'a [Value], all: &'a Columns) -> Request<'a> {
+            let PlannedScan { columns, used, conditions, .. } = scan;
+            Request { columns, used: *used, conditions, parameters, all }
+        }
+        let open = |scan: &PlannedScan| {
+            let request = request(scan, parameters, program.columns());
             sources.source(scan.source).open(&request, reader)
         };
         let scans = program.scans().iter().map(open).collect::<Result<_>>()?;
+        let open = |PlannedLookup { scan, attributes }: &PlannedLookup| {
+            let request = request(scan, parameters, program.columns());
+            sources.source(scan.source).open_lookup(&request, attributes, reader)
+        };
+        let lookups = program.lookups().iter().map(open).collect::<Result<_>>()?;
         let types = program.parameters();
         assert!(parameters.len() >= types.len(), "each parameter has a value");
         let parameter = |(value, representation): (&Value, &Option<firn_base::Representation>)| {
@@ -254,6 +264,7 @@ impl Rows {
             slots: (0..slots).map(|_| RwLock::new(None)).collect(),
             gates: (0..slots).map(|_| Mutex::new(())).collect(),
             scans,
+            lookups,
             parameters,
             options,
         };

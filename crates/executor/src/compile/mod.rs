@@ -6,6 +6,7 @@
 //! The plan is one whose dependent joins have been removed.
 
 mod aggregate;
+mod index_join;
 mod join;
 mod operator;
 mod recursion;
@@ -27,6 +28,7 @@ pub struct Program {
     /// The pipelines by the slots that they fill. A slot without one is filled by an input.
     pipelines: Vec<Option<Pipeline>>,
     scans: Vec<PlannedScan>,
+    lookups: Vec<PlannedLookup>,
     parameters: Vec<Option<Representation>>,
     result: Arc<Fragment>,
     /// Where the result has the columns of the output.
@@ -54,6 +56,14 @@ pub struct PlannedScan {
     pub conditions: Vec<Scalar>,
 }
 
+/// Look-ups of a program.
+pub struct PlannedLookup {
+    /// The rows that are looked up.
+    pub scan: PlannedScan,
+    /// The attributes that they are looked up by.
+    pub attributes: Vec<i16>,
+}
+
 impl Program {
     /// The program of a plan.
     pub fn compile(plan: &Plan, registry: &Registry) -> Result<Program> {
@@ -63,6 +73,7 @@ impl Program {
             pipelines: Vec::new(),
             depends: Vec::new(),
             scans: Vec::new(),
+            lookups: Vec::new(),
             shared: HashMap::new(),
             shared_columns: HashMap::new(),
             iterates: HashMap::new(),
@@ -86,6 +97,7 @@ impl Program {
             representations,
             pipelines: compile.pipelines,
             scans: compile.scans,
+            lookups: compile.lookups,
         })
     }
 
@@ -114,6 +126,10 @@ impl Program {
 
     pub(crate) fn scans(&self) -> &[PlannedScan] {
         &self.scans
+    }
+
+    pub(crate) fn lookups(&self) -> &[PlannedLookup] {
+        &self.lookups
     }
 
     pub(crate) fn result(&self) -> &Arc<Fragment> {
@@ -152,6 +168,7 @@ struct Compile<'a> {
     /// For each slot the recursions whose rounds it is computed from.
     depends: Vec<BTreeSet<IterateId>>,
     scans: Vec<PlannedScan>,
+    lookups: Vec<PlannedLookup>,
     shared: HashMap<SharedId, DefinedShared>,
     /// The columns that some reader of a shared sub-plan uses.
     shared_columns: HashMap<SharedId, Needed>,

@@ -2,10 +2,12 @@
 
 mod filter;
 mod flat_map;
+mod index_join;
 mod join;
 mod limit;
 
 pub use filter::{FilterPlan, MapPlan};
 pub use flat_map::{Callee, FlatMapPlan, SetCallPlan};
+pub use index_join::IndexJoinPlan;
 pub use join::{JoinPlan, MarkPlan};
 pub use limit::{LimitBounds, LimitPlan};

@@ -10,12 +10,14 @@
 //!
 //! Invariant: a guard lives within one call of [`Morsels::next`], never across two.
 
+mod lookup;
 mod path;
 mod restrictions;
 
 use crate::expression::converted;
 use crate::source::{
-    CandidateIndex, Morsels, Reader, Request, Scan, Source, SourceColumn, SourceStatistics, representation,
+    CandidateIndex, Lookup, Morsels, Reader, Request, Scan, Source, SourceColumn, SourceStatistics,
+    representation,
 };
 use crate::values::push;
 use arrow_array::cast::AsArray;
@@ -31,11 +33,14 @@ use firn_base::{Cell, ColumnId, ColumnSet, Representation, Result, RowId, Snapsh
 use firn_plan::operator::ROW_ID;
 use firn_plan::statistics::Reference;
 use firn_storage::{Restriction, ScanBatch, Table, TableScan, pin};
+use firn_txn::Transaction;
 use firn_txn::catalog::{ConstraintDef, ConstraintKind, Deferral, TableDef};
 use firn_vector::builder::Builder;
 use firn_vector::selection::Rows;
 use firn_vector::strings::Strings;
 use firn_vector::{Chunk, Data, Vector};
+use lookup::{KeyLog, TableLookup};
+use restrictions::Restrictions;
 
 /// A table of the catalog.
 pub struct TableSource {
@@ -101,12 +106,7 @@ impl Source for TableSource {
 
     fn open(&self, request: &Request<'_>, reader: Reader<'_>) -> Result<Arc<dyn Scan>> {
         let restrictions = restrictions::of(request, &self.definition);
-        let used = request.columns[..request.used].iter().map(|(_, attribute)| *attribute);
-        let read: ColumnSet = used
-            .filter(|attribute| *attribute != ROW_ID)
-            .map(column_id)
-            .chain(restrictions.other_columns.iter().copied())
-            .collect();
+        let read = read_columns(request, &restrictions);
         let found = match path::choose(&self.definition, &self.table, &restrictions.comparisons) {
             // What is true of no row depends on none.
             _ if restrictions.is_never_met => Some(Vec::new()),
@@ -125,13 +125,39 @@ impl Source for TableSource {
                 None
             }
         };
+        let open = self.open_table(request, reader.snapshot);
+        let found = found.map(Arc::from);
+        Ok(Arc::new(OpenTable { restrictions: restrictions.restrictions, found, ..open }))
+    }
+
+    fn open_lookup(
+        &self,
+        request: &Request<'_>,
+        attributes: &[i16],
+        reader: Reader<'_>,
+    ) -> Result<Arc<dyn Lookup>> {
+        let restrictions = restrictions::of(request, &self.definition);
+        let read = read_columns(request, &restrictions);
+        let index = lookup::index_of(&self.definition, &self.table, attributes);
+        let notes = reader.transaction.and_then(Transaction::read_notes);
+        Ok(Arc::new(TableLookup {
+            open: self.open_table(request, reader.snapshot),
+            index: index.unwrap_or_else(|| panic!("no index begins with the attributes {attributes:?}")),
+            parts: attributes.len(),
+            is_never_met: restrictions.is_never_met,
+            log: notes.map(|notes| KeyLog::new(notes, restrictions.restrictions, read)),
+        }))
+    }
+}
+
+impl TableSource {
+    fn open_table(&self, request: &Request<'_>, snapshot: Snapshot) -> OpenTable {
         let attributes = request.columns.iter().map(|(_, attribute)| *attribute);
-        Ok(Arc::new(OpenTable {
+        OpenTable {
             table: self.table.clone(),
-            snapshot: reader.snapshot,
+            snapshot,
             columns: attributes.clone().filter(|attribute| *attribute != ROW_ID).map(column_id).collect(),
             stored: attributes
-                .clone()
                 .filter(|attribute| *attribute != ROW_ID)
                 .map(|attribute| self.table.columns()[column_id(attribute).index()].representation)
                 .collect(),
@@ -140,10 +166,19 @@ impl Source for TableSource {
                 .iter()
                 .map(|(column, attribute)| (*attribute == ROW_ID, representation(request.all, *column)))
                 .collect(),
-            restrictions: restrictions.restrictions,
-            found: found.map(Arc::from),
-        }))
+            restrictions: Vec::new(),
+            found: None,
+        }
     }
+}
+
+/// The columns that count as read of rows that meet the restrictions.
+fn read_columns(request: &Request<'_>, restrictions: &Restrictions) -> ColumnSet {
+    let used = request.columns[..request.used].iter().map(|(_, attribute)| *attribute);
+    used.filter(|attribute| *attribute != ROW_ID)
+        .map(column_id)
+        .chain(restrictions.other_columns.iter().copied())
+        .collect()
 }
 
 #[derive(Clone)]

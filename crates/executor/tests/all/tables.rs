@@ -9,7 +9,6 @@ use firn_executor::source::Request;
 use firn_executor::{Program, Reader, Rows, Source, SourceFacts, Sources, TableSource};
 use firn_plan::Operator;
 use firn_plan::operator::SourceId;
-use firn_plan::reference::TestFunctions;
 use firn_plan::statistics::Statistics;
 use firn_plan::text::parse;
 use firn_storage::{ColumnSpec, IndexColumn, IndexSpec, Table};
@@ -116,7 +115,7 @@ impl Database {
 
     /// How many rows a scan gives before its conditions are asked.
     fn given(&self, plan: &str, parameters: &[Value], transaction: &Transaction) -> usize {
-        let plan = parse(&aligned(plan), &TestFunctions).unwrap();
+        let plan = parse(&aligned(plan), &*REGISTRY).unwrap();
         let Operator::Scan(scan) = &plan[plan.root] else { panic!("the plan is a scan") };
         let request = Request {
             columns: &scan.columns,
@@ -141,7 +140,7 @@ impl Database {
     }
 
     fn run(&self, plan: &str, transaction: &Transaction) -> Result<Vec<Vec<Value>>> {
-        let plan = parse(&aligned(plan), &TestFunctions).unwrap();
+        let plan = parse(&aligned(plan), &*REGISTRY).unwrap();
         let reader = Reader { snapshot: transaction.snapshot(), transaction: Some(transaction) };
         let each = MODES.map(|mode| -> Result<Vec<Vec<Value>>> {
             let program = Arc::new(Program::compile(&plan, &REGISTRY)?);
@@ -461,5 +460,57 @@ fn what_an_index_finds_is_validated_and_no_more() {
         let _ = other.commit().unwrap();
         database.insert(&mut reading, 5000);
         assert_eq!(reading.commit().is_err(), conflicts, "{conditions}");
+    }
+}
+
+/// A join by an index gives what it gives without, and each key that it looks up is logged, those of rows that are not there too.
+#[test]
+fn an_index_join_looks_keys_up_and_logs_each() {
+    let joined = |kind: &str, by: &str, values: &str| {
+        format!(
+            "Output [#9]
+               Join {kind} {by} on [(#0 = #9)]
+                 Values [#9: int8] rows [{values}]
+                 Scan 1 t [#0 a: int4 not null = 1, #1 b: int4 = 2] where [(#1 < 9::int4)]"
+        )
+    };
+    let keys = "(5::int8), (13::int8), (1003::int8), (null::int8), (8::int8), (5000000000::int8)";
+    for kind in ["inner", "left", "semi", "anti", "single"] {
+        let database = Database::open(Config { freeze_after: None, ..Config::default() });
+        let mut first = database.engine.begin();
+        (0..20).for_each(|a| database.insert(&mut first, a));
+        let _ = first.commit().unwrap();
+        let database = database.with_indexes(&[(&[0, 1], false), (&[0], true)]);
+        let reading = database.engine.begin_read_only();
+        let found = database.run(&joined(kind, "by [1]", keys), &reading).unwrap();
+        let mut expected = database.run(&joined(kind, "", keys), &reading).unwrap();
+        let mut found: Vec<String> = found.iter().map(|row| text(row)).collect();
+        found.sort();
+        let mut expected: Vec<String> = expected.drain(..).map(|row| text(&row)).collect();
+        expected.sort();
+        assert_eq!(found, expected, "{kind}");
+        let rows = match kind {
+            // b of row 8 is NULL.
+            "inner" | "semi" => 2,
+            "anti" => 4,
+            _ => 6,
+        };
+        assert_eq!(found.len(), rows, "{kind}");
+    }
+    for (inserted, conflicts) in [(1003, true), (1005, false), (1009, false)] {
+        let database = Database::open(Config { freeze_after: None, ..Config::default() });
+        let mut first = database.engine.begin();
+        (0..20).for_each(|a| database.insert(&mut first, a));
+        let _ = first.commit().unwrap();
+        let database = database.with_indexes(&[(&[0], true)]);
+        let mut reading = database.engine.begin();
+        // What another row would have to be to change the result: b is 3, or 9, which the scan's condition excludes.
+        let keys = "(5::int8), (1003::int8), (1009::int8)";
+        database.run(&joined("left", "by [1]", keys), &reading).unwrap();
+        let mut other = database.engine.begin();
+        database.insert(&mut other, inserted);
+        let _ = other.commit().unwrap();
+        database.insert(&mut reading, 5000);
+        assert_eq!(reading.commit().is_err(), conflicts, "{inserted}");
     }
 }
