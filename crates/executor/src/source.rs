@@ -104,6 +104,25 @@ pub trait Source: Send + Sync {
 
     /// Binds a scan to what the reader sees, and logs what will have been read.
     fn open(&self, request: &Request<'_>, reader: Reader<'_>) -> Result<Arc<dyn Scan>>;
+
+    /// Binds look-ups to what the reader sees: of rows by values of some attributes, with which one of its
+    /// [indexes](Source::indexes) begins. Keys are logged as they are looked up. Panics if there is no such index.
+    fn open_lookup(&self, _: &Request<'_>, attributes: &[i16], _: Reader<'_>) -> Result<Arc<dyn Lookup>> {
+        panic!("no index begins with the attributes {attributes:?}")
+    }
+}
+
+/// Look-ups that have been opened, for any number of threads. The transaction whose snapshot they read must run as long as they are
+/// used.
+pub trait Lookup: Send + Sync {
+    /// Looks rows up, by keys with a vector for each attribute and a key for each of these rows of the vectors. What is found is added
+    /// to `found`: the row's number among `rows`, and the place of what was found for it. It ends early once `found` has so many
+    /// entries, and returns how many of the rows have been looked up. A key with a NULL finds nothing.
+    fn find(&self, keys: &[Vector], rows: &[u16], most: usize, found: &mut Vec<(u32, u64)>) -> Result<usize>;
+
+    /// Reads rows that were found, in their order, with a vector for each column of the request. Rows that do not meet the request's
+    /// conditions may be among them.
+    fn read(&self, rows: &[u64]) -> Result<Chunk>;
 }
 
 /// A scan that has been opened. The transaction whose snapshot it reads must run as long as it is used.

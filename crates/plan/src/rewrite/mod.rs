@@ -6,6 +6,7 @@
 
 pub mod contradictions;
 pub mod fold;
+pub mod index_joins;
 pub mod outer_joins;
 pub mod prune;
 pub mod push_down;
@@ -53,4 +54,5 @@ pub fn optimise(
     step(plan, "join order", &mut |plan| order_joins(plan, statistics, BUDGET));
     step(plan, "windows", &mut windows::merge_windows);
     step(plan, "pruning", &mut |plan| prune::prune(plan, statistics));
+    step(plan, "index joins", &mut |plan| index_joins::choose_indexes(plan, statistics));
 }

@@ -39,7 +39,6 @@ pub fn register(builder: &mut RegistryBuilder) {
     moments::register(builder);
     general::register(builder);
     grammar::register(builder);
-    formats::register(builder);
     date_templates::register(builder);
     number_templates::register(builder);
     encodings::register(builder);
