@@ -10,6 +10,7 @@
 //! Modules in reading order.
 
 pub mod source;
+pub mod statistics;
 pub mod table;
 
 pub mod columns;
@@ -33,4 +34,5 @@ pub use compile::Program;
 pub use execution::{Options, Rows};
 pub use source::{Reader, Source, Sources};
 pub use spill::SpillArea;
+pub use statistics::SourceFacts;
 pub use table::TableSource;

@@ -10,6 +10,7 @@
 use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{Representation, Result, Snapshot, Type, Value};
 use firn_plan::operator::SourceId;
+use firn_plan::statistics::Reference;
 use firn_plan::{Column, Columns, Scalar};
 use firn_txn::Transaction;
 use firn_vector::{Chunk, Vector};
@@ -39,6 +40,10 @@ pub struct CandidateIndex {
     pub oid: u32,
     /// The attributes of its key, in their order.
     pub attributes: Vec<i16>,
+    /// For each of them whether the greatest comes first.
+    pub descending: Vec<bool>,
+    /// For each of them whether NULLs come first.
+    pub nulls_first: Vec<bool>,
     /// Whether no two rows that are visible have one key without NULLs.
     pub unique: bool,
 }
@@ -76,6 +81,16 @@ pub trait Source: Send + Sync {
 
     /// The indexes by which it finds rows.
     fn indexes(&self) -> Vec<CandidateIndex> {
+        Vec::new()
+    }
+
+    /// The oid of the relation that it is, if it is one of the catalog.
+    fn relation(&self) -> Option<u32> {
+        None
+    }
+
+    /// The foreign keys that hold for all its rows, now and after each statement.
+    fn references(&self) -> Vec<Reference> {
         Vec::new()
     }
 

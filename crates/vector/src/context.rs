@@ -1,8 +1,8 @@
 //! What a call of a function may ask of the statement that makes it.
 
-use firn_base::sync::{AtomicBool, Ordering};
-use firn_base::{Error, Result, SqlState, TimeZoneSetting};
+use firn_base::{Cancel, Result, TimeZoneSetting};
 use std::any::Any;
+use std::sync::LazyLock;
 
 /// The surroundings of all calls of one statement. Several threads share it.
 #[derive(Clone, Copy)]
@@ -19,8 +19,8 @@ pub struct Context<'a> {
     pub session: &'a (dyn Any + Sync),
     /// Where memory is charged that states and big values take.
     pub memory: &'a dyn Memory,
-    /// Set once the statement shall end. Every loop looks at it at least each 10 ms.
-    pub cancel: &'a AtomicBool,
+    /// Ends the statement. Every loop checks it at least each 10 ms.
+    pub cancel: &'a Cancel,
 }
 
 /// Settings of the session.
@@ -41,16 +41,8 @@ impl Context<'_> {
     /// 57014 if the statement shall end.
     #[inline]
     pub fn check_cancel(&self) -> Result<()> {
-        match self.cancel.load(Ordering::Relaxed) {
-            false => Ok(()),
-            true => Err(canceled()),
-        }
+        self.cancel.check()
     }
-}
-
-#[cold]
-fn canceled() -> Error {
-    Error::new(SqlState::QUERY_CANCELED, "canceling statement due to user request")
 }
 
 /// No settings.
@@ -74,7 +66,7 @@ impl Memory for Unlimited {
 
 /// For constants that are folded where there is no statement, and for tests: in UTC at the beginning of 1970.
 pub fn detached() -> Context<'static> {
-    static NOT_CANCELED: AtomicBool = AtomicBool::new(false);
+    static NOT_CANCELED: LazyLock<Cancel> = LazyLock::new(Cancel::new);
     Context {
         statement_time: 0,
         transaction_time: 0,

@@ -27,8 +27,9 @@ use firn_base::numeric::Numeric;
 use firn_base::sync::Arc;
 use firn_base::{ColumnId, ColumnSet, Representation, Result, Snapshot, Value};
 use firn_plan::operator::ROW_ID;
+use firn_plan::statistics::Reference;
 use firn_storage::{Restriction, ScanBatch, Table, TableScan, pin};
-use firn_txn::catalog::TableDef;
+use firn_txn::catalog::{ConstraintDef, ConstraintKind, Deferral, TableDef};
 use firn_vector::builder::Builder;
 use firn_vector::selection::Rows;
 use firn_vector::strings::Strings;
@@ -70,9 +71,30 @@ impl Source for TableSource {
         let index = |index: &firn_txn::catalog::IndexDef| CandidateIndex {
             oid: index.oid.0,
             attributes: index.columns.iter().map(|column| column.column as i16 + 1).collect(),
+            descending: index.columns.iter().map(|column| column.descending).collect(),
+            nulls_first: index.columns.iter().map(|column| column.nulls_first).collect(),
             unique: index.is_always_unique(),
         };
         self.definition.indexes.iter().map(index).collect()
+    }
+
+    fn relation(&self) -> Option<u32> {
+        Some(self.definition.oid.0)
+    }
+
+    fn references(&self) -> Vec<Reference> {
+        let attributes = |columns: &[u16]| columns.iter().map(|column| *column as i16 + 1).collect();
+        let reference = |constraint: &ConstraintDef| match &constraint.kind {
+            ConstraintKind::ForeignKey {
+                columns, parent, parent_columns, deferral: Deferral::Never, ..
+            } if constraint.valid => Some(Reference {
+                attributes: attributes(columns),
+                relation: parent.0,
+                referenced: attributes(parent_columns),
+            }),
+            _ => None,
+        };
+        self.definition.constraints.iter().filter_map(reference).collect()
     }
 
     fn open(&self, request: &Request<'_>, reader: Reader<'_>) -> Result<Arc<dyn Scan>> {

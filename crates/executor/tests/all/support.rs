@@ -1,7 +1,7 @@
 //! What the tests share: sources of rows in memory, and how a plan is run.
 
 use crate::registry::REGISTRY;
-use firn_base::sync::{Arc, AtomicBool};
+use firn_base::sync::Arc;
 use firn_base::{Result, Snapshot, Type, TypeId, Value};
 use firn_executor::source::{MemorySource, SourceColumn};
 use firn_executor::values::{push, value};
@@ -90,11 +90,10 @@ pub fn run(
     parameters: &[Value],
     options: Options,
 ) -> Result<Vec<Vec<Value>>> {
-    static NEVER: AtomicBool = AtomicBool::new(false);
     let budget = options.budget.clone();
     let program = Arc::new(Program::compile(plan, &REGISTRY)?);
     let mut rows = Rows::start(&program, sources, reader(), parameters, options)?;
-    let context = Context { memory: &*budget, cancel: &NEVER, ..detached() };
+    let context = Context { memory: &*budget, ..detached() };
     let mut result = Vec::new();
     while let Some(chunk) = rows.next(&context)? {
         assert!(chunk.length() > 0 && chunk.selection().is_none());

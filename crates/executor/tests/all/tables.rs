@@ -4,12 +4,16 @@ use crate::registry::REGISTRY;
 use crate::support::{MODES, aligned, options, text};
 use firn_base::sync::Arc;
 use firn_base::{Cell, Result, SqlState, SqlType, TableId, Value};
-use firn_executor::{Program, Reader, Rows, Source, Sources, TableSource};
+use firn_executor::{Program, Reader, Rows, Source, SourceFacts, Sources, TableSource};
 use firn_plan::operator::SourceId;
 use firn_plan::reference::TestFunctions;
+use firn_plan::statistics::Statistics;
 use firn_plan::text::parse;
 use firn_storage::{ColumnSpec, Table};
-use firn_txn::catalog::{ColumnDef, TableDef, TableSettings};
+use firn_txn::catalog::{
+    ColumnDef, ConstraintDef, ConstraintKind, Deferral, IndexColumnDef, IndexDef, ReferentialAction,
+    TableDef, TableSettings,
+};
 use firn_txn::{Config, Engine, Transaction, pin};
 use firn_vector::context::detached;
 use std::time::Duration;
@@ -217,4 +221,55 @@ fn what_a_scan_reads_is_validated_and_no_more() {
             assert_eq!(error.state(), SqlState::SERIALIZATION_FAILURE);
         }
     }
+}
+
+/// What the planner gets to know of a table: rows, keys without columns that may be NULL, foreign keys that are not deferrable.
+#[test]
+fn the_planner_learns_keys_indexes_and_references_of_tables() {
+    let database = Database::open(Config { freeze_after: None, ..Config::default() });
+    let mut first = database.engine.begin();
+    (0..20).for_each(|a| database.insert(&mut first, a));
+    let _ = first.commit().unwrap();
+    let index = |columns: &[u16], unique| IndexDef {
+        oid: database.engine.allocate_oid(),
+        name: String::new(),
+        columns: columns
+            .iter()
+            .map(|column| IndexColumnDef { column: *column, descending: false, nulls_first: false })
+            .collect(),
+        unique,
+        values: true,
+        deferral: Deferral::Never,
+    };
+    let parent = database.engine.allocate_oid();
+    let reference = |deferral| ConstraintDef {
+        oid: database.engine.allocate_oid(),
+        name: String::new(),
+        kind: ConstraintKind::ForeignKey {
+            columns: vec![1],
+            parent,
+            parent_columns: vec![0],
+            on_delete: ReferentialAction::NoAction,
+            on_update: ReferentialAction::NoAction,
+            deferral,
+        },
+        valid: true,
+    };
+    let definition = TableDef {
+        indexes: vec![index(&[0], true), index(&[1], true), index(&[1, 0], false)],
+        constraints: vec![reference(Deferral::InitiallyImmediate), reference(Deferral::Never)],
+        ..(*database.definition).clone()
+    };
+    let database = Database { definition: Arc::new(definition), ..database };
+    let facts = SourceFacts::new(&database);
+    let source = SourceId(1);
+    assert_eq!(facts.rows(source), 20.0);
+    assert_eq!(facts.keys(source), [[1]], "b may be NULL");
+    assert_eq!((facts.distinct(source, 1), facts.distinct(source, 3)), (Some(20.0), None));
+    let indexes: Vec<Vec<i16>> = facts.indexes(source).into_iter().map(|index| index.attributes).collect();
+    assert_eq!(indexes, [vec![1], vec![2], vec![2, 1]]);
+    let references = facts.references(source);
+    assert_eq!(references.len(), 1);
+    assert_eq!(references[0].relation, parent.0);
+    assert_eq!(facts.relation(source), Some(database.definition.oid.0));
 }

@@ -17,15 +17,19 @@ pub mod windows;
 use crate::function::{Function, Functions};
 use crate::join_order::{BUDGET, order_joins};
 use crate::plan::Plan;
+use crate::scalar::Cast;
 use crate::statistics::Statistics;
 use crate::unnest::unnest;
 use crate::verify::debug_verify;
 use firn_base::{Result, Type, Value};
 
-/// Evaluates calls of functions over constants.
+/// Evaluates calls and casts of constants. An error leaves the expression as it is.
 pub trait Evaluator {
     /// The result of a call of an immutable function.
     fn call(&self, function: &Function, arguments: &[(Type, Value)], result: Type) -> Result<Value>;
+
+    /// The result of a cast of a constant that is not NULL. The cast's own argument does not count.
+    fn cast(&self, cast: &Cast, source: Type, value: Value) -> Result<Value>;
 }
 
 /// All rewrites.

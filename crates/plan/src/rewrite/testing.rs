@@ -14,6 +14,13 @@ impl Evaluator for Reference {
     fn call(&self, function: &Function, arguments: &[(Type, Value)], _: Type) -> Result<Value> {
         evaluate(function, arguments.iter().map(|(_, value)| value.clone()).collect())
     }
+
+    fn cast(&self, cast: &Cast, _: Type, value: Value) -> Result<Value> {
+        match &cast.function {
+            Some(function) => evaluate(function, vec![value]),
+            None => Ok(value),
+        }
+    }
 }
 
 /// Sources of a thousand rows.
