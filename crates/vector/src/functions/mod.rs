@@ -8,6 +8,7 @@ mod encodings;
 mod floats;
 mod formats;
 mod general;
+mod grammar;
 mod integers;
 mod io;
 mod moments;
@@ -30,6 +31,7 @@ pub fn register(builder: &mut RegistryBuilder) {
     texts::register(builder);
     moments::register(builder);
     general::register(builder);
+    grammar::register(builder);
     formats::register(builder);
     encodings::register(builder);
     roots::register(builder);

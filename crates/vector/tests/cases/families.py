@@ -297,3 +297,36 @@ FAMILIES["encodings"] = [
     ("decode(text,text)", [["00ffAb", "hex"], ["0", "hex"], ["zz", "hex"], ["00 ff\n", "hex"], ["YWJj", "base64"], ["YWI=", "base64"], ["YQ==", "base64"], ["YQ=", "base64"], ["YQ", "base64"], ["Y!==", "base64"], ["=", "base64"], ["YW Jj\n", "base64"], ["", "base64"],
                            ["a\\000b", "escape"], ["a\\\\b", "escape"], ["a\\b", "escape"], ["\\377", "escape"], ["\\477", "escape"], ["ä", "escape"], ["x", "rot13"], [None, "hex"]]),
 ]
+
+
+def written(array):
+    """The elements of an array of one dimension as a list of SQL."""
+    return ", ".join("NULL" if word == "NULL" else f"'{word}'" for word in array.strip("{}").split(","))
+
+
+def subscripted(array, numbers):
+    return f"('{array}'::int4[])" + "".join(f"[{word}]" for word in numbers.strip("{}").split(","))
+
+
+def sliced(array, omitted, bounds):
+    bounds = ["" if int(omitted) >> place & 1 else word for place, word in enumerate(bounds.strip("{}").split(","))]
+    return f"('{array}'::int4[])" + "".join(f"[{low}:{high}]" for low, high in zip(bounds[::2], bounds[1::2]))
+
+
+def counted(clause, count):
+    if count and count.startswith("-"):
+        return f"(SELECT 1::int8 {clause} '{count}'::int8)"
+    return f"'{count}'::int8" if count else "NULL::int8"
+
+
+CUBES = ["{}", "{1,2,3}", "[0:2]={5,NULL,7}", "{{1,2,3},{4,5,6}}", "[2:3][-1:0]={{1,2},{3,4}}"]
+SLICES = [("0", "{1,2}"), ("0", "{2,1}"), ("0", "{-5,9}"), ("1", "{0,2}"), ("2", "{2,0}"), ("3", "{0,0}"), ("0", "{NULL,1}"), ("0", "{1,NULL}"), ("0", "{1,1,2,2}"), ("9", "{0,2,2,0}"), ("0", "{1,2,5,6}"), ("0", "{2,2,-1,-1,1,1}"),
+          ("0", "{-2147483648,2147483647}"), ("0", "{2147483647,-2147483648}")]
+GRAMMAR = [
+    *[(oid, name, ["_" + ty], ty, [[array] for array in arrays], lambda array, name=name, ty=ty: f"{name}({written(array)})::{ty}" if ty != "int4" else f"{name}(" + ", ".join(w + "::int4" for w in written(array).split(", ")) + ")")
+      for oid, name in ((9000, "greatest"), (9001, "least")) for ty, arrays in (("int4", ["{1}", "{3,1,2}", "{NULL,5,NULL,-7}", "{NULL,NULL}"]), ("text", ["{b,a,B}", "{NULL,x}"]))],
+    (9002, "array_subscript", ["_int4", "_int4"], "int4", [[array, numbers] for array in CUBES for numbers in ("{0}", "{1}", "{3}", "{4}", "{NULL}", "{1,1}", "{2,0}", "{2,3}", "{3,-1}", "{2147483647}", "{1,NULL}")], subscripted),
+    (9003, "array_slice", ["_int4", "int4", "_int4"], "_int4", [[array, *slice] for array in CUBES for slice in SLICES], sliced),
+    (9004, "limit_count", ["int8"], "int8", [["0"], ["5"], [None], ["-1"], ["-9223372036854775808"]], lambda count: counted("LIMIT", count)),
+    (9005, "offset_count", ["int8"], "int8", [["0"], ["5"], [None], ["-1"], ["-9223372036854775808"]], lambda count: counted("OFFSET", count)),
+]

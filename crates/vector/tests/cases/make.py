@@ -12,8 +12,11 @@ import re
 import subprocess
 import sys
 
-from families import AGGREGATES, FAMILIES, INPUTS
+from families import AGGREGATES, FAMILIES, GRAMMAR, INPUTS
 
+# Families that are written, all if there are none: arguments of the form --family=name, which are not psql's.
+CHOSEN = [word.split("=")[1] for word in sys.argv[1:] if word.startswith("--family=")]
+PSQL = [word for word in sys.argv[1:] if not word.startswith("--family=")]
 HERE = os.path.dirname(os.path.abspath(__file__))
 MOST = 14
 
@@ -32,7 +35,7 @@ END $$;
 
 
 def psql(script):
-    run = subprocess.run(["psql", "-qAtX", *sys.argv[1:], "-f", "-"], input=script, capture_output=True, text=True)
+    run = subprocess.run(["psql", "-qAtX", *PSQL, "-f", "-"], input=script, capture_output=True, text=True)
     if run.returncode:
         sys.exit(run.stderr)
     return run.stdout.splitlines()
@@ -120,6 +123,20 @@ def functions(known):
                         out.write("\t".join(map(field, [*row, answer])) + "\n")
 
 
+def grammar():
+    """Functions that stand for a part of the grammar: what is called with a row is an expression of its own."""
+    blocks, expressions = [], []
+    for oid, name, types, result, rows, expression in GRAMMAR:
+        blocks.append((f"@ {oid} {' '.join([name, *types])} -> {result}", rows))
+        expressions += [expression(*row) for row in rows]
+    results = iter(answers(expressions))
+    with open(f"{HERE}/functions-grammar.txt", "w") as out:
+        for header, rows in blocks:
+            out.write(header + "\n")
+            for row in rows:
+                out.write("\t".join(map(field, [*row, next(results)])) + "\n")
+
+
 def is_too_long(header, answer):
     """Numerics have 38 digits here."""
     digits = re.sub(r"[^0-9]", "", answer or "").lstrip("0")
@@ -152,5 +169,14 @@ def aggregates(known):
 
 
 known = catalog()
-functions(known)
-aggregates(known)
+if len(CHOSEN) == 0:
+    functions(known)
+    aggregates(known)
+    grammar()
+else:
+    FAMILIES = {name: FAMILIES[name] for name in CHOSEN if name in FAMILIES}
+    AGGREGATES = {name: AGGREGATES[name] for name in CHOSEN if name in AGGREGATES}
+    functions(known)
+    aggregates(known)
+    if "grammar" in CHOSEN:
+        grammar()
