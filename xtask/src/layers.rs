@@ -57,6 +57,7 @@ const LAYERS: &[(&str, May)] = &[
     ("firn-bench", May::UseAll),
     ("firn-bench-compare", May::UseAll),
     ("firn-slt", May::UseAll),
+    ("firn-random", May::UseAll),
     ("xtask", May::Use(&[])),
 ];
 
