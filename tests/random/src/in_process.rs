@@ -2,16 +2,17 @@
 
 use crate::engine::{Answer, Column, Engine, Row, Statement};
 use crate::schema::{Constraint, TABLES, Table};
-use firn_base::sync::{Arc, AtomicBool, Ordering};
-use firn_base::{Error, Result, Snapshot, SqlState, Stamp, Time, TimeZoneSetting, Type, TypeId, Value, text};
+use firn_base::sync::{Arc, Ordering};
+use firn_base::{Cancel, Result, Snapshot, Stamp, Time, TimeZoneSetting, Type, TypeId, Value, text};
 use firn_bind::{Attribute, Catalog, Generated, Key, Relation, RelationKind, bind};
 use firn_executor::source::{MemorySource, SourceColumn};
 use firn_executor::values::{push, value};
 use firn_executor::{Budget, Options, Program, Reader, Rows, Source, Sources};
+use firn_plan::Plan;
+use firn_plan::evaluator::RegistryEvaluator;
 use firn_plan::operator::SourceId;
-use firn_plan::rewrite::{Evaluator, optimise};
+use firn_plan::rewrite::optimise;
 use firn_plan::statistics::Statistics;
-use firn_plan::{Function, Plan};
 use firn_vector::builder::Builder;
 use firn_vector::context::{Context, detached};
 use firn_vector::{Chunk, Registry};
@@ -29,7 +30,7 @@ pub struct InProcess {
 
 #[derive(Default)]
 struct Watch {
-    cancel: AtomicBool,
+    cancel: Cancel,
     statement: std::sync::atomic::AtomicU64,
 }
 
@@ -64,7 +65,7 @@ impl InProcess {
                 looks = if now == last { looks + 1 } else { 0 };
                 last = now;
                 if looks >= LOOKS {
-                    watched.cancel.store(true, Ordering::Relaxed);
+                    watched.cancel.cancel();
                 }
             }
         });
@@ -84,7 +85,9 @@ impl InProcess {
             statement.parameters.iter().map(|parameter| parameter.oid.map(TypeId)).collect();
         let bound = bind(&statement.text, &parsed[0].statement, &given, &self.tables)?;
         let mut plan = bound.plan;
-        optimise(&mut plan, &self.tables.registry, &NoFolding, &self.tables);
+        let context = detached();
+        let evaluator = RegistryEvaluator::new(&self.tables.registry, &context);
+        optimise(&mut plan, &self.tables.registry, &evaluator, &self.tables);
         let zone = TimeZoneSetting::UTC;
         let parameter = |(parameter, ty): (&crate::engine::Parameter, &Type)| match &parameter.value {
             None => Ok(Value::Null),
@@ -142,7 +145,7 @@ impl InProcess {
 
 impl Engine for InProcess {
     fn run(&mut self, statement: &Statement) -> Answer {
-        self.watch.cancel.store(false, Ordering::Relaxed);
+        self.watch.cancel.reset();
         self.watch.statement.fetch_add(1, Ordering::Relaxed);
         match catch_unwind(AssertUnwindSafe(|| self.answer(statement))) {
             Ok(Ok(answer)) => answer,
@@ -259,14 +262,5 @@ impl Catalog for Tables {
 
     fn database(&self) -> &str {
         "random"
-    }
-}
-
-/// Leaves calls of constants to the executor.
-struct NoFolding;
-
-impl Evaluator for NoFolding {
-    fn call(&self, function: &Function, _: &[(Type, Value)], _: Type) -> Result<Value> {
-        Err(Error::new(SqlState::INTERNAL_ERROR, format!("{function:?} is not folded")))
     }
 }
