@@ -5,7 +5,7 @@
 
 use crate::relations::{FIRST_HELD, Found, Relations};
 use firn_base::sync::Arc;
-use firn_base::{Result, TimeZoneSetting};
+use firn_base::{ColumnId, Result, TimeZoneSetting};
 use firn_bind::{Attribute, Catalog as Asked, Generated, Key, Relation, RelationKind};
 use firn_executor::Source;
 use firn_plan::operator::SourceId;
@@ -59,8 +59,17 @@ impl<'a> Binding<'a> {
     }
 
     /// The sources that the plan has to hold.
-    pub fn into_held(self) -> HashMap<SourceId, Arc<dyn Source>> {
-        self.found.into_inner().held
+    pub fn held(&self) -> HashMap<SourceId, Arc<dyn Source>> {
+        self.found.borrow().held.clone()
+    }
+
+    /// The text of a column's default; of an identity column the call that draws from its sequence.
+    pub fn default_of(&self, table: &TableDef, column: ColumnId) -> Option<String> {
+        let definition = &table.columns[column.index()];
+        match definition.identity {
+            None => definition.default.clone(),
+            Some(_) => self.sequence_of(table.oid, column.0).map(|sequence| self.next_value(sequence)),
+        }
     }
 
     /// Keeps the source of a relation that was found, under a number of its own.
@@ -102,16 +111,13 @@ impl<'a> Binding<'a> {
     }
 
     fn table(&self, schema: &str, table: &TableDef) -> Relation {
-        let attribute = |(id, column): (firn_base::ColumnId, &ColumnDef)| {
+        let attribute = |(id, column): (ColumnId, &ColumnDef)| {
             let generated = match column.identity {
                 None => Generated::No,
                 Some(Identity::Always) => Generated::IdentityAlways,
                 Some(Identity::ByDefault) => Generated::IdentityByDefault,
             };
-            let default = match column.identity {
-                None => column.default.as_deref().map(Arc::from),
-                Some(_) => self.sequence_of(table.oid, id.0).map(|sequence| self.next_value(sequence).into()),
-            };
+            let default = self.default_of(table, id).map(Arc::from);
             Attribute {
                 number: id.0 as i16 + 1,
                 name: column.name.as_str().into(),
@@ -172,7 +178,7 @@ impl<'a> Binding<'a> {
 }
 
 /// An identifier in quotes.
-fn quoted(name: &str) -> String {
+pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
