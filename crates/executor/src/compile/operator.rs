@@ -91,8 +91,14 @@ impl Compile<'_> {
             .map(|(column, _)| (*column, source::representation(&self.columns, *column)))
             .collect();
         let conditions = scan.conditions.clone();
-        let feeds_first_change = false;
-        self.scans.push(PlannedScan { source: scan.source, columns, used, conditions, feeds_first_change });
+        self.scans.push(PlannedScan {
+            source: scan.source,
+            columns,
+            used,
+            conditions,
+            feeds_first_change: false,
+            is_logged: true,
+        });
         let mut part = Part::new(ScanPlan(self.scans.len() - 1), layout);
         self.filter(&mut part, &scan.conditions)?;
         Ok(self.leaf(node, part))
