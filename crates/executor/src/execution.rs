@@ -355,7 +355,8 @@ impl Run {
         }
         let open = |scan: &PlannedScan| {
             let request = request(scan, parameters, program.columns());
-            sources.source(scan.source).open(&request, reader)
+            let transaction = reader.transaction.filter(|_| scan.is_logged);
+            sources.source(scan.source).open(&request, Reader { transaction, ..reader })
         };
         let scans = program.scans().iter().map(open).collect::<Result<_>>()?;
         let open = |PlannedLookup { scan, attributes }: &PlannedLookup| {
@@ -393,7 +394,7 @@ impl Run {
 
 /// What a program with changes or locks comes to.
 pub struct Executed {
-    /// The rows of RETURNING, or of the query.
+    /// The rows of RETURNING, or of the query. Those of a change without RETURNING have no columns.
     pub rows: Rows,
     /// How many rows the statement's own change has changed; `None` if the statement is a query.
     pub count: Option<u64>,
@@ -420,13 +421,9 @@ pub fn execute(
         transaction.lock_row_share_to_read(&table)?;
         locked.insert(*source, table);
     }
-    let before = transaction.reads_so_far();
     let reader = Reader { snapshot: transaction.snapshot(), transaction: Some(transaction) };
     let mut run = Run::open(program, sources, reader, parameters, options)?;
     run.locked = locked;
-    if program.relies_on_locked_rows() {
-        transaction.forget_reads(&before);
-    }
     for (scan, planned) in run.scans.iter_mut().zip(program.scans()) {
         let is_changed =
             sources.source(planned.source).table().is_some_and(|table| targets.writes_to(table.id()));
