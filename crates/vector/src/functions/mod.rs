@@ -2,6 +2,7 @@
 
 mod aggregates;
 mod arrays;
+mod bytes;
 mod casts;
 mod comparisons;
 mod encodings;
@@ -9,10 +10,13 @@ mod floats;
 mod formats;
 mod general;
 mod grammar;
+mod hashes;
 mod integers;
 mod io;
 mod moments;
+mod names;
 mod numbers;
+mod randoms;
 mod regexps;
 mod roots;
 mod series;
@@ -39,6 +43,10 @@ pub fn register(builder: &mut RegistryBuilder) {
     roots::register(builder);
     arrays::register(builder);
     series::register(builder);
+    bytes::register(builder);
+    hashes::register(builder);
+    names::register(builder);
+    randoms::register(builder);
     aggregates::register(builder);
     windows::register(builder);
 }
