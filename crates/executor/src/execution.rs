@@ -10,18 +10,47 @@
 //!
 //! An execution holds no transaction and no context: scans are bound to their snapshot when it starts, and each call of
 //! [`Rows::next`] takes the context, so that a portal may be read from any thread.
+//!
+//! # Changes and locks
+//!
+//! A program that changes rows or locks them ([`Program::has_effects`]) is run by [`execute`] and not by [`Rows::start`]:
+//!
+//! ```text
+//! let set = TargetSet::compile(catalog, &program.targets() with their definitions, expressions)?;   // kept with the program
+//! let executed = execute(&program, sources, &set, &mut transaction, parameters, options, &context)?;
+//! executed.count                                   // the command tag's number of rows; None of a query (SELECT … FOR UPDATE)
+//! executed.rows.next(&context)                     // RETURNING, or the rows of the query
+//! ```
+//!
+//! It returns when all changes and tests of the statement have been made, and all rows have been computed; the rows need no transaction
+//! any more. After an error the caller rolls the transaction back to the beginning of the statement. An error with a
+//! [blocker](firn_base::Error::blocker), or a retryable one while the transaction can advance its snapshot, asks the caller to wait
+//! and to run the statement again (`Transaction::undo_statement`, `wait_for`, `restart`), as for native transactions; locks are
+//! kept meanwhile. So is a conflict that `Transaction::take_skipped_conflict` reports after success.
+//!
+//! The statement does not see its own changes: scans of tables that it changes are read to their ends before its first
+//! change, unless they only give rows to that change, which collects its rows before it begins. Then changes are made, each to its end, in
+//! the order of the text; then the rows of the result are computed; actions and tests of foreign keys come last.
 
 use crate::budget::{Account, Budget};
-use crate::compile::Program;
+use crate::buffer::RowBuffer;
+use crate::compile::{PlannedLookup, PlannedScan, Program};
+use crate::effects::{Effects, State as EffectState};
 use crate::pipeline::{OpenFragment, Sink, SlotId, Step, Stream, Work};
-use crate::source::{Reader, Request, Scan, Sources};
+use crate::sinks::Changed;
+use crate::source::{KeptScan, Lookup, Reader, Request, Scan, Sources};
 use crate::spill::SpillArea;
 use crate::values::constant;
+use crate::write::TargetSet;
 use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering, RwLock};
 use firn_base::{Result, Value, clock, thread};
+use firn_plan::Columns;
+use firn_plan::operator::SourceId;
+use firn_storage::Table;
+use firn_txn::Transaction;
 use firn_vector::{Chunk, Context, Vector};
 use std::any::Any;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 /// How long a pipeline runs on the calling thread alone.
@@ -58,6 +87,9 @@ pub struct Run {
     /// Held by the worker that fills a slot.
     gates: Vec<Mutex<()>>,
     scans: Vec<Arc<dyn Scan>>,
+    /// The tables whose rows it locks.
+    locked: HashMap<SourceId, Arc<Table>>,
+    lookups: Vec<Arc<dyn Lookup>>,
     /// A constant vector of one row for each parameter.
     pub parameters: Vec<Vector>,
     /// How it is run.
@@ -101,13 +133,22 @@ impl Run {
         &self.scans[number]
     }
 
+    /// A table whose rows it locks.
+    pub(crate) fn locked(&self, source: SourceId) -> &Arc<Table> {
+        &self.locked[&source]
+    }
+
+    /// A look-up of the program.
+    pub fn lookup(&self, number: usize) -> &Arc<dyn Lookup> {
+        &self.lookups[number]
+    }
+
     /// Runs the pipeline of a slot, unless the slot is filled.
-    pub fn complete(&self, slot: SlotId, context: &Context<'_>) -> Result<()> {
+    pub fn complete(&self, slot: SlotId, work: Work<'_>) -> Result<()> {
         let _gate = self.gates[slot.0].lock();
         if self.slots[slot.0].read().is_some() {
             return Ok(());
         }
-        let work = Work { run: self, context };
         let pipeline = self.program.pipeline(slot);
         let open = pipeline.fragment.open(work)?;
         let (mut stream, mut sink) = (open.stream(work)?, pipeline.sink.start(work)?);
@@ -180,7 +221,7 @@ fn advance(work: Work<'_>, stream: &mut Stream, sink: &mut dyn Sink) -> Result<b
         Step::More => Ok(true),
         Step::Full(chunk) => sink.consume(work, chunk),
         Step::Blocked(slot) => {
-            work.run.complete(slot, work.context)?;
+            work.run.complete(slot, work)?;
             Ok(true)
         }
         Step::Done => Ok(false),
@@ -189,7 +230,8 @@ fn advance(work: Work<'_>, stream: &mut Stream, sink: &mut dyn Sink) -> Result<b
 
 /// The rows of a program that runs. Dropping it ends the execution.
 pub struct Rows {
-    run: Arc<Run>,
+    /// `None` once all its rows are kept.
+    run: Option<Arc<Run>>,
     state: State,
 }
 
@@ -208,6 +250,11 @@ enum State {
         ready: VecDeque<Chunk>,
         account: Account,
     },
+    /// All rows have been computed.
+    Kept {
+        rows: RowBuffer,
+        next: usize,
+    },
     Ended,
 }
 
@@ -215,7 +262,7 @@ enum State {
 const READ_AHEAD: usize = 8;
 
 impl Rows {
-    /// Starts a program: opens all its scans, which logs what they read.
+    /// Starts a program without changes and locks: opens all its scans, which logs what they read.
     pub fn start(
         program: &Arc<Program>,
         sources: &dyn Sources,
@@ -223,55 +270,34 @@ impl Rows {
         parameters: &[Value],
         options: Options,
     ) -> Result<Rows> {
-        let open = |scan: &crate::compile::PlannedScan| {
-            let request = Request {
-                columns: &scan.columns,
-                used: scan.used,
-                conditions: &scan.conditions,
-                parameters,
-                all: program.columns(),
-            };
-            sources.source(scan.source).open(&request, reader)
-        };
-        let scans = program.scans().iter().map(open).collect::<Result<_>>()?;
-        let types = program.parameters();
-        assert!(parameters.len() >= types.len(), "each parameter has a value");
-        let parameter = |(value, representation): (&Value, &Option<firn_base::Representation>)| {
-            constant(value, representation.unwrap_or(firn_base::Representation::Boolean), 1)
-        };
-        let parameters = parameters
-            .iter()
-            .zip(types)
-            .map(|(value, representation)| match representation {
-                // A parameter that the plan does not use has no type.
-                None => parameter((&Value::Null, representation)),
-                Some(_) => parameter((value, representation)),
-            })
-            .collect();
-        let slots = program.slots();
-        let run = Run {
-            program: program.clone(),
-            slots: (0..slots).map(|_| RwLock::new(None)).collect(),
-            gates: (0..slots).map(|_| Mutex::new(())).collect(),
-            scans,
-            parameters,
-            options,
-        };
-        Ok(Rows { run: Arc::new(run), state: State::New })
+        assert!(!program.has_effects(), "a program that changes or locks rows is executed");
+        let run = Run::open(program, sources, reader, parameters, options)?;
+        Ok(Rows { run: Some(Arc::new(run)), state: State::New })
     }
 
     /// The next rows, with the vectors of the program's output and no selection; `None` after the last. After an error there are no more.
     pub fn next(&mut self, context: &Context<'_>) -> Result<Option<Chunk>> {
-        let result = self.advance(context);
+        let result = match (&mut self.state, &self.run) {
+            (State::Kept { rows, next }, _) if *next < rows.len() => {
+                context.check_cancel().and_then(|()| rows.get(*next)).map(|chunk| {
+                    *next += 1;
+                    Some(chunk)
+                })
+            }
+            (State::Kept { .. } | State::Ended, _) | (_, None) => Ok(None),
+            (_, Some(run)) => {
+                let run = run.clone();
+                self.advance(Work { run: &run, context, effects: None })
+            }
+        };
         if !matches!(result, Ok(Some(_))) {
             self.state = State::Ended;
         }
         result
     }
 
-    fn advance(&mut self, context: &Context<'_>) -> Result<Option<Chunk>> {
-        let run = self.run.clone();
-        let work = Work { run: &run, context };
+    fn advance(&mut self, work: Work<'_>) -> Result<Option<Chunk>> {
+        let run = work.run;
         if matches!(self.state, State::New) {
             let open = run.program.result().open(work)?;
             let stream = Box::new(open.stream(work)?);
@@ -314,6 +340,119 @@ impl Rows {
     }
 }
 
+impl Run {
+    /// Opens all scans.
+    fn open(
+        program: &Arc<Program>,
+        sources: &dyn Sources,
+        reader: Reader<'_>,
+        parameters: &[Value],
+        options: Options,
+    ) -> Result<Run> {
+        fn request<'a>(scan: &'a PlannedScan, parameters: &'a [Value], all: &'a Columns) -> Request<'a> {
+            let PlannedScan { columns, used, conditions, .. } = scan;
+            Request { columns, used: *used, conditions, parameters, all }
+        }
+        let open = |scan: &PlannedScan| {
+            let request = request(scan, parameters, program.columns());
+            sources.source(scan.source).open(&request, reader)
+        };
+        let scans = program.scans().iter().map(open).collect::<Result<_>>()?;
+        let open = |PlannedLookup { scan, attributes }: &PlannedLookup| {
+            let request = request(scan, parameters, program.columns());
+            sources.source(scan.source).open_lookup(&request, attributes, reader)
+        };
+        let lookups = program.lookups().iter().map(open).collect::<Result<_>>()?;
+        let types = program.parameters();
+        assert!(parameters.len() >= types.len(), "each parameter has a value");
+        let parameter = |(value, representation): (&Value, &Option<firn_base::Representation>)| {
+            constant(value, representation.unwrap_or(firn_base::Representation::Boolean), 1)
+        };
+        let parameters = parameters
+            .iter()
+            .zip(types)
+            .map(|(value, representation)| match representation {
+                // A parameter that the plan does not use has no type.
+                None => parameter((&Value::Null, representation)),
+                Some(_) => parameter((value, representation)),
+            })
+            .collect();
+        let slots = program.slots();
+        Ok(Run {
+            program: program.clone(),
+            slots: (0..slots).map(|_| RwLock::new(None)).collect(),
+            gates: (0..slots).map(|_| Mutex::new(())).collect(),
+            scans,
+            lookups,
+            locked: HashMap::new(),
+            parameters,
+            options,
+        })
+    }
+}
+
+/// What a program with changes or locks comes to.
+pub struct Executed {
+    /// The rows of RETURNING, or of the query.
+    pub rows: Rows,
+    /// How many rows the statement's own change has changed; `None` if the statement is a query.
+    pub count: Option<u64>,
+}
+
+/// Runs a program, with its changes and locks, to its end. `targets` are the tables that it changes, compiled for writing.
+/// The [file's header](self) says what the caller does about errors.
+pub fn execute(
+    program: &Arc<Program>,
+    sources: &dyn Sources,
+    targets: &TargetSet,
+    transaction: &mut Transaction,
+    parameters: &[Value],
+    options: Options,
+    context: &Context<'_>,
+) -> Result<Executed> {
+    // Before anything is read or a guard is held, since it may have to wait for a table.
+    for target in targets.named() {
+        transaction.lock_row_exclusive_to_read(&target.table)?;
+    }
+    let mut locked = HashMap::new();
+    for source in program.locked() {
+        let table = sources.source(*source).table().expect("rows of tables are locked");
+        transaction.lock_row_share_to_read(&table)?;
+        locked.insert(*source, table);
+    }
+    let before = transaction.reads_so_far();
+    let reader = Reader { snapshot: transaction.snapshot(), transaction: Some(transaction) };
+    let mut run = Run::open(program, sources, reader, parameters, options)?;
+    run.locked = locked;
+    if program.relies_on_locked_rows() {
+        transaction.forget_reads(&before);
+    }
+    for (scan, planned) in run.scans.iter_mut().zip(program.scans()) {
+        let is_changed =
+            sources.source(planned.source).table().is_some_and(|table| targets.writes_to(table.id()));
+        if is_changed && !planned.feeds_first_change {
+            let representations = planned.representations(program.columns());
+            *scan = Arc::new(KeptScan::new(&**scan, representations, &run.options, context)?);
+        }
+    }
+    let state = Mutex::new(EffectState::new(targets, transaction, program.changes().len() > 1));
+    let run = Arc::new(run);
+    let work = Work { run: &run, context, effects: Some(&state as &dyn Effects) };
+    for slot in program.changes() {
+        run.complete(*slot, work)?;
+    }
+    let count = |slot| run.filled::<Changed>(slot).expect("all changes have been made").count;
+    let count = program.own_change().map(count);
+    let mut rows = Rows { run: Some(run.clone()), state: State::New };
+    let mut kept = RowBuffer::new(program.representations().to_vec(), &run.options);
+    while let Some(chunk) = rows.advance(work)? {
+        kept.push(chunk)?;
+    }
+    drop(rows);
+    state.into_inner().finish(context)?;
+    Ok(Executed { rows: Rows { run: None, state: State::Kept { rows: kept, next: 0 } }, count })
+}
+
 /// What a step of the last pipeline comes to.
 enum Produced {
     Nothing,
@@ -331,7 +470,7 @@ fn produce(work: Work<'_>, stream: &mut Stream) -> Result<Produced> {
             Produced::Rows(rows.with_selection(chunk.selection().cloned()).compact())
         }
         Step::Blocked(slot) => {
-            work.run.complete(slot, work.context)?;
+            work.run.complete(slot, work)?;
             Produced::Nothing
         }
         Step::Done => Produced::End,

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! plan ──Program::compile──▶ program ──Rows::start──▶ execution ──Rows::next──▶ chunks
+//!                                    ──execute──▶ count, rows      (changes and locks)
 //! ```
 //!
 //! A program is a set of pipelines: an input, stages that pass chunks on, and a sink that collects them. Everything here is
@@ -10,6 +11,7 @@
 //! Modules in reading order.
 
 pub mod source;
+pub mod statistics;
 pub mod table;
 
 pub mod columns;
@@ -18,8 +20,12 @@ pub mod keys;
 pub mod values;
 
 pub mod budget;
+pub mod buffer;
 pub mod pipeline;
 pub mod spill;
+
+pub mod effects;
+pub mod write;
 
 pub mod inputs;
 pub mod sinks;
@@ -30,7 +36,9 @@ pub mod execution;
 
 pub use budget::Budget;
 pub use compile::Program;
-pub use execution::{Options, Rows};
+pub use execution::{Executed, Options, Rows, execute};
 pub use source::{Reader, Source, Sources};
 pub use spill::SpillArea;
+pub use statistics::SourceFacts;
 pub use table::TableSource;
+pub use write::{CatalogExpressions, StoredExpression, TargetSet};

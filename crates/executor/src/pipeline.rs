@@ -14,6 +14,7 @@
 //! What a pipeline is (its [`Fragment`]) is shared by all workers that run it; each has a [`Stream`] of its own,
 //! and all streams of one pipeline take morsels from one opened input.
 
+use crate::effects::Effects;
 use crate::execution::Run;
 use crate::expression::Scope;
 use firn_base::Result;
@@ -44,6 +45,8 @@ pub struct Work<'a> {
     pub run: &'a Run,
     /// The statement's surroundings.
     pub context: &'a Context<'a>,
+    /// Where rows are changed and locked, while the program is [executed](crate::execution::execute).
+    pub effects: Option<&'a (dyn Effects + 'a)>,
 }
 
 impl<'a> Work<'a> {

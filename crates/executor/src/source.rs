@@ -7,12 +7,16 @@
 //! A scan is opened when the statement starts to run: that binds its snapshot, and is when a serializable transaction
 //! logs what it reads. It is begun when its rows are needed, perhaps never, perhaps once for each round of a recursion.
 
+use crate::buffer::RowBuffer;
+use crate::execution::Options;
 use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{Representation, Result, Snapshot, Type, Value};
 use firn_plan::operator::SourceId;
+use firn_plan::statistics::Reference;
 use firn_plan::{Column, Columns, Scalar};
+use firn_storage::Table;
 use firn_txn::Transaction;
-use firn_vector::{Chunk, Vector};
+use firn_vector::{Chunk, Context, Vector};
 
 /// A column of a source.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +43,10 @@ pub struct CandidateIndex {
     pub oid: u32,
     /// The attributes of its key, in their order.
     pub attributes: Vec<i16>,
+    /// For each of them whether the greatest comes first.
+    pub descending: Vec<bool>,
+    /// For each of them whether NULLs come first.
+    pub nulls_first: Vec<bool>,
     /// Whether no two rows that are visible have one key without NULLs.
     pub unique: bool,
 }
@@ -79,8 +87,42 @@ pub trait Source: Send + Sync {
         Vec::new()
     }
 
+    /// The oid of the relation that it is, if it is one of the catalog.
+    fn relation(&self) -> Option<u32> {
+        None
+    }
+
+    /// The foreign keys that hold for all its rows, now and after each statement.
+    fn references(&self) -> Vec<Reference> {
+        Vec::new()
+    }
+
+    /// The table whose rows they are, if they can be changed and locked.
+    fn table(&self) -> Option<Arc<Table>> {
+        None
+    }
+
     /// Binds a scan to what the reader sees, and logs what will have been read.
     fn open(&self, request: &Request<'_>, reader: Reader<'_>) -> Result<Arc<dyn Scan>>;
+
+    /// Binds look-ups to what the reader sees: of rows by values of some attributes, with which one of its
+    /// [indexes](Source::indexes) begins. Keys are logged as they are looked up. Panics if there is no such index.
+    fn open_lookup(&self, _: &Request<'_>, attributes: &[i16], _: Reader<'_>) -> Result<Arc<dyn Lookup>> {
+        panic!("no index begins with the attributes {attributes:?}")
+    }
+}
+
+/// Look-ups that have been opened, for any number of threads. The transaction whose snapshot they read must run as long as they are
+/// used.
+pub trait Lookup: Send + Sync {
+    /// Looks rows up, by keys with a vector for each attribute and a key for each of these rows of the vectors. What is found is added
+    /// to `found`: the row's number among `rows`, and the place of what was found for it. It ends early once `found` has so many
+    /// entries, and returns how many of the rows have been looked up. A key with a NULL finds nothing.
+    fn find(&self, keys: &[Vector], rows: &[u16], most: usize, found: &mut Vec<(u32, u64)>) -> Result<usize>;
+
+    /// Reads rows that were found, in their order, with a vector for each column of the request. Rows that do not meet the request's
+    /// conditions may be among them.
+    fn read(&self, rows: &[u64]) -> Result<Chunk>;
 }
 
 /// A scan that has been opened. The transaction whose snapshot it reads must run as long as it is used.
@@ -94,6 +136,42 @@ pub trait Morsels: Send + Sync {
     /// Claims a morsel: a block or a part of one, at most 65,536 rows, with a vector for each column of the request.
     /// `None` if all have been claimed.
     fn next(&self) -> Result<Option<Chunk>>;
+}
+
+/// A scan that has been read to its end: its table is about to change.
+pub(crate) struct KeptScan(Arc<RowBuffer>);
+
+impl KeptScan {
+    /// Reads a scan to its end.
+    pub fn new(
+        scan: &dyn Scan,
+        representations: Vec<Representation>,
+        options: &Options,
+        context: &Context<'_>,
+    ) -> Result<KeptScan> {
+        let mut rows = RowBuffer::new(representations, options);
+        let morsels = scan.morsels();
+        while let Some(chunk) = morsels.next()? {
+            context.check_cancel()?;
+            rows.push(chunk)?;
+        }
+        Ok(KeptScan(Arc::new(rows)))
+    }
+}
+
+impl Scan for KeptScan {
+    fn morsels(&self) -> Arc<dyn Morsels> {
+        Arc::new(KeptMorsels(self.0.clone(), AtomicU64::new(0)))
+    }
+}
+
+struct KeptMorsels(Arc<RowBuffer>, AtomicU64);
+
+impl Morsels for KeptMorsels {
+    fn next(&self) -> Result<Option<Chunk>> {
+        let number = self.1.fetch_add(1, Ordering::Relaxed) as usize;
+        (number < self.0.len()).then(|| self.0.get(number)).transpose()
+    }
 }
 
 /// Where the sources of a plan are found.

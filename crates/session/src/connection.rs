@@ -941,11 +941,12 @@ impl Connection {
             if self.options.time_zone != settings.time_zone() {
                 self.options.time_zone = settings.time_zone().to_owned();
             }
-            (settings.search_path(), settings.time_zone().to_owned())
+            (settings.search_path(), settings.time_zone().to_owned(), settings.engine())
         };
-        let (search_path, time_zone) = self.services.with_settings(heed);
-        if self.facts.search_path != search_path || self.facts.time_zone != time_zone {
-            self.facts = Arc::new(SessionFacts { search_path, time_zone, ..(*self.facts).clone() });
+        let (search_path, time_zone, engine) = self.services.with_settings(heed);
+        let facts = &*self.facts;
+        if facts.search_path != search_path || facts.time_zone != time_zone || facts.engine != engine {
+            self.facts = Arc::new(SessionFacts { search_path, time_zone, engine, ..(*self.facts).clone() });
         }
         // Sessions that see things alike share their plans at no cost.
         if *self.facts == *self.shared.facts {

@@ -6,13 +6,17 @@
 //! The plan is one whose dependent joins have been removed.
 
 mod aggregate;
+mod change;
+mod index_join;
 mod join;
+mod lock;
 mod operator;
 mod recursion;
 
 use crate::expression::{Compiler, Layout};
 use crate::inputs::SharedPlan;
 use crate::pipeline::{Fragment, InputPlan, SinkPlan, SlotId, StagePlan};
+use crate::stages::LimitBounds;
 use firn_base::sync::Arc;
 use firn_base::{Representation, Result};
 use firn_plan::operator::{IterateId, SharedId, SourceId};
@@ -27,11 +31,28 @@ pub struct Program {
     /// The pipelines by the slots that they fill. A slot without one is filled by an input.
     pipelines: Vec<Option<Pipeline>>,
     scans: Vec<PlannedScan>,
+    lookups: Vec<PlannedLookup>,
     parameters: Vec<Option<Representation>>,
     result: Arc<Fragment>,
     /// Where the result has the columns of the output.
     output: Vec<usize>,
     representations: Vec<Representation>,
+    effects: ProgramEffects,
+}
+
+/// What a program does to tables.
+#[derive(Default)]
+struct ProgramEffects {
+    /// The slots of its changes, in the order of the text.
+    changes: Vec<SlotId>,
+    /// Which of them is the statement itself, if it is no query.
+    own: Option<SlotId>,
+    /// The tables that it changes.
+    targets: Vec<SourceId>,
+    /// The tables whose rows it locks.
+    locked: Vec<SourceId>,
+    /// Whether it relies on nothing but the rows that it gets by SKIP LOCKED: each scan is of rows that are locked so.
+    relies_on_locked_rows: bool,
 }
 
 /// A pipeline with a sink.
@@ -52,6 +73,23 @@ pub struct PlannedScan {
     pub used: usize,
     /// What rows must meet.
     pub conditions: Vec<Scalar>,
+    /// Whether its rows only go to the first change, which collects its rows before it begins.
+    pub feeds_first_change: bool,
+}
+
+impl PlannedScan {
+    /// How the values of its columns lie.
+    pub(crate) fn representations(&self, columns: &Columns) -> Vec<Representation> {
+        self.columns.iter().map(|(column, _)| crate::source::representation(columns, *column)).collect()
+    }
+}
+
+/// Look-ups of a program.
+pub struct PlannedLookup {
+    /// The rows that are looked up.
+    pub scan: PlannedScan,
+    /// The attributes that they are looked up by.
+    pub attributes: Vec<i16>,
 }
 
 impl Program {
@@ -63,9 +101,14 @@ impl Program {
             pipelines: Vec::new(),
             depends: Vec::new(),
             scans: Vec::new(),
+            lookups: Vec::new(),
             shared: HashMap::new(),
             shared_columns: HashMap::new(),
             iterates: HashMap::new(),
+            effects: change::effects_of(plan),
+            within_definitions: 0,
+            limit_above: None,
+            columns: plan.columns.clone(),
         };
         for node in plan.post_order() {
             if let Operator::SharedRead { id, columns } = &plan[node] {
@@ -79,19 +122,36 @@ impl Program {
         let output: Vec<usize> = plan.output.iter().map(place).collect();
         let representations = plan.output.iter().map(|column| part.layout.representation(*column)).collect();
         Ok(Program {
-            columns: plan.columns.clone(),
+            columns: compile.columns,
+            effects: compile.effects,
             parameters: parameters(plan),
             result: part.into_fragment(),
             output,
             representations,
             pipelines: compile.pipelines,
             scans: compile.scans,
+            lookups: compile.lookups,
         })
     }
 
     /// The columns of the statement.
     pub fn columns(&self) -> &Columns {
         &self.columns
+    }
+
+    /// Whether it changes tables or locks rows: then it is [executed](crate::execution::execute).
+    pub fn has_effects(&self) -> bool {
+        !self.effects.changes.is_empty() || !self.effects.locked.is_empty()
+    }
+
+    /// The tables that it changes, which must be compiled for writing.
+    pub fn targets(&self) -> &[SourceId] {
+        &self.effects.targets
+    }
+
+    /// Whether the statement itself changes a table: its command tag has the number of changed rows.
+    pub fn is_change(&self) -> bool {
+        self.effects.own.is_some()
     }
 
     /// How the values of the output's columns lie.
@@ -116,8 +176,28 @@ impl Program {
         &self.scans
     }
 
+    pub(crate) fn lookups(&self) -> &[PlannedLookup] {
+        &self.lookups
+    }
+
     pub(crate) fn result(&self) -> &Arc<Fragment> {
         &self.result
+    }
+
+    pub(crate) fn changes(&self) -> &[SlotId] {
+        &self.effects.changes
+    }
+
+    pub(crate) fn own_change(&self) -> Option<SlotId> {
+        self.effects.own
+    }
+
+    pub(crate) fn locked(&self) -> &[SourceId] {
+        &self.effects.locked
+    }
+
+    pub(crate) fn relies_on_locked_rows(&self) -> bool {
+        self.effects.relies_on_locked_rows
     }
 
     pub(crate) fn output(&self) -> &[usize] {
@@ -152,10 +232,18 @@ struct Compile<'a> {
     /// For each slot the recursions whose rounds it is computed from.
     depends: Vec<BTreeSet<IterateId>>,
     scans: Vec<PlannedScan>,
+    lookups: Vec<PlannedLookup>,
     shared: HashMap<SharedId, DefinedShared>,
     /// The columns that some reader of a shared sub-plan uses.
     shared_columns: HashMap<SharedId, Needed>,
     iterates: HashMap<IterateId, (SlotId, Vec<Representation>)>,
+    effects: ProgramEffects,
+    /// How many definitions of shared sub-plans are around.
+    within_definitions: usize,
+    /// The limit above the locks that are compiled next.
+    limit_above: Option<LimitBounds>,
+    /// The columns of the statement, and those that were added.
+    columns: Columns,
 }
 
 /// A shared sub-plan that readers below its body may name.

@@ -9,7 +9,7 @@ use crate::sinks::{Keep, SortPlan};
 use crate::source;
 use crate::stages::{Callee, FilterPlan, FlatMapPlan, LimitBounds, LimitPlan, MapPlan, SetCallPlan};
 use firn_base::sync::Arc;
-use firn_base::{Error, Representation, Result, Type};
+use firn_base::{Representation, Result, Type};
 use firn_plan::operator::{Limit, Scan, SetCall, SetCalls, SortKey};
 use firn_plan::properties::{Scope, scope_above};
 use firn_plan::{Column, NodeId, Operator, Scalar};
@@ -39,6 +39,7 @@ impl Compile<'_> {
                 Ok(self.passed_on(node, part))
             }
             Operator::Map { input, outputs } => self.map(node, *input, outputs, needed),
+            Operator::Join(join) if !join.by_index.is_empty() => self.index_join(node, join, needed),
             Operator::Join(join) => self.join(node, join, needed),
             Operator::Group(group) => self.group(node, group),
             Operator::Window(window) => self.window(node, window, needed),
@@ -52,11 +53,19 @@ impl Compile<'_> {
             Operator::IterateRead { iterate, columns } => Ok(self.iterate_read(node, *iterate, columns)),
             Operator::Shared { id, definition, body } => self.share(*id, *definition, *body, needed),
             Operator::SharedRead { id, columns } => Ok(self.shared_read(node, *id, columns, needed)),
-            Operator::Sample { .. } => Err(Error::unsupported("TABLESAMPLE")),
-            Operator::Lock { .. } => Err(Error::unsupported("locking rows")),
-            Operator::Insert(_) | Operator::Update(_) | Operator::Delete { .. } | Operator::Merge(_) => {
-                Err(Error::unsupported("changing rows"))
+            Operator::Sample { input, by_block, percent, seed } => {
+                self.sample(node, *input, *by_block, (percent, seed.as_ref()), needed)
             }
+            Operator::Lock { input, targets } => {
+                let limit = self.limit_above.take();
+                self.lock(node, *input, targets, needed, limit)
+            }
+            Operator::Insert(insert) => self.insert(insert, needed),
+            Operator::Update(update) => self.update(update, needed),
+            Operator::Delete { input, target, row, images } => {
+                self.delete(*input, *target, *row, images, needed)
+            }
+            Operator::Merge(merge) => self.merge(merge, needed),
         }
     }
 
@@ -72,7 +81,16 @@ impl Compile<'_> {
         part
     }
 
-    fn scan(&mut self, node: NodeId, scan: &Scan, needed: &Needed) -> Result<Part> {
+    pub(super) fn scan(&mut self, node: NodeId, scan: &Scan, needed: &Needed) -> Result<Part> {
+        let (planned, layout) = self.planned_scan(scan, needed);
+        self.scans.push(planned);
+        let mut part = Part::new(ScanPlan(self.scans.len() - 1), layout);
+        self.filter(&mut part, &scan.conditions)?;
+        Ok(self.leaf(node, part))
+    }
+
+    /// What a scan asks of its source, and the vectors that it gives.
+    pub(super) fn planned_scan(&self, scan: &Scan, needed: &Needed) -> (PlannedScan, Layout) {
         let all = with_uses(needed, &scan.conditions);
         let mut columns: Vec<(Column, i16)> =
             scan.columns.iter().filter(|(column, _)| all.contains(column)).copied().collect();
@@ -80,13 +98,11 @@ impl Compile<'_> {
         let used = columns.iter().filter(|(column, _)| needed.contains(column)).count();
         let layout = columns
             .iter()
-            .map(|(column, _)| (*column, source::representation(&self.plan.columns, *column)))
+            .map(|(column, _)| (*column, source::representation(&self.columns, *column)))
             .collect();
         let conditions = scan.conditions.clone();
-        self.scans.push(PlannedScan { source: scan.source, columns, used, conditions });
-        let mut part = Part::new(ScanPlan(self.scans.len() - 1), layout);
-        self.filter(&mut part, &scan.conditions)?;
-        Ok(self.leaf(node, part))
+        let feeds_first_change = false;
+        (PlannedScan { source: scan.source, columns, used, conditions, feeds_first_change }, layout)
     }
 
     /// Adds a filter.
@@ -262,6 +278,8 @@ impl Compile<'_> {
         let bounds = LimitBounds { count: bound(&limit.count)?, offset: bound(&limit.offset)? };
         let mut below = needed.clone();
         below.extend(limit.ties.iter().flatten().map(|key| key.column));
+        let is_above_locks = self.locks_below(limit.input);
+        self.limit_above = is_above_locks.then(|| bounds.clone());
         let mut part = match &self.plan[limit.input] {
             Operator::Sort { input, keys } if limit.ties.is_none() && limit.count.is_some() => {
                 let keep = Keep::First(Box::new(Template::new(bounds.clone())));
@@ -273,7 +291,7 @@ impl Compile<'_> {
             let (columns, order) = self.order(keys, &part.layout, &part.scope);
             (columns, KeyLayout::new(order))
         });
-        part.push(LimitPlan { bounds: Template::new(bounds), ties });
+        part.push(LimitPlan { bounds: Template::new(bounds), ties, is_above_locks });
         part.is_serial = true;
         Ok(self.passed_on(node, part))
     }

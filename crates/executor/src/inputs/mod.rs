@@ -1,5 +1,6 @@
 //! Inputs of pipelines.
 
+mod changed;
 mod collected;
 mod iterate;
 mod scan;
@@ -7,6 +8,7 @@ mod shared;
 mod union;
 mod values;
 
+pub use changed::ChangedPlan;
 pub use collected::{CollectedPlan, SortedPlan, UnmatchedPlan};
 pub use iterate::{IteratePlan, RoundPlan};
 pub use scan::ScanPlan;

@@ -1,12 +1,17 @@
 //! Sinks of pipelines: operators that collect rows.
 
 mod build;
+mod change;
 mod group;
 mod runs;
 mod sort;
 mod window;
 
 pub use build::{Build, BuildPlan};
+pub use change::{
+    ArmPlan, Assignments, Change, ChangeKind, ChangePlan, Changed, ConflictUpdatePlan, ImagePlan, InsertPlan,
+    MergeActionPlan, MergeArmPlan, MergePlan, UpdatePlan,
+};
 pub use group::{AggregatePlan, GroupPlan, OrderPlan, SetPlan};
 pub use runs::{Merge, SortedRun};
 pub use sort::{Keep, SortPlan, Sorted};

@@ -37,12 +37,15 @@ pub struct LimitPlan {
     pub bounds: Template<LimitBounds>,
     /// WITH TIES: the positions of the order's columns, and their keys.
     pub ties: Option<(Vec<usize>, KeyLayout)>,
+    /// Whether it limits how many rows are locked.
+    pub is_above_locks: bool,
 }
 
 impl StagePlan for LimitPlan {
     fn start(&self, work: Work<'_>) -> Result<Box<dyn Stage>> {
         let (count, offset) = self.bounds.copy().evaluate(work)?;
-        Ok(Box::new(Limit { skip: offset, take: count, ties: self.ties.clone(), last: None }))
+        let is_above_locks = self.is_above_locks;
+        Ok(Box::new(Limit { skip: offset, take: count, ties: self.ties.clone(), last: None, is_above_locks }))
     }
 }
 
@@ -53,6 +56,7 @@ struct Limit {
     ties: Option<(Vec<usize>, KeyLayout)>,
     /// The key of the last row, once all that were asked for have gone on.
     last: Option<Keys>,
+    is_above_locks: bool,
 }
 
 impl Limit {
@@ -70,7 +74,23 @@ impl Limit {
 }
 
 impl Stage for Limit {
-    fn push(&mut self, _: Work<'_>, chunk: Chunk) -> Result<Output> {
+    fn push(&mut self, work: Work<'_>, chunk: Chunk) -> Result<Output> {
+        let output = self.limited(chunk)?;
+        if self.is_above_locks
+            && matches!(output, Output::Done(_))
+            && let Some(effects) = work.effects
+        {
+            effects.with(&mut |state| {
+                state.has_enough();
+                Ok(())
+            })?;
+        }
+        Ok(output)
+    }
+}
+
+impl Limit {
+    fn limited(&mut self, chunk: Chunk) -> Result<Output> {
         let count = chunk.count() as u64;
         let skipped = self.skip.min(count);
         self.skip -= skipped;

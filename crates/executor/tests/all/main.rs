@@ -1,7 +1,10 @@
 //! Plans that are run: one binary.
 
 mod cases;
+mod changes;
+mod locks;
 mod oracle;
 mod registry;
+mod sql;
 mod support;
 mod tables;

@@ -5,9 +5,10 @@ mod arrays;
 mod bytes;
 mod casts;
 mod comparisons;
+mod date_templates;
 mod encodings;
+mod fixed;
 mod floats;
-mod formats;
 mod general;
 mod grammar;
 mod hashes;
@@ -15,7 +16,10 @@ mod integers;
 mod io;
 mod moments;
 mod names;
+mod number_templates;
 mod numbers;
+mod objects;
+mod powers;
 mod randoms;
 mod regexps;
 mod roots;
@@ -24,6 +28,7 @@ mod texts;
 mod windows;
 
 use crate::registry::RegistryBuilder;
+pub use objects::is_object;
 
 /// Adds all of them.
 pub fn register(builder: &mut RegistryBuilder) {
@@ -33,14 +38,17 @@ pub fn register(builder: &mut RegistryBuilder) {
     numbers::register(builder);
     casts::register(builder);
     io::register(builder);
+    objects::register(builder);
     texts::register(builder);
     moments::register(builder);
     general::register(builder);
     grammar::register(builder);
-    formats::register(builder);
+    date_templates::register(builder);
+    number_templates::register(builder);
     encodings::register(builder);
     regexps::register(builder);
     roots::register(builder);
+    powers::register(builder);
     arrays::register(builder);
     series::register(builder);
     bytes::register(builder);

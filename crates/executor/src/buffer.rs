@@ -1,0 +1,137 @@
+//! Rows that are kept in the order in which they came, to be read any number of times: of a source that is drained before a table
+//! changes, of RETURNING, and of sub-plans that are read more than once.
+//!
+//! Chunks stay in memory while the budget has room for them. Then all of them go to a temporary file, and later ones follow.
+
+use crate::budget::Account;
+use crate::execution::Options;
+use crate::spill::{SpillArea, SpillFile, read_rows, write_rows};
+use firn_base::sync::Arc;
+use firn_base::{Representation, Result};
+use firn_vector::Chunk;
+
+/// Rows in chunks.
+pub struct RowBuffer {
+    representations: Vec<Representation>,
+    parts: Vec<Part>,
+    rows: u64,
+    account: Account,
+    area: Option<Arc<SpillArea>>,
+    file: Option<SpillFile>,
+}
+
+enum Part {
+    Memory(Chunk),
+    /// Where it lies in the file.
+    File((u64, usize)),
+}
+
+impl RowBuffer {
+    /// No rows of columns with these representations.
+    pub fn new(representations: Vec<Representation>, options: &Options) -> RowBuffer {
+        RowBuffer {
+            representations,
+            parts: Vec::new(),
+            rows: 0,
+            account: Account::new(&options.budget),
+            area: options.spill.clone(),
+            file: None,
+        }
+    }
+
+    /// How many chunks there are.
+    pub fn len(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Whether there are no chunks.
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// How many rows there are.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Appends the selected rows of a chunk.
+    pub fn push(&mut self, chunk: Chunk) -> Result<()> {
+        let chunk = chunk.compact();
+        if chunk.length() == 0 {
+            return Ok(());
+        }
+        self.rows += chunk.length() as u64;
+        if self.file.is_none() {
+            match (self.account.add(chunk.memory()), &self.area) {
+                (Ok(()), _) => {
+                    self.parts.push(Part::Memory(chunk));
+                    return Ok(());
+                }
+                (Err(error), None) => return Err(error),
+                (Err(_), Some(area)) => self.file = Some(area.create()?),
+            }
+        }
+        let file = self.file.as_mut().expect("it has been made");
+        let mut image = Vec::new();
+        let mut write = |chunk: &Chunk| {
+            image.clear();
+            write_rows(chunk.vectors(), chunk.length(), &mut image);
+            file.write(&image).map(Part::File)
+        };
+        for part in &mut self.parts {
+            if let Part::Memory(chunk) = part {
+                *part = write(chunk)?;
+            }
+        }
+        self.parts.push(write(&chunk)?);
+        self.account.set(0)
+    }
+
+    /// A chunk by its number.
+    pub fn get(&self, number: usize) -> Result<Chunk> {
+        match &self.parts[number] {
+            Part::Memory(chunk) => Ok(chunk.clone()),
+            Part::File(place) => {
+                let image = self.file.as_ref().expect("it has been written").read(*place)?;
+                let (vectors, rows) = read_rows(&self.representations, &mut &image[..]);
+                Ok(Chunk::new(rows, vectors))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::Budget;
+    use firn_base::disk::SimulatedDisk;
+    use firn_vector::{Data, Datum, Selection, Vector};
+
+    /// Reads back what was pushed, with and without room for it.
+    #[test]
+    fn rows_are_read_as_they_came_whether_memory_suffices_or_not() {
+        for (limit, spills) in [(1 << 20, false), (10_000, true)] {
+            let area = SpillArea::open(SimulatedDisk::new(), "/spill".into(), 1 << 20).unwrap();
+            let budget = Budget::new(limit);
+            let options = Options { spill: Some(area.clone()), ..Options::new(budget.clone()) };
+            let mut buffer = RowBuffer::new(vec![Representation::Int32], &options);
+            for number in 0..40 {
+                let values: Vec<i32> = (0..100).map(|row| number * 100 + row).collect();
+                let vector = Vector::flat(Representation::Int32, Data::Int32(values.into()), None);
+                let odd = Selection::filter(100, |row| row % 2 == 1);
+                buffer.push(Chunk::new(100, vec![vector]).with_selection(Some(odd))).unwrap();
+            }
+            assert_eq!((buffer.len(), buffer.rows()), (40, 2000));
+            for number in 0..40 {
+                let chunk = buffer.get(number).unwrap();
+                assert_eq!(chunk.length(), 50);
+                let expected = number as i32 * 100 + 99;
+                assert!(matches!(chunk.vectors()[0].datum(49), Datum::Int32(value) if value == expected));
+            }
+            assert_eq!(area.written() > 0, spills);
+            assert!(budget.used() <= limit && (budget.used() == 0) == spills);
+            drop(buffer);
+            assert_eq!((budget.used(), area.used()), (0, 0));
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! INSERT.
+
+use super::conflict::ArmPlan;
+use super::{Applying, Assignments};
+use crate::pipeline::Template;
+use crate::write::RowVectors;
+use firn_base::{ColumnId, Result, RowId};
+use firn_txn::pin;
+use firn_vector::selection::Rows;
+use firn_vector::{Chunk, Vector};
+
+/// An insertion of rows.
+pub struct InsertPlan {
+    /// The values; columns without one are NULL.
+    pub values: Template<Assignments>,
+    /// ON CONFLICT.
+    pub arms: Vec<ArmPlan>,
+}
+
+impl Applying<'_, '_> {
+    /// Inserts the rows of a chunk.
+    pub(super) fn insert(&mut self, plan: &InsertPlan, chunk: &Chunk) -> Result<()> {
+        let (new, rows) = self.new_rows(plan.values.copy(), chunk, chunk.rows())?;
+        let violated = self.state.writer.first_violation(
+            self.target,
+            &new,
+            Rows::at(&rows, chunk.length()),
+            None,
+            self.scope.context,
+        );
+        let until = violated.as_ref().map_or(rows.len(), |(place, _)| *place);
+        match plan.arms.is_empty() {
+            true => {
+                for row in &rows[..until] {
+                    self.insert_row(&new, usize::from(*row))?;
+                }
+                if violated.is_none() {
+                    self.done(&rows, chunk.length(), None, Some(&new))?;
+                }
+            }
+            false => {
+                let written = self.insert_or_update(plan, &new, chunk.length(), &rows[..until])?;
+                if violated.is_none() {
+                    self.done_by_id(&written)?;
+                }
+            }
+        }
+        match violated {
+            Some((place, violation)) => {
+                let row = usize::from(rows[place]);
+                Err(self.state.writer.violation(self.target, violation, &new, row, None, &pin()))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// All columns of new rows with these values, and which of a chunk's rows they are.
+    pub(super) fn new_rows(
+        &mut self,
+        values: Assignments,
+        chunk: &Chunk,
+        rows: Rows<'_>,
+    ) -> Result<(RowVectors, Vec<u16>)> {
+        let table = self.table();
+        let mut new = RowVectors::new(table.width());
+        for number in 0..table.width() {
+            let column = ColumnId(number as u16);
+            new.set(column, Vector::null(table.general(column), chunk.length()));
+        }
+        self.assign(values, chunk, rows, &mut new)?;
+        let mut positions = Vec::with_capacity(rows.count());
+        rows.each(|row| positions.push(row as u16));
+        Ok((new, positions))
+    }
+
+    /// Inserts a row.
+    pub(super) fn insert_row(&mut self, new: &RowVectors, row: usize) -> Result<RowId> {
+        self.scope.context.check_cancel()?;
+        let id = self.state.writer.insert(self.target, new, row, &pin())?;
+        if !self.change.rows_are_distinct {
+            self.state.writer.claim(self.target, id);
+        }
+        Ok(id)
+    }
+
+    /// As [`Applying::done`], of rows that are read as they are now.
+    fn done_by_id(&mut self, written: &[RowId]) -> Result<()> {
+        let images: Vec<ColumnId> = self.image_columns(false, &[]).collect();
+        let length = written.len();
+        let (new, _) =
+            self.state.writer.read(self.target, &images, length, written.iter().copied().enumerate());
+        let rows: Vec<u16> = (0..length).map(|row| row as u16).collect();
+        self.done(&rows, length, None, Some(&new))
+    }
+}

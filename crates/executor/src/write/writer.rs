@@ -1,0 +1,470 @@
+//! The writer: changes rows and tests the constraints that do not wait for the end of the statement.
+//!
+//! A foreign key of a row is tested at once where the statement changes no other table, since the referenced row cannot come later.
+//! What references its own table, and what the actions of foreign keys cause, waits for [`Writer::finish`]; so do all references
+//! of a statement with several changes. Where a constraint is deferred the transaction notes the check.
+//!
+//! After an error the caller rolls the transaction back to the beginning of the statement.
+
+use super::foreign_key::{self, Pending};
+use super::messages;
+use super::rows::{Cells, RowVectors, stored};
+use super::target::{Target, TargetSet};
+use crate::expression::truth;
+use crate::values::{push, value};
+use firn_base::{Cell, ColumnId, Error, Result, RowId, Stored, Value};
+use firn_storage::KeyBuffer;
+use firn_txn::{Check, Guard, Transaction};
+use firn_vector::builder::Builder;
+use firn_vector::selection::Rows;
+use firn_vector::{Context, Vector};
+use smallvec::SmallVec;
+use std::collections::{HashSet, VecDeque};
+
+/// What the changes of one statement write with.
+pub struct Writer<'a> {
+    pub(super) set: &'a TargetSet,
+    pub(crate) transaction: &'a mut Transaction,
+    pub(super) pending: VecDeque<Pending>,
+    /// The rows that the statement has changed, each with its table's position: under the id that its snapshot sees, and the present one.
+    changed: HashSet<(usize, RowId)>,
+    has_several_changes: bool,
+}
+
+/// The cells of a row with what their values do not have by themselves.
+type StoredRow<'v> = SmallVec<[Stored<'v>; 24]>;
+
+impl<'a> Writer<'a> {
+    /// A writer of a statement that makes one change of a table, or several.
+    pub fn new(
+        set: &'a TargetSet,
+        transaction: &'a mut Transaction,
+        has_several_changes: bool,
+    ) -> Writer<'a> {
+        Writer { set, transaction, pending: VecDeque::new(), changed: HashSet::new(), has_several_changes }
+    }
+
+    /// The tables that it may write to.
+    pub(crate) fn set(&self) -> &'a TargetSet {
+        self.set
+    }
+
+    /// Notes that the statement changes a row; false if it has done so before.
+    pub(crate) fn claim(&mut self, target: usize, row: RowId) -> bool {
+        self.changed.insert((target, row))
+    }
+
+    /// Whether the statement has changed a row.
+    pub(crate) fn has_changed(&self, target: usize, row: RowId) -> bool {
+        self.changed.contains(&(target, row))
+    }
+
+    /// The first of some rows to be written that violates NOT NULL or a CHECK, by its place in `rows`, and its error. Of an
+    /// update `given` are the columns that it sets.
+    pub(crate) fn first_violation(
+        &self,
+        target: usize,
+        columns: &RowVectors,
+        rows: Rows<'_>,
+        given: Option<&[ColumnId]>,
+        context: &Context<'_>,
+    ) -> Option<(usize, Violation)> {
+        let table = self.set.target(target);
+        let is_given = |column: &ColumnId| given.is_none_or(|given| given.contains(column));
+        let positions: Vec<u16> = positions(rows);
+        let mut first: Option<(usize, Violation)> = None;
+        for (number, column) in table.columns.iter().enumerate() {
+            let id = ColumnId(number as u16);
+            if !column.not_null || !is_given(&id) {
+                continue;
+            }
+            let vector = columns.vector(id);
+            if vector.has_no_null() {
+                continue;
+            }
+            let before = first.as_ref().map_or(positions.len(), |(place, _)| *place);
+            let found = positions[..before].iter().position(|row| vector.is_null(usize::from(*row)));
+            if let Some(place) = found {
+                first = Some((place, Violation::Null(id)));
+            }
+        }
+        for (number, check) in table.checks.iter().enumerate() {
+            let before = first.as_ref().map_or(positions.len(), |(place, _)| *place);
+            let asked = Rows::at(&positions[..before], rows.length());
+            if before == 0 {
+                break;
+            }
+            let truths = match check.condition.evaluate(context, columns, asked) {
+                Ok(truths) => truths.plain(asked),
+                Err(_) => {
+                    first = self
+                        .first_failing(number, target, columns, &positions[..before], rows, context)
+                        .or(first);
+                    continue;
+                }
+            };
+            // NULL passes.
+            let is_violated = |row: &u16| truth(&truths, usize::from(*row)) == Some(false);
+            if let Some(place) = positions[..before].iter().position(is_violated) {
+                first = Some((place, Violation::Check(number)));
+            }
+        }
+        first
+    }
+
+    /// The first row in which a CHECK is violated or raises an error, asked row by row.
+    #[cold]
+    fn first_failing(
+        &self,
+        number: usize,
+        target: usize,
+        columns: &RowVectors,
+        positions: &[u16],
+        rows: Rows<'_>,
+        context: &Context<'_>,
+    ) -> Option<(usize, Violation)> {
+        let check = &self.set.target(target).checks[number];
+        positions.iter().enumerate().find_map(|(place, row)| {
+            let one = [*row];
+            let one = Rows::at(&one, rows.length());
+            match check.condition.evaluate(context, columns, one) {
+                Ok(truths) if truth(&truths.plain(one), usize::from(*row)) == Some(false) => {
+                    Some((place, Violation::Check(number)))
+                }
+                Ok(_) => None,
+                Err(error) => Some((place, Violation::Failed(error))),
+            }
+        })
+    }
+
+    /// The error of a violation by a row with these columns; those that are not known are those of the row `id`.
+    #[cold]
+    pub(crate) fn violation(
+        &self,
+        target: usize,
+        violation: Violation,
+        columns: &RowVectors,
+        row: usize,
+        id: Option<RowId>,
+        guard: &Guard,
+    ) -> Error {
+        let table = self.set.target(target);
+        let values = || self.values(target, columns, row, id, guard);
+        match violation {
+            Violation::Null(column) => messages::null_violation(table, column, &values()),
+            Violation::Check(number) => {
+                messages::check_violation(table, &table.checks[number].name, &values())
+            }
+            Violation::Failed(error) => error,
+        }
+    }
+
+    /// The values of all columns of a row; those that are not known are those of the row `id`.
+    #[cold]
+    fn values(
+        &self,
+        target: usize,
+        columns: &RowVectors,
+        row: usize,
+        id: Option<RowId>,
+        guard: &Guard,
+    ) -> Vec<Value> {
+        let table = self.set.target(target);
+        let all: Vec<ColumnId> = (0..table.width()).map(|number| ColumnId(number as u16)).collect();
+        let mut old: Cells<'_> = SmallVec::from_elem(Cell::Null, all.len());
+        if let Some(id) = id {
+            self.transaction.peek(&table.table, id, &all, &mut old, guard);
+        }
+        let known = |column: &ColumnId| match columns.get(*column) {
+            Some(vector) => value(vector.datum(row), table.general(*column)),
+            None => old[column.index()].to_value(table.stored(*column)),
+        };
+        all.iter().map(known).collect()
+    }
+
+    /// Inserts a row that violates neither NOT NULL nor a CHECK; all columns are known.
+    pub(crate) fn insert(
+        &mut self,
+        target: usize,
+        columns: &RowVectors,
+        row: usize,
+        guard: &Guard,
+    ) -> Result<RowId> {
+        let set = self.set;
+        let table = set.target(target);
+        let stored: StoredRow<'_> = stored_row(table, columns, row)?;
+        let cells: Cells<'_> = stored.iter().map(Stored::cell).collect();
+        let inserted = self.transaction.insert(&table.table, &cells, guard);
+        let id = inserted.map_err(|error| {
+            let value = |column: ColumnId| cells[column.index()].to_value(table.stored(column));
+            messages::explain_duplicate(error, table, value)
+        })?;
+        for position in 0..table.late_keys.len() {
+            self.look_for_shared_key(target, position, id, guard);
+        }
+        for position in 0..table.references.len() {
+            self.check_reference(target, position, id, columns, row, false, guard)?;
+        }
+        Ok(id)
+    }
+
+    /// The columns of an old row that an update of these columns must know.
+    pub(crate) fn columns_to_update(&self, target: usize, set: &[ColumnId]) -> Vec<ColumnId> {
+        let table = self.set.target(target);
+        let mut needed: Vec<ColumnId> =
+            table.checks.iter().flat_map(|check| check.condition.inputs.clone()).collect();
+        let keys = table.references.iter().map(|reference| &reference.columns);
+        let keys = keys.chain(table.referrers.iter().map(|referrer| &referrer.columns));
+        for key in keys.filter(|key| key.iter().any(|column| set.contains(column))) {
+            needed.extend(key);
+        }
+        needed.sort_unstable();
+        needed.dedup();
+        needed
+    }
+
+    /// The columns of a row that its deletion must know.
+    pub(crate) fn columns_to_delete(&self, target: usize) -> Vec<ColumnId> {
+        let mut needed: Vec<ColumnId> =
+            self.set.target(target).referrers.iter().flat_map(|referrer| referrer.columns.clone()).collect();
+        needed.sort_unstable();
+        needed.dedup();
+        needed
+    }
+
+    /// Columns of rows, each at its place in vectors of a length, and the places of those rows that are there. Places must rise.
+    pub(crate) fn read(
+        &self,
+        target: usize,
+        columns: &[ColumnId],
+        length: usize,
+        rows: impl Iterator<Item = (usize, RowId)>,
+    ) -> (RowVectors, Vec<u16>) {
+        let table = self.set.target(target);
+        let guard = firn_txn::pin();
+        let mut builders: Vec<Builder> =
+            columns.iter().map(|column| Builder::new(table.general(*column))).collect();
+        let mut cells: Cells<'_> = SmallVec::from_elem(Cell::Null, columns.len());
+        let mut found = Vec::new();
+        for (place, id) in rows {
+            // It is about to be changed: a change by another transaction is a conflict, so nothing has to be logged.
+            if !self.transaction.peek(&table.table, id, columns, &mut cells, &guard) {
+                continue;
+            }
+            found.push(place as u16);
+            for ((builder, cell), column) in builders.iter_mut().zip(&cells).zip(columns) {
+                builder.pad(place);
+                push(builder, &cell.to_value(table.stored(*column)), table.general(*column));
+            }
+        }
+        let mut vectors = RowVectors::new(table.width());
+        for (mut builder, column) in builders.into_iter().zip(columns) {
+            builder.pad(length);
+            vectors.set(*column, builder.finish());
+        }
+        (vectors, found)
+    }
+
+    /// Sets columns of a row to those of a row of vectors, which violates neither NOT NULL nor a CHECK. Of the old row the
+    /// [columns that it must know](Writer::columns_to_update) are given, and in `new` likewise.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn update(
+        &mut self,
+        target: usize,
+        id: RowId,
+        set_columns: &[ColumnId],
+        new: &RowVectors,
+        old: &RowVectors,
+        row: usize,
+        by_action: bool,
+        guard: &Guard,
+    ) -> Result<()> {
+        let set = self.set;
+        let table = set.target(target);
+        let mut changed: StoredRow<'_> = SmallVec::new();
+        for column in set_columns {
+            changed.push(stored(new.vector(*column).datum(row), table.stored(*column))?);
+        }
+        let cells: Cells<'_> = changed.iter().map(Stored::cell).collect();
+        let updated = self.transaction.update(&table.table, id, set_columns, &cells, guard);
+        updated.map_err(|error| {
+            let values = self.values(target, new, row, Some(id), guard);
+            messages::explain_duplicate(error, table, |column| values[column.index()].clone())
+        })?;
+        let id = self.transaction.current_row_id(&table.table, id);
+        let is_set = |column: &ColumnId| set_columns.contains(column);
+        for position in 0..table.late_keys.len() {
+            if table.late_keys[position].columns.iter().any(is_set) {
+                self.look_for_shared_key(target, position, id, guard);
+            }
+        }
+        for position in 0..table.references.len() {
+            if table.references[position].columns.iter().any(is_set) {
+                self.check_reference(target, position, id, new, row, by_action, guard)?;
+            }
+        }
+        for (position, referrer) in table.referrers.iter().enumerate() {
+            if !referrer.columns.iter().any(is_set) {
+                continue;
+            }
+            let before = key_values(table, &referrer.columns, old, row)?;
+            let after = key_values(table, &referrer.columns, new, row)?;
+            if before != after && !before.iter().any(Value::is_null) {
+                self.pending.push_back(Pending::Gone {
+                    target,
+                    referrer: position,
+                    old: before,
+                    new: Some(after),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets columns of one row to values as they are stored, for the action of a foreign key.
+    pub(super) fn update_to_values(
+        &mut self,
+        target: usize,
+        id: RowId,
+        set_columns: &[ColumnId],
+        values: &[Value],
+        context: &Context<'_>,
+        guard: &Guard,
+    ) -> Result<()> {
+        let table = self.set.target(target);
+        let needed = self.columns_to_update(target, set_columns);
+        let (old, found) = self.read(target, &needed, 1, std::iter::once((0, id)));
+        if found.is_empty() {
+            return Ok(());
+        }
+        let mut new = old.clone();
+        for (column, value) in set_columns.iter().zip(values) {
+            let mut builder = Builder::new(table.general(*column));
+            push(&mut builder, value, table.general(*column));
+            new.set(*column, builder.finish());
+        }
+        if let Some((_, violation)) =
+            self.first_violation(target, &new, Rows::all(1), Some(set_columns), context)
+        {
+            return Err(self.violation(target, violation, &new, 0, Some(id), guard));
+        }
+        self.update(target, id, set_columns, &new, &old, 0, true, guard)
+    }
+
+    /// Deletes a row, of which the [columns that it must know](Writer::columns_to_delete) are given.
+    pub(crate) fn delete(
+        &mut self,
+        target: usize,
+        id: RowId,
+        old: &RowVectors,
+        row: usize,
+        guard: &Guard,
+    ) -> Result<()> {
+        let set = self.set;
+        let table = set.target(target);
+        for (position, referrer) in table.referrers.iter().enumerate() {
+            let key = key_values(table, &referrer.columns, old, row)?;
+            if !key.iter().any(Value::is_null) {
+                self.pending.push_back(Pending::Gone { target, referrer: position, old: key, new: None });
+            }
+        }
+        self.transaction.delete(&table.table, id, guard)
+    }
+
+    /// Notes if a row that was just written shares a deferrable key, perhaps with a row that has left it or is about to: the end of
+    /// the statement or of the transaction tests it.
+    fn look_for_shared_key(&mut self, target: usize, position: usize, row: RowId, guard: &Guard) {
+        let table = self.set.target(target);
+        let key = &table.late_keys[position];
+        let mut cells: Cells<'_> = SmallVec::from_elem(Cell::Null, key.columns.len());
+        // Its own row: no other transaction can change it.
+        let snapshot = self.transaction.snapshot();
+        if !table.table.read(snapshot, row, &key.columns, &mut cells, guard) {
+            return;
+        }
+        let mut encoded = KeyBuffer::new();
+        key.index.encode(&cells, &mut encoded);
+        if !self.transaction.shares_key(&table.table, &key.index, &encoded, row, guard) {
+            return;
+        }
+        match self.transaction.defers(key.constraint, key.deferral) {
+            true => self.transaction.defer(Check::Row { constraint: key.constraint, row }),
+            false => self.pending.push_back(Pending::SharedKey { target, key: position, row }),
+        }
+    }
+
+    /// Tests a foreign key of a row that was just written, or leaves that to the end of the statement or of the transaction.
+    #[allow(clippy::too_many_arguments)]
+    fn check_reference(
+        &mut self,
+        target: usize,
+        position: usize,
+        id: RowId,
+        columns: &RowVectors,
+        row: usize,
+        by_action: bool,
+        guard: &Guard,
+    ) -> Result<()> {
+        let table = self.set.target(target);
+        let reference = &table.references[position];
+        // MATCH SIMPLE: a key with a NULL references nothing.
+        if reference.columns.iter().any(|column| columns.vector(*column).is_null(row)) {
+            return Ok(());
+        }
+        if self.transaction.defers(reference.constraint, reference.deferral) {
+            self.transaction.defer(Check::Row { constraint: reference.constraint, row: id });
+            return Ok(());
+        }
+        if reference.to_itself || by_action || self.has_several_changes {
+            self.pending.push_back(Pending::Reference { target, reference: position, row: id });
+            return Ok(());
+        }
+        let key = key_values(table, &reference.columns, columns, row)?;
+        foreign_key::check_reference(self.transaction, &table.definition, reference, &key, guard)
+    }
+
+    /// Carries out the actions of foreign keys and tests what had to wait for the end of the statement.
+    pub fn finish(self, context: &Context<'_>) -> Result<()> {
+        if self.pending.is_empty() { Ok(()) } else { foreign_key::finish(self, context) }
+    }
+}
+
+/// How a row violates a constraint that is tested before it is written.
+pub(crate) enum Violation {
+    /// A column must not be NULL.
+    Null(ColumnId),
+    /// A CHECK, by its number, is false.
+    Check(usize),
+    /// A CHECK raises an error.
+    Failed(Error),
+}
+
+fn positions(rows: Rows<'_>) -> Vec<u16> {
+    match rows.positions() {
+        Some(positions) => positions.to_vec(),
+        None => (0..rows.length()).map(|row| row as u16).collect(),
+    }
+}
+
+fn stored_row<'v>(table: &Target, columns: &'v RowVectors, row: usize) -> Result<StoredRow<'v>> {
+    let column = |number: usize| {
+        let id = ColumnId(number as u16);
+        let vector: &'v Vector = columns.vector(id);
+        stored(vector.datum(row), table.stored(id))
+    };
+    (0..table.width()).map(column).collect()
+}
+
+/// The values of some columns of a row, as they are stored.
+pub(super) fn key_values(
+    table: &Target,
+    key: &[ColumnId],
+    columns: &RowVectors,
+    row: usize,
+) -> Result<Vec<Value>> {
+    let value = |column: &ColumnId| {
+        let to = table.stored(*column);
+        Ok(stored(columns.vector(*column).datum(row), to)?.cell().to_value(to))
+    };
+    key.iter().map(value).collect()
+}
