@@ -316,13 +316,18 @@ impl Plan {
         statement: &Parsed,
         types: &[Option<ParameterType>],
     ) -> Result<Plan> {
-        let (clause, is_query) = match &statement.statement {
-            Statement::Query(query) => (query.locks.first().map(|lock| clause(asked(lock).lock)), true),
-            _ => (None, false),
-        };
+        let is_query = matches!(statement.statement, Statement::Query(_));
         let given: Vec<Option<TypeId>> = types.iter().map(|ty| ty.map(|ty| TypeId(ty.oid()))).collect();
         let cancel = firn_exec::interrupt::current();
         let prepared = Prepared::new(&statement.text, &given, transaction, facts, &cancel)?;
+        let clause = match &statement.statement {
+            Statement::Query(query) => {
+                let written = query.locks.first().map(|lock| clause(asked(lock).lock));
+                // Others are within its sub-queries.
+                written.or(prepared.has_effects().then_some("FOR UPDATE"))
+            }
+            _ => None,
+        };
         let parameter = |ty: &Type| match ty.element() {
             Some(element) if ty.info().is_some_and(|info| info.is_array()) => {
                 SqlType::try_from(element).map(ParameterType::array_of)
@@ -384,8 +389,11 @@ impl Plan {
                 })
             }
             Body::New { prepared, .. } => {
-                let executed = prepared.execute(transaction, &self.facts, parameters, options)?;
-                Ok(Changed { count: None, rows: drained(executed.rows)? })
+                let rows = match prepared.has_effects() {
+                    true => prepared.execute(transaction, &self.facts, parameters, options)?.rows,
+                    false => prepared.start(transaction, &self.facts, parameters, options)?,
+                };
+                Ok(Changed { count: None, rows: drained(rows)? })
             }
             _ => panic!("only locking queries lock rows"),
         }

@@ -116,6 +116,11 @@ impl Firn {
 }
 
 impl Firn {
+    /// Fails the open transaction block of a connection, as a statement does that cannot be prepared.
+    pub fn fail_block(&mut self, connection: &str) {
+        self.connections.get_mut(connection).expect("it has run a statement").fail_block();
+    }
+
     /// Prepares and runs one statement on the new engine. The caller runs it on the old one if it fails.
     pub fn run_on_new_engine(&mut self, connection: &str, sql: &str) -> Result<Answer, Failure> {
         let database = self.database.as_ref().expect("the database is open");

@@ -228,7 +228,12 @@ pub fn run_on_new_engine(script: &Script, database: &mut Firn, share: &mut Share
         let attempt = is_planned.then(|| database.run_on_new_engine(&record.connection, &record.sql));
         let complaint = attempt.as_ref().map(|answer| judge(&record.expect, answer));
         let has_run = match (&attempt, complaint) {
-            (Some(_), Some(None)) => true,
+            (Some(answer), Some(None)) => {
+                if answer.is_err() {
+                    database.fail_block(&record.connection);
+                }
+                true
+            }
             (Some(answer), Some(Some(complaint))) => {
                 share.missed.push(format!("line {}: {}\n{complaint}", record.line, record.sql));
                 // A statement that failed where it should not has done nothing.

@@ -153,6 +153,10 @@ fn session(builder: &mut RegistryBuilder) {
     builder.scalar::<(), _>("pg_backend_pid()", |call, _| {
         services(call)?.session().map(|session| session as i32)
     });
+    builder.scalar::<(), _>("pg_current_xact_id()", |call, _| services(call)?.transaction_number(true));
+    builder.scalar::<(), _>("pg_current_xact_id_if_assigned()", |call, _| {
+        services(call)?.transaction_number(false)
+    });
     builder.scalar::<(), _>("txid_current()", |call, _| services(call)?.transaction_number(true));
     builder
         .scalar::<Rest, _>("txid_current_if_assigned()", |call, _| services(call)?.transaction_number(false));

@@ -104,6 +104,9 @@ pub trait Output: Sized + 'static {
     /// A vector of so many rows, which are written in rising order, each at most once.
     fn column(representation: Representation, length: usize) -> Self::Column;
 
+    /// Whether results are bytes that a buffer of the call collects.
+    const COLLECTS_BYTES: bool = false;
+
     /// Before a call.
     fn mark(call: &Call<'_>) -> Self::Mark;
 
@@ -308,6 +311,7 @@ pub struct Text;
 impl Output for Text {
     type Column = StringBuilder;
     type Mark = usize;
+    const COLLECTS_BYTES: bool = true;
 
     fn accepts(representation: Representation) -> bool {
         matches!(representation, Representation::Text | Representation::PaddedText)
@@ -342,6 +346,7 @@ pub struct Bytes;
 impl Output for Bytes {
     type Column = StringBuilder;
     type Mark = usize;
+    const COLLECTS_BYTES: bool = true;
 
     fn accepts(representation: Representation) -> bool {
         representation == Representation::Bytes
