@@ -20,7 +20,6 @@ mod number_templates;
 mod numbers;
 mod objects;
 mod powers;
-mod randoms;
 mod regexps;
 mod roots;
 mod series;
@@ -54,7 +53,6 @@ pub fn register(builder: &mut RegistryBuilder) {
     bytes::register(builder);
     hashes::register(builder);
     names::register(builder);
-    randoms::register(builder);
     aggregates::register(builder);
     windows::register(builder);
 }

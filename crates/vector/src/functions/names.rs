@@ -55,9 +55,6 @@ pub fn register(builder: &mut RegistryBuilder) {
     builder.scalar::<(&str, &str), _>("btbpchar_pattern_cmp(bpchar,bpchar)", |_, (left, right)| {
         compare_blank_padded(left, right) as i32
     });
-    builder.scalar::<(u32, u32), _>("btoidcmp(oid,oid)", |_, (left, right)| left.cmp(&right) as i32);
-    builder
-        .scalar::<([u8; 16], [u8; 16]), _>("uuid_cmp(uuid,uuid)", |_, (left, right)| left.cmp(&right) as i32);
 }
 
 /// The most bytes of a name.

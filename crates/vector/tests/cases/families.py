@@ -502,7 +502,7 @@ FAMILIES["names"] = [
     ("unistr(text)", {0: ["abc", "d\\0061t\\+000061", "d\\u0061t\\U00000061", "\\\\", "\\d83d\\de00", "\\d83d", "\\d83dx", "\\de00", "\\00", "\\zzzz", "\\", "\\u12", "\\+12345", "\\0000", "\\U00110000", "\\d83d\\d83d", "\\\\0061", "ä\\00e4"]}),
     *[(f"{name}(text,text)", [[t, f] for t in ("abc", "\u00e4", "a\u0308", "\ufb01", "\u2126", "\uac00", "e\u0301\u0323", "") for f in ("NFC", "NFD", "NFKC", "nfkd", "x")]) for name in ("normalize", "is_normalized")],
     ("nameconcatoid(name,oid)", [["abc", "7"], ["x" * 63, "12345"], ["ä" * 31, "1"]]),
-    "bttextcmp(text,text)", "btnamecmp(name,name)", "btnametextcmp(name,text)", "bttextnamecmp(text,name)", "bttext_pattern_cmp(text,text)", "btbpchar_pattern_cmp(bpchar,bpchar)", "btoidcmp(oid,oid)", "uuid_cmp(uuid,uuid)",
+    "bttextcmp(text,text)", "btnamecmp(name,name)", "btnametextcmp(name,text)", "bttextnamecmp(text,name)", "bttext_pattern_cmp(text,text)", "btbpchar_pattern_cmp(bpchar,bpchar)",
 ]
 SEEDS = ["0", "1", "-1", "81985529216486895"]
 HASHED = ["", "a", "abc", "abcd", "abcdefgh", "abcdefghi", "abcdefghijkl", "abcdefghijklm", "Hällo Wörld, a longer text than twelve bytes", "123456789012345678901234"]
