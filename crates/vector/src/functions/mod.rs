@@ -14,9 +14,12 @@ mod io;
 mod moments;
 mod number_templates;
 mod numbers;
+mod periods;
 mod powers;
 mod roots;
+mod safety;
 mod series;
+mod session;
 mod texts;
 mod windows;
 
@@ -32,6 +35,7 @@ pub fn register(builder: &mut RegistryBuilder) {
     io::register(builder);
     texts::register(builder);
     moments::register(builder);
+    periods::register(builder);
     general::register(builder);
     date_templates::register(builder);
     number_templates::register(builder);
@@ -40,6 +44,8 @@ pub fn register(builder: &mut RegistryBuilder) {
     powers::register(builder);
     arrays::register(builder);
     series::register(builder);
+    session::register(builder);
     aggregates::register(builder);
     windows::register(builder);
+    safety::register(builder);
 }
