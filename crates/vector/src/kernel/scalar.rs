@@ -49,6 +49,10 @@ where
         O::CAN_FAIL
     }
 
+    fn may_be_null(&self) -> bool {
+        O::MAY_BE_NULL
+    }
+
     fn takes_null(&self, number: usize) -> bool {
         A::takes_null(number)
     }
