@@ -23,8 +23,34 @@ const LAYERS: &[(&str, May)] = &[
     ("firn-plan", May::Use(&["firn-base", "firn-vector"])),
     ("firn-bind", May::Use(&["firn-base", "firn-syntax", "firn-vector", "firn-plan"])),
     ("firn-executor", May::Use(&["firn-base", "firn-vector", "firn-plan", "firn-storage", "firn-txn"])),
+    (
+        "firn-query",
+        May::Use(&[
+            "firn-base",
+            "firn-syntax",
+            "firn-vector",
+            "firn-plan",
+            "firn-bind",
+            "firn-executor",
+            "firn-storage",
+            "firn-txn",
+        ]),
+    ),
     ("firn-exec", May::Use(&["firn-base", "firn-storage", "firn-txn"])),
-    ("firn-sql", May::Use(&["firn-base", "firn-txn", "firn-load", "firn-exec"])),
+    (
+        "firn-sql",
+        May::Use(&[
+            "firn-base",
+            "firn-vector",
+            "firn-plan",
+            "firn-bind",
+            "firn-executor",
+            "firn-query",
+            "firn-txn",
+            "firn-load",
+            "firn-exec",
+        ]),
+    ),
     ("firn-session", May::Use(&["firn-base", "firn-txn", "firn-sql"])),
     ("firn-wire", May::Use(&["firn-base", "firn-session"])),
     ("firn-python", May::Use(&["firn-session"])),
@@ -32,6 +58,7 @@ const LAYERS: &[(&str, May)] = &[
     ("firn-bench", May::UseAll),
     ("firn-bench-compare", May::UseAll),
     ("firn-slt", May::UseAll),
+    ("firn-random", May::UseAll),
     ("xtask", May::Use(&[])),
 ];
 
@@ -50,6 +77,7 @@ const SYNCHRONOUS: &[&str] = &[
     "firn-txn",
     "firn-load",
     "firn-executor",
+    "firn-query",
 ];
 const ASYNC: &[&str] = &["tokio", "futures", "async-trait"];
 

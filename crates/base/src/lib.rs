@@ -27,6 +27,7 @@ pub mod ordering;
 pub mod text;
 pub mod time_zone;
 
+pub mod cancel;
 pub mod clock;
 pub mod disk;
 pub mod memory;
@@ -37,6 +38,7 @@ pub mod sync;
 pub mod thread;
 
 pub use array::ArrayValue;
+pub use cancel::Cancel;
 pub use data_type::{Collation, Type, TypeId};
 pub use error::{Error, Result, SqlState};
 pub use ids::{BlockNumber, ColumnId, ColumnSet, Lsn, RowId, Slot, TableId};

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result, SqlState};
 use chrono::{LocalResult, NaiveDateTime, Offset, TimeZone as _};
+use chrono_tz::OffsetName as _;
 use std::fmt;
 
 /// The largest offset from UTC that PostgreSQL takes, in seconds.
@@ -58,6 +59,18 @@ impl TimeZoneSetting {
                 place.offset_from_utc_datetime(&naive(utc)).fix().local_minus_utc()
             }
         }
+    }
+
+    /// How the time at a moment is called there: `CET`, or the offset if it has no name.
+    pub fn abbreviation_at(&self, utc: i64) -> String {
+        if let TimeZoneSetting::Place(place) = self
+            && let Some(name) = place.offset_from_utc_datetime(&naive(utc)).abbreviation()
+        {
+            return name.to_owned();
+        }
+        let mut text = String::new();
+        crate::datetime::write_offset(self.offset_at(utc), &mut text);
+        text
     }
 
     /// Seconds east of Greenwich when the clocks show `local`, in microseconds since 1970 by those

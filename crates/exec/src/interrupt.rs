@@ -38,6 +38,11 @@ pub fn interruptible<T>(cancel: &Cancel, work: impl FnOnce() -> T) -> T {
     work()
 }
 
+/// The flag of the statement that the calling thread works for; one that nobody raises without.
+pub fn current() -> Cancel {
+    FLAG.with_borrow(|flag| flag.clone().unwrap_or_default())
+}
+
 /// 57014 if the statement that the calling thread works for is cancelled.
 pub fn check() -> Result<()> {
     match FLAG.with_borrow(|flag| flag.as_ref().is_some_and(Cancel::is_cancelled)) {

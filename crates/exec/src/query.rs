@@ -8,7 +8,7 @@ use crate::cancellable::{cancellable, without_cancellable};
 use crate::error::from_datafusion;
 use crate::interrupt;
 use crate::runtime::{self, SessionOptions};
-use crate::scan::{ScanContext, cancelled};
+use crate::scan::ScanContext;
 use crate::session::{NoSession, SessionServices};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -23,68 +23,16 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{
     ExecutionPlan, ExecutionPlanProperties, displayable, execute_stream, replace_children_if_necessary,
 };
-use firn_base::sync::{Arc, AtomicBool, OnceLock, Ordering, RwLock};
+pub use firn_base::cancel::Cancel;
+use firn_base::cancel::cancelled;
+use firn_base::sync::{Arc, AtomicBool, Ordering, RwLock};
 use firn_base::{Result, Snapshot, Value, clock, stack};
 use firn_txn::Transaction;
 use futures::{FutureExt, StreamExt};
-use std::fmt;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-
-/// A flag that stops a running plan. Clones share it.
-#[derive(Clone, Default)]
-pub struct Cancel(Arc<Flag>);
-
-#[derive(Default)]
-struct Flag {
-    raised: AtomicBool,
-    /// Raises the flag when somebody looks at it.
-    watch: OnceLock<Box<dyn Fn() -> bool + Send + Sync>>,
-}
-
-impl fmt::Debug for Cancel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Cancel").field(&self.0.raised).finish()
-    }
-}
-
-impl Cancel {
-    /// A flag that is down.
-    pub fn new() -> Cancel {
-        Cancel::default()
-    }
-
-    /// Raises it: what runs under it fails with 57014 soon.
-    pub fn cancel(&self) {
-        self.0.raised.store(true, Ordering::Relaxed);
-    }
-
-    /// Takes it down again, for the next statement.
-    pub fn reset(&self) {
-        self.0.raised.store(false, Ordering::Relaxed);
-    }
-
-    /// Whether it is up.
-    pub fn is_cancelled(&self) -> bool {
-        if self.0.raised.load(Ordering::Relaxed) {
-            return true;
-        }
-        let raise = self.0.watch.get().is_some_and(|watch| watch());
-        if raise {
-            self.cancel();
-        }
-        raise
-    }
-
-    /// Has `watch` asked, by all who look at the flag and on their threads, whether it is to be raised. Only
-    /// the first one given counts.
-    pub fn watch(&self, watch: impl Fn() -> bool + Send + Sync + 'static) {
-        // A second one is dropped.
-        let _ = self.0.watch.set(Box::new(watch));
-    }
-}
 
 /// Says that nobody wants a plan's batches any more, and keeps whoever says so until nobody reads rows for
 /// it. The plan's snapshot protects the rows only as long as its transaction lets it, and changes nothing

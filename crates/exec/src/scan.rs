@@ -29,8 +29,9 @@ use datafusion::physical_plan::metrics::{
 };
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
+pub use firn_base::cancel::cancelled;
 use firn_base::sync::{Arc, OnceLock};
-use firn_base::{Cell, ColumnId, Error, Representation, RowId, Snapshot, SqlState, Value};
+use firn_base::{Cell, ColumnId, Representation, RowId, Snapshot, Value};
 use firn_storage::arrow::values_to_array;
 use firn_storage::{Guard, Restriction, ScanBatch, Table, TableScan};
 use firn_txn::catalog::{ConstraintKind, TableDef};
@@ -496,9 +497,4 @@ impl RecordBatchStream for ScanStream {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
-}
-
-/// The error of a statement that its user stopped.
-pub fn cancelled() -> Error {
-    Error::new(SqlState::QUERY_CANCELED, "canceling statement due to user request")
 }

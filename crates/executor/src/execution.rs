@@ -34,16 +34,17 @@
 
 use crate::budget::{Account, Budget};
 use crate::buffer::RowBuffer;
-use crate::compile::{PlannedScan, Program};
+use crate::compile::{PlannedLookup, PlannedScan, Program};
 use crate::effects::{Effects, State as EffectState};
 use crate::pipeline::{OpenFragment, Sink, SlotId, Step, Stream, Work};
 use crate::sinks::Changed;
-use crate::source::{KeptScan, Reader, Request, Scan, Sources};
+use crate::source::{KeptScan, Lookup, Reader, Request, Scan, Sources};
 use crate::spill::SpillArea;
 use crate::values::constant;
 use crate::write::TargetSet;
 use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering, RwLock};
 use firn_base::{Result, Value, clock, thread};
+use firn_plan::Columns;
 use firn_plan::operator::SourceId;
 use firn_storage::Table;
 use firn_txn::Transaction;
@@ -88,6 +89,7 @@ pub struct Run {
     scans: Vec<Arc<dyn Scan>>,
     /// The tables whose rows it locks.
     locked: HashMap<SourceId, Arc<Table>>,
+    lookups: Vec<Arc<dyn Lookup>>,
     /// A constant vector of one row for each parameter.
     pub parameters: Vec<Vector>,
     /// How it is run.
@@ -134,6 +136,11 @@ impl Run {
     /// A table whose rows it locks.
     pub(crate) fn locked(&self, source: SourceId) -> &Arc<Table> {
         &self.locked[&source]
+    }
+
+    /// A look-up of the program.
+    pub fn lookup(&self, number: usize) -> &Arc<dyn Lookup> {
+        &self.lookups[number]
     }
 
     /// Runs the pipeline of a slot, unless the slot is filled.
@@ -342,18 +349,21 @@ impl Run {
         parameters: &[Value],
         options: Options,
     ) -> Result<Run> {
+        fn request<'a>(scan: &'a PlannedScan, parameters: &'a [Value], all: &'a Columns) -> Request<'a> {
+            let PlannedScan { columns, used, conditions, .. } = scan;
+            Request { columns, used: *used, conditions, parameters, all }
+        }
         let open = |scan: &PlannedScan| {
-            let request = Request {
-                columns: &scan.columns,
-                used: scan.used,
-                conditions: &scan.conditions,
-                parameters,
-                all: program.columns(),
-            };
+            let request = request(scan, parameters, program.columns());
             let transaction = reader.transaction.filter(|_| scan.is_logged);
             sources.source(scan.source).open(&request, Reader { transaction, ..reader })
         };
         let scans = program.scans().iter().map(open).collect::<Result<_>>()?;
+        let open = |PlannedLookup { scan, attributes }: &PlannedLookup| {
+            let request = request(scan, parameters, program.columns());
+            sources.source(scan.source).open_lookup(&request, attributes, reader)
+        };
+        let lookups = program.lookups().iter().map(open).collect::<Result<_>>()?;
         let types = program.parameters();
         assert!(parameters.len() >= types.len(), "each parameter has a value");
         let parameter = |(value, representation): (&Value, &Option<firn_base::Representation>)| {
@@ -374,6 +384,7 @@ impl Run {
             slots: (0..slots).map(|_| RwLock::new(None)).collect(),
             gates: (0..slots).map(|_| Mutex::new(())).collect(),
             scans,
+            lookups,
             locked: HashMap::new(),
             parameters,
             options,

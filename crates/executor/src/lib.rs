@@ -11,6 +11,7 @@
 //! Modules in reading order.
 
 pub mod source;
+pub mod statistics;
 pub mod table;
 
 pub mod columns;
@@ -39,5 +40,6 @@ pub use compile::Program;
 pub use execution::{Executed, Options, Rows, execute};
 pub use source::{Reader, Source, Sources};
 pub use spill::SpillArea;
+pub use statistics::SourceFacts;
 pub use table::TableSource;
 pub use write::{CatalogExpressions, StoredExpression, TargetSet};

@@ -12,6 +12,7 @@ use crate::execution::Options;
 use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{Representation, Result, Snapshot, Type, Value};
 use firn_plan::operator::SourceId;
+use firn_plan::statistics::Reference;
 use firn_plan::{Column, Columns, Scalar};
 use firn_storage::Table;
 use firn_txn::Transaction;
@@ -42,6 +43,10 @@ pub struct CandidateIndex {
     pub oid: u32,
     /// The attributes of its key, in their order.
     pub attributes: Vec<i16>,
+    /// For each of them whether the greatest comes first.
+    pub descending: Vec<bool>,
+    /// For each of them whether NULLs come first.
+    pub nulls_first: Vec<bool>,
     /// Whether no two rows that are visible have one key without NULLs.
     pub unique: bool,
 }
@@ -82,6 +87,16 @@ pub trait Source: Send + Sync {
         Vec::new()
     }
 
+    /// The oid of the relation that it is, if it is one of the catalog.
+    fn relation(&self) -> Option<u32> {
+        None
+    }
+
+    /// The foreign keys that hold for all its rows, now and after each statement.
+    fn references(&self) -> Vec<Reference> {
+        Vec::new()
+    }
+
     /// The table whose rows they are, if they can be changed and locked.
     fn table(&self) -> Option<Arc<Table>> {
         None
@@ -89,6 +104,25 @@ pub trait Source: Send + Sync {
 
     /// Binds a scan to what the reader sees, and logs what will have been read.
     fn open(&self, request: &Request<'_>, reader: Reader<'_>) -> Result<Arc<dyn Scan>>;
+
+    /// Binds look-ups to what the reader sees: of rows by values of some attributes, with which one of its
+    /// [indexes](Source::indexes) begins. Keys are logged as they are looked up. Panics if there is no such index.
+    fn open_lookup(&self, _: &Request<'_>, attributes: &[i16], _: Reader<'_>) -> Result<Arc<dyn Lookup>> {
+        panic!("no index begins with the attributes {attributes:?}")
+    }
+}
+
+/// Look-ups that have been opened, for any number of threads. The transaction whose snapshot they read must run as long as they are
+/// used.
+pub trait Lookup: Send + Sync {
+    /// Looks rows up, by keys with a vector for each attribute and a key for each of these rows of the vectors. What is found is added
+    /// to `found`: the row's number among `rows`, and the place of what was found for it. It ends early once `found` has so many
+    /// entries, and returns how many of the rows have been looked up. A key with a NULL finds nothing.
+    fn find(&self, keys: &[Vector], rows: &[u16], most: usize, found: &mut Vec<(u32, u64)>) -> Result<usize>;
+
+    /// Reads rows that were found, in their order, with a vector for each column of the request. Rows that do not meet the request's
+    /// conditions may be among them.
+    fn read(&self, rows: &[u64]) -> Result<Chunk>;
 }
 
 /// A scan that has been opened. The transaction whose snapshot it reads must run as long as it is used.

@@ -24,12 +24,14 @@ pub mod reference;
 pub mod text;
 pub mod verify;
 
+pub mod evaluator;
 pub mod join_order;
 pub mod rewrite;
 pub mod statistics;
 pub mod unnest;
 
 pub use column::{Column, ColumnInfo, Columns, Origin};
+pub use evaluator::RegistryEvaluator;
 pub use function::{Function, Functions};
 pub use operator::Operator;
 pub use plan::{NodeId, Plan};

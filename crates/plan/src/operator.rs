@@ -234,6 +234,9 @@ pub struct Join {
     pub conditions: Vec<Scalar>,
     /// The boolean that a mark join produces.
     pub mark: Option<Column>,
+    /// The attributes of the right input, a scan, by which an index finds the partners of a left row: conditions equate each with
+    /// what the row gives. None if the right input is read as a whole.
+    pub by_index: Vec<i16>,
 }
 
 /// Groups of rows with equal keys. Without keys and sets it gives one row, of no rows as well.

@@ -24,6 +24,46 @@ pub trait Statistics {
     fn keys(&self, _: SourceId) -> Vec<Vec<i16>> {
         Vec::new()
     }
+
+    /// The indexes by which a source finds rows.
+    fn indexes(&self, _: SourceId) -> Vec<Index> {
+        Vec::new()
+    }
+
+    /// The oid of the relation that a source is, by which foreign keys name it.
+    fn relation(&self, _: SourceId) -> Option<u32> {
+        None
+    }
+
+    /// The foreign keys of a source that hold for all its rows, now and after each statement: not those that are deferrable
+    /// or have not been validated.
+    fn references(&self, _: SourceId) -> Vec<Reference> {
+        Vec::new()
+    }
+}
+
+/// An index of a source.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Index {
+    /// The attributes of its key, in their order.
+    pub attributes: Vec<i16>,
+    /// For each of them whether the greatest comes first.
+    pub descending: Vec<bool>,
+    /// For each of them whether NULLs come first.
+    pub nulls_first: Vec<bool>,
+    /// Whether no two rows have one key without NULLs, now and after each statement.
+    pub unique: bool,
+}
+
+/// A foreign key: a row without a NULL among the attributes has a row of the relation with the same values.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Reference {
+    /// The referencing attributes.
+    pub attributes: Vec<i16>,
+    /// The oid of the relation that they refer to.
+    pub relation: u32,
+    /// Its attributes, in the same order.
+    pub referenced: Vec<i16>,
 }
 
 /// The share that a comparison other than equality keeps.

@@ -14,6 +14,7 @@ use crate::operator::{
 };
 use crate::plan::{NodeId, Plan};
 use crate::properties::{Scope, same_form, scope_above};
+use crate::rewrite::index_joins::has_keys;
 use crate::scalar::{Scalar, Values};
 use firn_base::{Type, TypeId, Value};
 use std::collections::{HashMap, HashSet};
@@ -156,6 +157,16 @@ impl Verifier<'_> {
                 ensure(join.mark.is_some() == (join.kind == JoinKind::Mark), || {
                     "a mark join has a mark, others have none".to_owned()
                 })?;
+                if !join.by_index.is_empty() {
+                    let kind = !matches!(join.kind, JoinKind::Full | JoinKind::Mark);
+                    let has_keys = match &self.plan[join.right] {
+                        Operator::Scan(scan) => has_keys(join, scan, &self.plan.columns),
+                        _ => false,
+                    };
+                    ensure(kind && !join.dependent && has_keys, || {
+                        "a join has no key for its index".to_owned()
+                    })?;
+                }
                 self.conditions(&join.conditions, &rows)?;
                 if let Some(mark) = join.mark {
                     let nullable = |scalar: &Scalar| scalar.nullable(&|column| rows.nullable(column));

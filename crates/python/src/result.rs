@@ -51,8 +51,7 @@ impl Drawn {
     fn left(&self) -> usize {
         match &self.chunk {
             None => 0,
-            Some(RowChunk::Batch(batch)) => batch.num_rows() - self.offset,
-            Some(RowChunk::Values(values)) => values.len() / self.columns.len().max(1) - self.offset,
+            Some(chunk) => chunk.rows(self.columns.len()) - self.offset,
         }
     }
 
@@ -64,11 +63,11 @@ impl Drawn {
                 return if self.ended { Ok(false) } else { Err(error::closed("result")) };
             };
             match rows.next_chunk() {
-                Ok(Some(RowChunk::Batch(batch))) => {
-                    let batch = Rows::batch(RowChunk::Batch(batch), &self.columns, &self.schema)?;
+                Ok(Some(values @ RowChunk::Values(_))) => self.chunk = Some(values),
+                Ok(Some(chunk)) => {
+                    let batch = Rows::batch(chunk, &self.columns, &self.schema)?;
                     self.chunk = Some(RowChunk::Batch(batch));
                 }
-                Ok(Some(values)) => self.chunk = Some(values),
                 Ok(None) => {
                     (self.tag, self.ended) = (rows.tag(), true);
                     self.close();
@@ -91,6 +90,7 @@ impl Drawn {
         self.offset += rows;
         Ok(self.chunk.as_ref().map(|chunk| match chunk {
             RowChunk::Batch(batch) => Stretch::Batch(batch.clone(), from..from + rows),
+            RowChunk::Vectors(_) => unreachable!("vectors become batches when they are drawn"),
             RowChunk::Values(values) => {
                 let width = self.columns.len();
                 Stretch::Values(values[from * width..(from + rows) * width].to_vec())

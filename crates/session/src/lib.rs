@@ -131,11 +131,11 @@ pub use connection::{
 pub use copy::{CopyIn, CopyOut};
 pub use database::Database;
 pub use firn_base as base;
-pub use firn_sql::Column;
 pub use firn_sql::arrow;
 pub use firn_sql::copy::CopyFormat;
 pub use firn_sql::parse::{Numbered, number_parameters};
 pub use firn_sql::settings::{cooling_time as parse_cooling_time, parse_memory};
+pub use firn_sql::{Column, Datum, ResultChunk};
 pub use firn_txn::{Config, Granularity, Isolation, Progress, Running};
 pub use rows::{RowChunk, Rows};
 pub use statement::Statement;

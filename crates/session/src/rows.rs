@@ -12,20 +12,12 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use firn_base::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, Weak};
 use firn_base::{Error, Result, SqlState, Value};
-use firn_sql::BatchStream;
+pub use firn_sql::RowChunk;
+use firn_sql::RowStream;
 use firn_sql::activity::{Activity, State};
 use firn_txn::Transaction;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-
-/// Some rows of a result.
-#[derive(Clone, Debug)]
-pub enum RowChunk {
-    /// Row-major values: as many per row as there are columns. What the short path yields.
-    Values(Vec<Value>),
-    /// An Arrow batch. What the analytical path yields.
-    Batch(RecordBatch),
-}
 
 /// Rows in the making.
 pub struct Rows {
@@ -47,7 +39,7 @@ enum Source {
     /// A stream in a transaction of its own.
     Own(Box<OwnStream>),
     /// A stream in the connection's transaction.
-    Shared(Arc<SharedStream<BatchStream>>),
+    Shared(Arc<SharedStream<RowStream>>),
 }
 
 /// The session that rows are drawn for, which does nothing else until that has ended.
@@ -74,7 +66,7 @@ impl Drop for Drawing {
 }
 
 struct OwnStream {
-    stream: Option<BatchStream>,
+    stream: Option<RowStream>,
     /// After the stream: it reads in this transaction.
     reading: Option<Reading>,
     alarm: Option<Alarm>,
@@ -143,10 +135,10 @@ pub(crate) trait Pieces: Send {
     fn next_piece(&mut self) -> Result<Option<Self::Piece>>;
 }
 
-impl Pieces for BatchStream {
-    type Piece = RecordBatch;
+impl Pieces for RowStream {
+    type Piece = RowChunk;
 
-    fn next_piece(&mut self) -> Result<Option<RecordBatch>> {
+    fn next_piece(&mut self) -> Result<Option<RowChunk>> {
         self.next()
     }
 }
@@ -319,7 +311,7 @@ impl Rows {
     pub(crate) fn own(
         columns: Arc<[Column]>,
         verb: &'static str,
-        stream: BatchStream,
+        stream: RowStream,
         reading: Reading,
         alarm: Option<Alarm>,
         drawing: Drawing,
@@ -333,14 +325,14 @@ impl Rows {
     pub(crate) fn shared(
         columns: Arc<[Column]>,
         verb: &'static str,
-        stream: BatchStream,
+        stream: RowStream,
         alarm: Option<Alarm>,
         failure: Arc<StreamFailure>,
         drawing: Drawing,
     ) -> (Rows, Weak<dyn InTransaction>) {
         let drawn = Some(stream.schema());
         let shared = Arc::new(SharedStream::new(stream, alarm, failure, Some(drawing)));
-        let weak: Weak<SharedStream<BatchStream>> = Arc::downgrade(&shared);
+        let weak: Weak<SharedStream<RowStream>> = Arc::downgrade(&shared);
         (Rows { columns, verb, rows: 0, told: None, drawn, source: Source::Shared(shared) }, weak)
     }
 
@@ -369,14 +361,10 @@ impl Rows {
             Source::Values(values) if values.is_empty() => None,
             Source::Values(values) => Some(RowChunk::Values(std::mem::take(values))),
             Source::Chunks(chunks) => chunks.pop_front(),
-            Source::Shared(shared) => shared.next()?.map(RowChunk::Batch),
-            Source::Own(own) => own.next()?.map(RowChunk::Batch),
+            Source::Shared(shared) => shared.next()?,
+            Source::Own(own) => own.next()?,
         };
-        self.rows += match &chunk {
-            None => 0,
-            Some(RowChunk::Batch(batch)) => batch.num_rows() as u64,
-            Some(RowChunk::Values(values)) => (values.len() / self.columns.len().max(1)) as u64,
-        };
+        self.rows += chunk.as_ref().map_or(0, |chunk| chunk.rows(self.columns.len()) as u64);
         Ok(chunk)
     }
 
@@ -385,7 +373,7 @@ impl Rows {
         let first = match &self.source {
             Source::Chunks(chunks) => chunks.iter().find_map(|chunk| match chunk {
                 RowChunk::Batch(batch) => Some(batch.schema()),
-                RowChunk::Values(_) => None,
+                RowChunk::Vectors(_) | RowChunk::Values(_) => None,
             }),
             _ => None,
         };
@@ -401,6 +389,7 @@ impl Rows {
         let batch = match chunk {
             RowChunk::Batch(batch) => batch,
             RowChunk::Values(values) => firn_sql::copy::batch_of(columns, values)?,
+            RowChunk::Vectors(chunk) => firn_sql::copy::batch_of_vectors(columns, &chunk)?,
         };
         firn_sql::copy::with_schema(batch, schema)
     }
@@ -410,6 +399,7 @@ impl Rows {
         Ok(match self.next_chunk()? {
             Some(RowChunk::Batch(batch)) => Some(batch),
             Some(RowChunk::Values(values)) => Some(firn_sql::copy::batch_of(&self.columns, values)?),
+            Some(RowChunk::Vectors(chunk)) => Some(firn_sql::copy::batch_of_vectors(&self.columns, &chunk)?),
             None => None,
         })
     }
@@ -435,6 +425,12 @@ impl Rows {
         while let Some(chunk) = self.next_chunk()? {
             let values = match chunk {
                 RowChunk::Values(values) => values,
+                RowChunk::Vectors(chunk) => {
+                    for row in 0..chunk.rows() {
+                        rows.push(firn_sql::copy::values_of_row(&self.columns, &chunk, row));
+                    }
+                    continue;
+                }
                 RowChunk::Batch(batch) => {
                     let mut values = Vec::new();
                     firn_sql::copy::values_of(&batch, &types, &mut values)?;
@@ -470,7 +466,7 @@ impl Reading {
 }
 
 impl OwnStream {
-    fn next(&mut self) -> Result<Option<RecordBatch>> {
+    fn next(&mut self) -> Result<Option<RowChunk>> {
         let next = pull(&mut self.stream, &mut self.alarm);
         if self.stream.is_none()
             && let Some(reading) = self.reading.take()

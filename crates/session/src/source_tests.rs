@@ -293,10 +293,7 @@ fn batches_have_the_schema_that_was_told_whatever_made_them() {
         );
         let columns = rows.columns().clone();
         while let Some(chunk) = rows.next_chunk().unwrap() {
-            let expected = match &chunk {
-                RowChunk::Batch(batch) => batch.num_rows(),
-                RowChunk::Values(values) => values.len() / columns.len(),
-            };
+            let expected = chunk.rows(columns.len());
             let batch = crate::Rows::batch(chunk, &columns, &schema).unwrap();
             assert_eq!((batch.schema(), batch.num_rows()), (schema.clone(), expected), "{query}");
         }

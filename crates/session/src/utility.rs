@@ -510,23 +510,14 @@ impl Cursor {
                 },
             };
             let wanted = count.map_or(usize::MAX, |count| (count - rows) as usize);
-            let (chunk, length) = match chunk {
-                RowChunk::Batch(batch) if batch.num_rows() > wanted => {
-                    self.pending.push_front(RowChunk::Batch(batch.slice(wanted, batch.num_rows() - wanted)));
-                    (RowChunk::Batch(batch.slice(0, wanted)), wanted)
+            let length = chunk.rows(width);
+            let (chunk, length) = match length > wanted {
+                true => {
+                    let (first, rest) = chunk.split(wanted, width);
+                    self.pending.push_front(rest);
+                    (first, wanted)
                 }
-                RowChunk::Batch(batch) => {
-                    let length = batch.num_rows();
-                    (RowChunk::Batch(batch), length)
-                }
-                RowChunk::Values(mut values) if values.len() / width > wanted => {
-                    self.pending.push_front(RowChunk::Values(values.split_off(wanted * width)));
-                    (RowChunk::Values(values), wanted)
-                }
-                RowChunk::Values(values) => {
-                    let length = values.len() / width;
-                    (RowChunk::Values(values), length)
-                }
+                false => (chunk, length),
             };
             rows += length as u64;
             taken.push_back(chunk);

@@ -32,7 +32,7 @@ use firn_base::clock::{self, Instant};
 use firn_base::pipe;
 use firn_base::sync::{Arc, AtomicBool, Ordering};
 use firn_base::thread::{self, Behind};
-use firn_base::{ColumnId, Error, Result, RowId, SqlState, SqlType, TimeZoneSetting, Value};
+use firn_base::{ColumnId, Error, Result, RowId, SqlState, SqlType, TimeZoneSetting, Type, TypeId, Value};
 use firn_exec::dml::{Change, DmlPlan, Insert, InsertSource, TargetSet};
 use firn_exec::{BatchStream, RunOptions};
 pub use firn_load::end_of_first_row;
@@ -970,6 +970,26 @@ pub fn with_schema(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch
     let fit = |(column, field): (&ArrayRef, &FieldRef)| crate::arrow::converted(column, field.data_type());
     let columns = batch.columns().iter().zip(schema.fields()).map(fit).collect::<Result<_>>()?;
     RecordBatch::try_new_with_options(schema.clone(), columns, &options).map_err(external)
+}
+
+/// The batch that holds the rows of vectors.
+pub fn batch_of_vectors(columns: &[crate::Column], chunk: &firn_query::ResultChunk) -> Result<RecordBatch> {
+    let described = |column: &crate::Column| firn_query::ResultColumn {
+        name: column.name.clone(),
+        ty: column.declared,
+        origin: column.origin,
+    };
+    let described: Vec<firn_query::ResultColumn> = columns.iter().map(described).collect();
+    firn_query::arrow::batch(chunk, &firn_query::arrow::schema(&described))
+}
+
+/// The values of a row of vectors.
+pub fn values_of_row(columns: &[crate::Column], chunk: &firn_query::ResultChunk, row: usize) -> Vec<Value> {
+    let value = |(place, column): (usize, &crate::Column)| match chunk.text(place) {
+        Some(text) => text.datum(row).to_value(Type::new(TypeId::TEXT)),
+        None => chunk.values.vectors()[place].datum(row).to_value(column.declared),
+    };
+    columns.iter().enumerate().map(value).collect()
 }
 
 /// The batch that holds these values, row-major.

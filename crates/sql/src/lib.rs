@@ -9,6 +9,7 @@ pub mod dml;
 pub mod functions;
 pub mod names;
 pub mod plan;
+pub mod query;
 
 pub mod activity;
 pub mod arrow;
@@ -26,7 +27,8 @@ mod output_name;
 pub mod pg_catalog;
 
 pub use firn_exec::interrupt::interruptible;
-pub use firn_exec::locking::LockedRows;
 pub use firn_exec::memory::{limit_query_memory, query_memory};
-pub use firn_exec::{BatchStream, Cancel, RunOptions, SessionServices, cancelled, deferred};
-pub use plan::{Column, Plan, QueryOutput};
+pub use firn_exec::{Cancel, RunOptions, SessionServices, cancelled, deferred};
+pub use firn_query::ResultChunk;
+pub use firn_vector::Datum;
+pub use plan::{Column, Plan, QueryOutput, RowChunk, RowStream};

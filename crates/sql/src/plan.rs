@@ -7,20 +7,25 @@ use crate::bind::{Binder, columns_of};
 use crate::dml;
 use crate::files::FileVersions;
 use crate::parse::locks::asked;
-use crate::session_facts::SessionFacts;
+use crate::query::Prepared;
+use crate::session_facts::{QueryEngine, SessionFacts};
 use crate::statement::{Parsed, Statement};
-use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::{DataType, Field, SchemaRef};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast;
 use firn_base::stack::{self, Deep};
 use firn_base::sync::Arc;
-use firn_base::{Error, ParameterType, Result, SqlState, SqlType, Value};
+use firn_base::{Error, ParameterType, Representation, Result, SqlState, SqlType, Type, TypeId, Value};
 use firn_exec::dml::{DmlOutcome, DmlPlan};
 use firn_exec::locking::{LockedRows, LockingQuery, clause};
 use firn_exec::short::{Completion, ShortProgram};
 use firn_exec::{BatchStream, RunOptions};
+use firn_plan::Origin;
+use firn_query::{ResultChunk, ResultColumn, Stream};
 use firn_txn::Transaction;
+use std::collections::VecDeque;
 
 /// A column of a result.
 #[derive(Clone, PartialEq, Debug)]
@@ -36,12 +41,61 @@ pub struct Column {
     pub dimensions: u8,
     /// Whether its texts are JSON, which clients then take apart: the catalogs have some.
     pub is_json: bool,
+    /// Its type as PostgreSQL describes it.
+    pub declared: Type,
+    /// The column of a relation that its values are.
+    pub origin: Option<Origin>,
 }
 
 impl Column {
     /// A column of single values.
     pub fn new(name: impl Into<String>, ty: SqlType) -> Column {
-        Column { name: name.into(), ty, element: None, dimensions: 0, is_json: false }
+        Column {
+            name: name.into(),
+            ty,
+            element: None,
+            dimensions: 0,
+            is_json: false,
+            declared: ty.into(),
+            origin: None,
+        }
+    }
+
+    /// A column of a result of the new engine.
+    fn described(column: &ResultColumn) -> Column {
+        let single = |ty: Type| match ty.representation() {
+            Some(Representation::Oid) => SqlType::BigInt,
+            Some(Representation::Numeric) => SqlType::NUMERIC,
+            _ => SqlType::try_from(ty).unwrap_or(SqlType::Text),
+        };
+        let is_array = matches!(column.ty.representation(), Some(Representation::List(_)));
+        let element = column.ty.element().filter(|_| is_array).map(single);
+        Column {
+            name: column.name.clone(),
+            ty: if is_array { SqlType::Text } else { single(column.ty) },
+            element,
+            dimensions: u8::from(is_array),
+            is_json: false,
+            declared: column.ty,
+            origin: column.origin,
+        }
+    }
+}
+
+/// PostgreSQL's type for JSON, which travels as its text in both formats.
+const JSON: TypeId = TypeId(114);
+
+impl Column {
+    /// A column of a result of the old engine.
+    fn of_field(name: String, ty: SqlType, field: &Field) -> Column {
+        let element = element(field);
+        let is_json = field.name().ends_with(crate::pg_catalog::JSON_MARK);
+        let declared = match element {
+            Some(element) => Type::new(TypeId(element.array_oid())).with_modifier(element.typmod()),
+            None if is_json => Type::new(JSON),
+            None => ty.into(),
+        };
+        Column { name, ty, element, dimensions: dimensions(field), is_json, declared, origin: None }
     }
 }
 
@@ -85,6 +139,12 @@ enum Body {
         clause: &'static str,
     },
     Change(Box<DmlPlan>),
+    /// A statement on the new engine.
+    New {
+        prepared: Box<Prepared>,
+        /// If it is a query that locks rows: the clause that it is known by.
+        clause: Option<&'static str>,
+    },
 }
 
 /// What a query yields.
@@ -92,7 +152,90 @@ pub enum QueryOutput {
     /// So many rows, all of them, which have been appended to the caller's values.
     Values(usize),
     /// Rows in the making.
-    Stream(BatchStream),
+    Stream(RowStream),
+}
+
+/// What a statement has done that changes or locks rows.
+pub struct Changed {
+    /// How many rows the command tag counts; those that are drawn without.
+    pub count: Option<u64>,
+    /// The rows of RETURNING, or of the query.
+    pub rows: VecDeque<RowChunk>,
+}
+
+fn drained(mut rows: Stream) -> Result<VecDeque<RowChunk>> {
+    let mut chunks = VecDeque::new();
+    while let Some(chunk) = rows.next()? {
+        chunks.push_back(RowChunk::Vectors(chunk));
+    }
+    Ok(chunks)
+}
+
+/// Some rows of a result.
+#[derive(Clone, Debug)]
+pub enum RowChunk {
+    /// Row-major values: as many per row as there are columns. What the short path yields.
+    Values(Vec<Value>),
+    /// An Arrow batch. What the old analytical path yields.
+    Batch(RecordBatch),
+    /// A vector for each column, all rows of them. What the new engine yields.
+    Vectors(ResultChunk),
+}
+
+impl RowChunk {
+    /// How many rows, of so many columns.
+    pub fn rows(&self, columns: usize) -> usize {
+        match self {
+            RowChunk::Values(values) => values.len() / columns.max(1),
+            RowChunk::Batch(batch) => batch.num_rows(),
+            RowChunk::Vectors(chunk) => chunk.rows(),
+        }
+    }
+
+    /// Its first rows, so many, which it has, and the others.
+    pub fn split(self, first: usize, columns: usize) -> (RowChunk, RowChunk) {
+        match self {
+            RowChunk::Values(mut values) => {
+                let rest = values.split_off(first * columns);
+                (RowChunk::Values(values), RowChunk::Values(rest))
+            }
+            RowChunk::Batch(batch) => {
+                let rest = batch.slice(first, batch.num_rows() - first);
+                (RowChunk::Batch(batch.slice(0, first)), RowChunk::Batch(rest))
+            }
+            RowChunk::Vectors(chunk) => {
+                let rest = chunk.slice(first, chunk.rows() - first);
+                (RowChunk::Vectors(chunk.slice(0, first)), RowChunk::Vectors(rest))
+            }
+        }
+    }
+}
+
+/// Rows in the making, of either engine.
+pub enum RowStream {
+    /// Batches.
+    Old(BatchStream),
+    /// Vectors.
+    New(Stream),
+}
+
+impl RowStream {
+    /// The next rows, never none; blocks the calling thread. `None` at the end.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Result<Option<RowChunk>> {
+        Ok(match self {
+            RowStream::Old(stream) => stream.next()?.map(RowChunk::Batch),
+            RowStream::New(stream) => stream.next()?.map(RowChunk::Vectors),
+        })
+    }
+
+    /// The schema that batches of the rows have by themselves.
+    pub fn schema(&self) -> SchemaRef {
+        match self {
+            RowStream::Old(stream) => stream.schema(),
+            RowStream::New(stream) => firn_query::arrow::schema(stream.columns()),
+        }
+    }
 }
 
 impl Plan {
@@ -112,6 +255,9 @@ impl Plan {
         statement: &Parsed,
         types: &[Option<ParameterType>],
     ) -> Result<Plan> {
+        if facts.engine == QueryEngine::New {
+            return Plan::on_new_engine(transaction, facts, statement, types);
+        }
         let tables = |id| transaction.table(id);
         let catalog = transaction.catalog();
         let binder =
@@ -127,13 +273,7 @@ impl Plan {
                 let columns: Vec<Column> = columns_of(plan.schema().as_arrow())?
                     .into_iter()
                     .zip(fields)
-                    .map(|((name, ty), field)| Column {
-                        name,
-                        ty,
-                        element: element(field),
-                        dimensions: dimensions(field),
-                        is_json: field.name().ends_with(crate::pg_catalog::JSON_MARK),
-                    })
+                    .map(|((name, ty), field)| Column::of_field(name, ty, field))
                     .collect();
                 let has_arrays = columns.iter().any(|column| column.element.is_some());
                 let body = match locking {
@@ -170,6 +310,36 @@ impl Plan {
         })
     }
 
+    fn on_new_engine(
+        transaction: &Transaction,
+        facts: &Arc<SessionFacts>,
+        statement: &Parsed,
+        types: &[Option<ParameterType>],
+    ) -> Result<Plan> {
+        let (clause, is_query) = match &statement.statement {
+            Statement::Query(query) => (query.locks.first().map(|lock| clause(asked(lock).lock)), true),
+            _ => (None, false),
+        };
+        let given: Vec<Option<TypeId>> = types.iter().map(|ty| ty.map(|ty| TypeId(ty.oid()))).collect();
+        let cancel = firn_exec::interrupt::current();
+        let prepared = Prepared::new(&statement.text, &given, transaction, facts, &cancel)?;
+        let parameter = |ty: &Type| match ty.element() {
+            Some(element) if ty.info().is_some_and(|info| info.is_array()) => {
+                SqlType::try_from(element).map(ParameterType::array_of)
+            }
+            _ => SqlType::try_from(*ty).map(ParameterType::Single),
+        };
+        Ok(Plan {
+            parameters: prepared.parameters().iter().map(parameter).collect::<Result<_>>()?,
+            columns: (is_query || !prepared.columns().is_empty())
+                .then(|| prepared.columns().iter().map(Column::described).collect()),
+            catalog_version: transaction.catalog_version(),
+            facts: facts.clone(),
+            files: Box::default(),
+            body: Deep::new(statement.depth, Body::New { prepared: Box::new(prepared), clause }),
+        })
+    }
+
     /// Whether it still means what its text means.
     #[inline]
     pub fn is_current(&self, transaction: &Transaction, facts: &Arc<SessionFacts>) -> bool {
@@ -189,6 +359,7 @@ impl Plan {
     pub fn locks(&self) -> Option<&'static str> {
         match *self.body {
             Body::Locking { clause, .. } => Some(clause),
+            Body::New { clause, .. } => clause,
             _ => None,
         }
     }
@@ -199,9 +370,25 @@ impl Plan {
         transaction: &mut Transaction,
         parameters: &[Value],
         options: &RunOptions,
-    ) -> Result<LockedRows> {
-        let Body::Locking { query, .. } = &*self.body else { panic!("only locking queries lock rows") };
-        stack::with_room_for(self.body.depth(), || query.run(transaction, parameters, options))
+    ) -> Result<Changed> {
+        match &*self.body {
+            Body::Locking { query, .. } => {
+                let run = || query.run(transaction, parameters, options);
+                Ok(match stack::with_room_for(self.body.depth(), run)? {
+                    LockedRows::Values(values, rows) => {
+                        Changed { count: Some(rows), rows: [RowChunk::Values(values)].into() }
+                    }
+                    LockedRows::Batches(batches) => {
+                        Changed { count: None, rows: batches.into_iter().map(RowChunk::Batch).collect() }
+                    }
+                })
+            }
+            Body::New { prepared, .. } => {
+                let executed = prepared.execute(transaction, &self.facts, parameters, options)?;
+                Ok(Changed { count: None, rows: drained(executed.rows)? })
+            }
+            _ => panic!("only locking queries lock rows"),
+        }
     }
 
     /// Runs a query, which may append its rows to `values`, row-major. Panics for other statements.
@@ -212,6 +399,10 @@ impl Plan {
         options: &RunOptions,
         values: &mut Vec<Value>,
     ) -> Result<QueryOutput> {
+        if let Body::New { prepared, .. } = &*self.body {
+            let stream = prepared.start(transaction, &self.facts, parameters, options)?;
+            return Ok(QueryOutput::Stream(RowStream::New(stream)));
+        }
         let Body::Query { plan, short } = &*self.body else { panic!("only queries are run as queries") };
         if let Some(short) = short {
             let run = || short.run(transaction, parameters, options, values);
@@ -219,7 +410,8 @@ impl Plan {
                 return Ok(QueryOutput::Values(rows));
             }
         }
-        firn_exec::run(plan, parameters, transaction, options).map(QueryOutput::Stream)
+        let stream = firn_exec::run(plan, parameters, transaction, options)?;
+        Ok(QueryOutput::Stream(RowStream::Old(stream)))
     }
 
     /// Changes rows. Panics for other statements.
@@ -228,9 +420,22 @@ impl Plan {
         transaction: &mut Transaction,
         parameters: &[Value],
         options: &RunOptions,
-    ) -> Result<DmlOutcome> {
-        let Body::Change(plan) = &*self.body else { panic!("only changes are run as changes") };
-        stack::with_room_for(self.body.depth(), || plan.execute(transaction, parameters, options))
+    ) -> Result<Changed> {
+        match &*self.body {
+            Body::Change(plan) => {
+                let run = || plan.execute(transaction, parameters, options);
+                let DmlOutcome { count, returning } = stack::with_room_for(self.body.depth(), run)?;
+                Ok(Changed {
+                    count: Some(count),
+                    rows: returning.map(RowChunk::Values).into_iter().collect(),
+                })
+            }
+            Body::New { prepared, .. } => {
+                let executed = prepared.execute(transaction, &self.facts, parameters, options)?;
+                Ok(Changed { count: executed.count, rows: drained(executed.rows)? })
+            }
+            _ => panic!("only changes are run as changes"),
+        }
     }
 
     /// The lines of EXPLAIN.
@@ -252,6 +457,7 @@ impl Plan {
             }
             Body::Locking { query, .. } => Ok(query.describe()),
             Body::Change(plan) => Ok(plan.describe()),
+            Body::New { prepared, .. } => Ok(prepared.explain()),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Only what differs from the defaults is kept. A SET inside a transaction block goes when the
 //! block rolls back; SET LOCAL goes when it ends either way.
 
+use crate::session_facts::QueryEngine;
 use crate::statement::{Isolation, fold};
 use datafusion::arrow::array::timezone::Tz;
 use firn_base::sync::Arc;
@@ -125,6 +126,12 @@ static PARAMETERS: &[Parameter] = &[
         "Longest that a client may be idle outside transaction blocks; 0 for ever.",
     ),
     parameter("integer_datetimes", "on", Kind::Fixed, "Times are integers."),
+    parameter(
+        "firn.engine",
+        "old",
+        Kind::Choice(&["old", "new"]),
+        "Which engine runs queries; the new one is under construction.",
+    ),
     parameter("IntervalStyle", "postgres", Kind::Choice(&["postgres"]), "How intervals are printed."),
     parameter("is_superuser", "on", Kind::Fixed, "Every user may do everything."),
     parameter("jit", "off", Kind::Boolean, "Accepted; has no effect."),
@@ -353,6 +360,14 @@ impl Settings {
         let mut schemas = split_list(self.known("search_path"));
         schemas.retain(|schema| schema != "$user");
         schemas
+    }
+
+    /// Which engine runs queries.
+    pub fn engine(&self) -> QueryEngine {
+        match self.known("firn.engine") {
+            "new" => QueryEngine::New,
+            _ => QueryEngine::Old,
+        }
     }
 
     /// How long a statement may run.

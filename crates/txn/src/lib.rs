@@ -47,6 +47,6 @@ pub use predicates::Granularity;
 pub use statistics::{Abort, Counter, Ends, Running, Statistics, TableLock, TableLockMode};
 pub use ticket::Ticket;
 pub use transaction::{
-    Awaited, ReadsSoFar, Savepoint, StatementStart, TableWaitLimit, Transaction, WaitLimit,
+    Awaited, ReadNotes, ReadsSoFar, Savepoint, StatementStart, TableWaitLimit, Transaction, WaitLimit,
 };
 pub use waits::{Waited, Want};

@@ -1,7 +1,7 @@
 //! A transaction: a snapshot, a write set, locks, and the way to end it.
 //!
 //! The parts have files of their own: `snapshot.rs` says what becomes of the snapshot, `reading.rs` and `writing.rs` read and
-//! change rows, `bulk.rs` inserts many, `constraints.rs` puts off checks, `locks.rs` lists what is locked, `locking.rs` takes locks, and `catalog_view.rs` has
+//! change rows, `read_notes.rs` takes over what other threads read, `bulk.rs` inserts many, `constraints.rs` puts off checks, `locks.rs` lists what is locked, `locking.rs` takes locks, and `catalog_view.rs` has
 //! the catalog and DDL.
 //!
 //! Reads take a [`Guard`](firn_storage::Guard), which pins what they return. Hold it for one operation or one short
@@ -13,11 +13,13 @@ mod catalog_view;
 mod constraints;
 mod locking;
 mod locks;
+mod read_notes;
 mod reading;
 mod snapshot;
 mod writing;
 
 pub use locks::{Awaited, TableWaitLimit, WaitLimit};
+pub use read_notes::ReadNotes;
 
 use crate::active::ActiveSlot;
 use crate::ddl::DdlMark;
@@ -36,7 +38,7 @@ use firn_log::RedoBuffer;
 use firn_storage::{Freed, Index, Mark, Table, WriteSet, pin};
 use locks::Locks;
 use snapshot::SnapshotState;
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::ops::Bound;
 use std::time::Duration;
 
@@ -58,6 +60,8 @@ pub struct Transaction {
     write_set: Option<WriteSet>,
     /// What it has read, if it [notes](Transaction::notes_reads) that.
     reads: RefCell<PredicateLog>,
+    /// What others read for it, until it is taken over into `reads`.
+    notes: OnceCell<ReadNotes>,
     locks: Locks,
     catalog_view: CatalogView,
     bulk: Bulk,
@@ -121,6 +125,7 @@ impl Transaction {
             continues_after_error: true,
             write_set,
             reads: RefCell::new(SPARE_READS.take()),
+            notes: OnceCell::new(),
             locks: Locks::default(),
             catalog_view: CatalogView::default(),
             bulk: Bulk::default(),
@@ -219,11 +224,13 @@ impl Transaction {
 
     /// What it has read by now.
     pub fn reads_so_far(&self) -> ReadsSoFar {
+        self.take_notes();
         ReadsSoFar(self.reads.borrow().mark())
     }
 
     /// Forgets what it has read since: it does not rely on it.
     pub fn forget_reads(&mut self, since: &ReadsSoFar) {
+        self.take_notes();
         self.reads.get_mut().truncate(&since.0);
     }
 
@@ -231,6 +238,7 @@ impl Transaction {
     pub fn begin_statement(&mut self) -> StatementStart {
         self.acquire_snapshot();
         self.locks.begin_statement();
+        self.take_notes();
         StatementStart { savepoint: self.implicit_savepoint(), reads: self.reads.get_mut().mark() }
     }
 
@@ -325,6 +333,7 @@ impl Transaction {
     pub fn commit(mut self) -> Result<Ticket> {
         assert!(!self.has_deferred_checks(), "a transaction commits after its deferred checks");
         assert!(!self.bulk.has_waiting_keys(), "a statement ends when its keys have entered");
+        self.take_notes();
         if !self.has_writes() {
             // Commits of others are visible before they are durable. A client that has seen one must not learn of it while it
             // can still be lost. Dropping the transaction releases its locks.

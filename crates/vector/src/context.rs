@@ -1,8 +1,8 @@
 //! What a call of a function may ask of the statement that makes it.
 
-use firn_base::sync::{AtomicBool, Ordering};
-use firn_base::{Error, Result, SqlState, TimeZoneSetting};
+use firn_base::{Cancel, Result, TimeZoneSetting, TypeId};
 use std::any::Any;
+use std::sync::LazyLock;
 
 /// The surroundings of all calls of one statement. Several threads share it.
 #[derive(Clone, Copy)]
@@ -15,18 +15,30 @@ pub struct Context<'a> {
     pub zone: &'a TimeZoneSetting,
     /// The session's settings, by name.
     pub settings: &'a dyn Settings,
+    /// The names of the objects that values of `regclass` and its like are.
+    pub objects: &'a dyn Objects,
     /// What functions that were added to the registry from outside this crate know how to use: the session, for one.
-    pub session: &'a (dyn Any + Sync),
+    pub session: &'a (dyn Any + Send + Sync),
     /// Where memory is charged that states and big values take.
     pub memory: &'a dyn Memory,
-    /// Set once the statement shall end. Every loop looks at it at least each 10 ms.
-    pub cancel: &'a AtomicBool,
+    /// Ends the statement. Every loop checks it at least each 10 ms.
+    pub cancel: &'a Cancel,
 }
 
 /// Settings of the session.
 pub trait Settings: Sync {
     /// The value of a setting as `SHOW` prints it, if there is one of that name.
     fn get(&self, name: &str) -> Option<String>;
+}
+
+/// The objects of the catalog, as the text forms of `regclass` and its like name them.
+pub trait Objects: Sync {
+    /// How the object of that oid is written as a value of the type; `None` if there is none.
+    fn name(&self, ty: TypeId, oid: u32) -> Option<String>;
+
+    /// The object that a text names as a value of the type; `None` if there is none. The error of a name that cannot be
+    /// read, or that several objects have.
+    fn oid(&self, ty: TypeId, name: &str) -> Result<Option<u32>>;
 }
 
 /// An account of the budget for queries.
@@ -41,16 +53,8 @@ impl Context<'_> {
     /// 57014 if the statement shall end.
     #[inline]
     pub fn check_cancel(&self) -> Result<()> {
-        match self.cancel.load(Ordering::Relaxed) {
-            false => Ok(()),
-            true => Err(canceled()),
-        }
+        self.cancel.check()
     }
-}
-
-#[cold]
-fn canceled() -> Error {
-    Error::new(SqlState::QUERY_CANCELED, "canceling statement due to user request")
 }
 
 /// No settings.
@@ -59,6 +63,18 @@ pub struct NoSettings;
 impl Settings for NoSettings {
     fn get(&self, _: &str) -> Option<String> {
         None
+    }
+}
+
+/// No objects.
+pub struct NoObjects;
+
+impl Objects for NoObjects {
+    fn name(&self, _: TypeId, _: u32) -> Option<String> {
+        None
+    }
+    fn oid(&self, _: TypeId, _: &str) -> Result<Option<u32>> {
+        Ok(None)
     }
 }
 
@@ -74,12 +90,13 @@ impl Memory for Unlimited {
 
 /// For constants that are folded where there is no statement, and for tests: in UTC at the beginning of 1970.
 pub fn detached() -> Context<'static> {
-    static NOT_CANCELED: AtomicBool = AtomicBool::new(false);
+    static NOT_CANCELED: LazyLock<Cancel> = LazyLock::new(Cancel::new);
     Context {
         statement_time: 0,
         transaction_time: 0,
         zone: &TimeZoneSetting::UTC,
         settings: &NoSettings,
+        objects: &NoObjects,
         session: &(),
         memory: &Unlimited,
         cancel: &NOT_CANCELED,

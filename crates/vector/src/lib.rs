@@ -30,6 +30,7 @@ pub mod kernel;
 pub mod window;
 
 mod functions;
+mod regex;
 
 pub mod registry;
 
@@ -37,6 +38,7 @@ pub use chunk::Chunk;
 pub use context::Context;
 pub use data::Data;
 pub use datum::Datum;
+pub use functions::is_object;
 pub use registry::{FunctionId, OperatorId, Registry};
 pub use selection::{Rows, Selection};
 pub use slot::Slot;

@@ -218,20 +218,16 @@ pub(crate) fn parameter_description(output: &mut Output, types: &[firn_base::Par
     });
 }
 
-/// PostgreSQL's type for JSON, which travels as its text in both formats.
-const JSON_OID: u32 = 114;
-
 pub(crate) fn row_description(output: &mut Output, columns: &[Column], formats: &[Format]) {
     message(output, b'T', |output| {
         count(output, columns.len());
         for (index, column) in columns.iter().enumerate() {
             text(output, &column.name);
-            output.extend_from_slice(&[0; 6]); // No table and no column number.
-            let (oid, length, modifier) = match column.element {
-                Some(element) => (element.array_oid(), -1, element.typmod()),
-                None if column.is_json => (JSON_OID, -1, -1),
-                None => (column.ty.oid(), column.ty.typlen(), column.ty.typmod()),
-            };
+            let (table, number) = column.origin.map_or((0, 0), |origin| (origin.relation, origin.attribute));
+            output.extend_from_slice(&table.to_be_bytes());
+            output.extend_from_slice(&number.to_be_bytes());
+            let (oid, modifier) = (column.declared.id.0, column.declared.modifier);
+            let length = column.declared.info().map_or(-1, |info| info.length);
             output.extend_from_slice(&oid.to_be_bytes());
             output.extend_from_slice(&length.to_be_bytes());
             output.extend_from_slice(&modifier.to_be_bytes());

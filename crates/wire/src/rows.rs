@@ -15,8 +15,8 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, IntervalUnit, TimeUnit};
 use firn_base::sync::Arc;
-use firn_base::{Interval, Result, SqlType, TimeZoneSetting, Value, binary, text};
-use firn_session::{Column, CommandTag, RowChunk, Rows, arrow};
+use firn_base::{Interval, Result, SqlType, TimeZoneSetting, Type, TypeId, Value, binary, text};
+use firn_session::{Column, CommandTag, Datum, ResultChunk, RowChunk, Rows, arrow};
 
 use crate::array::Arrays;
 use crate::client::{Fault, Sink};
@@ -67,10 +67,7 @@ impl Cursor {
                     None => break,
                 },
             };
-            let rows = match chunk {
-                RowChunk::Values(values) => values.len() / self.columns.len().max(1),
-                RowChunk::Batch(batch) => batch.num_rows(),
-            };
+            let rows = chunk.rows(self.columns.len());
             let end = rows.min(sent.saturating_add(left));
             match chunk {
                 RowChunk::Values(values) => {
@@ -80,6 +77,9 @@ impl Cursor {
                 }
                 RowChunk::Batch(batch) => {
                     send_batch(batch, *sent..end, &self.columns, formats, &mut self.writer, sink)?;
+                }
+                RowChunk::Vectors(chunk) => {
+                    send_vectors(chunk, *sent..end, &self.columns, formats, &mut self.writer, sink)?;
                 }
             }
             left -= end - *sent;
@@ -156,6 +156,28 @@ fn send_batch(
     Ok(())
 }
 
+fn send_vectors(
+    chunk: &ResultChunk,
+    rows: std::ops::Range<usize>,
+    columns: &[Column],
+    formats: &[Format],
+    writer: &mut CellWriter,
+    sink: &mut Sink,
+) -> io::Result<()> {
+    for row in rows {
+        encode::message(&mut sink.output, b'D', |output| {
+            output.extend_from_slice(&(columns.len() as u16).to_be_bytes());
+            for (index, (vector, column)) in chunk.values.vectors().iter().zip(columns).enumerate() {
+                let format = format_of(formats, index);
+                let vector = chunk.text(index).filter(|_| format == Format::Text).unwrap_or(vector);
+                writer.datum(vector.datum(row), column.declared, format, output);
+            }
+        });
+        sink.flush_if_large()?;
+    }
+    Ok(())
+}
+
 /// The cells of a column, ready to be written.
 enum Cells {
     Single(Reader),
@@ -196,6 +218,27 @@ impl CellWriter {
             (value, Format::Text) => {
                 self.scratch.clear();
                 text::write(value, ty, &self.zone, &mut self.scratch);
+                write_bytes(self.scratch.as_bytes(), output);
+            }
+        }
+    }
+
+    #[inline]
+    fn datum(&mut self, datum: Datum<'_>, ty: Type, format: Format, output: &mut Output) {
+        match (datum, format) {
+            (Datum::Null, _) => output.extend_from_slice(&NULL),
+            (Datum::Text(text), _) => write_bytes(text.as_bytes(), output),
+            (Datum::Int16(number), Format::Text) => write_integer(number, output),
+            (Datum::Int64(number), Format::Text) if ty.id == TypeId::INT8 => write_integer(number, output),
+            (Datum::Int32(number), Format::Text) if ty.id == TypeId::INT4 => write_integer(number, output),
+            (Datum::Bytes(bytes), format) => self.bytea(bytes, format, output),
+            (datum, Format::Binary) => {
+                let value = datum.to_value(ty);
+                encode::length_prefixed(output, 0, |output| binary::encode_any(&value, ty, output));
+            }
+            (datum, Format::Text) => {
+                self.scratch.clear();
+                text::write_any(&datum.to_value(ty), ty, &self.zone, &mut self.scratch);
                 write_bytes(self.scratch.as_bytes(), output);
             }
         }

@@ -78,6 +78,7 @@ impl Binder<'_> {
                     right,
                     conditions: query.conditions,
                     mark: query.mark,
+                    by_index: Vec::new(),
                 }))
             }
         }
@@ -92,7 +93,15 @@ impl Binder<'_> {
         right: NodeId,
         conditions: Vec<Scalar>,
     ) -> NodeId {
-        self.plan.add(Operator::Join(Join { kind, dependent, left, right, conditions, mark: None }))
+        self.plan.add(Operator::Join(Join {
+            kind,
+            dependent,
+            left,
+            right,
+            conditions,
+            mark: None,
+            by_index: Vec::new(),
+        }))
     }
 
     /// Whether a scalar needs operators below the one that evaluates it.

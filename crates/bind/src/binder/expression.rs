@@ -187,12 +187,24 @@ impl Binder<'_> {
             _ => self.expression(&chain.first)?,
         };
         let mut levels = depth(&operand.scalar);
-        for step in steps {
+        while let Some(step) = steps.next() {
             let before = match &operand.scalar {
                 Scalar::Call(call) => call.arguments.len(),
                 _ => 0,
             };
-            operand = self.step(operand, step)?;
+            operand = match &step.kind {
+                StepKind::Access(first @ (Accessor::Subscript(_) | Accessor::Slice(_))) => {
+                    let mut accessors = vec![first];
+                    while let Some(StepKind::Access(next @ (Accessor::Subscript(_) | Accessor::Slice(_)))) =
+                        steps.peek().map(|step| &step.kind)
+                    {
+                        accessors.push(next);
+                        steps.next();
+                    }
+                    self.subscripts(operand, &accessors, step.span.start)?
+                }
+                _ => self.step(operand, step)?,
+            };
             let is_longer = matches!(&operand.scalar, Scalar::Call(call) if call.as_operator && call.arguments.len() > 2 && call.arguments.len() == before + 1);
             if !is_longer {
                 levels += 2;
@@ -566,48 +578,84 @@ impl Binder<'_> {
                 Err(self.error(SqlState::SYNTAX_ERROR, "row expansion via \"*\" is not supported here", at))
             }
             Accessor::Subscript(_) | Accessor::Slice(_) => {
-                if left.ty.element().is_none() || left.ty.id == TypeId::NAME {
-                    let message = format!(
-                        "cannot subscript type {} because it does not support subscripting",
-                        crate::resolve::name(left.ty.id)
-                    );
-                    return Err(self.error(SqlState::DATATYPE_MISMATCH, message, start));
+                unreachable!("subscripts in a row are bound together")
+            }
+        }
+    }
+
+    /// `array[i][j]` and `array[low:high][k]`: subscripts in a row are one element, or one part if one of them is a slice.
+    fn subscripts(&mut self, left: Operand, accessors: &[&Accessor], at: u32) -> Result<Operand> {
+        let start = left.at;
+        if left.ty.element().is_none() || left.ty.id == TypeId::NAME {
+            let message = format!(
+                "cannot subscript type {} because it does not support subscripting",
+                crate::resolve::name(left.ty.id)
+            );
+            return Err(self.error(SqlState::DATATYPE_MISMATCH, message, start));
+        }
+        let most = firn_base::array::MAX_DIMENSIONS;
+        if accessors.len() > most {
+            let message = format!(
+                "number of array dimensions ({}) exceeds the maximum allowed ({most})",
+                accessors.len()
+            );
+            // PostgreSQL reports it without a position.
+            return Err(firn_base::Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
+        }
+        let number = |value: i32| Operand {
+            scalar: Scalar::Constant(Type::new(TypeId::INT4), Value::Integer(value)),
+            ty: Type::new(TypeId::INT4),
+            at,
+        };
+        let ty = left.ty;
+        let is_slice = accessors.iter().any(|accessor| matches!(accessor, Accessor::Slice(_)));
+        let mut arguments = vec![left];
+        if !is_slice {
+            for accessor in accessors {
+                if let Accessor::Subscript(value) = accessor {
+                    arguments.push(self.subscript(value)?);
                 }
-                let index = |binder: &mut Self, value: &Expr| -> Result<Operand> {
-                    let operand = binder.expression(value)?;
-                    let place = operand.at;
-                    match binder.coerce_to(operand, Type::new(TypeId::INT4), CastContext::Assignment)? {
-                        Some(operand) => Ok(operand),
-                        None => {
-                            let message = "array subscript must have type integer";
-                            Err(binder.error(SqlState::DATATYPE_MISMATCH, message, place))
+            }
+            let call = self.call_named("array_subscript", arguments, at)?;
+            let ty = ty.element().expect("it was checked");
+            return Ok(Operand { ty, at: start, ..call });
+        }
+        let (mut bounds, mut omitted) = (Vec::with_capacity(accessors.len() * 2), 0);
+        for accessor in accessors {
+            match accessor {
+                // A subscript beside slices is the upper bound of one that begins at 1.
+                Accessor::Subscript(value) => {
+                    bounds.push(number(1));
+                    bounds.push(self.subscript(value)?);
+                }
+                Accessor::Slice(written) => {
+                    for bound in [&written.0, &written.1] {
+                        match bound {
+                            Some(bound) => bounds.push(self.subscript(bound)?),
+                            None => {
+                                omitted |= 1 << bounds.len();
+                                bounds.push(number(0));
+                            }
                         }
                     }
-                };
-                let ty = left.ty;
-                let none = || Operand {
-                    scalar: Scalar::Constant(Type::new(TypeId::INT4), Value::Null),
-                    ty: Type::new(TypeId::INT4),
-                    at,
-                };
-                let (function, arguments, ty) = match accessor {
-                    Accessor::Slice(bounds) => {
-                        let low = bounds.0.as_ref().map(|low| index(self, low)).transpose()?;
-                        let high = bounds.1.as_ref().map(|high| index(self, high)).transpose()?;
-                        let arguments = vec![left, low.unwrap_or_else(none), high.unwrap_or_else(none)];
-                        ("array_slice", arguments, ty)
-                    }
-                    Accessor::Subscript(value) => {
-                        let value = index(self, value)?;
-                        ("array_subscript", vec![left, value], ty.element().expect("it was checked"))
-                    }
-                    _ => unreachable!("others were handled"),
-                };
-                if self.registry.functions_named(function).is_empty() {
-                    return Err(self.unsupported("a subscript", at));
                 }
-                let call = self.call_named(function, arguments, at)?;
-                Ok(Operand { ty, at: start, ..call })
+                Accessor::Field(_) | Accessor::AllFields => unreachable!("these are no subscripts"),
+            }
+        }
+        arguments.push(number(omitted));
+        arguments.extend(bounds);
+        let call = self.call_named("array_slice", arguments, at)?;
+        Ok(Operand { ty, at: start, ..call })
+    }
+
+    fn subscript(&mut self, value: &Expr) -> Result<Operand> {
+        let operand = self.expression(value)?;
+        let place = operand.at;
+        match self.coerce_to(operand, Type::new(TypeId::INT4), CastContext::Assignment)? {
+            Some(operand) => Ok(operand),
+            None => {
+                let message = "array subscript must have type integer";
+                Err(self.error(SqlState::DATATYPE_MISMATCH, message, place))
             }
         }
     }

@@ -186,9 +186,6 @@ impl Binder<'_> {
             Scalar::Constant(..) => Ok(Some(scalar)),
             _ => {
                 let check = if clause == Clause::Limit { "limit_count" } else { "offset_count" };
-                if self.registry.functions_named(check).is_empty() {
-                    return Ok(Some(scalar));
-                }
                 let operand = Operand { scalar, ty: Type::new(TypeId::INT8), at: operand.at };
                 Ok(Some(self.call_named(check, vec![operand], expression.span.start)?.scalar))
             }

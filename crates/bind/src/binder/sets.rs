@@ -98,6 +98,7 @@ impl Binder<'_> {
                     right: right_node,
                     conditions,
                     mark: None,
+                    by_index: Vec::new(),
                 }));
                 // Rows of a set operation are of no relation.
                 for column in &left_columns {

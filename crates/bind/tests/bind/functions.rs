@@ -36,35 +36,6 @@ pub fn registry() -> Registry {
             builder.add(function(id, &fields, &aggregates));
         }
     }
-    // What the binder calls for parts of the grammar that have no function in PostgreSQL.
-    let extra: [(&str, &[TypeId], bool, TypeId); 4] = [
-        ("greatest", &[TypeId::ANYCOMPATIBLEARRAY], true, TypeId::ANYCOMPATIBLE),
-        ("least", &[TypeId::ANYCOMPATIBLEARRAY], true, TypeId::ANYCOMPATIBLE),
-        ("array_subscript", &[TypeId::ANYARRAY, TypeId::INT4], false, TypeId::ANYELEMENT),
-        ("array_slice", &[TypeId::ANYARRAY, TypeId::INT4, TypeId::INT4], false, TypeId::ANYARRAY),
-    ];
-    for (place, (name, types, is_variadic, result)) in extra.into_iter().enumerate() {
-        if !built_in.functions_named(name).is_empty() {
-            continue;
-        }
-        let parameter = |(number, ty): (usize, &TypeId)| Parameter {
-            ty: *ty,
-            name: None,
-            mode: if is_variadic && number + 1 == types.len() { Mode::Variadic } else { Mode::In },
-            default: None,
-        };
-        builder.add(Function {
-            id: FunctionId(90_000 + place as u32),
-            name: name.into(),
-            parameters: types.iter().enumerate().map(parameter).collect(),
-            result,
-            volatility: Volatility::Immutable,
-            is_strict: false,
-            parallel: Parallel::Safe,
-            can_fail: false,
-            body: Body::Scalar(Kernels { general: Arc::new(NoBody), special: Vec::new() }),
-        });
-    }
     builder.finish()
 }
 

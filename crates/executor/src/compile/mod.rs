@@ -7,6 +7,7 @@
 
 mod aggregate;
 mod change;
+mod index_join;
 mod join;
 mod lock;
 mod operator;
@@ -30,6 +31,7 @@ pub struct Program {
     /// The pipelines by the slots that they fill. A slot without one is filled by an input.
     pipelines: Vec<Option<Pipeline>>,
     scans: Vec<PlannedScan>,
+    lookups: Vec<PlannedLookup>,
     parameters: Vec<Option<Representation>>,
     result: Arc<Fragment>,
     /// Where the result has the columns of the output.
@@ -83,6 +85,14 @@ impl PlannedScan {
     }
 }
 
+/// Look-ups of a program.
+pub struct PlannedLookup {
+    /// The rows that are looked up.
+    pub scan: PlannedScan,
+    /// The attributes that they are looked up by.
+    pub attributes: Vec<i16>,
+}
+
 impl Program {
     /// The program of a plan.
     pub fn compile(plan: &Plan, registry: &Registry) -> Result<Program> {
@@ -92,6 +102,7 @@ impl Program {
             pipelines: Vec::new(),
             depends: Vec::new(),
             scans: Vec::new(),
+            lookups: Vec::new(),
             shared: HashMap::new(),
             shared_columns: HashMap::new(),
             iterates: HashMap::new(),
@@ -120,6 +131,7 @@ impl Program {
             representations,
             pipelines: compile.pipelines,
             scans: compile.scans,
+            lookups: compile.lookups,
         })
     }
 
@@ -163,6 +175,10 @@ impl Program {
 
     pub(crate) fn scans(&self) -> &[PlannedScan] {
         &self.scans
+    }
+
+    pub(crate) fn lookups(&self) -> &[PlannedLookup] {
+        &self.lookups
     }
 
     pub(crate) fn result(&self) -> &Arc<Fragment> {
@@ -213,6 +229,7 @@ struct Compile<'a> {
     /// For each slot the recursions whose rounds it is computed from.
     depends: Vec<BTreeSet<IterateId>>,
     scans: Vec<PlannedScan>,
+    lookups: Vec<PlannedLookup>,
     shared: HashMap<SharedId, DefinedShared>,
     /// The columns that some reader of a shared sub-plan uses.
     shared_columns: HashMap<SharedId, Needed>,

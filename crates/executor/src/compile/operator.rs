@@ -39,6 +39,7 @@ impl Compile<'_> {
                 Ok(self.passed_on(node, part))
             }
             Operator::Map { input, outputs } => self.map(node, *input, outputs, needed),
+            Operator::Join(join) if !join.by_index.is_empty() => self.index_join(node, join, needed),
             Operator::Join(join) => self.join(node, join, needed),
             Operator::Group(group) => self.group(node, group),
             Operator::Window(window) => self.window(node, window, needed),
@@ -81,6 +82,15 @@ impl Compile<'_> {
     }
 
     pub(super) fn scan(&mut self, node: NodeId, scan: &Scan, needed: &Needed) -> Result<Part> {
+        let (planned, layout) = self.planned_scan(scan, needed);
+        self.scans.push(planned);
+        let mut part = Part::new(ScanPlan(self.scans.len() - 1), layout);
+        self.filter(&mut part, &scan.conditions)?;
+        Ok(self.leaf(node, part))
+    }
+
+    /// What a scan asks of its source, and the vectors that it gives.
+    pub(super) fn planned_scan(&self, scan: &Scan, needed: &Needed) -> (PlannedScan, Layout) {
         let all = with_uses(needed, &scan.conditions);
         let mut columns: Vec<(Column, i16)> =
             scan.columns.iter().filter(|(column, _)| all.contains(column)).copied().collect();
@@ -91,17 +101,15 @@ impl Compile<'_> {
             .map(|(column, _)| (*column, source::representation(&self.columns, *column)))
             .collect();
         let conditions = scan.conditions.clone();
-        self.scans.push(PlannedScan {
+        let planned = PlannedScan {
             source: scan.source,
             columns,
             used,
             conditions,
             feeds_first_change: false,
             is_logged: true,
-        });
-        let mut part = Part::new(ScanPlan(self.scans.len() - 1), layout);
-        self.filter(&mut part, &scan.conditions)?;
-        Ok(self.leaf(node, part))
+        };
+        (planned, layout)
     }
 
     /// Adds a filter.

@@ -2,6 +2,7 @@
 
 mod filter;
 mod flat_map;
+mod index_join;
 mod join;
 mod limit;
 mod lock;
@@ -9,6 +10,7 @@ mod sample;
 
 pub use filter::{FilterPlan, MapPlan};
 pub use flat_map::{Callee, FlatMapPlan, SetCallPlan};
+pub use index_join::IndexJoinPlan;
 pub use join::{JoinPlan, MarkPlan};
 pub use limit::{LimitBounds, LimitPlan};
 pub use lock::{LockPlan, LockedRows};

@@ -2,18 +2,22 @@
 //!
 //! A scan reads what its snapshot sees, its own transaction's changes among it; deleted rows do not come. Its morsels are
 //! storage's batches, at most 8,192 rows of one block: rows of frozen and compact blocks share the block's buffers, those of hot ones
-//! are copies. Blocks of which zones prove that no row meets the conditions are passed over.
+//! are copies. Blocks of which zones prove that no row meets the conditions are passed over. If few rows are under the keys that the
+//! conditions ask for, they are found by an [index](path) when the scan is opened.
 //!
 //! What is logged for validation: the table, the restrictions that conditions make with the values of parameters, and the columns that
 //! are used for more than such a restriction. A condition that is exactly a restriction of one column makes no difference beyond it.
 //!
 //! Invariant: a guard lives within one call of [`Morsels::next`], never across two.
 
+mod lookup;
+mod path;
 mod restrictions;
 
 use crate::expression::converted;
 use crate::source::{
-    CandidateIndex, Morsels, Reader, Request, Scan, Source, SourceColumn, SourceStatistics, representation,
+    CandidateIndex, Lookup, Morsels, Reader, Request, Scan, Source, SourceColumn, SourceStatistics,
+    representation,
 };
 use crate::values::push;
 use arrow_array::cast::AsArray;
@@ -24,15 +28,19 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef};
 use firn_base::array::ArrayImage;
 use firn_base::numeric::Numeric;
-use firn_base::sync::Arc;
-use firn_base::{ColumnId, ColumnSet, Representation, Result, Snapshot, Value};
+use firn_base::sync::{Arc, AtomicU64, Ordering};
+use firn_base::{Cell, ColumnId, ColumnSet, Representation, Result, RowId, Snapshot, Value};
 use firn_plan::operator::ROW_ID;
+use firn_plan::statistics::Reference;
 use firn_storage::{Restriction, ScanBatch, Table, TableScan, pin};
-use firn_txn::catalog::TableDef;
+use firn_txn::Transaction;
+use firn_txn::catalog::{ConstraintDef, ConstraintKind, Deferral, TableDef};
 use firn_vector::builder::Builder;
 use firn_vector::selection::Rows;
 use firn_vector::strings::Strings;
 use firn_vector::{Chunk, Data, Vector};
+use lookup::{KeyLog, TableLookup};
+use restrictions::Restrictions;
 
 /// A table of the catalog.
 pub struct TableSource {
@@ -70,9 +78,30 @@ impl Source for TableSource {
         let index = |index: &firn_txn::catalog::IndexDef| CandidateIndex {
             oid: index.oid.0,
             attributes: index.columns.iter().map(|column| column.column as i16 + 1).collect(),
+            descending: index.columns.iter().map(|column| column.descending).collect(),
+            nulls_first: index.columns.iter().map(|column| column.nulls_first).collect(),
             unique: index.is_always_unique(),
         };
         self.definition.indexes.iter().map(index).collect()
+    }
+
+    fn relation(&self) -> Option<u32> {
+        Some(self.definition.oid.0)
+    }
+
+    fn references(&self) -> Vec<Reference> {
+        let attributes = |columns: &[u16]| columns.iter().map(|column| *column as i16 + 1).collect();
+        let reference = |constraint: &ConstraintDef| match &constraint.kind {
+            ConstraintKind::ForeignKey {
+                columns, parent, parent_columns, deferral: Deferral::Never, ..
+            } if constraint.valid => Some(Reference {
+                attributes: attributes(columns),
+                relation: parent.0,
+                referenced: attributes(parent_columns),
+            }),
+            _ => None,
+        };
+        self.definition.constraints.iter().filter_map(reference).collect()
     }
 
     fn table(&self) -> Option<Arc<Table>> {
@@ -81,22 +110,58 @@ impl Source for TableSource {
 
     fn open(&self, request: &Request<'_>, reader: Reader<'_>) -> Result<Arc<dyn Scan>> {
         let restrictions = restrictions::of(request, &self.definition);
-        if let Some(transaction) = reader.transaction {
-            let used = request.columns[..request.used].iter().map(|(_, attribute)| *attribute);
-            let read: ColumnSet = used
-                .filter(|attribute| *attribute != ROW_ID)
-                .map(column_id)
-                .chain(restrictions.other_columns.iter().copied())
-                .collect();
-            transaction.note_scan(&self.table, &restrictions.restrictions, read);
-        }
+        let read = read_columns(request, &restrictions);
+        let found = match path::choose(&self.definition, &self.table, &restrictions.comparisons) {
+            // What is true of no row depends on none.
+            _ if restrictions.is_never_met => Some(Vec::new()),
+            Some(path) => {
+                let noted = path::Noted {
+                    transaction: reader.transaction,
+                    restrictions: &restrictions.restrictions,
+                    columns: read,
+                };
+                Some(path.rows(&self.table, reader.snapshot, &noted))
+            }
+            None => {
+                if let Some(transaction) = reader.transaction {
+                    transaction.note_scan(&self.table, &restrictions.restrictions, read);
+                }
+                None
+            }
+        };
+        let open = self.open_table(request, reader.snapshot);
+        let found = found.map(Arc::from);
+        Ok(Arc::new(OpenTable { restrictions: restrictions.restrictions, found, ..open }))
+    }
+
+    fn open_lookup(
+        &self,
+        request: &Request<'_>,
+        attributes: &[i16],
+        reader: Reader<'_>,
+    ) -> Result<Arc<dyn Lookup>> {
+        let restrictions = restrictions::of(request, &self.definition);
+        let read = read_columns(request, &restrictions);
+        let index = lookup::index_of(&self.definition, &self.table, attributes);
+        let notes = reader.transaction.and_then(Transaction::read_notes);
+        Ok(Arc::new(TableLookup {
+            open: self.open_table(request, reader.snapshot),
+            index: index.unwrap_or_else(|| panic!("no index begins with the attributes {attributes:?}")),
+            parts: attributes.len(),
+            is_never_met: restrictions.is_never_met,
+            log: notes.map(|notes| KeyLog::new(notes, restrictions.restrictions, read)),
+        }))
+    }
+}
+
+impl TableSource {
+    fn open_table(&self, request: &Request<'_>, snapshot: Snapshot) -> OpenTable {
         let attributes = request.columns.iter().map(|(_, attribute)| *attribute);
-        Ok(Arc::new(OpenTable {
+        OpenTable {
             table: self.table.clone(),
-            snapshot: reader.snapshot,
+            snapshot,
             columns: attributes.clone().filter(|attribute| *attribute != ROW_ID).map(column_id).collect(),
             stored: attributes
-                .clone()
                 .filter(|attribute| *attribute != ROW_ID)
                 .map(|attribute| self.table.columns()[column_id(attribute).index()].representation)
                 .collect(),
@@ -105,9 +170,19 @@ impl Source for TableSource {
                 .iter()
                 .map(|(column, attribute)| (*attribute == ROW_ID, representation(request.all, *column)))
                 .collect(),
-            restrictions: restrictions.restrictions,
-        }))
+            restrictions: Vec::new(),
+            found: None,
+        }
     }
+}
+
+/// The columns that count as read of rows that meet the restrictions.
+fn read_columns(request: &Request<'_>, restrictions: &Restrictions) -> ColumnSet {
+    let used = request.columns[..request.used].iter().map(|(_, attribute)| *attribute);
+    used.filter(|attribute| *attribute != ROW_ID)
+        .map(column_id)
+        .chain(restrictions.other_columns.iter().copied())
+        .collect()
 }
 
 #[derive(Clone)]
@@ -120,10 +195,19 @@ struct OpenTable {
     /// For each column of the request whether it is the row's id, and how its values shall lie.
     wanted: Vec<(bool, Representation)>,
     restrictions: Vec<Restriction>,
+    /// The rows, if an index has found them.
+    found: Option<Arc<[RowId]>>,
 }
 
 impl Scan for OpenTable {
     fn morsels(&self) -> Arc<dyn Morsels> {
+        if let Some(rows) = &self.found {
+            return Arc::new(FoundMorsels {
+                rows: rows.clone(),
+                next: AtomicU64::new(0),
+                open: self.clone(),
+            });
+        }
         let row_ids = self.wanted.iter().any(|(is_row_id, _)| *is_row_id);
         let scan = self.table.scan(self.snapshot, &self.columns, row_ids).under(&self.restrictions);
         Arc::new(TableMorsels { scan, open: self.clone() })
@@ -141,7 +225,54 @@ impl Morsels for TableMorsels {
     }
 }
 
+/// Rows of a morsel that an index has found.
+const FOUND_ROWS: usize = 2048;
+
+struct FoundMorsels {
+    rows: Arc<[RowId]>,
+    next: AtomicU64,
+    open: OpenTable,
+}
+
+impl Morsels for FoundMorsels {
+    fn next(&self) -> Result<Option<Chunk>> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed) as usize;
+        let Some(rows) = self.rows.chunks(FOUND_ROWS).nth(number) else { return Ok(None) };
+        Ok(Some(self.open.read(rows)))
+    }
+}
+
 impl OpenTable {
+    /// Rows by their ids, which the snapshot sees.
+    fn read(&self, rows: &[RowId]) -> Chunk {
+        let guard = pin();
+        let mut builders: Vec<Builder> = self.stored.iter().map(|stored| Builder::new(*stored)).collect();
+        let mut cells = vec![Cell::Null; self.columns.len()];
+        let mut seen = Vec::with_capacity(rows.len());
+        for row in rows {
+            if self.table.read(self.snapshot, *row, &self.columns, &mut cells, &guard) {
+                seen.push(row.to_bits() as i64);
+                for ((builder, cell), stored) in builders.iter_mut().zip(&cells).zip(&self.stored) {
+                    push(builder, &cell.to_value(*stored), *stored);
+                }
+            }
+        }
+        let length = seen.len();
+        let mut columns = builders.into_iter().map(Builder::finish);
+        let mut ids = Some(seen);
+        let vector = |(is_row_id, wanted): &(bool, Representation)| match is_row_id {
+            true => {
+                let ids = ids.take().expect("a scan has one column of row ids");
+                Vector::flat(Representation::Int64, Data::Int64(ids.into()), None)
+            }
+            false => {
+                let vector = columns.next().expect("there is a vector for each column");
+                converted(&vector, *wanted, Rows::all(length))
+            }
+        };
+        Chunk::new(length, self.wanted.iter().map(vector).collect())
+    }
+
     fn chunk(&self, batch: ScanBatch) -> Chunk {
         let all = Rows::all(batch.rows);
         let mut columns = batch.columns.iter().zip(&self.stored);

@@ -19,11 +19,23 @@ pub(super) struct Restrictions {
     pub restrictions: Vec<Restriction>,
     /// Columns of conditions that are not wholly among them.
     pub other_columns: Vec<ColumnId>,
+    /// What they compare single columns with, for an index.
+    pub comparisons: Vec<Comparison>,
+    /// Whether no row meets them.
+    pub is_never_met: bool,
+}
+
+/// A comparison of a column with values of its type, none of them NULL: with any of them, if it is an equality.
+pub(super) struct Comparison {
+    pub column: ColumnId,
+    pub strategy: Strategy,
+    pub values: Vec<Value>,
 }
 
 /// The restrictions of a request to scan a table.
 pub(super) fn of(request: &Request<'_>, definition: &TableDef) -> Restrictions {
     let (mut restrictions, mut other_columns) = (Vec::new(), Vec::new());
+    let (mut comparisons, mut is_never_met) = (Vec::new(), false);
     let asked = Asked { request, definition };
     let mut parts: Vec<&Scalar> = request.conditions.iter().rev().collect();
     while let Some(condition) = parts.pop() {
@@ -31,13 +43,17 @@ pub(super) fn of(request: &Request<'_>, definition: &TableDef) -> Restrictions {
             parts.extend(list.iter().rev());
             continue;
         }
+        match asked.comparison(condition) {
+            Some(comparison) if comparison.values.is_empty() => is_never_met = true,
+            found => comparisons.extend(found),
+        }
         let found = asked.restriction(condition);
         if !found.as_ref().is_some_and(|(_, is_exact)| *is_exact) {
             condition.for_each_column(&mut |column| other_columns.extend(asked.id(column)));
         }
         restrictions.extend(found.map(|(restriction, _)| restriction));
     }
-    Restrictions { restrictions, other_columns }
+    Restrictions { restrictions, other_columns, comparisons, is_never_met }
 }
 
 struct Asked<'a> {
@@ -123,18 +139,70 @@ impl Asked<'_> {
 
     fn compared(&self, scalar: &Scalar, strategy: Strategy, (of, value): (Type, &Value)) -> Found {
         let (column, ty) = self.as_column(scalar)?;
+        if *value == Value::Null {
+            // It is true of no row.
+            return Some((Restriction::within(column, 1, 0), true));
+        }
         let value = fitting(value, of, ty)?;
         compared(column, ty, strategy, &value)
     }
 
+    /// What a condition compares a column with. Without values no row meets it.
+    fn comparison(&self, condition: &Scalar) -> Option<Comparison> {
+        let one = |scalar: &Scalar, strategy, (of, value): (Type, &Value)| {
+            let (column, ty) = self.as_column(scalar)?;
+            let values = match value {
+                Value::Null => Vec::new(),
+                value => vec![fitting(value, of, ty)?],
+            };
+            (strategy != Strategy::NotEqual).then_some(Comparison { column, strategy, values })
+        };
+        match condition {
+            Scalar::Call(call) if call.arguments.len() == 2 => {
+                let strategy = call.function.strategy?;
+                let (left, right) = (&call.arguments[0], &call.arguments[1]);
+                match (self.as_value(left), self.as_value(right)) {
+                    (_, Some(value)) => one(left, strategy, value),
+                    (Some(value), _) => one(right, commuted(strategy), value),
+                    _ => None,
+                }
+            }
+            Scalar::Quantified(quantified) if !quantified.all && quantified.function.is_equality() => {
+                let (column, ty) = self.as_column(&quantified.argument)?;
+                let given = self.elements(&quantified.values)?;
+                let given = given.into_iter().filter(|(_, value)| **value != Value::Null);
+                let values = given.map(|(of, value)| fitting(value, of, ty)).collect::<Option<Vec<_>>>()?;
+                Some(Comparison { column, strategy: Strategy::Equal, values })
+            }
+            _ => None,
+        }
+    }
+
+    /// The right operands of a quantified comparison, if all are known.
+    fn elements<'s>(&'s self, values: &'s Values) -> Option<Vec<(Type, &'s Value)>> {
+        match values {
+            Values::List(list) => list.iter().map(|value| self.as_value(value)).collect(),
+            Values::Array(array) => match self.as_value(array)? {
+                (ty, Value::Array(array)) => {
+                    let element = ty.element()?;
+                    Some(array.elements().iter().map(|value| (element, value)).collect())
+                }
+                (_, Value::Null) => Some(Vec::new()),
+                _ => None,
+            },
+        }
+    }
+
     /// `column = ANY (values)`, or `column <> ALL (values)`.
     fn quantified(&self, quantified: &Quantified) -> Found {
-        let Values::List(list) = &quantified.values else { return None };
         let wanted = if quantified.all { Strategy::NotEqual } else { Strategy::Equal };
         (quantified.function.strategy == Some(wanted)).then_some(())?;
+        if quantified.all && matches!(quantified.values, Values::Array(_)) {
+            return None;
+        }
+        let list = self.elements(&quantified.values)?;
         let (mut each, mut is_exact) = (Vec::with_capacity(list.len()), true);
-        for value in list {
-            let (of, value) = self.as_value(value)?;
+        for (of, value) in list {
             if *value == Value::Null {
                 // Not equal to NULL is never true; equal to it neither.
                 if quantified.all {
@@ -172,6 +240,28 @@ fn fitting(value: &Value, of: Type, ty: SqlType) -> Option<Value> {
             let unscaled = numeric::rescale(*unscaled, *scale, to)?;
             let fits = unscaled.unsigned_abs() < numeric::power_of_ten(precision.into())?.unsigned_abs();
             fits.then_some(Value::Numeric { unscaled, scale: to })
+        }
+        (Value::Number(number), SqlType::Numeric { precision, scale }) => {
+            let unscaled = number.exactly_at(scale.into())?;
+            let fits = unscaled.unsigned_abs() < numeric::power_of_ten(precision.into())?.unsigned_abs();
+            fits.then_some(Value::Numeric { unscaled, scale })
+        }
+        (
+            Value::SmallInt(_) | Value::Integer(_) | Value::BigInt(_),
+            SqlType::SmallInt | SqlType::Integer | SqlType::BigInt,
+        ) => {
+            // Integers of all widths are compared as numbers.
+            let value = match value {
+                Value::SmallInt(value) => i64::from(*value),
+                Value::Integer(value) => i64::from(*value),
+                Value::BigInt(value) => *value,
+                _ => unreachable!("it is an integer"),
+            };
+            match ty {
+                SqlType::SmallInt => value.try_into().ok().map(Value::SmallInt),
+                SqlType::Integer => value.try_into().ok().map(Value::Integer),
+                _ => Some(Value::BigInt(value)),
+            }
         }
         (Value::Text(_), SqlType::Text | SqlType::Varchar(_)) => {
             // Strings of other types are compared otherwise.

@@ -2,8 +2,9 @@
 
 use crate::registry::REGISTRY;
 use crate::support::{MODES, Mode, aligned, options, reader, run, sources, text};
+use firn_base::Cancel;
 use firn_base::disk::SimulatedDisk;
-use firn_base::sync::{Arc, AtomicBool};
+use firn_base::sync::Arc;
 use firn_base::{Error, SqlState, Value};
 use firn_executor::{Budget, Options, Program, Rows, SpillArea};
 use firn_plan::Plan;
@@ -356,7 +357,8 @@ fn a_cancel_ends_an_endless_recursion() {
     let endless = ENDLESS.replace("Limit 10::int8", "Filter [(#0 < 0::int4)]");
     let program = Arc::new(Program::compile(&plan(&endless), &REGISTRY).unwrap());
     let mode = Mode { vector_rows: 3, morsel_rows: 2, workers: 1 };
-    let cancel = AtomicBool::new(true);
+    let cancel = Cancel::new();
+    cancel.cancel();
     let context = Context { cancel: &cancel, ..detached() };
     let mut rows = Rows::start(&program, &sources(&tables(), 10), reader(), &[], options(mode)).unwrap();
     let canceled: Error = rows.next(&context).unwrap_err();

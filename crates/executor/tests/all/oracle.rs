@@ -1,13 +1,17 @@
 //! Random plans over small random tables, compared with the interpreter of plans.
 
-use crate::support::{MODES, multiset, options, run, sources};
+use crate::support::{Indexed, MODES, index_attributes, multiset, options, run, sources};
 use firn_base::SqlState;
 use firn_base::random::Random;
-use firn_plan::reference::random::{Shape, random_plan, random_tables};
+use firn_plan::operator::SourceId;
+use firn_plan::reference::random::{Shape, random_joins, random_plan, random_tables};
 use firn_plan::reference::{TestFunctions, run as interpret};
+use firn_plan::rewrite::index_joins::choose_indexes;
+use firn_plan::statistics::{Index, Statistics};
 use firn_plan::text::print;
 use firn_plan::unnest::unnest;
 use firn_plan::verify::verify;
+use firn_plan::{Operator, Plan};
 
 /// How many random plans a test makes; more with FIRN_PLANS, from FIRN_SEED on.
 fn from_environment(name: &str, usual: u64) -> u64 {
@@ -55,4 +59,73 @@ fn random_plans_give_the_rows_of_the_interpreter() {
         compared as u64 > plans * 3 && with_rows * 4 > compared,
         "{compared} compared, {with_rows} with rows"
     );
+}
+
+/// Sources of which some are so large that indexes pay.
+struct Large;
+
+impl Statistics for Large {
+    fn rows(&self, source: SourceId) -> f64 {
+        [1.0, 1e3, 1e6, 1e9][source.0 as usize % 4]
+    }
+
+    fn distinct(&self, _: SourceId, _: i16) -> Option<f64> {
+        None
+    }
+
+    fn indexes(&self, _: SourceId) -> Vec<Index> {
+        let index = |attributes: &&[i16]| Index {
+            attributes: attributes.to_vec(),
+            descending: vec![false; attributes.len()],
+            nulls_first: vec![false; attributes.len()],
+            unique: true,
+        };
+        index_attributes().iter().map(index).collect()
+    }
+}
+
+/// Joins that look rows up give what the interpreter gives for the plan without indexes.
+#[test]
+fn random_index_joins_give_the_rows_of_the_interpreter() {
+    let (first, plans) = (from_environment("FIRN_SEED", 0), from_environment("FIRN_PLANS", 1500));
+    let (mut compared, mut with_rows, mut by_index) = (0, 0, 0);
+    for seed in first..first + plans {
+        let mut random = Random::seeded(seed);
+        let plan = match random.uniform(0, 1) {
+            0 => random_joins(&mut random, 4),
+            _ => {
+                let shape = Shape { size: random.uniform(3, 10), can_fail: false, dependent: true };
+                let mut plan = random_plan(&mut random, shape);
+                unnest(&mut plan, &TestFunctions);
+                plan
+            }
+        };
+        let mut indexed = plan.clone();
+        choose_indexes(&mut indexed, &Large);
+        verify(&indexed).unwrap_or_else(|problem| panic!("seed {seed}: {problem}\n{}", print(&indexed)));
+        if !uses_index(&indexed) {
+            continue;
+        }
+        by_index += 1;
+        for _ in 0..2 {
+            let tables = random_tables(&mut random);
+            let Ok(expected) = interpret(&plan, &tables, &[]) else { continue };
+            for mode in MODES {
+                let sources = Indexed(sources(&tables, mode.morsel_rows), tables.clone());
+                let about = || format!("seed {seed}, {mode:?}\n{}\n{tables:?}", print(&indexed));
+                let found = run(&indexed, &sources, &[], options(mode))
+                    .unwrap_or_else(|error| panic!("{error:?}: {}", about()));
+                assert_eq!(multiset(&expected), multiset(&found), "{}", about());
+                compared += 1;
+                with_rows += usize::from(!expected.is_empty());
+            }
+        }
+    }
+    println!("{by_index} of {plans} plans by an index, {compared} compared, {with_rows} with rows");
+    assert!(by_index * 8 > plans && with_rows * 5 > compared, "{by_index} {compared} {with_rows}");
+}
+
+fn uses_index(plan: &Plan) -> bool {
+    let uses = |operator: &Operator| matches!(operator, Operator::Join(join) if !join.by_index.is_empty());
+    plan.post_order().into_iter().any(|node| uses(&plan[node]))
 }

@@ -1,9 +1,9 @@
 //! What the tests share: sources of rows in memory, and how a plan is run.
 
 use crate::registry::REGISTRY;
-use firn_base::sync::{Arc, AtomicBool};
-use firn_base::{Result, Snapshot, Type, TypeId, Value};
-use firn_executor::source::{MemorySource, SourceColumn};
+use firn_base::sync::Arc;
+use firn_base::{Representation, Result, Snapshot, Type, TypeId, Value};
+use firn_executor::source::{Lookup, MemorySource, Request, Scan, SourceColumn, SourceStatistics};
 use firn_executor::values::{push, value};
 use firn_executor::{Budget, Options, Program, Reader, Rows, Source, Sources};
 use firn_plan::Plan;
@@ -11,7 +11,8 @@ use firn_plan::operator::SourceId;
 use firn_plan::reference::Tables;
 use firn_vector::builder::Builder;
 use firn_vector::context::{Context, detached};
-use firn_vector::{Chunk, Selection};
+use firn_vector::{Chunk, Selection, Vector};
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -66,6 +67,96 @@ pub fn sources(tables: &Tables, morsel_rows: usize) -> InMemory {
     InMemory(tables.iter().map(|(id, rows)| (*id, source(rows))).collect())
 }
 
+/// The attributes of the indexes that [`Indexed`] sources have.
+pub fn index_attributes() -> [&'static [i16]; 3] {
+    [&[1], &[2], &[3, 1]]
+}
+
+/// Sources whose rows are also found by keys: by comparing all of them.
+pub struct Indexed(pub InMemory, pub Tables);
+
+impl Sources for Indexed {
+    fn source(&self, id: SourceId) -> Arc<dyn Source> {
+        Arc::new(IndexedSource { source: self.0.source(id), rows: self.1[&id].clone().into() })
+    }
+}
+
+struct IndexedSource {
+    source: Arc<dyn Source>,
+    rows: Arc<[Vec<Value>]>,
+}
+
+impl Source for IndexedSource {
+    fn columns(&self) -> Vec<SourceColumn> {
+        self.source.columns()
+    }
+
+    fn statistics(&self) -> SourceStatistics {
+        self.source.statistics()
+    }
+
+    fn open(&self, request: &Request<'_>, reader: Reader<'_>) -> Result<Arc<dyn Scan>> {
+        self.source.open(request, reader)
+    }
+
+    fn open_lookup(
+        &self,
+        request: &Request<'_>,
+        attributes: &[i16],
+        _: Reader<'_>,
+    ) -> Result<Arc<dyn Lookup>> {
+        let place = |attribute: i16| attribute as usize - 1;
+        let columns = request.columns.iter().map(|(column, attribute)| {
+            (place(*attribute), request.all[*column].ty.representation().unwrap())
+        });
+        Ok(Arc::new(IndexedLookup {
+            rows: self.rows.clone(),
+            keys: attributes.iter().map(|attribute| place(*attribute)).collect(),
+            columns: columns.collect(),
+        }))
+    }
+}
+
+struct IndexedLookup {
+    rows: Arc<[Vec<Value>]>,
+    keys: Vec<usize>,
+    columns: Vec<(usize, Representation)>,
+}
+
+impl Lookup for IndexedLookup {
+    fn find(&self, keys: &[Vector], rows: &[u16], most: usize, found: &mut Vec<(u32, u64)>) -> Result<usize> {
+        for (number, row) in rows.iter().enumerate() {
+            if found.len() >= most {
+                return Ok(number);
+            }
+            let key: Vec<Value> = keys
+                .iter()
+                .map(|vector| value(vector.datum(usize::from(*row)), vector.representation()))
+                .collect();
+            let is_equal = |candidate: &Vec<Value>| {
+                let pairs = self.keys.iter().zip(&key);
+                pairs
+                    .into_iter()
+                    .all(|(place, value)| candidate[*place].compare(value) == Some(Ordering::Equal))
+            };
+            let equal = self.rows.iter().enumerate().filter(|(_, candidate)| is_equal(candidate));
+            found.extend(equal.map(|(place, _)| (number as u32, place as u64)));
+        }
+        Ok(rows.len())
+    }
+
+    fn read(&self, rows: &[u64]) -> Result<Chunk> {
+        let vector = |(place, representation): &(usize, Representation)| {
+            let mut builder = Builder::new(*representation);
+            for row in rows {
+                push(&mut builder, &self.rows[*row as usize][*place], *representation);
+            }
+            builder.finish()
+        };
+        Ok(Chunk::new(rows.len(), self.columns.iter().map(vector).collect()))
+    }
+}
+
 pub fn options(mode: Mode) -> Options {
     Options {
         vector_rows: mode.vector_rows,
@@ -90,11 +181,10 @@ pub fn run(
     parameters: &[Value],
     options: Options,
 ) -> Result<Vec<Vec<Value>>> {
-    static NEVER: AtomicBool = AtomicBool::new(false);
     let budget = options.budget.clone();
     let program = Arc::new(Program::compile(plan, &REGISTRY)?);
     let mut rows = Rows::start(&program, sources, reader(), parameters, options)?;
-    let context = Context { memory: &*budget, cancel: &NEVER, ..detached() };
+    let context = Context { memory: &*budget, ..detached() };
     let mut result = Vec::new();
     while let Some(chunk) = rows.next(&context)? {
         assert!(chunk.length() > 0 && chunk.selection().is_none());

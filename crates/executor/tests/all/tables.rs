@@ -2,14 +2,20 @@
 
 use crate::registry::REGISTRY;
 use crate::support::{MODES, aligned, options, text};
+use firn_base::random::Random;
 use firn_base::sync::Arc;
-use firn_base::{Cell, Result, SqlState, SqlType, TableId, Value};
-use firn_executor::{Program, Reader, Rows, Source, Sources, TableSource};
+use firn_base::{Cell, ColumnId, Result, SqlState, SqlType, TableId, Value};
+use firn_executor::source::Request;
+use firn_executor::{Program, Reader, Rows, Source, SourceFacts, Sources, TableSource};
+use firn_plan::Operator;
 use firn_plan::operator::SourceId;
-use firn_plan::reference::TestFunctions;
+use firn_plan::statistics::Statistics;
 use firn_plan::text::parse;
-use firn_storage::{ColumnSpec, Table};
-use firn_txn::catalog::{ColumnDef, TableDef, TableSettings};
+use firn_storage::{ColumnSpec, IndexColumn, IndexSpec, Table};
+use firn_txn::catalog::{
+    ColumnDef, ConstraintDef, ConstraintKind, Deferral, IndexColumnDef, IndexDef, ReferentialAction,
+    TableDef, TableSettings,
+};
 use firn_txn::{Config, Engine, Transaction, pin};
 use firn_vector::context::detached;
 use std::time::Duration;
@@ -60,6 +66,73 @@ impl Database {
         Database { engine, table, definition: Arc::new(definition) }
     }
 
+    /// With indexes on these columns.
+    fn with_indexes(self, indexes: &[(&[u16], bool)]) -> Database {
+        let mut build = self.engine.begin();
+        let mut definitions = Vec::new();
+        for (columns, unique) in indexes {
+            let definition = IndexDef {
+                oid: self.engine.allocate_oid(),
+                name: format!("i{columns:?}"),
+                // The last of several columns is the other way round.
+                columns: columns
+                    .iter()
+                    .enumerate()
+                    .map(|(place, column)| IndexColumnDef {
+                        column: *column,
+                        descending: place > 0 && place + 1 == columns.len(),
+                        nulls_first: place > 0 && place + 1 == columns.len(),
+                    })
+                    .collect(),
+                unique: *unique,
+                values: true,
+                deferral: Deferral::Never,
+            };
+            let part = |column: &IndexColumnDef| {
+                let spec = &self.table.columns()[usize::from(column.column)];
+                IndexColumn {
+                    column: ColumnId(column.column),
+                    representation: spec.representation,
+                    nullable: spec.nullable,
+                    descending: column.descending,
+                    nulls_first: column.nulls_first,
+                }
+            };
+            let spec = IndexSpec {
+                id: definition.id(),
+                name: definition.name.clone(),
+                columns: definition.columns.iter().map(part).collect(),
+                unique: *unique,
+                values: true,
+            };
+            build.create_index(&self.table, spec, 1).unwrap();
+            definitions.push(definition);
+        }
+        let _ = build.commit().unwrap();
+        let definition = TableDef { indexes: definitions, ..(*self.definition).clone() };
+        Database { definition: Arc::new(definition), ..self }
+    }
+
+    /// How many rows a scan gives before its conditions are asked.
+    fn given(&self, plan: &str, parameters: &[Value], transaction: &Transaction) -> usize {
+        let plan = parse(&aligned(plan), &*REGISTRY).unwrap();
+        let Operator::Scan(scan) = &plan[plan.root] else { panic!("the plan is a scan") };
+        let request = Request {
+            columns: &scan.columns,
+            used: 0,
+            conditions: &scan.conditions,
+            parameters,
+            all: &plan.columns,
+        };
+        let reader = Reader { snapshot: transaction.snapshot(), transaction: None };
+        let morsels = self.source(scan.source).open(&request, reader).unwrap().morsels();
+        let mut rows = 0;
+        while let Some(chunk) = morsels.next().unwrap() {
+            rows += chunk.count();
+        }
+        rows
+    }
+
     fn insert(&self, transaction: &mut Transaction, a: i32) {
         let text = format!("the text of row {a}");
         let b = if a % 4 == 0 { Cell::Null } else { Cell::i32(a % 10) };
@@ -67,7 +140,7 @@ impl Database {
     }
 
     fn run(&self, plan: &str, transaction: &Transaction) -> Result<Vec<Vec<Value>>> {
-        let plan = parse(&aligned(plan), &TestFunctions).unwrap();
+        let plan = parse(&aligned(plan), &*REGISTRY).unwrap();
         let reader = Reader { snapshot: transaction.snapshot(), transaction: Some(transaction) };
         let each = MODES.map(|mode| -> Result<Vec<Vec<Value>>> {
             let program = Arc::new(Program::compile(&plan, &REGISTRY)?);
@@ -216,5 +289,228 @@ fn what_a_scan_reads_is_validated_and_no_more() {
         if let Err(error) = result {
             assert_eq!(error.state(), SqlState::SERIALIZATION_FAILURE);
         }
+    }
+}
+
+/// What the planner gets to know of a table: rows, keys without columns that may be NULL, foreign keys that are not deferrable.
+#[test]
+fn the_planner_learns_keys_indexes_and_references_of_tables() {
+    let database = Database::open(Config { freeze_after: None, ..Config::default() });
+    let mut first = database.engine.begin();
+    (0..20).for_each(|a| database.insert(&mut first, a));
+    let _ = first.commit().unwrap();
+    let index = |columns: &[u16], unique| IndexDef {
+        oid: database.engine.allocate_oid(),
+        name: String::new(),
+        columns: columns
+            .iter()
+            .map(|column| IndexColumnDef { column: *column, descending: false, nulls_first: false })
+            .collect(),
+        unique,
+        values: true,
+        deferral: Deferral::Never,
+    };
+    let parent = database.engine.allocate_oid();
+    let reference = |deferral| ConstraintDef {
+        oid: database.engine.allocate_oid(),
+        name: String::new(),
+        kind: ConstraintKind::ForeignKey {
+            columns: vec![1],
+            parent,
+            parent_columns: vec![0],
+            on_delete: ReferentialAction::NoAction,
+            on_update: ReferentialAction::NoAction,
+            deferral,
+        },
+        valid: true,
+    };
+    let definition = TableDef {
+        indexes: vec![index(&[0], true), index(&[1], true), index(&[1, 0], false)],
+        constraints: vec![reference(Deferral::InitiallyImmediate), reference(Deferral::Never)],
+        ..(*database.definition).clone()
+    };
+    let database = Database { definition: Arc::new(definition), ..database };
+    let facts = SourceFacts::new(&database);
+    let source = SourceId(1);
+    assert_eq!(facts.rows(source), 20.0);
+    assert_eq!(facts.keys(source), [[1]], "b may be NULL");
+    assert_eq!((facts.distinct(source, 1), facts.distinct(source, 3)), (Some(20.0), None));
+    let indexes: Vec<Vec<i16>> = facts.indexes(source).into_iter().map(|index| index.attributes).collect();
+    assert_eq!(indexes, [vec![1], vec![2], vec![2, 1]]);
+    let references = facts.references(source);
+    assert_eq!(references.len(), 1);
+    assert_eq!(references[0].relation, parent.0);
+    assert_eq!(facts.relation(source), Some(database.definition.oid.0));
+}
+
+/// Equalities, ranges and lists lead to the rows under a few keys, with values of parameters and of integers of other widths.
+#[test]
+fn a_scan_reads_by_an_index_that_its_conditions_fit() {
+    let database = Database::open(Config { freeze_after: None, ..Config::default() });
+    let mut first = database.engine.begin();
+    (0..5000).for_each(|a| database.insert(&mut first, a));
+    let _ = first.commit().unwrap();
+    let database = database.with_indexes(&[(&[0], true), (&[1, 0], false), (&[2], false)]);
+    let reading = database.engine.begin_read_only();
+    let cases: [(&str, &[Value], usize); 13] = [
+        ("(#0 = 77::int4)", &[], 1),
+        ("(77::int4 = #0)", &[], 1),
+        ("(#0 = $1::int4)", &[Value::Integer(78)], 1),
+        ("(#0 = $1::int4)", &[Value::Null], 0),
+        ("(#0 = any [1::int4, 5::int4, 1::int4, null::int4])", &[], 2),
+        ("(#0 < 20::int4), (#0 >= 10::int4)", &[], 10),
+        ("(#0 > 4990::int4), (#0 > 100::int4)", &[], 9),
+        ("(#1 = 7::int4), (#0 > 4900::int4)", &[], 10),
+        ("(#1 = any [3::int4, 7::int4]), (#0 < 100::int4)", &[], 20),
+        ("(#2 = 'the text of row 9'::text)", &[], 1),
+        // Too many.
+        ("(#1 = 7::int4)", &[], 5000),
+        ("(#0 > 100::int4)", &[], 5000),
+        ("((#0 + 1::int4) = 78::int4)", &[], 5000),
+    ];
+    for (conditions, parameters, rows) in cases {
+        let plan = format!(
+            "Output [#0]
+               Scan 1 t [#0 a: int4 not null = 1, #1 b: int4 = 2, #2 c: text = 3] where [{conditions}]"
+        );
+        assert_eq!(database.given(&plan, parameters, &reading), rows, "{conditions}");
+    }
+}
+
+/// Random conditions give the rows that they give without indexes, in a snapshot among changes that it does not see.
+#[test]
+fn indexes_do_not_change_what_random_conditions_give() {
+    let database = Database::open(Config { freeze_after: None, block_bytes: 1, ..Config::default() });
+    let mut first = database.engine.begin();
+    (0..600).for_each(|a| database.insert(&mut first, a));
+    let _ = first.commit().unwrap();
+    let plain = Arc::new(TableDef { indexes: Vec::new(), ..(*database.definition).clone() });
+    let database = database.with_indexes(&[(&[0], true), (&[1, 0], false), (&[1, 2], false)]);
+    let reading = database.engine.begin_read_only();
+    let mut change = database.engine.begin();
+    (600..700).for_each(|a| database.insert(&mut change, a));
+    let ids = database.run("Output [#5]\n  Scan 1 t [#5: int8 not null = -1]", &change).unwrap();
+    for id in ids.iter().step_by(3) {
+        let Value::BigInt(bits) = id[0] else { panic!("ids are numbers") };
+        change.delete(&database.table, firn_base::RowId::from_bits(bits as u64), &pin()).unwrap();
+    }
+    let _ = change.commit().unwrap();
+    let without =
+        Database { engine: database.engine.clone(), table: database.table.clone(), definition: plain };
+    let (mut random, mut found) = (Random::seeded(11), 0);
+    for _ in 0..300 {
+        let mut conditions = Vec::new();
+        for _ in 0..random.uniform(1, 3) {
+            let column = random.uniform(0, 1);
+            let most = if column == 0 { 700 } else { 11 };
+            let mut value = || match random.uniform(0, 12) {
+                0 => "null::int4".to_owned(),
+                _ => format!("{}::int4", random.uniform(-1, most)),
+            };
+            let (one, two, three) = (value(), value(), value());
+            conditions.push(match random.uniform(0, 6) {
+                0 | 1 => format!("(#{column} = {one})"),
+                2 => format!("(#{column} < {one})"),
+                3 => format!("(#{column} >= {one})"),
+                4 => format!("({one} < #{column})"),
+                _ => format!("(#{column} = any [{one}, {two}, {three}])"),
+            });
+        }
+        let plan = format!(
+            "Output [#0, #1, #2]
+               Sort [#0]
+                 Scan 1 t [#0 a: int4 not null = 1, #1 b: int4 = 2, #2 c: text = 3] where [{}]",
+            conditions.join(", ")
+        );
+        let rows = database.run(&plan, &reading).unwrap();
+        assert_eq!(rows, without.run(&plan, &reading).unwrap(), "{plan}");
+        found += usize::from(!rows.is_empty());
+    }
+    assert!(found > 100, "{found} found rows");
+}
+
+/// As `what_a_scan_reads_is_validated_and_no_more`, where an index finds the rows.
+#[test]
+fn what_an_index_finds_is_validated_and_no_more() {
+    let cases = [
+        ("(#0 = 1004::int4)", "[#0]", 1004, true),
+        ("(#0 = 1004::int4)", "[#0]", 1005, false),
+        ("(#0 = 1007::int4), (#1 = 3::int4)", "[#0]", 1007, false),
+        ("(#0 = any [1::int4, 1007::int4])", "[#1]", 1007, true),
+        ("(#0 > 1000::int4)", "[#0]", 1004, true),
+        ("(#0 > 1000::int4), (#0 < 1004::int4)", "[#0]", 1004, false),
+        ("(#1 = 7::int4), (#0 > 1000::int4)", "[#0]", 1007, true),
+        ("(#1 = 7::int4), (#0 > 1000::int4)", "[#0]", 1005, false),
+        ("(#0 = null::int4)", "[#0]", 1005, false),
+    ];
+    for (conditions, columns, inserted, conflicts) in cases {
+        let database = Database::open(Config { freeze_after: None, ..Config::default() });
+        let mut first = database.engine.begin();
+        (0..20).for_each(|a| database.insert(&mut first, a));
+        let _ = first.commit().unwrap();
+        let database = database.with_indexes(&[(&[0], true), (&[1, 0], false)]);
+        let plan = format!(
+            "Output {columns}
+               Scan 1 t [#0 a: int4 not null = 1, #1 b: int4 = 2] where [{conditions}]"
+        );
+        let mut reading = database.engine.begin();
+        database.run(&plan, &reading).unwrap();
+        let mut other = database.engine.begin();
+        database.insert(&mut other, inserted);
+        let _ = other.commit().unwrap();
+        database.insert(&mut reading, 5000);
+        assert_eq!(reading.commit().is_err(), conflicts, "{conditions}");
+    }
+}
+
+/// A join by an index gives what it gives without, and each key that it looks up is logged, those of rows that are not there too.
+#[test]
+fn an_index_join_looks_keys_up_and_logs_each() {
+    let joined = |kind: &str, by: &str, values: &str| {
+        format!(
+            "Output [#9]
+               Join {kind} {by} on [(#0 = #9)]
+                 Values [#9: int8] rows [{values}]
+                 Scan 1 t [#0 a: int4 not null = 1, #1 b: int4 = 2] where [(#1 < 9::int4)]"
+        )
+    };
+    let keys = "(5::int8), (13::int8), (1003::int8), (null::int8), (8::int8), (5000000000::int8)";
+    for kind in ["inner", "left", "semi", "anti", "single"] {
+        let database = Database::open(Config { freeze_after: None, ..Config::default() });
+        let mut first = database.engine.begin();
+        (0..20).for_each(|a| database.insert(&mut first, a));
+        let _ = first.commit().unwrap();
+        let database = database.with_indexes(&[(&[0, 1], false), (&[0], true)]);
+        let reading = database.engine.begin_read_only();
+        let found = database.run(&joined(kind, "by [1]", keys), &reading).unwrap();
+        let mut expected = database.run(&joined(kind, "", keys), &reading).unwrap();
+        let mut found: Vec<String> = found.iter().map(|row| text(row)).collect();
+        found.sort();
+        let mut expected: Vec<String> = expected.drain(..).map(|row| text(&row)).collect();
+        expected.sort();
+        assert_eq!(found, expected, "{kind}");
+        let rows = match kind {
+            // b of row 8 is NULL.
+            "inner" | "semi" => 2,
+            "anti" => 4,
+            _ => 6,
+        };
+        assert_eq!(found.len(), rows, "{kind}");
+    }
+    for (inserted, conflicts) in [(1003, true), (1005, false), (1009, false)] {
+        let database = Database::open(Config { freeze_after: None, ..Config::default() });
+        let mut first = database.engine.begin();
+        (0..20).for_each(|a| database.insert(&mut first, a));
+        let _ = first.commit().unwrap();
+        let database = database.with_indexes(&[(&[0], true)]);
+        let mut reading = database.engine.begin();
+        // What another row would have to be to change the result: b is 3, or 9, which the scan's condition excludes.
+        let keys = "(5::int8), (1003::int8), (1009::int8)";
+        database.run(&joined("left", "by [1]", keys), &reading).unwrap();
+        let mut other = database.engine.begin();
+        database.insert(&mut other, inserted);
+        let _ = other.commit().unwrap();
+        database.insert(&mut reading, 5000);
+        assert_eq!(reading.commit().is_err(), conflicts, "{inserted}");
     }
 }

@@ -91,7 +91,15 @@ fn build(plan: &mut Plan, graph: &Graph, tree: &Tree) -> NodeId {
             let (left, right) = (build(plan, graph, left), build(plan, graph, right));
             let conditions =
                 operators.iter().flat_map(|operator| graph.conditions(*operator)).cloned().collect();
-            let join = Join { kind: *kind, dependent: false, left, right, conditions, mark: None };
+            let join = Join {
+                kind: *kind,
+                dependent: false,
+                left,
+                right,
+                conditions,
+                mark: None,
+                by_index: Vec::new(),
+            };
             plan.add(Operator::Join(join))
         }
     }

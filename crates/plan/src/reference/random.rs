@@ -254,7 +254,7 @@ impl Maker<'_> {
         let mark = (kind == JoinKind::Mark).then(|| self.column(TypeId::BOOL, true));
         let mut columns = if kind.gives_right() { both } else { left_columns };
         columns.extend(mark);
-        let join = Join { kind, dependent, left, right, conditions, mark };
+        let join = Join { kind, dependent, left, right, conditions, mark, by_index: Vec::new() };
         (self.plan.add(Operator::Join(join)), columns)
     }
 
@@ -296,7 +296,7 @@ impl Maker<'_> {
             conditions.clear();
         }
         let columns = if kind.gives_right() { [left_columns, right_columns].concat() } else { left_columns };
-        let join = Join { kind, dependent: false, left, right, conditions, mark: None };
+        let join = Join { kind, dependent: false, left, right, conditions, mark: None, by_index: Vec::new() };
         (self.plan.add(Operator::Join(join)), columns)
     }
 
@@ -506,7 +506,8 @@ impl Maker<'_> {
             let kind = self.one_of(&[JoinKind::Inner, JoinKind::Semi, JoinKind::Anti]);
             let both = [read.clone(), right_columns].concat();
             let conditions = vec![self.condition(&both)];
-            let join = Join { kind, dependent, left: step, right, conditions, mark: None };
+            let join =
+                Join { kind, dependent, left: step, right, conditions, mark: None, by_index: Vec::new() };
             step = self.plan.add(Operator::Join(join));
         }
         let next = self.column(INT4, true);

@@ -196,6 +196,10 @@ fn call(name: &str, arguments: Vec<Value>) -> Result<Value> {
             Value::Numeric { scale, .. } => Ok(Value::Integer(i32::from(scale))),
             _ => panic!("scale takes a numeric"),
         },
+        "limit_count" | "offset_count" => match arguments[0] {
+            Value::BigInt(..0) => Err(Error::new(SqlState::new("2201W"), "LIMIT must not be negative")),
+            _ => Ok(arguments[0].clone()),
+        },
         "pg_backend_pid" => Ok(Value::Integer(7)),
         _ => Err(Error::new(SqlState::UNDEFINED_FUNCTION, format!("no function {name}"))),
     }

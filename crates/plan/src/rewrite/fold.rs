@@ -4,12 +4,12 @@
 //! row reaches it. Conditions of filters and joins become lists without TRUE and without AND.
 
 use super::Evaluator;
-use crate::function::Volatility;
+use crate::function::{Function, Volatility};
 use crate::operator::{JoinKind, Operator};
 use crate::plan::Plan;
 use crate::properties::widen_nullability;
 use crate::scalar::{Scalar, Values};
-use firn_base::{Type, TypeId, Value};
+use firn_base::{Result, Type, TypeId, Value};
 
 /// Folds all scalars of a plan.
 pub fn fold(plan: &mut Plan, evaluator: &dyn Evaluator) {
@@ -29,6 +29,11 @@ pub fn fold(plan: &mut Plan, evaluator: &dyn Evaluator) {
         plan[node] = operator;
     }
     widen_nullability(plan);
+}
+
+/// Folds one scalar.
+pub fn fold_alone(scalar: &mut Scalar, evaluator: &dyn Evaluator) {
+    fold_scalar(scalar, evaluator);
 }
 
 /// Conditions of which only TRUE counts, as a list without AND; one FALSE or NULL is all there is then.
@@ -69,18 +74,22 @@ fn fold_scalar(scalar: &mut Scalar, evaluator: &dyn Evaluator) {
                 Some(Scalar::Constant(call.ty, Value::Null))
             } else if let Some(arguments) = arguments
                 && function.volatility == Volatility::Immutable
-                && !function.is_chain(call.arguments.len())
             {
-                let value = evaluator.call(function, &arguments, call.ty).ok();
-                value.map(|value| Scalar::Constant(call.ty, value))
+                let value = match function.is_chain(arguments.len()) {
+                    true => chained(evaluator, function, arguments, call.ty),
+                    false => evaluator.call(function, &arguments, call.ty),
+                };
+                value.ok().map(|value| Scalar::Constant(call.ty, value))
             } else {
                 None
             }
         }
         Scalar::Cast(cast) => match (&cast.function, constant(&cast.argument)) {
             (_, Some((_, Value::Null))) => Some(Scalar::Constant(cast.ty, Value::Null)),
-            (Some(function), Some(argument)) if function.volatility == Volatility::Immutable => {
-                let value = evaluator.call(function, &[argument], cast.ty).ok();
+            (function, Some((source, value)))
+                if function.as_ref().is_none_or(|function| function.volatility == Volatility::Immutable) =>
+            {
+                let value = evaluator.cast(cast, source, value).ok();
                 value.map(|value| Scalar::Constant(cast.ty, value))
             }
             _ => None,
@@ -146,6 +155,21 @@ fn fold_scalar(scalar: &mut Scalar, evaluator: &dyn Evaluator) {
     if let Some(folded) = folded {
         *scalar = folded;
     }
+}
+
+/// A binary operator over a list, from left to right.
+fn chained(
+    evaluator: &dyn Evaluator,
+    function: &Function,
+    arguments: Vec<(Type, Value)>,
+    ty: Type,
+) -> Result<Value> {
+    let mut rest = arguments.into_iter();
+    let mut left = rest.next().expect("a chain has operands");
+    for right in rest {
+        left = (ty, evaluator.call(function, &[left, right], ty)?);
+    }
+    Ok(left.1)
 }
 
 fn constant(scalar: &Scalar) -> Option<(Type, Value)> {

@@ -6,6 +6,7 @@
 
 pub mod contradictions;
 pub mod fold;
+pub mod index_joins;
 pub mod outer_joins;
 pub mod prune;
 pub mod push_down;
@@ -17,15 +18,19 @@ pub mod windows;
 use crate::function::{Function, Functions};
 use crate::join_order::{BUDGET, order_joins};
 use crate::plan::Plan;
+use crate::scalar::Cast;
 use crate::statistics::Statistics;
 use crate::unnest::unnest;
 use crate::verify::debug_verify;
 use firn_base::{Result, Type, Value};
 
-/// Evaluates calls of functions over constants.
+/// Evaluates calls and casts of constants. An error leaves the expression as it is.
 pub trait Evaluator {
     /// The result of a call of an immutable function.
     fn call(&self, function: &Function, arguments: &[(Type, Value)], result: Type) -> Result<Value>;
+
+    /// The result of a cast of a constant that is not NULL. The cast's own argument does not count.
+    fn cast(&self, cast: &Cast, source: Type, value: Value) -> Result<Value>;
 }
 
 /// All rewrites.
@@ -49,4 +54,5 @@ pub fn optimise(
     step(plan, "join order", &mut |plan| order_joins(plan, statistics, BUDGET));
     step(plan, "windows", &mut windows::merge_windows);
     step(plan, "pruning", &mut |plan| prune::prune(plan, statistics));
+    step(plan, "index joins", &mut |plan| index_joins::choose_indexes(plan, statistics));
 }

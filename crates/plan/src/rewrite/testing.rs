@@ -3,6 +3,7 @@
 use super::*;
 use crate::reference::random::{Shape, random_plan, random_tables};
 use crate::reference::{TestFunctions, evaluate, run};
+use crate::statistics::Index;
 use crate::text::{parse, print};
 use crate::verify::verify;
 use firn_base::random::Random;
@@ -13,6 +14,13 @@ struct Reference;
 impl Evaluator for Reference {
     fn call(&self, function: &Function, arguments: &[(Type, Value)], _: Type) -> Result<Value> {
         evaluate(function, arguments.iter().map(|(_, value)| value.clone()).collect())
+    }
+
+    fn cast(&self, cast: &Cast, _: Type, value: Value) -> Result<Value> {
+        match &cast.function {
+            Some(function) => evaluate(function, vec![value]),
+            None => Ok(value),
+        }
     }
 }
 
@@ -26,6 +34,17 @@ impl Statistics for Thousand {
 
     fn distinct(&self, _: crate::operator::SourceId, attribute: i16) -> Option<f64> {
         (attribute == 1).then_some(1000.0)
+    }
+
+    /// A unique one of its first attribute, and one of the second and third.
+    fn indexes(&self, _: crate::operator::SourceId) -> Vec<Index> {
+        let index = |attributes: &[i16], unique| Index {
+            attributes: attributes.to_vec(),
+            descending: vec![false; attributes.len()],
+            nulls_first: vec![false; attributes.len()],
+            unique,
+        };
+        vec![index(&[1], false), index(&[2, 3], false)]
     }
 
     /// Of a source that random tables do not have.
@@ -339,6 +358,82 @@ fn distinct_rows_are_not_grouped_and_keys_end_an_order() {
               Scan 9 [#1: int4 not null = 1, #2: int4 = 2]
               Map [#3: int4 not null := 1::int4]
                 Scan 9 [#0: int4 not null = 1]
+        ",
+    );
+}
+
+/// A join of few rows with a source that has an index looks its rows up, whichever side is the small one.
+#[test]
+fn a_small_side_is_joined_by_an_index_of_the_other() {
+    becomes(
+        |plan| index_joins::choose_indexes(plan, &Thousand),
+        "
+        Output [#0, #3]
+          Join inner on [(#1 = #2)]
+            Scan 1 [#0: int4 = 1, #1: int4 = 2]
+            Values [#2: int4, #3: int4] rows [(1::int4, 2::int4)]
+        ",
+        "
+        Output [#0, #3]
+          Join inner by [2] on [(#1 = #2)]
+            Values [#2: int4, #3: int4] rows [(1::int4, 2::int4)]
+            Scan 1 [#0: int4 = 1, #1: int4 = 2]
+        ",
+    );
+    // An outer join keeps its sides; a constant fixes a part of the key, the left row the other one.
+    becomes(
+        |plan| index_joins::choose_indexes(plan, &Thousand),
+        "
+        Output [#0, #3]
+          Join left on [(#1 = #2)]
+            Values [#2: int4, #3: int4] rows [(1::int4, 2::int4)]
+            Scan 1 [#0: int4 = 2, #1: int4 = 3] where [(#0 = $1::int4)]
+        ",
+        "
+        Output [#0, #3]
+          Join left by [2, 3] on [(#1 = #2)]
+            Values [#2: int4, #3: int4] rows [(1::int4, 2::int4)]
+            Scan 1 [#0: int4 = 2, #1: int4 = 3] where [(#0 = $1::int4)]
+        ",
+    );
+}
+
+#[test]
+fn what_an_index_does_not_help_is_joined_by_hashing() {
+    let same = |text: &str| becomes(|plan| index_joins::choose_indexes(plan, &Thousand), text, text);
+    // Many rows on both sides.
+    same(
+        "
+        Output [#0]
+          Join inner on [(#0 = #1)]
+            Scan 1 [#0: int4 = 1]
+            Scan 2 [#1: int4 = 1]
+        ",
+    );
+    // No index begins with that attribute; a mark needs rows that an index does not find.
+    same(
+        "
+        Output [#0]
+          Join semi on [(#0 = #1)]
+            Values [#0: int4] rows [(1::int4)]
+            Scan 2 [#1: int4 = 3]
+        ",
+    );
+    same(
+        "
+        Output [#2]
+          Join mark #2: bool on [(#0 = #1)]
+            Values [#0: int4] rows [(1::int4)]
+            Scan 2 [#1: int4 = 1]
+        ",
+    );
+    // NULL is found by no key.
+    same(
+        "
+        Output [#0]
+          Join semi on [(#0 is not distinct from #1)]
+            Values [#0: int4] rows [(null::int4)]
+            Scan 2 [#1: int4 = 1]
         ",
     );
 }

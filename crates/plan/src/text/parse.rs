@@ -325,8 +325,9 @@ impl Parser<'_> {
                     Some(Token::Column(_)) => Some(self.definition()?),
                     _ => None,
                 };
+                let by_index = if self.word("by") { self.list(Self::number)? } else { Vec::new() };
                 let conditions = self.optional_scalars("on")?;
-                Operator::Join(Join { kind, dependent, left, right, conditions, mark })
+                Operator::Join(Join { kind, dependent, left, right, conditions, mark, by_index })
             }
             "Group" => self.group(input()?)?,
             "Window" => {

@@ -176,6 +176,10 @@ impl Printer<'_> {
                     self.put(" ");
                     self.definition(mark);
                 }
+                if !join.by_index.is_empty() {
+                    self.put(" by ");
+                    self.list(&join.by_index, |printer, attribute| printer.put(&attribute.to_string()));
+                }
                 if !join.conditions.is_empty() {
                     self.put(" on ");
                     self.scalars(&join.conditions);

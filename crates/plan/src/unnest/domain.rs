@@ -102,6 +102,7 @@ impl Unnester<'_> {
             right: node,
             conditions: Vec::new(),
             mark: None,
+            by_index: Vec::new(),
         };
         (self.plan.add(Operator::Join(join)), representatives)
     }
@@ -119,8 +120,15 @@ impl Unnester<'_> {
         }
         let (left, representatives) = self.read_domain(domain);
         let conditions = matching(&representatives, &has);
-        let join =
-            Join { kind: JoinKind::Inner, dependent: false, left, right: node, conditions, mark: None };
+        let join = Join {
+            kind: JoinKind::Inner,
+            dependent: false,
+            left,
+            right: node,
+            conditions,
+            mark: None,
+            by_index: Vec::new(),
+        };
         (self.plan.add(Operator::Join(join)), representatives)
     }
 

@@ -253,7 +253,15 @@ impl Unnester<'_> {
 
     fn left_join(&mut self, left: NodeId, right: NodeId, conditions: Vec<Scalar>) -> NodeId {
         let kind = JoinKind::Left;
-        self.plan.add(Operator::Join(Join { kind, dependent: false, left, right, conditions, mark: None }))
+        self.plan.add(Operator::Join(Join {
+            kind,
+            dependent: false,
+            left,
+            right,
+            conditions,
+            mark: None,
+            by_index: Vec::new(),
+        }))
     }
 
     /// LIMIT is a condition on the row's number among the rows of its value of the domain.

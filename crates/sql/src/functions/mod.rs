@@ -22,6 +22,7 @@ use firn_exec::lower::quantified::Quantifier;
 pub use self::list::{if_present, positions};
 pub use self::moment::extract;
 pub use self::session::SEQUENCE_FUNCTIONS;
+pub(crate) use self::session::version;
 pub use self::span::{LENGTH_TYPE as LENGTH_OF_SPAN, extreme as extreme_of_spans, length as length_of_span};
 
 /// A scalar function of ours by its name; `None` leaves the name to DataFusion.

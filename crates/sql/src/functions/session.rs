@@ -39,7 +39,7 @@ pub fn function(name: &str, facts: &SessionFacts) -> Option<Arc<ScalarUDF>> {
 }
 
 /// What `version()` says: clients read the number after the first word.
-fn version() -> String {
+pub(crate) fn version() -> String {
     format!("PostgreSQL 15.0 (FirnDB {})", env!("CARGO_PKG_VERSION"))
 }
 

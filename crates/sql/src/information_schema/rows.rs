@@ -117,8 +117,8 @@ fn columns(source: &Source) -> Vec<Row> {
         [(Oid::PG_CATALOG, crate::pg_catalog::relation::all()), (Oid::INFORMATION_SCHEMA, super::all())]
     {
         for relation in relations {
-            for (position, (name, kind)) in relation.columns.iter().enumerate() {
-                rows.push(system_column(source, schema, relation.name, position, name, *kind));
+            for (position, column) in relation.columns.iter().enumerate() {
+                rows.push(system_column(source, schema, relation.name, position, column.name, column.kind));
             }
         }
     }

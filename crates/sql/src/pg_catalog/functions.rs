@@ -15,7 +15,7 @@ use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
 use firn_base::sync::Arc;
-use firn_base::{Error, SqlState};
+use firn_base::{Error, SqlState, TypeId};
 use firn_exec::runtime::SessionOptions;
 use firn_txn::Catalog;
 use firn_txn::catalog::Identity;
@@ -24,16 +24,16 @@ use std::hash::{Hash, Hasher};
 use std::ops::RangeInclusive;
 
 /// A function of the catalogs.
-struct Spec {
-    name: &'static str,
+pub(crate) struct Spec {
+    pub(crate) name: &'static str,
     /// How many arguments it takes.
     arguments: RangeInclusive<usize>,
     returns: Kind,
     /// Whether a NULL among the arguments makes the result NULL without asking.
-    strict: bool,
+    pub(crate) strict: bool,
     /// Whether it asks the session, whenever it is called.
     asks: bool,
-    body: fn(&Source, &[Cell]) -> firn_base::Result<Cell>,
+    pub(crate) body: fn(&Source, &[Cell]) -> firn_base::Result<Cell>,
 }
 
 const fn spec(
@@ -82,7 +82,7 @@ fn zero(_: &Source, _: &[Cell]) -> firn_base::Result<Cell> {
     Ok(Cell::Integer(0))
 }
 
-const FUNCTIONS: &[Spec] = &[
+pub(crate) static FUNCTIONS: &[Spec] = &[
     // Names and visibility.
     lenient("format_type", 2..=2, Kind::Text, format_type_of),
     spec("pg_get_userbyid", 1..=1, Kind::Text, user_by_id),
@@ -189,9 +189,14 @@ const FUNCTIONS: &[Spec] = &[
     spec("firn_identity_options", 1..=1, Kind::Text, identity_options),
 ];
 
+/// The function of that name.
+pub(crate) fn spec_named(name: &str) -> Option<&'static Spec> {
+    FUNCTIONS.iter().find(|spec| spec.name == name)
+}
+
 /// The function of that name, as of one version of the catalog and one state of the session.
 pub fn function(name: &str, catalog: &Arc<Catalog>, facts: &SessionFacts) -> Option<Arc<ScalarUDF>> {
-    let spec = FUNCTIONS.iter().find(|spec| spec.name == name)?;
+    let spec = spec_named(name)?;
     let source = Source::new(catalog, facts);
     let signature = signature(&spec.arguments, spec.asks);
     Some(Arc::new(ScalarUDF::from(Function { spec, signature, source })))
@@ -397,6 +402,37 @@ fn user_by_id(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
 
 fn table_is_visible(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
     Ok(relation(source, &arguments[0]).map(|object| source.is_visible(&object)).into())
+}
+
+/// How an object is written as a value of a type such as `regclass`.
+pub(crate) fn object_name(source: &Source, ty: TypeId, oid: i64) -> Option<String> {
+    match ty {
+        TypeId::REGCLASS => source.object(oid).map(|object| source.name_to_find(&object)),
+        TypeId::REGTYPE => format_type(oid, None),
+        TypeId::REGNAMESPACE => {
+            let schema = source.schemas().find(|(schema, _)| number(*schema) == oid);
+            schema.map(|(_, name)| quote_identifier(name))
+        }
+        TypeId::REGROLE => (oid == OWNER).then(|| quote_identifier(&source.facts.user)),
+        TypeId::REGPROC => {
+            let procedure = PROCEDURES.iter().find(|procedure| procedure.oid == oid);
+            procedure.map(|procedure| procedure.name.to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// The object that a text names as a value of such a type.
+pub(crate) fn object_oid(source: &Source, ty: TypeId, name: &Cell) -> Option<i64> {
+    let name = text(name);
+    match ty {
+        TypeId::REGCLASS => source.object_by_name(&name).map(|object| object.oid()),
+        TypeId::REGTYPE => type_oid(&name),
+        TypeId::REGNAMESPACE => namespace_oid(source, &name),
+        TypeId::REGROLE => (source.facts.user == name).then_some(OWNER),
+        TypeId::REGPROC => procedure_oid(&name),
+        _ => None,
+    }
 }
 
 fn regclass_oid(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {

@@ -9,13 +9,14 @@
 
 mod activity;
 mod composite;
-mod definitions;
+pub(crate) mod definitions;
 mod from;
-mod functions;
+pub(crate) mod functions;
 pub(crate) mod relation;
 mod rewrite;
 pub(crate) mod rows;
 mod script;
+pub(crate) mod source;
 
 #[cfg(test)]
 mod tests;
@@ -23,7 +24,9 @@ mod tests;
 use crate::services::Services;
 use crate::session_facts::SessionFacts;
 use datafusion::catalog::TableProvider;
+use definitions::{Object, quote_identifier};
 use firn_base::sync::Arc;
+use firn_base::{Error, Result, SqlState};
 use firn_exec::SessionServices;
 use firn_txn::Catalog;
 use firn_txn::catalog::{Oid, SchemaDef};
@@ -34,6 +37,7 @@ pub use functions::function;
 pub(crate) use relation::{Cell, Kind, Relation, Row, parse_relations};
 pub(crate) use rewrite::is_default_collation;
 pub use rewrite::{JSON_MARK, rewrite_expression, rewrite_query};
+pub(crate) use source::CatalogRelation;
 
 /// The oid of the one role that owns everything, as of PostgreSQL's bootstrap superuser.
 pub(crate) const OWNER: i64 = 10;
@@ -45,14 +49,46 @@ pub(crate) const DATABASE: i64 = 5;
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) catalog: Arc<Catalog>,
-    pub(crate) facts: SessionFacts,
+    pub(crate) facts: Arc<SessionFacts>,
     /// The session that asks, once it does: while a statement is bound nobody does.
     services: Option<Arc<dyn SessionServices>>,
 }
 
 impl Source {
     fn new(catalog: &Arc<Catalog>, facts: &SessionFacts) -> Source {
-        Source { catalog: Arc::clone(catalog), facts: facts.clone(), services: None }
+        Source { catalog: Arc::clone(catalog), facts: Arc::new(facts.clone()), services: None }
+    }
+
+    /// For a session that asks.
+    pub(crate) fn of_session(
+        catalog: &Arc<Catalog>,
+        facts: &Arc<SessionFacts>,
+        services: &Arc<dyn SessionServices>,
+    ) -> Source {
+        Source { catalog: catalog.clone(), facts: facts.clone(), services: Some(services.clone()) }
+    }
+
+    /// The session that asks.
+    pub(crate) fn services(&self) -> Option<&dyn SessionServices> {
+        self.services.as_deref()
+    }
+
+    /// The name of a sequence, with its schema and in quotes. 42809 if the relation is none, 42P01 without one.
+    pub(crate) fn sequence_name(&self, oid: i64) -> Result<String> {
+        match self.object(oid) {
+            Some(Object::Sequence(sequence)) => Ok(format!(
+                "{}.{}",
+                quote_identifier(self.schema_name(sequence.schema)),
+                quote_identifier(&sequence.name)
+            )),
+            Some(object) => Err(Error::new(
+                SqlState::WRONG_OBJECT_TYPE,
+                format!("\"{}\" is not a sequence", self.name_to_find(&object)),
+            )),
+            None => {
+                Err(Error::new(SqlState::UNDEFINED_TABLE, format!("could not open relation with OID {oid}")))
+            }
+        }
     }
 
     /// The same for a session that asks.
@@ -92,6 +128,21 @@ impl Source {
         schema == Oid::PG_CATALOG
             || self.facts.search_path.iter().any(|searched| searched == self.schema_name(schema))
     }
+}
+
+/// The relation of that name in one of the two schemas.
+pub(crate) fn find(schema: &str, name: &str) -> Option<&'static Relation> {
+    match schema {
+        "pg_catalog" => relation::find(name),
+        "information_schema" => crate::information_schema::find(name),
+        _ => None,
+    }
+}
+
+/// The relation of that oid in any of the two schemas.
+pub(crate) fn numbered(oid: u32) -> Option<&'static Relation> {
+    let all = relation::all().iter().chain(crate::information_schema::all());
+    all.into_iter().find(|relation| relation.oid == i64::from(oid))
 }
 
 /// The relation of that name in `pg_catalog` or `information_schema`, with the rows of a moment.

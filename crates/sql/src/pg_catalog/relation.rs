@@ -14,6 +14,7 @@ use datafusion::datasource::MemTable;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use firn_base::sync::Arc;
+use firn_base::{Type, TypeId, type_table};
 use firn_exec::runtime::SessionOptions;
 use std::fmt;
 use std::sync::LazyLock;
@@ -40,23 +41,26 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    fn parse(name: &str) -> Kind {
-        match name {
-            "bool" => Kind::Boolean,
-            "int2" => Kind::SmallInt,
-            "int4" => Kind::Integer,
-            "int8" => Kind::BigInt,
-            "float4" => Kind::Real,
-            "float8" => Kind::Double,
-            "text" => Kind::Text,
-            "timestamptz" => Kind::TimestampTz,
-            "interval" => Kind::Interval,
-            "bytea" => Kind::Bytea,
-            "_int2" => Kind::SmallIntList,
-            "_int4" => Kind::IntegerList,
-            "_float4" => Kind::RealList,
-            "_text" => Kind::TextList,
-            other => panic!("no kind of column is called {other}"),
+    /// What the old engine has for a type of PostgreSQL.
+    fn of(ty: Type) -> Kind {
+        match ty.id {
+            TypeId::BOOL => Kind::Boolean,
+            TypeId::INT2 => Kind::SmallInt,
+            TypeId::INT4 | TypeId::OID | TypeId::XID | TypeId::REGPROC | TypeId::REGTYPE => Kind::Integer,
+            TypeId::INT8 => Kind::BigInt,
+            TypeId::FLOAT4 => Kind::Real,
+            TypeId::FLOAT8 => Kind::Double,
+            TypeId::TIMESTAMPTZ => Kind::TimestampTz,
+            TypeId::INTERVAL => Kind::Interval,
+            TypeId::BYTEA => Kind::Bytea,
+            TypeId::INT2_ARRAY | TypeId::INT2VECTOR => Kind::SmallIntList,
+            TypeId::OIDVECTOR => Kind::IntegerList,
+            TypeId::FLOAT4_ARRAY => Kind::RealList,
+            _ => match ty.element().filter(|_| ty.info().is_some_and(|info| info.is_array())) {
+                Some(Type { id: TypeId::INT4 | TypeId::OID | TypeId::REGTYPE, .. }) => Kind::IntegerList,
+                Some(_) => Kind::TextList,
+                None => Kind::Text,
+            },
         }
     }
 
@@ -81,29 +85,9 @@ impl Kind {
         }
     }
 
-    /// The oid of PostgreSQL's type.
-    pub(crate) fn type_oid(self) -> i64 {
-        match self {
-            Kind::Boolean => 16,
-            Kind::Bytea => 17,
-            Kind::BigInt => 20,
-            Kind::SmallInt => 21,
-            Kind::Integer => 23,
-            Kind::Text => 25,
-            Kind::Real => 700,
-            Kind::Double => 701,
-            Kind::TimestampTz => 1184,
-            Kind::Interval => 1186,
-            Kind::SmallIntList => 1005,
-            Kind::IntegerList => 1007,
-            Kind::TextList => 1009,
-            Kind::RealList => 1021,
-        }
-    }
-
     /// What a column holds that a row does not set: as in PostgreSQL, flags and numbers are never
     /// NULL, texts and lists are where nothing is known.
-    fn default(self) -> Cell {
+    pub(crate) fn default(self) -> Cell {
         match self {
             Kind::Boolean => Cell::Boolean(false),
             Kind::SmallInt | Kind::Integer => Cell::Integer(0),
@@ -176,6 +160,35 @@ impl<T: Into<Cell>> From<Option<T>> for Cell {
 /// A row by column names; columns that it does not name hold [`Kind::default`].
 pub(crate) type Row = Vec<(&'static str, Cell)>;
 
+/// A column of a relation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Column {
+    pub(crate) name: &'static str,
+    pub(crate) ty: Type,
+    /// What the old engine has for the type.
+    pub(crate) kind: Kind,
+}
+
+impl Column {
+    /// `name:type`, or `name:type(modifier)`.
+    fn parse(text: &'static str) -> Column {
+        let (name, ty) = text.split_once(':').expect("name and type");
+        let (ty, modifier) = match ty.split_once('(') {
+            Some((ty, modifier)) => {
+                (ty, modifier.trim_end_matches(')').parse().expect("a modifier is a number"))
+            }
+            None => (ty, -1),
+        };
+        let array = ty
+            .strip_prefix('_')
+            .map(|element| type_table::by_name(element).and_then(|element| element.array).map(Type::new));
+        let named = || type_table::by_name(ty).map(|info| Type::new(info.id));
+        let found = array.unwrap_or_else(named);
+        let ty = found.unwrap_or_else(|| panic!("no type is called {ty}")).with_modifier(modifier);
+        Column { name, ty, kind: Kind::of(ty) }
+    }
+}
+
 /// The shape of a relation.
 #[derive(Debug)]
 pub(crate) struct Relation {
@@ -183,7 +196,7 @@ pub(crate) struct Relation {
     /// `r` or `v`.
     pub(crate) relkind: &'static str,
     pub(crate) name: &'static str,
-    pub(crate) columns: Vec<(&'static str, Kind)>,
+    pub(crate) columns: Vec<Column>,
     pub(crate) rows: Option<RowsOf>,
 }
 
@@ -194,24 +207,30 @@ impl Relation {
     }
 
     fn schema(&self) -> SchemaRef {
-        let fields = self.columns.iter().map(|(name, kind)| Field::new(*name, kind.data_type(), true));
+        let fields = self.columns.iter().map(|column| Field::new(column.name, column.kind.data_type(), true));
         Arc::new(Schema::new(fields.collect::<Vec<_>>()))
     }
 
-    fn batch(&self, source: &Source) -> Result<RecordBatch> {
+    /// How many rows it has, and the cells of each column.
+    pub(crate) fn cells(&self, source: &Source) -> (usize, Vec<Vec<Cell>>) {
         let rows = self.rows.map_or_else(Vec::new, |rows| rows(source));
         let mut columns: Vec<Vec<Cell>> =
-            self.columns.iter().map(|(_, kind)| vec![kind.default(); rows.len()]).collect();
+            self.columns.iter().map(|column| vec![column.kind.default(); rows.len()]).collect();
         let count = rows.len();
         for (position, row) in rows.into_iter().enumerate() {
             for (name, cell) in row {
-                let column = self.columns.iter().position(|(column, _)| *column == name);
+                let column = self.columns.iter().position(|column| column.name == name);
                 let column = column.unwrap_or_else(|| panic!("{} has no column {name}", self.name));
                 columns[column][position] = cell;
             }
         }
+        (count, columns)
+    }
+
+    fn batch(&self, source: &Source) -> Result<RecordBatch> {
+        let (count, columns) = self.cells(source);
         let arrays =
-            self.columns.iter().zip(&columns).map(|((_, kind), cells)| array(*kind, cells)).collect();
+            self.columns.iter().zip(&columns).map(|(column, cells)| array(column.kind, cells)).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(count));
         Ok(RecordBatch::try_new_with_options(self.schema(), arrays, &options)?)
     }
@@ -220,21 +239,17 @@ impl Relation {
 /// What makes the rows of a relation.
 type RowsOf = fn(&Source) -> Vec<Row>;
 
-/// Reads shapes, one per line: oid, relkind, name, columns as `name:kind`.
+/// Reads shapes, one per line: oid, relkind, name, columns as `name:type`.
 pub(crate) fn parse_relations(text: &'static str, rows: fn(&str) -> Option<RowsOf>) -> Vec<Relation> {
     let relation = |line: &'static str| {
         let mut fields = line.split('\t');
         let mut field = || fields.next().expect("four fields per line");
         let (oid, relkind, name, columns) = (field(), field(), field(), field());
-        let column = |column: &'static str| {
-            let (name, kind) = column.split_once(':').expect("name and kind");
-            (name, Kind::parse(kind))
-        };
         Relation {
             oid: oid.parse().expect("a number"),
             relkind,
             name,
-            columns: columns.split(' ').map(column).collect(),
+            columns: columns.split(' ').map(Column::parse).collect(),
             rows: rows(name),
         }
     };

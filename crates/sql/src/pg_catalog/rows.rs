@@ -285,15 +285,15 @@ fn pg_attribute(source: &Source) -> Vec<Row> {
                 }
             }
             Object::System(_, relation) => {
-                for (position, (name, kind)) in relation.columns.iter().enumerate() {
+                for (position, column) in relation.columns.iter().enumerate() {
                     rows.push(row! {
                         "attrelid": object.oid(),
-                        "attname": *name,
-                        "atttypid": kind.type_oid(),
+                        "attname": column.name,
+                        "atttypid": i64::from(column.ty.id.0),
                         "attnum": position as i64 + 1,
                         "attstattarget": -1,
                         "attcacheoff": -1,
-                        "atttypmod": -1,
+                        "atttypmod": i64::from(column.ty.modifier),
                         "attidentity": "",
                         "attgenerated": "",
                         "attcompression": "",

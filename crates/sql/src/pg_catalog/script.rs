@@ -17,7 +17,7 @@ use firn_txn::catalog::{ConstraintDef, ConstraintKind, Identity, Oid, SequenceDe
 pub(super) fn firn_dump(source: &Source) -> Vec<Row> {
     // Nothing is found without its schema.
     let mut source = source.clone();
-    source.facts.search_path.clear();
+    Arc::make_mut(&mut source.facts).search_path.clear();
     let mut script = Script { source: &source, rows: Vec::new() };
     script.before_data();
     script.data();

@@ -183,6 +183,7 @@ impl Transaction {
     /// Counts all rows of the ranges and tables that it has searched as read, whatever the conditions were: the error after which
     /// it continues may be due to any of them.
     pub fn widen_reads(&mut self) {
+        self.take_notes();
         self.reads.get_mut().widen();
     }
 

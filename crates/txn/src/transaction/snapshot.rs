@@ -173,6 +173,7 @@ impl Transaction {
             self.catalog_view.forget_committed();
             return Ok(());
         }
+        self.take_notes();
         self.reads.get_mut().truncate(&statement.reads);
         let before = self.snapshot.read_time;
         let active = self.engine.active();
@@ -195,6 +196,7 @@ impl Transaction {
     /// No rows of this statement or of earlier ones may be left to read.
     pub fn advance_snapshot(&mut self) -> bool {
         let Some(action) = self.after(SnapshotEvent::Batch) else { return false };
+        self.take_notes();
         let before = self.snapshot.read_time;
         if action == SnapshotAction::Follow {
             let newest = Time(self.engine.last().load(Ordering::SeqCst));
@@ -224,6 +226,7 @@ impl Transaction {
     /// Replaces the snapshot of a transaction that has neither read nor written by the newest committed state, as if it
     /// began only now.
     pub fn renew_snapshot(&mut self) {
+        self.take_notes();
         debug_assert!(!self.has_writes() && self.reads.get_mut().is_empty());
         match self.after(SnapshotEvent::Renew) {
             Some(SnapshotAction::Acquire) => self.take_new_snapshot(),
@@ -264,6 +267,7 @@ impl Transaction {
     /// No effect if it has read something, under REPEATABLE READ, and if the snapshot is
     /// [pinned](Transaction::pin_snapshot). No rows of earlier statements may be left to read.
     pub fn release_snapshot(&mut self) {
+        self.take_notes();
         if self.tracks_read_durability || !self.reads.get_mut().is_empty() {
             return;
         }

@@ -289,6 +289,7 @@ impl Transaction {
     /// Checks that everything read so far reads the same in the newest committed state: 40001 if not. The snapshot stays.
     #[cold]
     fn validate_so_far(&self) -> Result<()> {
+        self.take_notes();
         let reads = &mut *self.reads.borrow_mut();
         if reads.is_empty() {
             return Ok(());

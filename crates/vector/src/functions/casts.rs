@@ -182,11 +182,7 @@ fn moments(builder: &mut RegistryBuilder) {
     builder.scalar::<(i64,), _>("interval(time)", |_, (time,)| Interval::from_parts(0, 0, time));
     builder.scalar::<(i64, i32), _>(
         "timestamp(timestamp,int4) timestamptz(timestamptz,int4)",
-        |_, (moment, digits)| {
-            let epoch = i64::from(POSTGRES_EPOCH_DAYS) * MICROS_PER_DAY;
-            let rounded = moment.checked_sub(epoch).map(|moment| round(moment, digits));
-            datetime::check_timestamp(rounded.and_then(|moment| moment.checked_add(epoch)))
-        },
+        |_, (moment, digits)| round_timestamp(moment, digits),
     );
     builder.scalar::<(i64, i32), _>("time(time,int4)", |_, (time, digits)| round(time, digits));
     builder.scalar::<(Interval, i32), _>("interval(interval,int4)", |_, (span, modifier)| {
@@ -206,6 +202,13 @@ fn round(micros: i64, digits: i32) -> i64 {
     let unit = 10i64.pow(6 - digits as u32);
     let half = if micros < 0 { -unit / 2 } else { unit / 2 };
     micros.saturating_add(half) / unit * unit
+}
+
+/// A timestamp with so many decimals of its seconds, rounded away from 2000-01-01, from which PostgreSQL counts.
+pub fn round_timestamp(moment: i64, digits: i32) -> Result<i64> {
+    let epoch = i64::from(POSTGRES_EPOCH_DAYS) * MICROS_PER_DAY;
+    let rounded = moment.checked_sub(epoch).map(|moment| round(moment, digits));
+    datetime::check_timestamp(rounded.and_then(|moment| moment.checked_add(epoch)))
 }
 
 /// An interval cut to the fields of a modifier, and rounded to its decimals.

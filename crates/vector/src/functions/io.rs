@@ -2,6 +2,7 @@
 
 use super::casts::fit_interval;
 use super::numbers::fit_result;
+use super::objects;
 use crate::builder::Builder;
 use crate::datum::Datum;
 use crate::kernel::{Any, Argument, Bytes, Call, Output, Text};
@@ -81,6 +82,9 @@ pub fn register(builder: &mut RegistryBuilder) {
         for text in parsed.elements {
             match text {
                 None => elements.push_null(),
+                Some(text) if objects::is_object(element.id) => {
+                    elements.push(Datum::UInt32(objects::read(call, element.id, &text)?));
+                }
                 Some(text) => {
                     slot.set_value(&text::parse_any(&text, element, call.context.zone)?, element);
                     elements.push(slot.get());
@@ -182,6 +186,10 @@ pub fn write(value: Datum<'_>, ty: Type, call: &mut Call<'_>) -> Result<()> {
                 }
             }
             call.text.push(')');
+            Ok(())
+        }
+        Datum::UInt32(oid) if objects::is_object(ty.id) => {
+            objects::write(call, ty.id, oid);
             Ok(())
         }
         value => {

@@ -4,20 +4,27 @@ mod aggregates;
 mod arrays;
 mod casts;
 mod comparisons;
+mod date_templates;
 mod encodings;
+mod fixed;
 mod floats;
-mod formats;
 mod general;
+mod grammar;
 mod integers;
 mod io;
 mod moments;
+mod number_templates;
 mod numbers;
+mod objects;
+mod powers;
+mod regexps;
 mod roots;
 mod series;
 mod texts;
 mod windows;
 
 use crate::registry::RegistryBuilder;
+pub use objects::is_object;
 
 /// Adds all of them.
 pub fn register(builder: &mut RegistryBuilder) {
@@ -27,12 +34,17 @@ pub fn register(builder: &mut RegistryBuilder) {
     numbers::register(builder);
     casts::register(builder);
     io::register(builder);
+    objects::register(builder);
     texts::register(builder);
     moments::register(builder);
     general::register(builder);
-    formats::register(builder);
+    grammar::register(builder);
+    date_templates::register(builder);
+    number_templates::register(builder);
     encodings::register(builder);
+    regexps::register(builder);
     roots::register(builder);
+    powers::register(builder);
     arrays::register(builder);
     series::register(builder);
     aggregates::register(builder);

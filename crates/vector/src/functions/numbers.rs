@@ -76,6 +76,10 @@ pub fn register(builder: &mut RegistryBuilder) {
         }
         Ok(product)
     });
+    builder.scalar::<(Numeric, Numeric, Numeric, i32), _>(
+        "width_bucket(numeric,numeric,numeric,int4)",
+        |_, (value, from, to, count)| bucket(value, from, to, count),
+    );
     builder.scalar::<(Numeric, i32), _>("numeric(numeric,int4)", |call, (value, modifier)| {
         fit_result(call, value, modifier).map_err(TooLarge)
     });
@@ -145,6 +149,40 @@ fn multiple(left: Numeric, right: Numeric) -> Result<Numeric> {
     }
     let parts = whole_quotient(left, divisor(left, right)?)?;
     parts.checked_mul(right)?.abs().round(i32::from(scale))
+}
+
+/// Which of so many buckets of one width between two bounds a value is in, from 1; 0 and one more than there are lie outside.
+fn bucket(value: Numeric, from: Numeric, to: Numeric, count: i32) -> Result<i32> {
+    let refused = |message: &str| Err(Error::new(SqlState::new("2201G"), message));
+    if count <= 0 {
+        return refused("count must be greater than zero");
+    }
+    if value.is_nan() || from.is_nan() || to.is_nan() {
+        return refused("operand, lower bound, and upper bound cannot be NaN");
+    }
+    if !from.is_finite() || !to.is_finite() {
+        return refused("lower and upper bounds must be finite");
+    }
+    if from == to {
+        return refused("lower bound cannot equal upper bound");
+    }
+    // The bounds may fall.
+    let is_rising = from < to;
+    let (is_before, is_behind) = match is_rising {
+        true => (value < from, value >= to),
+        false => (value > from, value <= to),
+    };
+    if is_before {
+        return Ok(0);
+    }
+    let out_of_range = || Error::from(Overflow("integer out of range"));
+    if is_behind {
+        return count.checked_add(1).ok_or_else(out_of_range);
+    }
+    let distance = value.checked_sub(from)?.abs();
+    let width = to.checked_sub(from)?.abs();
+    let share = distance.checked_mul(Numeric::from(i64::from(count)))?.checked_div(width)?;
+    share.checked_add(Numeric::from(1i64))?.floor()?.to_i32()
 }
 
 /// Precision and scale of a decimal.

@@ -49,6 +49,13 @@ pub enum Mode {
     Table,
 }
 
+impl Mode {
+    /// Whether a call gives it.
+    pub fn is_input(self) -> bool {
+        matches!(self, Mode::In | Mode::InOut | Mode::Variadic)
+    }
+}
+
 /// A parameter of a function.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Parameter {

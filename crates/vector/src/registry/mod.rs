@@ -115,6 +115,17 @@ impl Registry {
     }
 }
 
+/// A function that PostgreSQL has and a registry in the making has not.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Missing {
+    /// Its signature, as the functions that add one take it.
+    pub signature: String,
+    /// How many arguments it takes.
+    pub arguments: usize,
+    /// Whether it is NULL where an argument is.
+    pub is_strict: bool,
+}
+
 /// A registry in the making.
 #[derive(Default)]
 pub struct RegistryBuilder {
@@ -221,6 +232,26 @@ impl RegistryBuilder {
             self.functions.push(of_facts(facts, can_fail, Body::Window(kernel.clone())));
         }
         self
+    }
+
+    /// Whether PostgreSQL has the scalar function of that signature, and nothing has added it yet.
+    pub fn is_missing(&self, signature: &str) -> bool {
+        let Some(facts) = facts::FUNCTIONS.get(signature) else { return false };
+        facts.kind == b'f' && !facts.returns_set && !self.functions.iter().any(|added| added.id == facts.id)
+    }
+
+    /// The functions of that name of which [`RegistryBuilder::is_missing`] is true.
+    pub fn missing_named(&self, name: &str) -> Vec<Missing> {
+        let named = facts::FUNCTIONS.iter().filter(|(_, facts)| facts.name == name);
+        let missing = named.map(|(signature, facts)| Missing {
+            signature: signature.clone(),
+            arguments: facts.parameters.iter().filter(|parameter| parameter.mode.is_input()).count(),
+            is_strict: facts.is_strict,
+        });
+        let mut missing: Vec<Missing> =
+            missing.filter(|missing| self.is_missing(&missing.signature)).collect();
+        missing.sort_unstable_by(|left, right| left.signature.cmp(&right.signature));
+        missing
     }
 
     /// Adds a function that PostgreSQL does not have, or a user's.

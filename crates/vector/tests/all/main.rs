@@ -9,6 +9,7 @@
 
 mod aggregates;
 mod functions;
+mod sets;
 
 use firn_base::{TimeZoneSetting, Type, Value, text, type_table};
 use std::path::Path;

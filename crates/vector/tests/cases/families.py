@@ -237,6 +237,22 @@ FAMILIES["roots"] = [
     *[(f"{name}(numeric)", {0: ["0", "1", "2", "2.00", "4", "100", "0.0001", "1234567890.12345", "-1", "NaN", "Infinity", "99999999999999999999", "0.1", "12", "1e-10", "3.14159265358979323846"]}) for name in ("sqrt", "numeric_sqrt")],
 ]
 
+POSITIVE = ["0", "1", "1.0", "2", "2.00", "10", "0.5", "0.0001", "1234567890.12345", "-1", "NaN", "Infinity", "-Infinity", "99999999999999999999", "0.1", "1e-10", "3.14159265358979323846",
+            "0.95", "1.05", "1.0000001", "0.9999999999", "1e30", "9999", "10001", "1.1", "0.9", "1.00000000000000000001", "1e-50"]
+FAMILIES["powers"] = [
+    ("exp(numeric)", {0: ["0", "0.0", "1", "1.0", "-1", "2.5", "10", "50.5", "87", "88", "-50", "-100.125", "-1000", "-5999", "-6000", "0.001", "1e-20", "0.01", "0.0100001", "3.14159265358979323846", "NaN", "Infinity", "-Infinity", "32.999", "-0.5"]}),
+    ("numeric_exp(numeric)", {0: ["1.50"]}),
+    *[(f"{name}(numeric)", {0: POSITIVE}) for name in ("ln", "log", "log10")], ("numeric_ln(numeric)", {0: ["7"]}),
+    ("log(numeric,numeric)", [[base, value] for base in ("2", "2.0", "10", "0.5", "1", "0", "-1", "1.0000001", "NaN", "Infinity", "-Infinity", "1e10") for value in ("64", "0.125", "1", "0", "-3", "1.0000000001", "NaN", "Infinity", "1e37", "5.00000")]),
+    ("numeric_log(numeric,numeric)", [["3", "9"], [None, "1"], ["1", None]]),
+    ("power(numeric,numeric)", [[base, value] for base in ("2", "2.0", "-2", "0", "0.5", "-1.5", "1", "-1", "10", "1.0000001", "NaN", "Infinity", "-Infinity", "123.456", "1e-5", "0.0000001")
+                                for value in ("0", "1", "-1", "2", "3", "-3", "10", "0.5", "-0.5", "2.0", "3.7", "NaN", "Infinity", "-Infinity", "-2.25")]),
+    ("power(numeric,numeric)", [["2", "100"], ["2", "125"], ["2", "-100"], ["10", "37"], ["10", "-30"], ["1.0001", "100000"], ["1.0001", "-100000"], ["0.99", "5000"], ["0.99", "100000"], ["-3", "55"], ["1.5", "80.25"], ["0.001", "12.5"], ["1e10", "-4000"],
+                                ["1.000000000001", "3000000000"], ["-1", "3000000001"], ["-1", "3000000000"], ["0", "3000000000"], ["0", "1.5"], ["7", "-200.5"], ["32.1", "9.8"], ["0.12", "-25.5"], ["0.0", "0"], ["3", "-1.000"], ["0.05", "13"], ["1e-300", "2"], ["1e-300", "1"]]),
+    ("numeric_power(numeric,numeric)", [["2.5", "3"], [None, "1"], ["1", None]]), ("pow(numeric,numeric)", [["2.5", "0.3"]]),
+    ("width_bucket(numeric,numeric,numeric,int4)", [["5.35", "0.024", "10.06", "5"], ["-1", "0", "10", "5"], ["10", "0", "10", "5"], ["9.999999999999999999999", "0", "10", "3"], ["11", "10", "0", "4"], ["3", "10", "0", "4"], ["0", "10", "0", "4"], ["3", "1", "1", "4"], ["3", "1", "5", "0"], ["3", "1", "5", "-1"], ["NaN", "0", "1", "3"], ["3", "NaN", "1", "3"], ["1", "0", "Infinity", "3"], ["Infinity", "0", "1", "3"], ["-Infinity", "0", "1", "3"], ["10", "0", "10", "2147483647"], ["1", "0", "3", "3"], ["2", "0", "3", "3"], [None, "0", "1", "2"]]),
+]
+
 WHOLE = ["{}", "{1}", "{1,2,3}", "{5,NULL,-7,5}", "{NULL,NULL}", "{0,0}", "{10,20,30,40,51}"]
 FLOATS = ["{}", "{1.5}", "{1,2,4}", "{1e308,1e308}", "{NaN,1}", "{Infinity,1}", "{Infinity,-Infinity}", "{NULL,2.5,-3}", "{0.1,0.2,0.3,1e10}", "{2,2,2}"]
 REALS = ["{}", "{1.5}", "{1,2,4}", "{NaN,1}", "{Infinity,1}", "{NULL,2.5,-3}", "{0.1,0.2,0.3}"]
@@ -285,11 +301,45 @@ AGGREGATES["ordered"] = [
 
 TEMPLATES = ["YYYY-MM-DD HH24:MI:SS.MS", "FMDay, DDth FMMonth YYYY", "HH12:MI AM \"w\"IW", "Mon", "DAY|Day|day|DY|Dy|dy", "MONTH|Month|month|MON|mon", "Y,YYY YYY YY Y", "IYYY IYY IY I ID IDDD", "CC J Q RM rm W WW D DDD",
              "HH HH12 hh24 mi ss SSSS SSSSS US", "FF1 FF2 FF3 FF4 FF5 FF6", "A.D. b.c. BC ad P.M. a.m.", "FMMM FMDD FMHH24 FMMI FMDDD FMYYYY", "DDTH MMth YYYYTH", "\"quoted YYYY\" \\\"YYYY\\\"", "äöü/YYYY", "", "x", "TZH:TZM OF", "FMRM|", "TMMonth", "HH24MISS", "YYYYMMDD", "Hh24", "DDDD"]
+DATE_FIELDS = "A.D. A.M. AD AM B.C. BC CC DAY DDD DD DY Day Dy D FF1 FF2 FF3 FF4 FF5 FF6 FX HH24 HH12 HH IDDD ID IW IYYY IYY IY I J MI MM MONTH MON MS Month Mon OF P.M. PM Q RM SSSSS SSSS SS TZH TZM TZ US WW W Y,YYY YYYY YYY YY Y".split()
 FAMILIES["formats"] = [
     *[(f"to_char({ty},text)", [[value, template] for template in TEMPLATES for value in values])
       for ty, values in (("timestamp", ["2024-02-29 12:34:56.789", "0044-03-05 00:02:03 BC"]), ("timestamptz", ["2024-07-01 22:30:01.000001+00", "1999-12-31 23:59:59.999999+00"]))],
     ("to_char(interval,text)", [[value, template] for template in TEMPLATES if "IW" not in template and "WW" not in template and template != "Y,YYY YYY YY Y" for value in ("1 year 2 mons 3 days 04:05:06.789", "100:00:00", "-3 days -04:05:06")]),
     ("to_char(timestamp,text)", [[None, "YYYY"], ["2024-01-01", None]]),
+    *[(f"to_char({ty},text)", [[value, f"{form}"] for name in DATE_FIELDS for form in (name, "FM" + name, name + "TH", "TM" + name + "th", name.lower() + "SP", "FMTM" + name) for value in values])
+      for ty, values in (("timestamp", ["2021-01-03 00:00:00", "0012-12-31 13:01:02.003 BC"]), ("timestamptz", ["2024-07-01 22:30:01.5+00"]), ("interval", ["2 years", "-14 mons -5 days -13:02:03.004", "1 mon 40 days 25:00:00", "00:00:00", "-3 years"]))],
+    ("to_char(timestamptz,text)", [["1890-01-01 00:00:00+00", "TZ tz OF TZH:TZM"], ["2024-01-01 00:00:00+00", "TZ tz OF TZH:TZM"]]),
+]
+READ_WITH = [
+    ("2000-01-01 12:34:56", "YYYY-MM-DD HH24:MI:SS"), ("0097/Feb/16 --> 08:14:30", "YYYY/Mon/DD --> HH:MI:SS"), ("97/2/16 8:14:30", "FMYYYY/FMMM/FMDD FMHH:FMMI:FMSS"), ("2011$03!18 23_38_15", "YYYY-MM-DD HH24:MI:SS"), ("1985 January 12", "YYYY FMMonth DD"),
+    ("1985 FMMonth 12", "YYYY \"FMMonth\" DD"), ("1985 \\ 12", "YYYY \\\\ DD"), ("My birthday-> Year: 1976, Month: May, Day: 16", "\"My birthday-> Year:\" YYYY, \"Month:\" FMMonth, \"Day:\" DD"), ("1,582nd VIII 21", "Y,YYYth FMRM DD"), ("15 \"text between quote marks\" 98 54 45", "HH24 \"\\\"text between quote marks\\\"\" YY MI SS"),
+    ("05121445482000", "MMDDHH24MISSYYYY"), ("2000January09Sunday", "YYYYFMMonthDDFMDay"), ("97/Feb/16", "YYMonDD"), ("97/Feb/16", "YY:Mon:DD"), ("97/Feb/16", "FXYY:Mon:DD"), ("97/Feb/16", "FXYY/Mon/DD"), ("19971116", "YYYYMMDD"), ("20000-1116", "YYYY-MMDD"), ("1997 AD 11 16", "YYYY BC MM DD"), ("1997 BC 11 16", "YYYY BC MM DD"),
+    ("1997 A.D. 11 16", "YYYY B.C. MM DD"), ("1997 B.C. 11 16", "YYYY B.C. MM DD"), ("9-1116", "Y-MMDD"), ("95-1116", "YY-MMDD"), ("995-1116", "YYY-MMDD"), ("2005426", "YYYYWWD"), ("2005300", "YYYYDDD"), ("2005527", "IYYYIWID"), ("005527", "IYYIWID"), ("05527", "IYIWID"), ("5527", "IIWID"), ("2005364", "IYYYIDDD"),
+    ("20050302", "YYYYMMDD"), ("2005 03 02", "YYYYMMDD"), (" 2005 03 02", "YYYYMMDD"), ("  20050302", "YYYYMMDD"), ("2011-12-18 11:38 AM", "YYYY-MM-DD HH12:MI PM"), ("2011-12-18 11:38 PM", "YYYY-MM-DD HH12:MI PM"), ("2011-12-18 11:38 A.M.", "YYYY-MM-DD HH12:MI P.M."), ("2011-12-18 11:38 p.m.", "YYYY-MM-DD HH12:MI P.M."),
+    ("2011-12-18 11:38 +05", "YYYY-MM-DD HH12:MI TZH"), ("2011-12-18 11:38 -05", "YYYY-MM-DD HH12:MI TZH"), ("2011-12-18 11:38 +05:20", "YYYY-MM-DD HH12:MI TZH:TZM"), ("2011-12-18 11:38 -05:20", "YYYY-MM-DD HH12:MI TZH:TZM"), ("2011-12-18 11:38 20", "YYYY-MM-DD HH12:MI TZM"), ("2011-12-18 11:38 PST", "YYYY-MM-DD HH12:MI TZ"), ("2011-12-18 11:38 +16", "YYYY-MM-DD HH12:MI TZH"), ("2011-12-18 11:38 +05:60", "YYYY-MM-DD HH12:MI TZH:TZM"),
+    *[("2018-11-02 12:34:56" + ".123456789"[:n + 1 if n else 0], f"YYYY-MM-DD HH24:MI:SS.FF{n or 1}") for n in range(0, 8)], ("2018-11-02 12:34:56.025", "YYYY-MM-DD HH24:MI:SS.MS"), ("2018-11-02 12:34:56.25", "YYYY-MM-DD HH24:MI:SS.MS"), ("2018-11-02 12:34:56.2", "YYYY-MM-DD HH24:MI:SS.US"), ("12:34:56.7891", "HH24:MI:SS.US"), ("12:34:56.9999999", "HH24:MI:SS.US"),
+    ("44-02-01 11:12:13 BC", "YYYY-MM-DD HH24:MI:SS BC"), ("-44-02-01 11:12:13", "YYYY-MM-DD HH24:MI:SS"), ("-44-02-01 11:12:13 BC", "YYYY-MM-DD HH24:MI:SS BC"), ("2011-12-18 23:38:15", "YYYY-MM-DD  HH24:MI:SS"), ("2011-12-18  23:38:15", "YYYY-MM-DD  HH24:MI:SS"), ("2011-12-18   23:38:15", "YYYY-MM-DD HH24:MI:SS"), ("2000+   JUN", "YYYY/MON"), ("  2000 +JUN", "YYYY/MON"), (" 2000 +JUN", "YYYY//MON"), ("2000  +JUN", "YYYY//MON"), ("2000 + JUN", "YYYY MON"), ("2000 ++ JUN", "YYYY  MON"), ("2000 + + JUN", "YYYY  MON"), ("2000 + + JUN", "YYYY   MON"), ("2000 -10", "YYYY TZH"), ("2000 -10", "YYYY  TZH"),
+    ("2011 12  18", "YYYY MM DD"), ("2011 12  18", "YYYY MM   DD"), ("2011 12 18", "YYYYxMMxDD"), ("2011x 12x 18", "YYYYxMMxDD"), ("2011 x12 x18", "YYYYxMMxDD"), ("1 4 1902", "Q MM YYYY"), ("3 4 21 01", "W MM CC YY"), ("2458872", "J"), ("44-02-01 BC", "YYYY-MM-DD BC"), ("-44-02-01", "YYYY-MM-DD"), ("-44-02-01 BC", "YYYY-MM-DD BC"),
+    ("2011-12-18 23:38:15", "YYYY-MM-DD HH12:MI:SS"), ("1997-11-Jan-16", "YYYY-MM-Mon-DD"), ("2005527", "YYYYIWID"), ("19971", "YYYYMMDD"), ("19971)24", "YYYYMMDD"), ("Friday 1-January-1999", "DY DD MON YYYY"), ("Fri 1-January-1999", "DY DD MON YYYY"), ("Fri, 1 Jan 99", "Dy, DD Mon YY"), ("10000000000", "FMYYYY"), ("2016-06-13 25:00:00", "YYYY-MM-DD HH24:MI:SS"), ("2016-06-13 15:60:00", "YYYY-MM-DD HH24:MI:SS"), ("2016-06-13 15:50:60", "YYYY-MM-DD HH24:MI:SS"), ("2016-06-13 15:50:55", "YYYY-MM-DD HH:MI:SS"), ("2016-13-01 15:50:55", "YYYY-MM-DD HH24:MI:SS"), ("2016-02-30 15:50:55", "YYYY-MM-DD HH24:MI:SS"), ("2016-02-29 15:50:55", "YYYY-MM-DD HH24:MI:SS"), ("2015-02-29", "YYYY-MM-DD"), ("2015-02-11 86000", "YYYY-MM-DD SSSS"), ("2015-02-11 86400", "YYYY-MM-DD SSSSS"), ("2016 365", "YYYY DDD"), ("2016 366", "YYYY DDD"), ("2016 367", "YYYY DDD"), ("2015 366", "YYYY DDD"), ("0000-02-01", "YYYY-MM-DD"), ("366", "DDD"), ("365 BC", "DDD BC"),
+    ("", "YYYY"), ("2024", ""), ("  ", "YYYY"), ("x", "YYYY"), ("02 31", "MM DD"), ("31", "DD"), ("13", "MM"), ("21", "CC"), ("20 99", "CC YY"), ("20 00", "CC YY"), ("6 BC", "CC BC"), ("6 45 BC", "CC YY BC"), ("21 2005", "CC YYYY"), ("5874898-01-01", "YYYY-MM-DD"), ("294200-01-01", "YYYY-MM-DD"), ("4714-11-24 BC", "YYYY-MM-DD BC"), ("4714-11-23 BC", "YYYY-MM-DD BC"), ("99999-12-31", "YYYY-MM-DD"), ("12 am", "HH12 pm"), ("12 pm", "HH12 am"), ("0 am", "HH12 am"), ("5 PM", "HH PM"), ("17 AM", "HH24 AM"), ("may 5 2024", "Month DD YYYY"), ("Mayo 5 2024", "Month DD YYYY"), ("sep 5 2024", "mon dd yyyy"), ("Tuesday May 5", "Day Month DD"), ("iv 2024", "rm yyyy"), ("VIII 2024", "RM YYYY"), ("1st 2nd 2024th", "DDth MMth YYYYth"), ("1 024", "Y,YYY"), ("1,2", "Y,YYY"), ("-1,002", "Y,YYY"), ("2,0245", "Y,YYYDD"), ("2024-1-1", "YYYY-MM-DD"), ("2024-001-002", "YYYY-MM-DD"), ("20240105T101112", "YYYYMMDD\"T\"HH24MISS"), ("2024ä01ä05", "YYYYäMMäDD"), ("2024 1ä5", "YYYYMMDD"), ("2024-W05-3", "IYYY-\"W\"IW-ID"), ("2024-05", "IYYY-IW"), ("2020-53-7", "IYYY-IW-ID"), ("2024 3", "YYYY W"), ("2024-02-29 05", "YYYY-MM-DD FF2"), ("99 99", "YY MM"), ("2024-03-31 02:30", "YYYY-MM-DD HH24:MI"), ("2024-10-27 02:30", "YYYY-MM-DD HH24:MI"), ("1 1", "FX Q MM"), ("2024  05", "FXYYYY  MM"), ("2024 05", "FXYYYY  MM"), ("2024OF", "YYYYOF"), ("- 5", "FMDD"), ("2147483648", "J"), ("2147483647", "J"), ("2024 8", "YYYY D"), ("2024 1 8", "IYYY IW ID"), ("2024 1 1", "IYYY IW ID"), ("2024 1 Sunday", "IYYY IW Day"), ("2024-12", "YYYY-MM"), ("19", "YY"), ("519 520 521", "YYY"), ("1 2", "HH24 HH24"), ("am pm", "AM PM"), ("FF", "FF7"), ("2024FM05", "YYYY\"FM\"MM"), ("2024 TH", "YYYY \"TH\""),
+]
+FAMILIES["moment-templates"] = [
+    *[(f"{name}(text,text)", [*[[text, template] for text, template in READ_WITH], [None, "YYYY"], ["2024", None]]) for name in ("to_date", "to_timestamp")],
+]
+NUMBER_TEMPLATES = ["999", "9999", "FM9999", "0000", "FM0000", "9990", "99.99", "FM99.99", "FM90.09", "0.99", "9.9", "FM9.9", "FM0.00", "99D99", "9,999", "9G999.99", "FM9,999,999", "FM9G999", "S9999", "9999S", "S999.99", "999.99S", "FMS999", "FM999S", "FMS99.99", "MI999", "999MI", "FM999MI", "FMMI999", "PL999", "999PL", "FM999PL", "SG999", "999SG", "FM999SG", "PLMI999", "999PR", "FM999PR", "999.99PR", "FM999.9PR", "9999TH", "FM9999th", "9999.99th", "L999", "999L", "B999", "B99.9", "99V9", "99V99", "FM9V999", "S99V9", "RN", "FMRN", "rn", "FMrn", "RN th", "9.99EEEE", "9EEEE", "9.999EEEE", "eeee", "99 \"w\"9", "9\\\"9", "ä9é9", "", "FM", "x", "9999999999999999", "0999.900", "FM0999.900", "FM999.990", "9 9 9", "$999", "00999", "9099", "FM9099.0990", "S0", "SP999", "fm99.9", "mi99", "sg99", "pr", "9.9.9", "9S9S", "SMI9", "PR9", "9EEEE9", "9V9.9", "9.9V9", "S9PR", "FM9EEEE", "9EEEEEEEE", "MIS9", "PLS9", "SGS9", "9.99999999999999999999", "FM999999999.999999999", "FM9999999999999999999.99999999", "999,999,999.99", "0,000", "FM0,000", "FM.99", ".99", ".00", "S.99", "9.", "FM9.", "0.", "99,"]
+FAMILIES["number-templates"] = [
+    *[(f"to_char({ty},text)", [[value, template] for template in NUMBER_TEMPLATES for value in values]) for ty, values in
+      (("int4", ["0", "7", "-12", "485", "-12345", "2147483647"]), ("int8", ["0", "1", "-9223372036854775808", "3999", "112"]), ("float4", ["0", "0.1", "-485.25", "1e10", "NaN", "-Infinity"]),
+       ("float8", ["0", "0.45", "-0.5", "148.5", "-1234.5678", "1e15", "123456789.123456789", "NaN", "Infinity", "-0", "1e-10"]), ("numeric", ["0", "0.1", "-0.5", "12", "-485.995", "1234.5678", "0.00", "99.99", "3999", "123456789012345.678", "NaN", "-Infinity", "-7e-12"]))],
+    *[(f"to_char({ty},text)", [[None, "9"], ["1", None]]) for ty in ("int4", "numeric")],
+    ("to_number(text,text)", [[text, template] for text, template in [
+        ("-34,338,492", "99G999G999"), ("-34,338,492.654,878", "99G999G999D999G999"), ("<564646.654564>", "999999.999999PR"), ("0.00001-", "9.999999S"), ("5.01-", "FM9.999999S"), ("5.01-", "FM9.999999MI"),
+        ("5 4 4 4 4 8 . 7 8", "9 9 9 9 9 9 . 9 9"), (".01", "FM9.99"), (".0", "99999999.99999999"), ("0", "99.99"), (".-01", "S99.99"), (".01-", "99.99S"), (" . 0 1-", " 9 9 . 9 9 S"), ("34,50", "999,99"), ("123,000", "999G"),
+        ("123456", "999G999"), ("$1234.56", "L9,999.99"), ("$1234.56", "L99,999.99"), ("$1,234.56", "L99,999.99"), ("1234.56", "L99,999.99"), ("1,234.56", "L99,999.99"), ("42nd", "99th"), ("12,454.8-", "99G999D9S"), ("485", "999"), ("-485", "999"),
+        ("+485", "S999"), ("485-", "999MI"), ("485 ", "999MI"), ("-485", "MI999"), ("485+", "999PL"), ("+485", "PL999"), ("-485", "SG999"), ("485+", "999SG"), ("x485", "999"), ("", "999"), ("abc", "999"), ("12", ""), ("12345", "99"), ("1.2345", "9.99"), ("12.5", "99"),
+        ("123", "99V9"), ("12345", "999V99"), ("1", "9EEEE"), ("IV", "RN"), ("1 2", "99"), ("ä12", "x99"), ("12ä3", "99x9"), ("1,2,3", "9,9,9"), ("1,2,3", "FM9,9,9"), ("<5>", "9PR"), ("-5", "9PR"), ("1.", "9.9"), (".", "9.9"), ("-", "S9"), ("-.5", "S.9"), ("0012", "9999"), ("12", "0000"),
+        ("1e5", "9999"), ("12.5th", "99.9th"), ("12th", "99TH"), ("1-", "9S"), ("1 -", "9S"), ("--1", "S99"), ("1-2", "999"), ("1.5.5", "9.9"), ("123.456", "999D999"), ("99999", "9G999"), ("9 ", "99"), ("1234567890123456789012345678901234567890", "9999999999999999999999999999999999999999")]] + [[None, "9"], ["1", None]]),
 ]
 FAMILIES["encodings"] = [
     ("encode(bytea,text)", {1: ["hex", "base64", "escape", "HEX", "x"]}),
@@ -297,3 +347,128 @@ FAMILIES["encodings"] = [
     ("decode(text,text)", [["00ffAb", "hex"], ["0", "hex"], ["zz", "hex"], ["00 ff\n", "hex"], ["YWJj", "base64"], ["YWI=", "base64"], ["YQ==", "base64"], ["YQ=", "base64"], ["YQ", "base64"], ["Y!==", "base64"], ["=", "base64"], ["YW Jj\n", "base64"], ["", "base64"],
                            ["a\\000b", "escape"], ["a\\\\b", "escape"], ["a\\b", "escape"], ["\\377", "escape"], ["\\477", "escape"], ["ä", "escape"], ["x", "rot13"], [None, "hex"]]),
 ]
+
+
+def written(array):
+    """The elements of an array of one dimension as a list of SQL."""
+    return ", ".join("NULL" if word == "NULL" else f"'{word}'" for word in array.strip("{}").split(","))
+
+
+def subscripted(array, numbers):
+    return f"('{array}'::int4[])" + "".join(f"[{word}]" for word in numbers.strip("{}").split(","))
+
+
+def sliced(array, omitted, bounds):
+    bounds = ["" if int(omitted) >> place & 1 else word for place, word in enumerate(bounds.strip("{}").split(","))]
+    return f"('{array}'::int4[])" + "".join(f"[{low}:{high}]" for low, high in zip(bounds[::2], bounds[1::2]))
+
+
+def counted(clause, count):
+    if count and count.startswith("-"):
+        return f"(SELECT 1::int8 {clause} '{count}'::int8)"
+    return f"'{count}'::int8" if count else "NULL::int8"
+
+
+CUBES = ["{}", "{1,2,3}", "[0:2]={5,NULL,7}", "{{1,2,3},{4,5,6}}", "[2:3][-1:0]={{1,2},{3,4}}"]
+SLICES = [("0", "{1,2}"), ("0", "{2,1}"), ("0", "{-5,9}"), ("1", "{0,2}"), ("2", "{2,0}"), ("3", "{0,0}"), ("0", "{NULL,1}"), ("0", "{1,NULL}"), ("0", "{1,1,2,2}"), ("9", "{0,2,2,0}"), ("0", "{1,2,5,6}"), ("0", "{2,2,-1,-1,1,1}"),
+          ("0", "{-2147483648,2147483647}"), ("0", "{2147483647,-2147483648}")]
+GRAMMAR = [
+    *[(oid, name, ["_" + ty], ty, [[array] for array in arrays], lambda array, name=name, ty=ty: f"{name}({written(array)})::{ty}" if ty != "int4" else f"{name}(" + ", ".join(w + "::int4" for w in written(array).split(", ")) + ")")
+      for oid, name in ((9000, "greatest"), (9001, "least")) for ty, arrays in (("int4", ["{1}", "{3,1,2}", "{NULL,5,NULL,-7}", "{NULL,NULL}"]), ("text", ["{b,a,B}", "{NULL,x}"]))],
+    (9002, "array_subscript", ["_int4", "_int4"], "int4", [[array, numbers] for array in CUBES for numbers in ("{0}", "{1}", "{3}", "{4}", "{NULL}", "{1,1}", "{2,0}", "{2,3}", "{3,-1}", "{2147483647}", "{1,NULL}")], subscripted),
+    (9003, "array_slice", ["_int4", "int4", "_int4"], "_int4", [[array, *slice] for array in CUBES for slice in SLICES], sliced),
+    (9004, "limit_count", ["int8"], "int8", [["0"], ["5"], [None], ["-1"], ["-9223372036854775808"]], lambda count: counted("LIMIT", count)),
+    (9005, "offset_count", ["int8"], "int8", [["0"], ["5"], [None], ["-1"], ["-9223372036854775808"]], lambda count: counted("OFFSET", count)),
+]
+
+
+def random_patterns(seed, count):
+    """Patterns of random parts, groups and references among them, each with texts of the same letters."""
+    import random
+    draw = random.Random(seed)
+
+    def pattern(depth, groups):
+        out = ""
+        for _ in range(draw.randint(1, 3)):
+            kind = draw.randint(0, 8 if depth else 3)
+            if kind <= 3:
+                out += draw.choice(["a", "b", ".", "[ab]", "[^a]", "ab", "c"])
+            elif kind <= 5:
+                number = len(groups) + 1
+                groups.append(False)
+                out += "(" + pattern(depth - 1, groups) + ")"
+                groups[number - 1] = True
+            elif kind == 6:
+                out += "(?:" + pattern(depth - 1, groups) + ")"
+            elif kind == 7:
+                out += "(?:" + pattern(depth - 1, groups) + "|" + pattern(depth - 1, groups) + ")"
+            else:
+                closed = [number + 1 for number, is_closed in enumerate(groups) if is_closed]
+                out += "\\" + str(draw.choice(closed)) if closed else "(?=" + draw.choice("abc") + ")a"
+            out += draw.choice(["", "", "", "*", "+", "?", "*?", "+?", "??", "{2}", "{1,2}", "{0,2}?", "{1,1}?"])
+        return out
+
+    for _ in range(count):
+        text = pattern(3, [])
+        for _ in range(3):
+            yield ["".join(draw.choice("aabbc") for _ in range(draw.randint(0, 8))), text]
+
+
+MATCHED = [
+    ["foobarbequebaz", "(bar)(beque)"], ["foobarbequebaz", "barbeque"], ["abc", ""], ["", ""], ["", "a*"], ["abc", "x"],
+    ["XY1234Z", "Y*([0-9]{1,3})"], ["XY1234Z", "Y*?([0-9]{1,3})"], ["abc01234xyz", "(.*)(\\d+)(.*)"], ["abc01234xyz", "(.*?)(\\d+)(.*)"],
+    ["abc01234xyz", "(?:(.*?)(\\d+)(.*)){1,1}"], ["aaa", "(a*)(ab)*(b*)"], ["abb", "(a*)(ab)*(b*)"], ["abab", "(a|ab|b)+"], ["ab", "(a|ab)(c|bcd)*"], ["abcd", "(a|ab)(c|bcd)(d*)"],
+    ["xaaay", "(a+?)(a*)"], ["xaaay", "x(a*?)(a*)y"], ["the quick brown", "\\m(\\w)(\\w*)\\M"], ["a1 b2", "\\y\\d"], ["a1 b2", "\\Y\\d"], ["cat concat", "\\ycat\\y"], ["concat", "cat\\y"],
+    ["abcabc", "(abc)\\1"], ["abcabd", "(abc)\\1"], ["aabb", "(a)\\1(b)\\2"], ["xx yy", "(\\w)\\1 (\\w)\\2"], ["aaaa", "^(a+)\\1$"], ["aaaaa", "^(a+)\\1$"], ["abab", "^((.)(.))\\1$"], ["aXbX", "a(.)b\\1"],
+    ["", "()\\1"], ["aa", "(a)(b)?\\2"], ["foobar", "foo(?=bar)"], ["foobaz", "foo(?!bar)"], ["foobar", "(?<=foo)bar"], ["xbar", "(?<!foo)bar"], ["foobar", "(?<!foo)bar"], ["price: 100", "(?<=: )\\d+"], ["ab", "(?=(a))ab"],
+    ["a\nb", "^b"], ["a\nb", "(?n)^b"], ["a\nb", "a.b"], ["a\nb", "(?p)a.b"], ["a\nb", "(?w)a.b"], ["a\nb", "(?w)^b$"], ["a\nb", "a$"], ["a\nb", "(?n)a$"], ["a\nb", "\\Aa"], ["a\nb", "(?n)b\\Z"], ["a\nb", "(?n)[^x]*"], ["a\nb", "(?n)\\Ab"],
+    ["ABC", "(?i)abc"], ["ABC", "abc"], ["ÄÖÜ", "(?i)äöü"], ["Straße", "\\w+"], ["a.b", "***=a.b"], ["axb", "***=a.b"], ["a.b", "***:a.b"], ["a+b", "(?q)a+b"], ["ab", "(?x) a   b # comment"], ["ab", "a(?#comment)b"], ["AB", "(?ix) a b"],
+    ["x-y", "[a-]"], ["x]y", "[]]"], ["x]y", "[^]x]"], ["a^b", "[b^]"], ["a\\b", "[\\\\]"], ["tab\there", "\\t"], ["5 apples", "[[:digit:]]+"], ["5 apples", "[[:alpha:]]+"], ["5 apples", "[[:space:]]"], ["foo_bar9", "[[:word:]]+"], ["a-b", "[[.hyphen.]]"], ["a-b", "[[.-.]]"], ["aeb", "[[=e=]]"],
+    ["x", "[\\d\\w]"], ["!", "[^\\w]"], ["é", "[[:alpha:]]"], ["word one", "[[:<:]]o"], ["word one", "d[[:>:]]"], ["A", "\\x41"], ["A", "\\u0041"], ["A", "\\U00000041"], ["A", "\\101"], ["\u0001", "\\cA"], ["a{b", "a{b"], ["a{", "a{"], ["aaa", "a{2}"], ["aaa", "a{2,}"], ["aaaa", "a{2,3}?"],
+    ["aa", "a{,2}"], ["{,2}", "{,2}"], ["", "a|"], ["b", "a||b"], ["abc", "()b"], ["x", "(|x)"], ["aab", "(a|aa)(b|ab)"], ["xyz", "x(?:y)z"], ["a)", "a\\)"], ["foo.bar", "foo\\.bar"],
+    ["a", "**"], ["a", "*a"], ["a", "a**"], ["a", "+"], ["a", "("], ["a", ")"], ["a", "(a"], ["a", "[a"], ["a", "[b-a]"], ["a", "[[:foo:]]"], ["a", "[[.foo.]]"], ["a", "a{2,1}"], ["a", "a{256}"], ["a", "a{1"], ["a", "a{1x}"], ["a", "\\"], ["a", "\\q"], ["a", "\\1"], ["a", "(a)\\2"], ["a", "(?z)a"], ["a", "(?<a)"], ["a", "(?a"],
+    ["a", "^*"], ["a", "$+"], ["a", "[a-b-c]"], ["a", "[[:alpha:]-z]"], ["a", "\\u12"], ["a", "\\x"], ["a", "***"], ["a", "(a){0}\\1"], ["a", "(?=(a))\\1"], ["a", "a{0}"], ["ab", "a{0}b"], ["ab", "(a){0}b"], ["aaa", "(a*)*"], ["aaa", "(a*)+"], ["aaab", "(a*?)*?b"], ["b", "(a*)*"], ["aaa", "(a*){2,3}"], ["ab", "((a)|(b))*"], ["ba", "((a)|(b))*"], ["abab", "((ab)|a|b){2}"],
+    ["abcabc", "(?:(a)|(b)|(c))+"], ["abcde", "(a(b(c(d(e)))))"], ["aaaa", "(a{1,2})(a{1,2}?)(a*)"], ["xabcabcx", "(abc){2}"], ["xabcabcx", "(abc){1,2}?"], ["\u00e4\u00f6", "(.)(.)"], ["日本語", "(.)本(.)"], ["日本語", "\\w{3}"], ["a", "\\a|\\b|\\e|\\f|\\v|\\B|a"], [None, "a"], ["a", None],
+    ["foo", "(?e)fo+"], ["a\\d", "(?e)a\\d"], ["aaa", "(?e)a+?"], ["aaa", "((((((((((a))))))))))\\10"], ["aa", "(a)\\01"], ["a\u0008", "(a)\\10"], ["ab12", "[[:alnum:]]+$"], ["AbC", "[[:upper:]]"], ["AbC", "(?i)[[:upper:]]+"], ["AbC", "(?i)[a-c]+"], ["AbC", "(?i)(a)bc|x"], ["aA", "(?i)(a)\\1"], ["aA", "(a)\\1"],
+]
+BACKED = ["foobar", "foo bar  baz", "", "aaa", "2024-02-29", "the quick brown fox"]
+FAMILIES["regexps"] = [
+    ("regexp_match(text,text)", MATCHED + list(random_patterns(7, 300))),
+    ("regexp_match(text,text,text)", [["aBc", "b", flags] for flags in ("", "i", "c", "ic", "ci", "g", "z", "x", "q")] + [["a\nb", "^b", flags] for flags in ("n", "m", "s", "p", "w", "ns")] + [["a+b", "a+b", "q"], ["a", "a", None]]),
+    *[(f"{name}({left},text)", [[text, pattern] for text in ("abc", "ABC", "a b") for pattern in ("b", "^A", "\\s", "(", "c$")]) for name, left in
+      [(f"{prefix}{kind}", ty) for ty, prefix in (("text", "text"), ("name", "name"), ("bpchar", "bpchar")) for kind in ("regexeq", "regexne", "icregexeq", "icregexne")]],
+    ("similar_to_escape(text)", {0: ["abc", "a%b_c", "a\\%b", "a.b^c$d", "(a|b)*", "[a%_\\]x", "a\\", "a#\"b", 'x\\"y\\"z', 'a\\"b\\"c\\"', "[\\\"]", "a+b?c{2}", ""]}),
+    ("similar_to_escape(text,text)", [[pattern, escape] for pattern in ("a%b", "a#%b", 'a#"%#"b', "#", "a##b") for escape in ("#", "", "ab", "\\")] + [["a", None]]),
+    ("similar_escape(text,text)", [["a%", None], [None, "#"], ["a#%", "#"], ["a", "ab"]]),
+    ("substring(text,text)", [["foobar", "o.b"], ["foobar", "o(.)b"], ["foobar", "x"], ["foobar", "(x)?o"], ["Thomas", "...$"], ["foobar", "("], ["foobar", "(o)(b)"]]),
+    ("substring(text,text,text)", [["foobar", '%#"o_b#"%', "#"], ["foobar", '#"o_b#"%', "#"], ["abcdefg", 'a#"(b_d)#"%', "#"], ["abcdefg", 'a#"%#"g', "#"], ["abcdefg", 'a#"%#"x', "#"], ["abcdefg", "a%g", "#"], ["abcdefg", 'a#"%#"%#"%', "#"], ["abcdefg", "a", "##"], ["Thomas", '%#"o_a#"_', "#"], ["abcdefg", 'a*#"%#"g*', "#"], ["abcdefg", 'a#"%|g"#', "#"]]),
+    ("regexp_replace(text,text,text)", [[t, p, w] for t in BACKED for p, w in (("o+", "X"), ("(\\w)(\\w)", "\\2\\1"), ("", "-"), ("a*", "<\\&>"), ("b", "\\\\x\\"), ("^", "\\3"), ("(", "x"))] + [["a", None, "b"]]),
+    ("regexp_replace(text,text,text,text)", [[t, p, w, f] for t in BACKED for p, w in (("o+", "X"), ("(\\w)(\\w)", "\\2\\1"), ("", "-"), ("a*", "<\\&>"), ("\\y", "|"), ("x*", "."), ("$", "!"), ("[aeiou]", "")) for f in ("g", "")] + [["A a", "a", "b", "gi"], ["A a", "a", "b", "1"], ["A", "a", "b", "k"], ["äöä", "", "-", "g"], ["äöä", "ä", "a", "g"]]),
+    ("regexp_replace(text,text,text,int4)", [["A PostgreSQL function", "a|e|i|o|u", "X", n] for n in ("1", "5", "22", "23", "99", "0", "-1")]),
+    ("regexp_replace(text,text,text,int4,int4)", [["A PostgreSQL function", "a|e|i|o|u", "X", s, n] for s in ("1", "7") for n in ("0", "1", "3", "9", "-1")]),
+    ("regexp_replace(text,text,text,int4,int4,text)", [["A PostgreSQL function", "a|e|i|o|u", "X", s, n, f] for s in ("1", "3") for n in ("0", "1", "2") for f in ("", "i", "g", "z")]),
+    ("regexp_split_to_array(text,text)", [[t, p] for t in BACKED for p in ("\\s+", "", "o", "\\s*", "x", "^", "(a)|b")]),
+    ("regexp_split_to_array(text,text,text)", [["aXbxc", "x", "i"], ["aXbxc", "x", "g"], ["aXbxc", "x", ""], ["aXbxc", "x", None]]),
+    ("regexp_count(text,text)", [[t, p] for t in BACKED for p in ("o", "", "a*", "\\w+", "x")]),
+    ("regexp_count(text,text,int4)", [["ABCABCAXYaxy", "A.", n] for n in ("1", "2", "7", "12", "13", "20", "0")]),
+    ("regexp_count(text,text,int4,text)", [["ABCABCAXYaxy", "A.", "1", f] for f in ("i", "", "g", "c", "z")]),
+    ("regexp_like(text,text)", [["Steven", "^Ste(v|ph)en$"], ["x", "y"], ["a", "("]]),
+    ("regexp_like(text,text,text)", [["Steven", "^ste(v|ph)en$", f] for f in ("i", "", "g", "z")]),
+    ("regexp_instr(text,text)", [["abcabcabc", "c"], ["abc", "x"], ["äbc", "b"]]),
+    ("regexp_instr(text,text,int4)", [["abcabcabc", "c", n] for n in ("1", "4", "10", "11", "0")]),
+    ("regexp_instr(text,text,int4,int4)", [["abcabcabc", "c", "1", n] for n in ("1", "3", "4", "0")]),
+    ("regexp_instr(text,text,int4,int4,int4)", [["abcabcabc", "c", "1", "2", n] for n in ("0", "1", "2", "-1")]),
+    ("regexp_instr(text,text,int4,int4,int4,text)", [["abcABCabc", "C", "1", "2", "0", f] for f in ("i", "", "g")]),
+    ("regexp_instr(text,text,int4,int4,int4,text,int4)", [["1234567890", "(123)(4(56)(78))", "1", "1", e, "i", n] for e in ("0", "1") for n in ("0", "1", "2", "3", "4", "5", "-1")] + [["abc", "b", "1", "1", "0", "", "1"], ["abc", "b", "1", "1", "0", "", "2"], ["ab", "(x)?b", "1", "1", "0", "", "1"]]),
+    ("regexp_substr(text,text)", [["abcdefghi", "d.f"], ["abc", "x"], ["äbc", "."]]),
+    ("regexp_substr(text,text,int4)", [["abcabcabc", "a.c", n] for n in ("1", "2", "8", "12", "0")]),
+    ("regexp_substr(text,text,int4,int4)", [["abcABCabc", "[a-c]{3}", "1", n] for n in ("1", "2", "3", "0")]),
+    ("regexp_substr(text,text,int4,int4,text)", [["abcABCabc", "[a-c]{3}", "1", "2", f] for f in ("i", "", "g")]),
+    ("regexp_substr(text,text,int4,int4,text,int4)", [["1234567890", "(123)(4(56)(78))", "1", "1", "i", n] for n in ("0", "1", "2", "3", "4", "5", "-1")] + [["abc", "b", "1", "1", "", "1"], ["ab", "(x)?b", "1", "1", "", "1"]]),
+]
+SETS = {"regexps": [
+    ("regexp_matches(text,text)", ["text", "text"], "_text", [["foobarbequebaz", "(bar)(beque)"], ["foobar", "x"], ["foobar", "o"], ["a", "("], [None, "a"]]),
+    ("regexp_matches(text,text,text)", ["text", "text", "text"], "_text", [["foobarbequebazilbarfbonk", "(b[^b]+)(b[^b]+)", "g"], ["foobar", "o", "g"], ["aaa", "a*?", "g"], ["abc", "", "g"], ["abc", "(x)?", "g"], ["ABab", "a", "gi"], ["a", "a", "z"]]),
+    ("regexp_split_to_table(text,text)", ["text", "text"], "text", [["the quick brown", "\\s+"], ["the fox", ""], ["", "x"], ["", ""], ["abc", "b*"], [None, "a"]]),
+    ("regexp_split_to_table(text,text,text)", ["text", "text", "text"], "text", [["aXbxc", "x", "i"], ["a", "x", "g"]]),
+]}

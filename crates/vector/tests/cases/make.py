@@ -2,7 +2,8 @@
 """Writes the cases: asks a PostgreSQL 15 what its functions answer. Arguments are psql's.
 
 A family is a file. It names functions by their signatures, as the registry does; what they are called with is made of
-INPUTS, or given with the function. Cases are the same each time.
+INPUTS, or given with the function. Cases are the same each time. The database has the encoding UTF8, the collation C and
+the character classification C.UTF-8: letters and case are Unicode's, as they are here.
 """
 
 import itertools
@@ -12,8 +13,11 @@ import re
 import subprocess
 import sys
 
-from families import AGGREGATES, FAMILIES, INPUTS
+from families import AGGREGATES, FAMILIES, GRAMMAR, INPUTS, SETS
 
+# Families that are written, all if there are none: arguments of the form --family=name, which are not psql's.
+CHOSEN = [word.split("=")[1] for word in sys.argv[1:] if word.startswith("--family=")]
+PSQL = [word for word in sys.argv[1:] if not word.startswith("--family=")]
 HERE = os.path.dirname(os.path.abspath(__file__))
 MOST = 14
 
@@ -32,7 +36,7 @@ END $$;
 
 
 def psql(script):
-    run = subprocess.run(["psql", "-qAtX", *sys.argv[1:], "-f", "-"], input=script, capture_output=True, text=True)
+    run = subprocess.run(["psql", "-qAtX", *PSQL, "-f", "-"], input=script, capture_output=True, text=True)
     if run.returncode:
         sys.exit(run.stderr)
     return run.stdout.splitlines()
@@ -120,6 +124,38 @@ def functions(known):
                         out.write("\t".join(map(field, [*row, answer])) + "\n")
 
 
+def sets(known):
+    """Functions that return sets: the answer is an array of the texts of the rows."""
+    for family, entries in SETS.items():
+        blocks, expressions = [], []
+        for signature, types, result, rows in entries:
+            oid, name, _, _ = known[signature]
+            blocks.append((f"@ {oid} {' '.join([name, *types])} -> {result}", rows))
+            for row in rows:
+                arguments = ", ".join(literal(value, ty) for value, ty in zip(row, types))
+                expressions.append(f'ARRAY(SELECT r::text FROM pg_catalog."{name}"({arguments}) AS s(r))')
+        results = iter(answers(expressions))
+        with open(f"{HERE}/sets-{family}.txt", "w") as out:
+            for header, rows in blocks:
+                out.write(header + "\n")
+                for row in rows:
+                    out.write("\t".join(map(field, [*row, next(results)])) + "\n")
+
+
+def grammar():
+    """Functions that stand for a part of the grammar: what is called with a row is an expression of its own."""
+    blocks, expressions = [], []
+    for oid, name, types, result, rows, expression in GRAMMAR:
+        blocks.append((f"@ {oid} {' '.join([name, *types])} -> {result}", rows))
+        expressions += [expression(*row) for row in rows]
+    results = iter(answers(expressions))
+    with open(f"{HERE}/functions-grammar.txt", "w") as out:
+        for header, rows in blocks:
+            out.write(header + "\n")
+            for row in rows:
+                out.write("\t".join(map(field, [*row, next(results)])) + "\n")
+
+
 def is_too_long(header, answer):
     """Numerics have 38 digits here."""
     digits = re.sub(r"[^0-9]", "", answer or "").lstrip("0")
@@ -152,5 +188,17 @@ def aggregates(known):
 
 
 known = catalog()
-functions(known)
-aggregates(known)
+if len(CHOSEN) == 0:
+    functions(known)
+    aggregates(known)
+    grammar()
+    sets(known)
+else:
+    FAMILIES = {name: FAMILIES[name] for name in CHOSEN if name in FAMILIES}
+    AGGREGATES = {name: AGGREGATES[name] for name in CHOSEN if name in AGGREGATES}
+    SETS = {name: SETS[name] for name in CHOSEN if name in SETS}
+    functions(known)
+    aggregates(known)
+    sets(known)
+    if "grammar" in CHOSEN:
+        grammar()

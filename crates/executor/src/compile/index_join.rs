@@ -1,0 +1,74 @@
+//! Index joins: what keys are made of, and what is read of the rows that they find.
+
+use super::{Compile, Needed, Part, PlannedLookup, with_uses};
+use crate::expression::{Conditions, Layout};
+use crate::pipeline::Template;
+use crate::stages::IndexJoinPlan;
+use firn_base::Result;
+use firn_base::sync::Arc;
+use firn_plan::operator::Join;
+use firn_plan::properties::scope_above;
+use firn_plan::rewrite::index_joins::index_key;
+use firn_plan::{Column, NodeId, Operator, Scalar};
+
+impl Compile<'_> {
+    pub(super) fn index_join(&mut self, node: NodeId, join: &Join, needed: &Needed) -> Result<Part> {
+        let plan = self.plan;
+        let Operator::Scan(scan) = &plan[join.right] else { panic!("the verifier wants a scan") };
+        let all = with_uses(needed, &join.conditions);
+        let mut part = self.node(join.left, &with_uses(&all, &scan.conditions))?;
+
+        let goes_on = |column: &Column| join.kind.gives_right() && needed.contains(column);
+        let key = |attribute: &i16| {
+            let (_, key) = index_key(join, scan, *attribute).expect("the verifier wants a key");
+            self.scalars.scalar(key, &part.layout)
+        };
+        let keys = join.by_index.iter().map(key).collect::<Result<Vec<_>>>()?;
+        let (planned, found) =
+            self.planned_scan(scan, &with_uses(&right_only(needed, join), &join.conditions));
+        self.lookups.push(PlannedLookup { scan: planned, attributes: join.by_index.clone() });
+
+        // Conditions of the scan come first, since they remove rows before the join.
+        let conditions: Vec<Scalar> = scan.conditions.iter().chain(&join.conditions).cloned().collect();
+        let asked = with_uses(&Needed::new(), &conditions);
+        let place = |layout: &Layout, column: &Column| layout.position(*column).expect("it is there");
+        let used: Vec<Column> = part.layout.columns().filter(|column| asked.contains(column)).collect();
+        let pairs: Layout = used
+            .iter()
+            .map(|column| (*column, part.layout.representation(*column)))
+            .chain(found.columns().zip(found.representations()))
+            .collect();
+        let compiled = Conditions::new(self.scalars.scalars(&conditions, &pairs)?);
+
+        let own: Vec<Column> = part.layout.columns().filter(|column| needed.contains(column)).collect();
+        let on: Vec<Column> = found.columns().filter(goes_on).collect();
+        let output: Layout = own
+            .iter()
+            .map(|column| (*column, part.layout.representation(*column)))
+            .chain(on.iter().map(|column| (*column, found.representation(*column))))
+            .collect();
+        let stage = IndexJoinPlan {
+            kind: join.kind,
+            lookup: self.lookups.len() - 1,
+            keys: Template::new(keys),
+            conditions: Template::new(compiled),
+            used: used.iter().map(|column| place(&part.layout, column)).collect(),
+            columns: own.iter().map(|column| place(&part.layout, column)).collect(),
+            right_columns: on
+                .iter()
+                .map(|column| (place(&found, column), found.representation(*column)))
+                .collect(),
+        };
+        part.push(Arc::new(stage));
+        part.is_serial |= conditions.iter().any(Scalar::is_volatile);
+        part.layout = output;
+        let right = scope_above(plan, join.right, Vec::new());
+        part.scope = scope_above(plan, node, vec![std::mem::take(&mut part.scope), right]);
+        Ok(part)
+    }
+}
+
+/// The columns of a join's right side that are used above it.
+fn right_only(needed: &Needed, join: &Join) -> Needed {
+    if join.kind.gives_right() { needed.clone() } else { Needed::new() }
+}

@@ -1,0 +1,203 @@
+//! Index joins: a join whose right side is a scan may look its rows up, key by key, instead of reading all of them.
+//!
+//! It stays a join with the same conditions. [`Join::by_index`] names the attributes of the right scan that begin an index of
+//! its source and that conditions equate with scalars of the left side, constants or parameters. The choice is by cost, from
+//! estimates: a hash join reads the right side once and keeps it, an index join pays for each left row.
+//!
+//! A look-up happens while the statement runs, so a table that the statement changes is not looked up, unless all of it
+//! happens below the statement's only change, which collects its rows before it begins.
+//!
+//! Only types are used whose equal values have one key in an index, and only values of one type, or integers.
+
+use crate::column::{Column, Columns};
+use crate::operator::{Join, JoinKind, Operator, Scan, SourceId};
+use crate::plan::{NodeId, Plan};
+use crate::properties::Producers;
+use crate::scalar::Scalar;
+use crate::statistics::{Estimates, Index, Statistics};
+use firn_base::{Type, TypeId};
+
+/// What a look-up costs, in units of a row that is kept in a hash table.
+const LOOK_UP: f64 = 3.0;
+/// What a row costs that an index finds.
+const FOUND_ROW: f64 = 1.5;
+/// What a row of a source costs that is scanned.
+const SCANNED_ROW: f64 = 0.1;
+/// What probing a hash table costs.
+const PROBE: f64 = 0.3;
+/// Rows under the beginning of a unique key, at most.
+const MOST_UNDER_PREFIX: f64 = 100.0;
+
+/// Lets joins find their right rows by indexes where that is cheaper.
+pub fn choose_indexes(plan: &mut Plan, statistics: &dyn Statistics) {
+    let order = plan.post_order();
+    let is_candidate = |node: &NodeId| match &plan[*node] {
+        Operator::Join(join) => {
+            may_use_index(join) && [join.left, join.right].iter().any(|side| is_scan(plan, *side))
+        }
+        _ => false,
+    };
+    let joins: Vec<NodeId> = order.into_iter().filter(is_candidate).collect();
+    if joins.is_empty() {
+        return;
+    }
+    let changed = Changed::of(plan);
+    let (estimates, producers) = (Estimates::of(plan, statistics), Producers::of(plan));
+    for node in joins {
+        let Operator::Join(join) = &plan[node] else { unreachable!("it is a join") };
+        let hash = |build: NodeId, probe: NodeId| {
+            let read = match &plan[build] {
+                Operator::Scan(scan) => statistics.rows(scan.source) * SCANNED_ROW,
+                _ => 0.0,
+            };
+            read + estimates.rows(build) + estimates.rows(probe) * PROBE
+        };
+        // An index may spare reading the larger side of an inner join, which a hash join would probe with.
+        let sides = [(join.left, join.right), (join.right, join.left)];
+        let sides = &sides[..if join.kind == JoinKind::Inner { 2 } else { 1 }];
+        let mut best = None;
+        for (left, right) in sides.iter().copied() {
+            let Operator::Scan(scan) = &plan[right] else { continue };
+            if changed.forbids(node, scan.source) {
+                continue;
+            }
+            let without = hash(join.right, join.left)
+                + match &plan[join.left] {
+                    Operator::Scan(left) if join.left == right => statistics.rows(left.source) * SCANNED_ROW,
+                    _ => 0.0,
+                };
+            for index in statistics.indexes(scan.source) {
+                let turned = Join { left, right, ..join.clone() };
+                let Some(length) = fitting(plan, &turned, scan, &index, &producers) else { continue };
+                let found = rows_under_key(statistics.rows(scan.source), &index, length);
+                let cost = estimates.rows(left) * (LOOK_UP + found * FOUND_ROW);
+                if cost < without && best.as_ref().is_none_or(|(known, _)| cost < *known) {
+                    let by_index = index.attributes[..length].to_vec();
+                    best = Some((cost, Join { by_index, ..turned }));
+                }
+            }
+        }
+        if let Some((_, join)) = best {
+            plan[node] = Operator::Join(join);
+        }
+    }
+}
+
+/// The tables that a statement changes.
+struct Changed {
+    targets: Vec<SourceId>,
+    /// What the only change collects before it begins.
+    collected: Vec<NodeId>,
+}
+
+impl Changed {
+    fn of(plan: &Plan) -> Changed {
+        let change = |node: NodeId| match &plan[node] {
+            Operator::Insert(insert) => Some((insert.target, insert.input)),
+            Operator::Update(update) => Some((update.target, update.input)),
+            Operator::Delete { target, input, .. } => Some((*target, *input)),
+            Operator::Merge(merge) => Some((merge.target, merge.input)),
+            _ => None,
+        };
+        let changes: Vec<(SourceId, NodeId)> = plan.post_order().into_iter().filter_map(change).collect();
+        let collected = match changes[..] {
+            [(_, input)] => plan.post_order_of(input),
+            _ => Vec::new(),
+        };
+        Changed { targets: changes.into_iter().map(|(target, _)| target).collect(), collected }
+    }
+
+    /// Whether a join must not look rows of a source up.
+    fn forbids(&self, join: NodeId, source: SourceId) -> bool {
+        self.targets.contains(&source) && !self.collected.contains(&join)
+    }
+}
+
+fn may_use_index(join: &Join) -> bool {
+    let kind = matches!(
+        join.kind,
+        JoinKind::Inner | JoinKind::Left | JoinKind::Semi | JoinKind::Anti | JoinKind::Single
+    );
+    kind && !join.dependent && join.by_index.is_empty()
+}
+
+fn is_scan(plan: &Plan, node: NodeId) -> bool {
+    matches!(plan[node], Operator::Scan(_))
+}
+
+/// How many of an index's attributes are equated with what a left row gives; none if there is not even one of these.
+fn fitting(plan: &Plan, join: &Join, scan: &Scan, index: &Index, producers: &Producers) -> Option<usize> {
+    let mut of_left = false;
+    let mut length = 0;
+    for attribute in &index.attributes {
+        let Some((column, key)) = index_key(join, scan, *attribute) else { break };
+        let is_given = !key.uses(|used| !producers.is_below(used, join.left));
+        let may_be_asked = !key.is_volatile() && !key.can_fail();
+        if !is_given || !may_be_asked || !is_one_key(plan.columns[column].ty, key.ty(&plan.columns)) {
+            break;
+        }
+        of_left |= key.uses(|_| true);
+        length += 1;
+    }
+    of_left.then_some(length)
+}
+
+/// Rows that an index has under a beginning of its keys.
+fn rows_under_key(rows: f64, index: &Index, length: usize) -> f64 {
+    let total = index.attributes.len();
+    match (index.unique, total - length) {
+        (true, 0) => 1.0,
+        // As if each attribute had equally many values.
+        (true, missing) => rows.powf(missing as f64 / total as f64).min(MOST_UNDER_PREFIX),
+        (false, missing) => rows.powf((1.0 + missing as f64) / (1.0 + total as f64)).max(1.0),
+    }
+}
+
+/// The column of a scan that is an attribute, and what conditions of a join or of its right scan equate it with: a scalar that
+/// does not use the scan's columns.
+pub fn index_key<'p>(join: &'p Join, scan: &'p Scan, attribute: i16) -> Option<(Column, &'p Scalar)> {
+    let (column, _) = scan.columns.iter().find(|(_, other)| *other == attribute)?;
+    let is_own = |used: Column| scan.columns.iter().any(|(own, _)| *own == used);
+    let equated = |condition: &'p Scalar| match condition {
+        Scalar::Call(call) if call.function.is_equality() => match &call.arguments[..] {
+            [left, right] => [(left, right), (right, left)]
+                .into_iter()
+                .find(|(own, key)| own.as_column() == Some(*column) && !key.uses(is_own))
+                .map(|(_, key)| (*column, key)),
+            _ => None,
+        },
+        _ => None,
+    };
+    join.conditions.iter().chain(&scan.conditions).find_map(equated)
+}
+
+/// Whether values of the first type that are equal to one of the second are found under one key.
+pub fn is_one_key(of_index: Type, given: Type) -> bool {
+    let is_integer = |ty: Type| matches!(ty.id, TypeId::INT2 | TypeId::INT4 | TypeId::INT8);
+    let has_one_key = matches!(
+        of_index.id,
+        TypeId::BOOL
+            | TypeId::NUMERIC
+            | TypeId::TEXT
+            | TypeId::VARCHAR
+            | TypeId::BYTEA
+            | TypeId::DATE
+            | TypeId::TIME
+            | TypeId::TIMESTAMP
+            | TypeId::TIMESTAMPTZ
+            | TypeId::UUID
+    );
+    let is_text = |ty: Type| matches!(ty.id, TypeId::TEXT | TypeId::VARCHAR);
+    let same_collation = of_index.collation == given.collation;
+    is_integer(of_index) && is_integer(given)
+        || has_one_key && of_index.id == given.id && same_collation
+        || is_text(of_index) && is_text(given) && same_collation
+}
+
+/// The columns that the scan of an index join must have for its keys.
+pub fn has_keys(join: &Join, scan: &Scan, columns: &Columns) -> bool {
+    join.by_index.iter().all(|attribute| {
+        index_key(join, scan, *attribute)
+            .is_some_and(|(column, key)| is_one_key(columns[column].ty, key.ty(columns)))
+    })
+}

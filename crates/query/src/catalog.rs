@@ -1,0 +1,226 @@
+//! The catalog of a transaction as the binder asks it.
+//!
+//! Unqualified names are looked up as PostgreSQL does: what a session has registered goes before all schemas, then come
+//! `pg_catalog`, unless the search path names it, and the schemas of the search path.
+
+use crate::relations::{FIRST_HELD, Found, Relations};
+use firn_base::sync::Arc;
+use firn_base::{ColumnId, Result, TimeZoneSetting};
+use firn_bind::{Attribute, Catalog as Asked, Generated, Key, Relation, RelationKind};
+use firn_executor::Source;
+use firn_plan::operator::SourceId;
+use firn_txn::Catalog;
+use firn_txn::catalog::{
+    ColumnDef, ConstraintKind, Deferral, Identity, IndexDef, Oid, SequenceDef, TableDef, ViewDef,
+};
+use firn_vector::Registry;
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+const PG_CATALOG: &str = "pg_catalog";
+
+/// How a session sees names.
+#[derive(Clone, Copy)]
+pub struct Names<'a> {
+    /// Schemas in which unqualified names are looked up, in order.
+    pub search_path: &'a [String],
+    /// The name of the database.
+    pub database: &'a str,
+    /// In which zone literals are read.
+    pub zone: &'a TimeZoneSetting,
+}
+
+/// A catalog while a statement is bound.
+pub struct Binding<'a> {
+    registry: &'a Registry,
+    catalog: &'a Catalog,
+    names: Names<'a>,
+    others: &'a dyn Relations,
+    found: RefCell<Cache>,
+}
+
+/// What has been found so far: a name means one relation in a statement, however often it is asked for.
+#[derive(Default)]
+struct Cache {
+    held: HashMap<SourceId, Arc<dyn Source>>,
+    by_name: HashMap<(Option<String>, String), Option<Arc<Relation>>>,
+    files: HashMap<String, Option<Arc<Relation>>>,
+}
+
+impl<'a> Binding<'a> {
+    /// A catalog as a session sees it.
+    pub fn new(
+        registry: &'a Registry,
+        catalog: &'a Catalog,
+        names: Names<'a>,
+        others: &'a dyn Relations,
+    ) -> Binding<'a> {
+        Binding { registry, catalog, names, others, found: RefCell::default() }
+    }
+
+    /// The sources that the plan has to hold.
+    pub fn held(&self) -> HashMap<SourceId, Arc<dyn Source>> {
+        self.found.borrow().held.clone()
+    }
+
+    /// The text of a column's default; of an identity column the call that draws from its sequence.
+    pub fn default_of(&self, table: &TableDef, column: ColumnId) -> Option<String> {
+        let definition = &table.columns[column.index()];
+        match definition.identity {
+            None => definition.default.clone(),
+            Some(_) => self.sequence_of(table.oid, column.0).map(|sequence| self.next_value(sequence)),
+        }
+    }
+
+    /// Keeps the source of a relation that was found, under a number of its own.
+    fn keep(&self, found: Found) -> Arc<Relation> {
+        let Some(source) = found.source else { return found.relation };
+        let mut kept = self.found.borrow_mut();
+        let id = SourceId(FIRST_HELD + kept.held.len() as u32);
+        kept.held.insert(id, source);
+        Arc::new(Relation { kind: RelationKind::Source(id), ..(*found.relation).clone() })
+    }
+
+    fn look_up(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Relation>>> {
+        if let Some(schema) = schema {
+            return self.in_schema(schema, name);
+        }
+        if let Some(found) = self.others.relation(None, name)? {
+            return Ok(Some(self.keep(found)));
+        }
+        let path = self.names.search_path.iter().map(String::as_str);
+        let first = (!path.clone().any(|schema| schema == PG_CATALOG)).then_some(PG_CATALOG);
+        for schema in first.into_iter().chain(path) {
+            if let Some(found) = self.in_schema(schema, name)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    fn in_schema(&self, schema: &str, name: &str) -> Result<Option<Arc<Relation>>> {
+        if let Some(found) = self.others.relation(Some(schema), name)? {
+            return Ok(Some(self.keep(found)));
+        }
+        let Some(definition) = self.catalog.schema(schema) else { return Ok(None) };
+        if let Some(table) = self.catalog.table(definition.oid, name) {
+            return Ok(Some(Arc::new(self.table(schema, table))));
+        }
+        let view = self.catalog.view(definition.oid, name);
+        Ok(view.map(|view| Arc::new(self.view(schema, view))))
+    }
+
+    fn table(&self, schema: &str, table: &TableDef) -> Relation {
+        let attribute = |(id, column): (ColumnId, &ColumnDef)| {
+            let generated = match column.identity {
+                None => Generated::No,
+                Some(Identity::Always) => Generated::IdentityAlways,
+                Some(Identity::ByDefault) => Generated::IdentityByDefault,
+            };
+            let default = self.default_of(table, id).map(Arc::from);
+            Attribute {
+                number: id.0 as i16 + 1,
+                name: column.name.as_str().into(),
+                ty: column.ty.declared,
+                not_null: column.not_null,
+                default,
+                generated,
+            }
+        };
+        let key = |index: &IndexDef| Key {
+            index: index.oid.0,
+            name: index.name.as_str().into(),
+            columns: index.columns.iter().map(|column| column.column as i16 + 1).collect(),
+            is_primary: is_primary(table, index.oid),
+            is_deferrable: index.deferral != Deferral::Never,
+            condition: None,
+        };
+        Relation {
+            oid: table.oid.0,
+            schema: schema.into(),
+            name: table.name.as_str().into(),
+            kind: RelationKind::Table(SourceId(table.oid.0)),
+            columns: table.visible_columns().map(attribute).collect(),
+            keys: table.indexes.iter().filter(|index| index.unique).map(key).collect(),
+        }
+    }
+
+    fn view(&self, schema: &str, view: &ViewDef) -> Relation {
+        let attribute = |(number, column): (i16, &ColumnDef)| Attribute {
+            number,
+            name: column.name.as_str().into(),
+            ty: column.ty.declared,
+            not_null: false,
+            default: None,
+            generated: Generated::No,
+        };
+        Relation {
+            oid: view.oid.0,
+            schema: schema.into(),
+            name: view.name.as_str().into(),
+            kind: RelationKind::View(view.query.as_str().into()),
+            columns: (1..).zip(&view.columns).map(attribute).collect(),
+            keys: Vec::new(),
+        }
+    }
+
+    /// The sequence that an identity column draws from.
+    fn sequence_of(&self, table: Oid, column: u16) -> Option<&SequenceDef> {
+        let owns = |sequence: &&Arc<SequenceDef>| sequence.owner == Some((table, column));
+        self.catalog.sequences.values().find(owns).map(|sequence| &**sequence)
+    }
+
+    fn next_value(&self, sequence: &SequenceDef) -> String {
+        let schema = self.catalog.schemas.get(&sequence.schema).map_or("", |schema| &schema.name);
+        let name = format!("{}.{}", quoted(schema), quoted(&sequence.name));
+        format!("nextval('{}'::regclass)", name.replace('\'', "''"))
+    }
+}
+
+/// An identifier in quotes.
+pub(crate) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn is_primary(table: &TableDef, index: Oid) -> bool {
+    let is_key =
+        |kind: &ConstraintKind| matches!(kind, ConstraintKind::PrimaryKey { index: of } if *of == index);
+    table.constraints.iter().any(|constraint| is_key(&constraint.kind))
+}
+
+impl Asked for Binding<'_> {
+    fn registry(&self) -> &Registry {
+        self.registry
+    }
+
+    fn relation(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Relation>>> {
+        let key = (schema.map(str::to_owned), name.to_owned());
+        if let Some(found) = self.found.borrow().by_name.get(&key) {
+            return Ok(found.clone());
+        }
+        let found = self.look_up(schema, name)?;
+        self.found.borrow_mut().by_name.insert(key, found.clone());
+        Ok(found)
+    }
+
+    fn has_schema(&self, name: &str) -> bool {
+        self.catalog.schema(name).is_some() || self.others.has_schema(name)
+    }
+
+    fn zone(&self) -> &TimeZoneSetting {
+        self.names.zone
+    }
+
+    fn database(&self) -> &str {
+        self.names.database
+    }
+
+    fn file(&self, pattern: &str) -> Result<Option<Arc<Relation>>> {
+        if let Some(found) = self.found.borrow().files.get(pattern) {
+            return Ok(found.clone());
+        }
+        let found = self.others.file(pattern)?.map(|found| self.keep(found));
+        self.found.borrow_mut().files.insert(pattern.to_owned(), found.clone());
+        Ok(found)
+    }
+}

@@ -1,0 +1,180 @@
+//! Prepared statements: bound, optimised and compiled once, run any number of times.
+
+use crate::catalog::{Binding, Names};
+use crate::expressions::TransactionExpressions;
+use crate::relations::Relations;
+use crate::sources::{FoundSources, TransactionSources};
+use crate::stream::Stream;
+use crate::surroundings::Surroundings;
+use firn_base::sync::Arc;
+use firn_base::{Cancel, Error, Result, SqlState, Type, TypeId, Value, stack};
+use firn_bind::OutputColumn;
+use firn_executor::execution::execute;
+use firn_executor::statistics::SourceFacts;
+use firn_executor::write::TargetSet;
+use firn_executor::{Options, Program, Reader, Rows, Source, Sources};
+use firn_plan::evaluator::RegistryEvaluator;
+use firn_plan::operator::SourceId;
+use firn_plan::{Plan, rewrite, text};
+use firn_syntax::tree::Statement;
+use firn_txn::Transaction;
+use firn_txn::catalog::{Oid, TableDef};
+use firn_vector::context::detached;
+use firn_vector::{Context, Registry};
+use std::collections::HashMap;
+
+/// A column of a result.
+pub type ResultColumn = OutputColumn;
+
+/// A statement that can be run any number of times. It belongs to the version of the catalog that it was bound with.
+pub struct Prepared {
+    columns: Arc<[ResultColumn]>,
+    parameters: Vec<Type>,
+    plan: Plan,
+    program: Arc<Program>,
+    held: HashMap<SourceId, Arc<dyn Source>>,
+    /// All sources that it reads or changes.
+    sources: Vec<SourceId>,
+    registry: &'static Registry,
+    /// The tables that it changes or locks, compiled for writing; `None` of a query that only reads.
+    targets: Option<Arc<TargetSet>>,
+}
+
+/// What a statement has done that changes or locks rows.
+pub struct Executed {
+    /// How many rows it has changed; `None` of a query that locks rows.
+    pub count: Option<u64>,
+    /// The rows of RETURNING, or of the query. They need no transaction.
+    pub rows: Stream,
+}
+
+/// What a statement is prepared with.
+#[derive(Clone, Copy)]
+pub struct Preparing<'a> {
+    /// Functions, operators and casts.
+    pub registry: &'static Registry,
+    /// The transaction whose catalog names are looked up in.
+    pub transaction: &'a Transaction,
+    /// How the session sees names.
+    pub names: Names<'a>,
+    /// Relations outside of the catalog.
+    pub others: &'a dyn Relations,
+    /// Ends the preparation.
+    pub cancel: &'a Cancel,
+}
+
+impl Prepared {
+    /// Prepares the one statement of a text. Types of parameters that are not given are determined by their use.
+    pub fn new(text: &str, parameters: &[Option<TypeId>], preparing: Preparing<'_>) -> Result<Prepared> {
+        stack::with_room(|| Prepared::with_room(text, parameters, preparing))
+    }
+
+    fn with_room(text: &str, parameters: &[Option<TypeId>], preparing: Preparing<'_>) -> Result<Prepared> {
+        let Preparing { registry, transaction, names, others, cancel } = preparing;
+        let statement = one_statement(text)?;
+        let binding = Binding::new(registry, transaction.catalog(), names, others);
+        let bound = firn_bind::bind(text, &statement, parameters, &binding)?;
+        let held = binding.held();
+        let mut plan = bound.plan;
+        let sources = TransactionSources { transaction, held: &held, others };
+        let context = Context { zone: names.zone, cancel, ..detached() };
+        let evaluator = RegistryEvaluator::new(registry, &context);
+        rewrite::optimise(&mut plan, registry, &evaluator, &SourceFacts::new(&sources));
+        cancel.check()?;
+        let mut sources = plan.sources();
+        let program = Arc::new(Program::compile(&plan, registry)?);
+        sources.extend(program.targets());
+        sources.sort_unstable_by_key(|id| id.0);
+        sources.dedup();
+        let targets = match program.has_effects() {
+            true => {
+                let tables = &transaction.catalog().tables;
+                let named = program.targets().iter().map(|id| (*id, tables[&Oid(id.0)].clone()));
+                let named: Vec<(SourceId, Arc<TableDef>)> = named.collect();
+                let expressions = TransactionExpressions { binding: &binding, transaction };
+                Some(TargetSet::compile(transaction.catalog(), &named, &expressions)?)
+            }
+            false => None,
+        };
+        Ok(Prepared {
+            targets,
+            sources,
+            columns: bound.columns.into(),
+            parameters: bound.parameters,
+            plan,
+            program,
+            held,
+            registry,
+        })
+    }
+
+    /// The columns of its result.
+    pub fn columns(&self) -> &Arc<[ResultColumn]> {
+        &self.columns
+    }
+
+    /// The types of its parameters, from `$1` on.
+    pub fn parameters(&self) -> &[Type] {
+        &self.parameters
+    }
+
+    /// Its plan as text, which EXPLAIN prints.
+    pub fn explain(&self) -> String {
+        text::print(&self.plan)
+    }
+
+    /// Whether it changes or locks rows, so that it is [executed](Prepared::execute) and not [started](Prepared::start).
+    pub fn has_effects(&self) -> bool {
+        self.targets.is_some()
+    }
+
+    /// Executes a statement that changes or locks rows. After an error the caller rolls the transaction back to the
+    /// beginning of the statement; [`firn_executor::execution`] says when it may run it again.
+    pub fn execute(
+        &self,
+        transaction: &mut Transaction,
+        others: &dyn Relations,
+        parameters: &[Value],
+        surroundings: Arc<Surroundings>,
+        options: Options,
+    ) -> Result<Executed> {
+        let targets = self.targets.as_ref().expect("a query that only reads is started");
+        let found = TransactionSources { transaction, held: &self.held, others };
+        let sources = FoundSources(self.sources.iter().map(|id| (*id, found.source(*id))).collect());
+        let executed = {
+            let context = surroundings.context();
+            execute(&self.program, &sources, targets, transaction, parameters, options, &context)?
+        };
+        let rows = Stream::new(executed.rows, self.columns.clone(), self.registry, surroundings);
+        Ok(Executed { count: executed.count, rows })
+    }
+
+    /// Starts it: binds all scans to what the transaction sees, and logs what they read. The transaction must run as long
+    /// as rows are drawn.
+    pub fn start(
+        &self,
+        transaction: &Transaction,
+        others: &dyn Relations,
+        parameters: &[Value],
+        surroundings: Arc<Surroundings>,
+        options: Options,
+    ) -> Result<Stream> {
+        let sources = TransactionSources { transaction, held: &self.held, others };
+        let reader = Reader { snapshot: transaction.snapshot(), transaction: Some(transaction) };
+        let rows = Rows::start(&self.program, &sources, reader, parameters, options)?;
+        Ok(Stream::new(rows, self.columns.clone(), self.registry, surroundings))
+    }
+}
+
+/// The statement of a text that has just one.
+fn one_statement(text: &str) -> Result<Statement> {
+    let mut statements = firn_syntax::parse(text, firn_syntax::Options::default())?;
+    match statements.pop() {
+        Some(node) if statements.is_empty() => Ok(node.statement),
+        Some(_) => Err(Error::new(
+            SqlState::SYNTAX_ERROR,
+            "cannot insert multiple commands into a prepared statement",
+        )),
+        None => panic!("an empty text is not prepared"),
+    }
+}

@@ -1,0 +1,101 @@
+//! The rows of a statement that runs.
+
+use crate::prepared::ResultColumn;
+use crate::surroundings::Surroundings;
+use firn_base::Result;
+use firn_base::sync::Arc;
+use firn_base::{Representation, Type, TypeId};
+use firn_executor::Rows;
+use firn_vector::kernel::{CallSite, Signature};
+use firn_vector::{Chunk, Registry, Vector};
+
+/// Rows in the making. Dropping it ends the execution.
+pub struct Stream {
+    rows: Rows,
+    columns: Arc<[ResultColumn]>,
+    surroundings: Arc<Surroundings>,
+    /// How the columns are written whose text depends on the session.
+    writers: Vec<(usize, CallSite)>,
+}
+
+/// Some rows of a result: a vector for each column, all rows of them.
+#[derive(Clone, Debug)]
+pub struct ResultChunk {
+    /// The values.
+    pub values: Chunk,
+    /// The texts of those columns whose text depends on the session and its catalog, with their places.
+    texts: Vec<(usize, Vector)>,
+}
+
+impl ResultChunk {
+    /// How many rows.
+    pub fn rows(&self) -> usize {
+        self.values.length()
+    }
+
+    /// What is written of a column's values in text format, if only the session knows it.
+    pub fn text(&self, column: usize) -> Option<&Vector> {
+        self.texts.iter().find(|(place, _)| *place == column).map(|(_, text)| text)
+    }
+
+    /// So many rows from one on.
+    pub fn slice(&self, from: usize, length: usize) -> ResultChunk {
+        let part = |vector: &Vector| vector.slice(from, length);
+        ResultChunk {
+            values: Chunk::new(length, self.values.vectors().iter().map(part).collect()),
+            texts: self.texts.iter().map(|(place, text)| (*place, part(text))).collect(),
+        }
+    }
+}
+
+impl Stream {
+    pub(crate) fn new(
+        rows: Rows,
+        columns: Arc<[ResultColumn]>,
+        registry: &Registry,
+        surroundings: Arc<Surroundings>,
+    ) -> Stream {
+        let writer = |(place, column): (usize, &ResultColumn)| {
+            let output = registry.function(registry.output(column.ty.id)?)?;
+            let text = Type::new(TypeId::CSTRING);
+            let representation = column.ty.representation()?;
+            let signature = Signature {
+                arguments: [column.ty].into(),
+                representations: [representation].into(),
+                result: text,
+                representation: Representation::Text,
+                has_variadic_array: false,
+            };
+            depends_on_session(column.ty).then(|| (place, output.call_site(signature)))
+        };
+        let writers = columns.iter().enumerate().filter_map(writer).collect();
+        Stream { rows, columns, surroundings, writers }
+    }
+
+    /// Their columns.
+    pub fn columns(&self) -> &Arc<[ResultColumn]> {
+        &self.columns
+    }
+
+    /// The next rows, never none; `None` after the last ones. After an error there are no more.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Result<Option<ResultChunk>> {
+        let context = self.surroundings.context();
+        context.check_cancel()?;
+        let Some(values) = self.rows.next(&context)? else { return Ok(None) };
+        let mut texts = Vec::with_capacity(self.writers.len());
+        for (place, writer) in &mut self.writers {
+            let argument = &values.vectors()[*place..*place + 1];
+            texts.push((*place, writer.vectors(&context, argument, values.rows())?));
+        }
+        Ok(Some(ResultChunk { values, texts }))
+    }
+}
+
+/// Whether the text of a value depends on more than the value and the time zone: names of objects and fields of records do.
+fn depends_on_session(ty: Type) -> bool {
+    match ty.element() {
+        Some(element) => depends_on_session(element),
+        None => firn_vector::is_object(ty.id) || ty.representation() == Some(Representation::Record),
+    }
+}

@@ -1,0 +1,268 @@
+//! Functions that need the catalog or the session, for the registry.
+//!
+//! A call finds them in its context: [`Source`]. Functions whose bodies the old engine has as well are called with its cells.
+
+use crate::pg_catalog::functions::{self as shared, Spec};
+use crate::pg_catalog::{Cell, Source};
+use crate::session_facts::SessionFacts;
+use firn_base::{Error, Representation, Result, SqlState, Type, Value};
+use firn_exec::SessionServices;
+use firn_vector::Datum;
+use firn_vector::kernel::{Any, Call, Rest, Text};
+use firn_vector::registry::{Missing, RegistryBuilder};
+
+/// Adds them.
+pub fn register(builder: &mut RegistryBuilder) {
+    for spec in shared::FUNCTIONS {
+        for missing in builder.missing_named(spec.name) {
+            add_shared(builder, &missing, spec);
+        }
+    }
+    session(builder);
+    sequences(builder);
+    settings(builder);
+}
+
+/// Adds a function whose body the old engine has as well.
+fn add_shared(builder: &mut RegistryBuilder, missing: &Missing, spec: &'static Spec) {
+    let signature = &missing.signature;
+    match (missing.is_strict, missing.arguments) {
+        (_, 0) => {
+            builder.scalar::<(), _>(signature, move |call, _| call_shared(spec, call, std::iter::empty()))
+        }
+        (true, 1) => builder.scalar::<(Datum,), _>(signature, move |call, (first,)| {
+            call_shared(spec, call, [first].into_iter())
+        }),
+        (true, 2) => builder.scalar::<(Datum, Datum), _>(signature, move |call, (first, second)| {
+            call_shared(spec, call, [first, second].into_iter())
+        }),
+        (true, 3) => builder
+            .scalar::<(Datum, Datum, Datum), _>(signature, move |call, (first, second, third)| {
+                call_shared(spec, call, [first, second, third].into_iter())
+            }),
+        (true, 4..) => builder.scalar::<(Datum, Datum, Datum, Datum), _>(
+            signature,
+            move |call, (first, second, third, fourth)| {
+                call_shared(spec, call, [first, second, third, fourth].into_iter())
+            },
+        ),
+        _ => builder.scalar::<Rest, _>(signature, move |call, arguments| {
+            call_shared(spec, call, (0..arguments.len()).map(|number| arguments.get(number)))
+        }),
+    };
+}
+
+fn call_shared<'a>(
+    spec: &'static Spec,
+    call: &mut Call<'_>,
+    arguments: impl Iterator<Item = Datum<'a>>,
+) -> Result<Option<Any>> {
+    let cells: Vec<Cell> = arguments.map(cell).collect();
+    if spec.strict && cells.contains(&Cell::Null) {
+        return Ok(None);
+    }
+    let cell = (spec.body)(source(call)?, &cells)?;
+    let Some(value) = cell.into_value(call.signature.result) else { return Ok(None) };
+    let ty = call.signature.result;
+    call.value.set_value(&value, ty);
+    Ok(Some(Any))
+}
+
+/// The session and the catalog of the statement that calls.
+fn source<'a>(call: &Call<'a>) -> Result<&'a Source> {
+    call.context.session.downcast_ref().ok_or_else(nobody)
+}
+
+fn facts<'a>(call: &Call<'a>) -> Result<&'a SessionFacts> {
+    Ok(&source(call)?.facts)
+}
+
+fn services<'a>(call: &Call<'a>) -> Result<&'a dyn SessionServices> {
+    source(call)?.services().ok_or_else(nobody)
+}
+
+#[cold]
+fn nobody() -> Error {
+    Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "no session runs this expression")
+}
+
+/// An argument as the shared functions take it.
+fn cell(datum: Datum<'_>) -> Cell {
+    match datum {
+        Datum::Null => Cell::Null,
+        Datum::Boolean(value) => Cell::Boolean(value),
+        Datum::Int16(value) => Cell::Integer(value.into()),
+        Datum::Int32(value) => Cell::Integer(value.into()),
+        Datum::Int64(value) => Cell::Integer(value),
+        Datum::UInt32(value) => Cell::Integer(value.into()),
+        Datum::Float32(value) => Cell::Float(value.into()),
+        Datum::Float64(value) => Cell::Float(value),
+        Datum::Text(value) => Cell::Text(value.to_owned()),
+        Datum::Numeric(value) => Cell::Text(value.to_string()),
+        Datum::List(list) => {
+            let cells: Vec<Cell> = list.iter().map(cell).collect();
+            match list.representation() {
+                Representation::Int16
+                | Representation::Int32
+                | Representation::Int64
+                | Representation::Oid => {
+                    let integer = |cell: &Cell| match cell {
+                        Cell::Integer(value) => *value,
+                        _ => 0,
+                    };
+                    Cell::Integers(cells.iter().map(integer).collect())
+                }
+                _ => {
+                    let text = |cell: Cell| match cell {
+                        Cell::Text(text) => text,
+                        _ => String::new(),
+                    };
+                    Cell::Texts(cells.into_iter().map(text).collect())
+                }
+            }
+        }
+        other => panic!("no function of the catalogs takes {other:?}"),
+    }
+}
+
+/// Who is connected, and to what.
+fn session(builder: &mut RegistryBuilder) {
+    type Fact = fn(&SessionFacts) -> &str;
+    let mut add = |signature: &str, fact: Fact| {
+        builder.scalar::<(), _>(signature, move |call, _| {
+            let facts = facts(call)?;
+            call.text.push_str(fact(facts));
+            Ok::<_, Error>(Text)
+        });
+    };
+    add("current_user() session_user()", |facts| &facts.user);
+    add("current_database()", |facts| &facts.database);
+    builder.scalar::<(), _>("current_schema()", |call, _| {
+        let source = source(call)?;
+        let exists = |schema: &&String| source.schemas().any(|(_, name)| name == schema.as_str());
+        let Some(schema) = source.facts.search_path.iter().find(exists) else { return Ok(None) };
+        call.text.push_str(schema);
+        Ok::<_, Error>(Some(Text))
+    });
+    if builder.is_missing("version()") {
+        builder.scalar::<(), _>("version()", |call, _| {
+            call.text.push_str(&crate::functions::version());
+            Text
+        });
+    }
+    builder.scalar::<(), _>("pg_backend_pid()", |call, _| {
+        services(call)?.session().map(|session| session as i32)
+    });
+    builder.scalar::<(), _>("txid_current()", |call, _| services(call)?.transaction_number(true));
+    builder
+        .scalar::<Rest, _>("txid_current_if_assigned()", |call, _| services(call)?.transaction_number(false));
+    builder.scalar::<(i32,), _>("pg_cancel_backend(int4)", |call, (session,)| {
+        services(call)?.interrupt(session, false)
+    });
+    builder.scalar::<(i32, i64), _>("pg_terminate_backend(int4,int8)", |call, (session, _)| {
+        services(call)?.interrupt(session, true)
+    });
+}
+
+/// Sequences are named by their oids.
+fn sequences(builder: &mut RegistryBuilder) {
+    builder.scalar::<(u32,), _>("nextval(regclass)", |call, (sequence,)| {
+        services(call)?.next_value(&sequence_name(call, sequence)?)
+    });
+    builder.scalar::<(u32,), _>("currval(regclass)", |call, (sequence,)| {
+        services(call)?.current_value(&sequence_name(call, sequence)?)
+    });
+    builder.scalar::<(), _>("lastval()", |call, _| services(call)?.last_value());
+    builder.scalar::<(u32, i64), _>("setval(regclass,int8)", |call, (sequence, value)| {
+        services(call)?.set_value(&sequence_name(call, sequence)?, value, true)?;
+        Ok::<_, Error>(value)
+    });
+    builder.scalar::<(u32, i64, bool), _>("setval(regclass,int8,bool)", |call, (sequence, value, called)| {
+        services(call)?.set_value(&sequence_name(call, sequence)?, value, called)?;
+        Ok::<_, Error>(value)
+    });
+}
+
+/// The name of a sequence, with its schema and quotes. 42809 if the relation is none.
+fn sequence_name(call: &Call<'_>, oid: u32) -> Result<String> {
+    source(call)?.sequence_name(oid.into())
+}
+
+fn settings(builder: &mut RegistryBuilder) {
+    let unknown = |name: &str| {
+        let message = format!("unrecognized configuration parameter \"{name}\"");
+        Error::new(SqlState::UNDEFINED_OBJECT, message)
+    };
+    if builder.is_missing("current_setting(text)") {
+        builder.scalar::<(&str,), _>("current_setting(text)", move |call, (name,)| {
+            let setting = services(call)?.setting(name).ok_or_else(|| unknown(name))?;
+            call.text.push_str(&setting);
+            Ok::<_, Error>(Text)
+        });
+        builder.scalar::<(&str, bool), _>("current_setting(text,bool)", move |call, (name, may_lack)| {
+            match services(call)?.setting(name) {
+                Some(setting) => {
+                    call.text.push_str(&setting);
+                    Ok(Some(Text))
+                }
+                None if may_lack => Ok(None),
+                None => Err(unknown(name)),
+            }
+        });
+    }
+    builder.scalar::<(&str, Option<&str>, bool), _>(
+        "set_config(text,text,bool)",
+        |call, (name, value, is_local)| {
+            let value = services(call)?.set_setting(name, value.unwrap_or_default(), is_local)?;
+            call.text.push_str(&value);
+            Ok::<_, Error>(Text)
+        },
+    );
+}
+
+impl Cell {
+    /// As a value of a type; `None` for NULL. Panics if it is of another kind.
+    pub(crate) fn into_value(self, ty: Type) -> Option<Value> {
+        let representation = ty.representation();
+        let integer = |value: i64, representation: Option<Representation>| match representation {
+            Some(Representation::Int16) => Value::SmallInt(value as i16),
+            Some(Representation::Int32) => Value::Integer(value as i32),
+            Some(Representation::Int64) => Value::BigInt(value),
+            Some(Representation::Oid) => Value::Oid(value as u32),
+            Some(Representation::TimestampTz) => Value::TimestampTz(value),
+            Some(Representation::Text) => Value::Text(value.to_string()),
+            other => panic!("an integer is no {other:?}"),
+        };
+        Some(match self {
+            Cell::Null => return None,
+            Cell::Boolean(value) => Value::Boolean(value),
+            Cell::Integer(value) => integer(value, representation),
+            Cell::Float(value) => match representation {
+                Some(Representation::Float32) => Value::Real(value as f32),
+                _ => Value::Double(value),
+            },
+            Cell::Text(text) => Value::Text(text),
+            Cell::Integers(values) => {
+                let element = ty.element().and_then(Type::representation);
+                let elements: Vec<Value> = values.into_iter().map(|value| integer(value, element)).collect();
+                Value::Array(elements.into())
+            }
+            Cell::Texts(texts) => {
+                let elements: Vec<Value> = texts.into_iter().map(Value::Text).collect();
+                Value::Array(elements.into())
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn all_functions_of_the_session_fit_what_the_catalogs_say() {
+        let registry = crate::query::registry();
+        for name in ["pg_get_userbyid", "format_type", "nextval", "current_schemas", "regclassin", "version"]
+        {
+            assert!(!registry.functions_named(name).is_empty(), "{name}");
+        }
+    }
+}

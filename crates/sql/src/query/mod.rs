@@ -1,0 +1,13 @@
+//! Statements on the query engine of our own: its functions that need the catalog or the session, its relations outside
+//! of the catalog, and how a session prepares and starts a statement on it.
+//!
+//! Invariant: nothing here names DataFusion or sqlparser.
+
+mod functions;
+mod objects;
+mod registry;
+mod relations;
+mod statement;
+
+pub use registry::registry;
+pub use statement::Prepared;

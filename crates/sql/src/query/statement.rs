@@ -1,0 +1,124 @@
+//! How a session prepares and starts a statement on the query engine of our own.
+
+use super::registry;
+use super::relations::SessionRelations;
+use crate::pg_catalog::Source as CatalogSource;
+use crate::session_facts::SessionFacts;
+use firn_base::sync::Arc;
+use firn_base::{Cancel, Result, TimeZoneSetting, Type, TypeId, Value, clock};
+use firn_exec::{RunOptions, SessionServices};
+use firn_executor::{Budget, Options};
+use firn_query::catalog::Names;
+use firn_query::prepared::Preparing;
+use firn_query::{Executed, ResultColumn, Stream, Surroundings};
+use firn_txn::Transaction;
+use firn_vector::context::Settings;
+use std::sync::LazyLock;
+
+/// A prepared statement.
+pub struct Prepared(firn_query::Prepared);
+
+/// What all queries of the process share.
+static BUDGET: LazyLock<Arc<Budget>> = LazyLock::new(|| Budget::new(firn_exec::memory::query_memory()));
+
+impl Prepared {
+    /// Prepares the one statement of a text.
+    pub fn new(
+        text: &str,
+        parameters: &[Option<TypeId>],
+        transaction: &Transaction,
+        facts: &Arc<SessionFacts>,
+        cancel: &Cancel,
+    ) -> Result<Prepared> {
+        let zone = zone(&facts.time_zone);
+        // Nobody asks for rows while a statement is prepared.
+        let others =
+            SessionRelations { facts: facts.clone(), services: Arc::new(firn_exec::session::NoSession) };
+        let preparing = Preparing {
+            registry: registry(),
+            transaction,
+            names: Names { search_path: &facts.search_path, database: &facts.database, zone: &zone },
+            others: &others,
+            cancel,
+        };
+        firn_query::Prepared::new(text, parameters, preparing).map(Prepared)
+    }
+
+    /// The columns of its result.
+    pub fn columns(&self) -> &[ResultColumn] {
+        self.0.columns()
+    }
+
+    /// The types of its parameters.
+    pub fn parameters(&self) -> &[Type] {
+        self.0.parameters()
+    }
+
+    /// The lines of EXPLAIN.
+    pub fn explain(&self) -> Vec<String> {
+        self.0.explain().lines().map(str::to_owned).collect()
+    }
+
+    /// Whether it changes or locks rows.
+    pub fn has_effects(&self) -> bool {
+        self.0.has_effects()
+    }
+
+    /// Executes a statement that changes or locks rows.
+    pub fn execute(
+        &self,
+        transaction: &mut Transaction,
+        facts: &Arc<SessionFacts>,
+        parameters: &[Value],
+        options: &RunOptions,
+    ) -> Result<Executed> {
+        let others = SessionRelations { facts: facts.clone(), services: options.services.clone() };
+        let surroundings = surroundings(transaction, facts, options);
+        self.0.execute(transaction, &others, parameters, Arc::new(surroundings), run_options(options))
+    }
+
+    /// Starts it in a transaction, which must run as long as rows are drawn.
+    pub fn start(
+        &self,
+        transaction: &Transaction,
+        facts: &Arc<SessionFacts>,
+        parameters: &[Value],
+        options: &RunOptions,
+    ) -> Result<Stream> {
+        let others = SessionRelations { facts: facts.clone(), services: options.services.clone() };
+        let surroundings = surroundings(transaction, facts, options);
+        self.0.start(transaction, &others, parameters, Arc::new(surroundings), run_options(options))
+    }
+}
+
+fn surroundings(transaction: &Transaction, facts: &Arc<SessionFacts>, options: &RunOptions) -> Surroundings {
+    let services = &options.services;
+    let session = Arc::new(CatalogSource::of_session(transaction.catalog(), facts, services));
+    Surroundings {
+        statement_time: clock::wall_clock_micros(),
+        transaction_time: options.now,
+        zone: zone(&options.time_zone),
+        settings: Arc::new(SessionSettings(services.clone())),
+        objects: session.clone(),
+        session,
+        budget: BUDGET.clone(),
+        cancel: options.cancel.clone(),
+    }
+}
+
+fn run_options(options: &RunOptions) -> Options {
+    Options { workers: options.threads.max(1), ..Options::new(BUDGET.clone()) }
+}
+
+fn zone(name: &str) -> TimeZoneSetting {
+    TimeZoneSetting::from_name(name).unwrap_or(TimeZoneSetting::UTC)
+}
+
+/// The settings of a session, for functions.
+struct SessionSettings(Arc<dyn SessionServices>);
+
+impl Settings for SessionSettings {
+    fn get(&self, name: &str) -> Option<String> {
+        self.0.setting(name)
+    }
+}

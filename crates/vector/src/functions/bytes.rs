@@ -1,0 +1,349 @@
+//! Functions of strings of bytes: bits, LIKE, hashes, and encodings of characters.
+//!
+//! Text is UTF-8. `convert_from`, `convert_to` and `convert` know the encodings that [`Encoding`] lists.
+
+use crate::kernel::{Bytes, Call, Text};
+use crate::registry::RegistryBuilder;
+use firn_base::{Error, Result, SqlState};
+use sha2::Digest;
+use std::fmt::Write;
+
+/// Adds the family.
+pub fn register(builder: &mut RegistryBuilder) {
+    builder.scalar::<(&[u8], i64), _>("get_bit(bytea,int8)", |_, (bytes, place)| {
+        let (byte, bit) = bit_place(bytes, place)?;
+        Ok::<_, Error>(i32::from(bytes[byte] >> bit & 1))
+    });
+    builder.scalar::<(&[u8], i64, i32), _>("set_bit(bytea,int8,int4)", |call, (bytes, place, value)| {
+        let (byte, bit) = bit_place(bytes, place)?;
+        if !(0..=1).contains(&value) {
+            return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, "new bit must be 0 or 1"));
+        }
+        let start = call.bytes.len();
+        call.bytes.extend_from_slice(bytes);
+        call.bytes[start + byte] = bytes[byte] & !(1 << bit) | (value as u8) << bit;
+        Ok(Bytes)
+    });
+    builder.scalar::<(&[u8], &[u8], i32, i32), _>(
+        "overlay(bytea,bytea,int4,int4)",
+        |call, (bytes, new, start, count)| overlay(call, bytes, new, start, count),
+    );
+    builder.scalar::<(&[u8], &[u8], i32), _>("overlay(bytea,bytea,int4)", |call, (bytes, new, start)| {
+        overlay(call, bytes, new, start, new.len() as i32)
+    });
+    builder.scalar::<(&[u8], &[u8]), _>("byteacmp(bytea,bytea)", |_, (left, right)| left.cmp(right) as i32);
+
+    builder.scalar::<(&[u8], &[u8]), _>("bytealike(bytea,bytea) like(bytea,bytea)", |_, (bytes, pattern)| {
+        like(bytes, pattern)
+    });
+    builder.scalar::<(&[u8], &[u8]), _>(
+        "byteanlike(bytea,bytea) notlike(bytea,bytea)",
+        |_, (bytes, pattern)| Ok::<_, Error>(!like(bytes, pattern)?),
+    );
+    builder.scalar::<(&[u8], &[u8]), _>("like_escape(bytea,bytea)", |call, (pattern, escape)| {
+        like_escape(pattern, escape, &mut call.bytes)?;
+        Ok::<_, Error>(Bytes)
+    });
+
+    builder.scalar::<(&str,), _>("md5(text)", |call, (text,)| md5(text.as_bytes(), &mut call.text));
+    builder.scalar::<(&[u8],), _>("md5(bytea)", |call, (bytes,)| md5(bytes, &mut call.text));
+    builder.scalar::<(&[u8],), _>("sha224(bytea)", |call, (bytes,)| digest::<sha2::Sha224>(bytes, call));
+    builder.scalar::<(&[u8],), _>("sha256(bytea)", |call, (bytes,)| digest::<sha2::Sha256>(bytes, call));
+    builder.scalar::<(&[u8],), _>("sha384(bytea)", |call, (bytes,)| digest::<sha2::Sha384>(bytes, call));
+    builder.scalar::<(&[u8],), _>("sha512(bytea)", |call, (bytes,)| digest::<sha2::Sha512>(bytes, call));
+
+    builder.scalar::<(&[u8], &str), _>("convert_from(bytea,name)", |call, (bytes, encoding)| {
+        let text = Encoding::named(encoding, "source")?.read(bytes)?;
+        call.text.push_str(&text);
+        Ok::<_, Error>(Text)
+    });
+    builder.scalar::<(&str, &str), _>("convert_to(text,name)", |call, (text, encoding)| {
+        Encoding::named(encoding, "destination")?.write(text, &mut call.bytes)?;
+        Ok::<_, Error>(Bytes)
+    });
+    builder.scalar::<(&[u8], &str, &str), _>("convert(bytea,name,name)", |call, (bytes, source, destination)| {
+        let (source, destination) =
+            (Encoding::named(source, "source")?, Encoding::named(destination, "destination")?);
+        if source == destination || source == Encoding::SqlAscii && destination != Encoding::Utf8 {
+            destination.check(bytes)?;
+            call.bytes.extend_from_slice(bytes);
+        } else {
+            destination.write(&source.read(bytes)?, &mut call.bytes)?;
+        }
+        Ok::<_, Error>(Bytes)
+    });
+    builder.scalar::<(&[u8], &str), _>("length(bytea,name)", |_, (bytes, encoding)| {
+        let encoding = Encoding::named(encoding, "").map_err(|error| match error.state() {
+            SqlState::INVALID_PARAMETER_VALUE => {
+                Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("invalid encoding name \"{encoding}\""))
+            }
+            _ => error,
+        })?;
+        encoding.check(bytes)?;
+        Ok::<_, Error>(match encoding {
+            Encoding::Utf8 => encoding.read(bytes)?.chars().count() as i32,
+            _ => bytes.len() as i32,
+        })
+    });
+}
+
+fn bit_place(bytes: &[u8], place: i64) -> Result<(usize, u32)> {
+    let bits = bytes.len() as i64 * 8;
+    if !(0..bits).contains(&place) {
+        let message = format!("index {place} out of valid range, 0..{}", bits - 1);
+        return Err(Error::new(SqlState::new("2202E"), message));
+    }
+    Ok(((place / 8) as usize, (place % 8) as u32))
+}
+
+fn overlay(call: &mut Call<'_>, bytes: &[u8], new: &[u8], start: i32, count: i32) -> Result<Bytes> {
+    if start <= 0 {
+        return Err(Error::new(SqlState::new("22011"), "negative substring length not allowed"));
+    }
+    let behind = start
+        .checked_add(count)
+        .ok_or_else(|| Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "integer out of range"))?;
+    call.bytes.extend_from_slice(&bytes[..bytes.len().min(start as usize - 1)]);
+    call.bytes.extend_from_slice(new);
+    call.bytes.extend_from_slice(&bytes[bytes.len().min((behind - 1).max(0) as usize)..]);
+    Ok(Bytes)
+}
+
+/// Whether bytes match a pattern, of which `%` is any bytes and `_` one. It goes back to the last `%` alone.
+fn like(bytes: &[u8], pattern: &[u8]) -> Result<bool> {
+    let (mut at, mut next) = (0, 0);
+    // Behind the last `%`, and where what follows it is tried next.
+    let mut again: Option<(usize, usize)> = None;
+    while at < bytes.len() {
+        let (step, width) = match pattern.get(next) {
+            Some(b'%') if next + 1 == pattern.len() => return Ok(true),
+            Some(b'%') => {
+                next += 1;
+                again = Some((next, at));
+                continue;
+            }
+            Some(b'_') => (None, 1),
+            Some(b'\\') => match pattern.get(next + 1) {
+                Some(byte) => (Some(Some(*byte)), 2),
+                None => {
+                    let message = "LIKE pattern must not end with escape character";
+                    return Err(Error::new(SqlState::new("22025"), message));
+                }
+            },
+            Some(byte) => (Some(Some(*byte)), 1),
+            None => (Some(None), 0),
+        };
+        if step.is_none_or(|wanted| wanted == Some(bytes[at])) {
+            (at, next) = (at + 1, next + width);
+            continue;
+        }
+        let Some((behind, tried)) = again else { return Ok(false) };
+        (next, at, again) = (behind, tried + 1, Some((behind, tried + 1)));
+    }
+    Ok(pattern[next..].iter().all(|byte| *byte == b'%'))
+}
+
+/// Appends a LIKE pattern with another escape byte as one with the backslash. An empty one escapes nothing.
+fn like_escape(pattern: &[u8], escape: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    if escape.len() > 1 {
+        return Err(Error::new(SqlState::new("22025"), "invalid escape string")
+            .with_hint("Escape string must be empty or one character."));
+    }
+    let mut is_escaped = false;
+    for byte in pattern {
+        if escape.first() == Some(byte) && !is_escaped {
+            out.push(b'\\');
+            is_escaped = true;
+            continue;
+        }
+        if *byte == b'\\' && !is_escaped {
+            out.push(b'\\');
+        }
+        out.push(*byte);
+        is_escaped = false;
+    }
+    Ok(())
+}
+
+fn md5(bytes: &[u8], out: &mut String) -> Text {
+    for byte in md5::Md5::digest(bytes) {
+        write!(out, "{byte:02x}").expect("strings take all");
+    }
+    Text
+}
+
+fn digest<D: Digest>(bytes: &[u8], call: &mut Call<'_>) -> Bytes {
+    call.bytes.extend_from_slice(&D::digest(bytes));
+    Bytes
+}
+
+/// An encoding of characters.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Encoding {
+    /// Bytes without a meaning.
+    SqlAscii,
+    Utf8,
+    /// ISO 8859-1.
+    Latin1,
+    /// ISO 8859-15.
+    Latin9,
+    /// Windows code page 1252.
+    Windows1252,
+}
+
+/// The characters of ISO 8859-15 that are others in ISO 8859-1.
+const LATIN9: [(u8, char); 8] = [
+    (0xa4, '€'),
+    (0xa6, 'Š'),
+    (0xa8, 'š'),
+    (0xb4, 'Ž'),
+    (0xb8, 'ž'),
+    (0xbc, 'Œ'),
+    (0xbd, 'œ'),
+    (0xbe, 'Ÿ'),
+];
+
+/// The characters of 0x80 to 0x9f in code page 1252; `\0` is none.
+const WINDOWS: [char; 32] = [
+    '€', '\0', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\0', 'Ž', '\0', '\0', '‘', '’', '“', '”', '•',
+    '–', '—', '˜', '™', 'š', '›', 'œ', '\0', 'ž', 'Ÿ',
+];
+
+/// The names, in lower case and without punctuation, of the encodings that PostgreSQL converts and we do not.
+const OTHERS: &[&str] = &[
+    "abc", "alt", "big5", "euccn", "eucjis2004", "eucjp", "euckr", "euctw", "gb18030", "gbk", "iso885910", "iso885913",
+    "iso885914", "iso885916", "iso88592", "iso88593", "iso88594", "iso88595", "iso88596", "iso88597", "iso88598",
+    "iso88599", "johab", "koi8", "koi8r", "koi8u", "latin10", "latin2", "latin3", "latin4", "latin5", "latin6", "latin7",
+    "latin8", "mskanji", "muleinternal", "shiftjis", "shiftjis2004", "sjis", "tcvn", "tcvn5712", "uhc", "vscii", "win",
+    "win1250", "win1251", "win1253", "win1254", "win1255", "win1256", "win1257", "win1258", "win866", "win874", "win932",
+    "win936", "win949", "win950", "windows1250", "windows1251", "windows1253", "windows1254", "windows1255",
+    "windows1256", "windows1257", "windows1258", "windows866", "windows874", "windows932", "windows936", "windows949",
+    "windows950",
+];
+
+impl Encoding {
+    /// The encoding of a name, of which case and punctuation do not matter.
+    fn named(name: &str, role: &str) -> Result<Encoding> {
+        let letters = name.chars().filter(char::is_ascii_alphanumeric);
+        let plain: String = letters.map(|letter| letter.to_ascii_lowercase()).collect();
+        Ok(match plain.as_str() {
+            "sqlascii" => Encoding::SqlAscii,
+            "utf8" | "unicode" => Encoding::Utf8,
+            "latin1" | "iso88591" => Encoding::Latin1,
+            "latin9" | "iso885915" => Encoding::Latin9,
+            "win1252" | "windows1252" => Encoding::Windows1252,
+            other if OTHERS.contains(&other) => {
+                return Err(Error::unsupported(&format!("the encoding \"{name}\"")));
+            }
+            _ => {
+                let message = format!("invalid {role} encoding name \"{name}\"");
+                return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
+            }
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Encoding::SqlAscii => "SQL_ASCII",
+            Encoding::Utf8 => "UTF8",
+            Encoding::Latin1 => "LATIN1",
+            Encoding::Latin9 => "LATIN9",
+            Encoding::Windows1252 => "WIN1252",
+        }
+    }
+
+    /// 22021 of bytes that are no text in the encoding.
+    fn check(self, bytes: &[u8]) -> Result<()> {
+        let wrong = match self {
+            Encoding::Utf8 => match std::str::from_utf8(bytes) {
+                Ok(_) => bytes.iter().position(|byte| *byte == 0),
+                // A zero before the first wrong byte comes first.
+                Err(error) => {
+                    let valid = error.valid_up_to();
+                    Some(bytes[..valid].iter().position(|byte| *byte == 0).unwrap_or(valid))
+                }
+            },
+            _ => bytes.iter().position(|byte| *byte == 0),
+        };
+        let Some(place) = wrong else { return Ok(()) };
+        // As many bytes are shown as the first one says that the character has.
+        let width = match (self, bytes[place]) {
+            (Encoding::Utf8, 0xc0..=0xdf) => 2,
+            (Encoding::Utf8, 0xe0..=0xef) => 3,
+            (Encoding::Utf8, 0xf0..=0xf7) => 4,
+            _ => 1,
+        };
+        let shown: Vec<String> = bytes[place..].iter().take(width).map(|byte| format!("0x{byte:02x}")).collect();
+        let message = format!("invalid byte sequence for encoding \"{}\": {}", self.name(), shown.join(" "));
+        Err(Error::new(SqlState::new("22021"), message))
+    }
+
+    /// Bytes of the encoding as text.
+    fn read(self, bytes: &[u8]) -> Result<String> {
+        let own = if self == Encoding::SqlAscii { Encoding::Utf8 } else { self };
+        own.check(bytes)?;
+        let mut text = String::with_capacity(bytes.len());
+        for (place, byte) in bytes.iter().enumerate() {
+            let character = match self {
+                Encoding::Utf8 | Encoding::SqlAscii => {
+                    return Ok(std::str::from_utf8(bytes).expect("it was checked").to_owned());
+                }
+                Encoding::Latin1 => char::from(*byte),
+                Encoding::Latin9 => {
+                    LATIN9.iter().find(|(code, _)| code == byte).map_or(char::from(*byte), |(_, other)| *other)
+                }
+                Encoding::Windows1252 => match byte {
+                    0x80..=0x9f if WINDOWS[usize::from(byte - 0x80)] == '\0' => {
+                        return Err(no_equivalent(&bytes[place..=place], self, Encoding::Utf8));
+                    }
+                    0x80..=0x9f => WINDOWS[usize::from(byte - 0x80)],
+                    byte => char::from(*byte),
+                },
+            };
+            text.push(character);
+        }
+        Ok(text)
+    }
+
+    /// Appends text as bytes of the encoding.
+    fn write(self, text: &str, out: &mut Vec<u8>) -> Result<()> {
+        for character in text.chars() {
+            let code = u32::from(character);
+            let byte = match self {
+                Encoding::Utf8 | Encoding::SqlAscii => {
+                    out.extend_from_slice(text.as_bytes());
+                    return Ok(());
+                }
+                Encoding::Latin1 => u8::try_from(code).ok(),
+                Encoding::Latin9 => match LATIN9.iter().find(|(_, other)| *other == character) {
+                    Some((byte, _)) => Some(*byte),
+                    None => u8::try_from(code).ok().filter(|byte| LATIN9.iter().all(|(other, _)| other != byte)),
+                },
+                Encoding::Windows1252 => match WINDOWS.iter().position(|other| *other == character && code != 0) {
+                    Some(place) => Some(0x80 + place as u8),
+                    None => u8::try_from(code).ok().filter(|byte| !(0x80..=0x9f).contains(byte)),
+                },
+            };
+            let Some(byte) = byte else {
+                let mut buffer = [0; 4];
+                return Err(no_equivalent(character.encode_utf8(&mut buffer).as_bytes(), Encoding::Utf8, self));
+            };
+            out.push(byte);
+        }
+        Ok(())
+    }
+}
+
+#[cold]
+fn no_equivalent(bytes: &[u8], source: Encoding, destination: Encoding) -> Error {
+    let shown: Vec<String> = bytes.iter().map(|byte| format!("0x{byte:02x}")).collect();
+    Error::new(
+        SqlState::new("22P05"),
+        format!(
+            "character with byte sequence {} in encoding \"{}\" has no equivalent in encoding \"{}\"",
+            shown.join(" "),
+            source.name(),
+            destination.name()
+        ),
+    )
+}

@@ -1,0 +1,217 @@
+//! Whether two answers are the same.
+
+use crate::engine::{Answer, Column, Row};
+use firn_base::SqlState;
+
+/// How rows are ordered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Ordering {
+    /// In any way.
+    Open,
+    /// By some of the columns; rows that are equal there come in any way.
+    Keys(Vec<usize>),
+    /// By the columns, with a LIMIT that may cut rows of equal keys.
+    LimitedKeys(Vec<usize>),
+    /// In one way only.
+    Total,
+}
+
+/// How answers differ.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Difference {
+    /// The engine panics.
+    Failure(String),
+    /// An error where PostgreSQL has none, or another one.
+    Error(String),
+    /// No error where PostgreSQL has one.
+    NoError(SqlState),
+    /// Columns have other names.
+    Names,
+    /// Columns have other types.
+    Types,
+    /// Parameters have other types.
+    Parameters,
+    /// Other rows.
+    Rows,
+    /// The same rows in another order.
+    Order,
+}
+
+/// What a comparison comes to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Comparison {
+    /// The same rows.
+    Same {
+        /// Whether there are any.
+        has_rows: bool,
+    },
+    /// The same error.
+    SameError(SqlState),
+    /// One side raises an error of class 22 that depends on the order of evaluation.
+    OpenError,
+    /// PostgreSQL took too long.
+    TooLong,
+    /// A difference.
+    Differ(Difference),
+}
+
+const NUMERIC: u32 = 1700;
+const FLOAT8: u32 = 701;
+
+/// Compares our answer with PostgreSQL's.
+pub fn compare(ours: &Answer, theirs: &Answer, ordering: &Ordering, may_choose: bool) -> Comparison {
+    use Comparison::{Differ, OpenError, SameError, TooLong};
+    let is_open = |state: &SqlState| matches!(&state.as_str()[..2], "22" | "21");
+    match (ours, theirs) {
+        (_, Answer::Error { state, .. }) if state.as_str() == "57014" => TooLong,
+        (Answer::Failure(message), _) => Differ(Difference::Failure(without_numbers(message))),
+        (_, Answer::Failure(message)) => panic!("the oracle has failed: {message}"),
+        (Answer::Error { state: ours, .. }, Answer::Error { state: theirs, .. }) if ours == theirs => {
+            SameError(*ours)
+        }
+        (Answer::Error { state: ours, .. }, Answer::Error { state: theirs, .. })
+            if is_open(ours) && is_open(theirs) =>
+        {
+            OpenError
+        }
+        (Answer::Error { state, .. }, Answer::Rows { .. }) if is_open(state) => OpenError,
+        (Answer::Error { state, message }, other) => {
+            let theirs = match other {
+                Answer::Error { state, message } => format!(" for {} {message}", state.as_str()),
+                _ => String::new(),
+            };
+            Differ(Difference::Error(without_numbers(&format!("{} {message}{theirs}", state.as_str()))))
+        }
+        (Answer::Rows { .. }, Answer::Error { state, .. }) if is_open(state) => OpenError,
+        (Answer::Rows { .. }, Answer::Error { state, .. }) => Differ(Difference::NoError(*state)),
+        (
+            Answer::Rows { columns, parameters, rows },
+            Answer::Rows { columns: their_columns, parameters: their_parameters, rows: their_rows },
+        ) => {
+            let names = |columns: &[Column]| columns.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
+            let types = |columns: &[Column]| columns.iter().map(|one| one.oid).collect::<Vec<_>>();
+            if types(columns) != types(their_columns) {
+                return Differ(Difference::Types);
+            }
+            if names(columns) != names(their_columns) {
+                return Differ(Difference::Names);
+            }
+            if parameters != their_parameters {
+                return Differ(Difference::Parameters);
+            }
+            let types = types(columns);
+            let exact = |row: &Row| normal(row, &types, may_choose);
+            let ours: Vec<Row> = rows.iter().map(exact).collect();
+            let theirs: Vec<Row> = their_rows.iter().map(exact).collect();
+            match rows_differ(&ours, &theirs, ordering) {
+                None => Comparison::Same { has_rows: !theirs.is_empty() },
+                Some(difference) => Differ(difference),
+            }
+        }
+    }
+}
+
+fn rows_differ(ours: &[Row], theirs: &[Row], ordering: &Ordering) -> Option<Difference> {
+    let sorted = |rows: &[Row]| {
+        let mut rows = rows.to_vec();
+        rows.sort_unstable();
+        rows
+    };
+    let keys = |rows: &[Row], keys: &[usize]| -> Vec<Row> {
+        rows.iter().map(|row| keys.iter().map(|key| row[*key].clone()).collect()).collect()
+    };
+    match ordering {
+        Ordering::LimitedKeys(columns) => {
+            if keys(ours, columns) != keys(theirs, columns) {
+                return Some(Difference::Rows);
+            }
+            // Rows whose keys are those of the first or last row may be others with the same keys.
+            let ends = |rows: &[Row]| {
+                let keys = keys(rows, columns);
+                let is_inner = |key: &Row| Some(key) != keys.first() && Some(key) != keys.last();
+                let inner = rows.iter().zip(&keys).filter(|(_, key)| is_inner(key));
+                sorted(&inner.map(|(row, _)| row.clone()).collect::<Vec<_>>())
+            };
+            (ends(ours) != ends(theirs)).then_some(Difference::Rows)
+        }
+        _ if sorted(ours) != sorted(theirs) => Some(Difference::Rows),
+        Ordering::Keys(columns) if keys(ours, columns) != keys(theirs, columns) => Some(Difference::Order),
+        Ordering::Total if ours != theirs => Some(Difference::Order),
+        _ => None,
+    }
+}
+
+/// A row with doubles to 12 digits, and with numerics without zeros at their end where any of equal values may stand
+/// for all of them.
+fn normal(row: &Row, types: &[u32], may_choose: bool) -> Row {
+    let cell = |(cell, ty): (&Option<String>, &u32)| {
+        let text = cell.as_ref()?;
+        Some(match *ty {
+            NUMERIC if may_choose && text.contains('.') => {
+                text.trim_end_matches('0').trim_end_matches('.').to_owned()
+            }
+            FLOAT8 => match text.parse::<f64>() {
+                Ok(value) => format!("{value:.11e}"),
+                Err(_) => text.clone(),
+            },
+            _ => text.clone(),
+        })
+    };
+    row.iter().zip(types).map(cell).collect()
+}
+
+/// A message without numbers: one kind of difference.
+fn without_numbers(message: &str) -> String {
+    let mut out = String::new();
+    for character in message.chars() {
+        match character.is_ascii_digit() {
+            true if out.ends_with('#') => {}
+            true => out.push('#'),
+            false => out.push(character),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(rows: &[&[&str]]) -> Vec<Row> {
+        rows.iter().map(|row| row.iter().map(|cell| Some((*cell).to_owned())).collect()).collect()
+    }
+
+    #[test]
+    fn order_counts_where_order_by_decides_it() {
+        let ours = rows(&[&["1", "a"], &["1", "b"], &["2", "c"]]);
+        let theirs = rows(&[&["1", "b"], &["1", "a"], &["2", "c"]]);
+        let turned = rows(&[&["2", "c"], &["1", "b"], &["1", "a"]]);
+        assert_eq!(rows_differ(&ours, &theirs, &Ordering::Open), None);
+        assert_eq!(rows_differ(&ours, &theirs, &Ordering::Keys(vec![0])), None);
+        assert_eq!(rows_differ(&ours, &theirs, &Ordering::Total), Some(Difference::Order));
+        assert_eq!(rows_differ(&ours, &turned, &Ordering::Keys(vec![0])), Some(Difference::Order));
+    }
+
+    #[test]
+    fn a_limit_may_cut_rows_of_equal_keys() {
+        let ours = rows(&[&["1", "a"], &["2", "x"], &["3", "c"]]);
+        let theirs = rows(&[&["1", "a"], &["2", "x"], &["3", "d"]]);
+        let other = rows(&[&["1", "a"], &["2", "y"], &["3", "d"]]);
+        let limited = Ordering::LimitedKeys(vec![0]);
+        assert_eq!(rows_differ(&ours, &theirs, &limited), None);
+        assert_eq!(rows_differ(&ours, &other, &limited), Some(Difference::Rows));
+        assert_eq!(rows_differ(&ours, &ours[..2], &limited), Some(Difference::Rows));
+    }
+
+    #[test]
+    fn doubles_compare_to_twelve_digits_and_numerics_by_value_where_any_may_stand_for_all() {
+        let row = |number: &str, double: &str| vec![Some(number.to_owned()), Some(double.to_owned())];
+        let types = [NUMERIC, FLOAT8];
+        assert_eq!(
+            normal(&row("1.00", "0.1"), &types, true),
+            normal(&row("1", "0.10000000000000002"), &types, true)
+        );
+        assert_ne!(normal(&row("1.00", "0.1"), &types, false), normal(&row("1", "0.1"), &types, false));
+        assert_ne!(normal(&row("1", "0.1"), &types, true), normal(&row("1", "0.1000000001"), &types, true));
+    }
+}

@@ -1,0 +1,62 @@
+//! What is asked of an engine, and what it answers.
+
+use firn_base::SqlState;
+
+/// A statement with its parameters.
+#[derive(Clone, Debug)]
+pub struct Statement {
+    /// The text.
+    pub text: String,
+    /// The parameters, from `$1` on.
+    pub parameters: Vec<Parameter>,
+}
+
+/// A parameter of a statement.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Parameter {
+    /// The oid of its type, if the client says it.
+    pub oid: Option<u32>,
+    /// Its value as text.
+    pub value: Option<String>,
+}
+
+/// A column of a result.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// The oid of its type.
+    pub oid: u32,
+}
+
+/// A row, its values as text.
+pub type Row = Vec<Option<String>>;
+
+/// What an engine says of a statement.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// Rows.
+    Rows {
+        /// The columns.
+        columns: Vec<Column>,
+        /// The types of the parameters.
+        parameters: Vec<u32>,
+        /// The rows, in their order.
+        rows: Vec<Row>,
+    },
+    /// An error.
+    Error {
+        /// SQLSTATE.
+        state: SqlState,
+        /// The message.
+        message: String,
+    },
+    /// The engine has failed: a panic, or a lost connection.
+    Failure(String),
+}
+
+/// Something that answers statements over the tables of [`crate::schema`].
+pub trait Engine {
+    /// The answer to one statement.
+    fn run(&mut self, statement: &Statement) -> Answer;
+}

@@ -1,0 +1,204 @@
+//! Aggregates and window functions.
+
+use super::{Generator, Level};
+use crate::coverage::{OperatorKind, Place};
+use crate::schema::Ty;
+
+impl Generator {
+    /// An aggregate or window function that gives this type, where one may stand; else something simpler.
+    pub(super) fn call(&mut self, ty: Ty, depth: usize) -> String {
+        let Some(level) = self.levels.last() else { return self.expression(ty, depth) };
+        let (can_group, can_window) = (level.grouped.is_some(), level.windows);
+        match (can_group, can_window) {
+            (true, true) if self.choices.chance(30) => self.window(ty),
+            (true, _) => self.aggregate(ty, depth),
+            (false, true) => self.window(ty),
+            (false, false) => self.expression(ty, depth),
+        }
+    }
+
+    /// An aggregate of the innermost query.
+    pub(super) fn aggregate(&mut self, ty: Ty, depth: usize) -> String {
+        let level = self.levels.pop().expect("a query is being made");
+        let inner = Level {
+            atoms: level.grouped.clone().expect("aggregates may stand here"),
+            aliases: level.aliases.clone(),
+            ..Level::default()
+        };
+        let text = self.inside(inner, |generator| {
+            generator.at(Place::Aggregate, |generator| generator.aggregate_call(ty, depth.min(1)))
+        });
+        self.levels.push(level);
+        text
+    }
+
+    /// An argument that has a column of its own query, so that the aggregate is of that query.
+    fn argument(&mut self, ty: Ty, depth: usize) -> String {
+        match (self.own_column(ty), self.choices.chance(30)) {
+            (Some(column), false) => column,
+            (Some(column), true) => format!("coalesce({column}, {})", self.expression(ty, depth)),
+            (None, _) => {
+                let own: Vec<String> = Ty::ALL.iter().filter_map(|ty| self.own_column(*ty)).collect();
+                match own.first() {
+                    Some(own) => {
+                        format!("CASE WHEN {own} IS NOT NULL THEN {} END", self.expression(ty, depth))
+                    }
+                    None => self.literal(ty),
+                }
+            }
+        }
+    }
+
+    fn aggregate_call(&mut self, ty: Ty, depth: usize) -> String {
+        let distinct = if self.choices.chance(15) { "DISTINCT " } else { "" };
+        let choice = self.choices.below(4);
+        let extremum = self.choices.pick(&["max", "min"]);
+        let text = match (ty, choice) {
+            (Ty::Big, 0) => "count(*)".to_owned(),
+            (Ty::Big, 1) => {
+                let ty = Ty::ALL[self.choices.below(Ty::ALL.len())];
+                format!("count({distinct}{})", self.argument(ty, depth))
+            }
+            (Ty::Big, 2) => format!("sum({distinct}{})", self.argument(Ty::Int, depth)),
+            (Ty::Num, 0) => format!("sum({distinct}{})", self.argument(Ty::Num, depth)),
+            (Ty::Num, 1) => format!("avg({distinct}{})", self.argument(Ty::Int, depth)),
+            (Ty::Num, 2) => format!("sum({})", self.argument(Ty::Big, depth)),
+            (Ty::Double, 0) => format!("sum({distinct}{})", self.argument(Ty::Double, depth)),
+            (Ty::Double, 1) => format!("avg({})", self.argument(Ty::Double, depth)),
+            (Ty::Double, 2) => {
+                format!("percentile_cont(0.5) WITHIN GROUP (ORDER BY {})", self.argument(Ty::Double, depth))
+            }
+            (Ty::Int, 0) => {
+                format!("percentile_disc(0.5) WITHIN GROUP (ORDER BY {})", self.argument(Ty::Int, depth))
+            }
+            (Ty::Text, 0 | 1) => {
+                let argument = self.argument(Ty::Text, depth);
+                format!("string_agg({distinct}{argument}, ',' ORDER BY {argument})")
+            }
+            (Ty::Bool, _) => {
+                let name = self.choices.pick(&["bool_or", "bool_and", "every"]);
+                format!("{name}({})", self.argument(Ty::Bool, depth))
+            }
+            (Ty::Ints, _) => {
+                let argument = self.argument(Ty::Int, depth);
+                let order = self.choices.pick(&["", " DESC", " NULLS FIRST"]);
+                format!("array_agg({distinct}{argument} ORDER BY {argument}{order})")
+            }
+            (Ty::Texts, _) => {
+                let argument = self.argument(Ty::Text, depth);
+                format!("array_agg({distinct}{argument} ORDER BY {argument})")
+            }
+            (ty, _) => format!("{extremum}({})", self.argument(ty, depth)),
+        };
+        match self.choices.chance(20) {
+            true => {
+                let filter = self.at(Place::Filter, |generator| generator.condition(depth));
+                format!("{text} FILTER (WHERE {filter})")
+            }
+            false => text,
+        }
+    }
+
+    /// A window function of the innermost query.
+    fn window(&mut self, ty: Ty) -> String {
+        self.covers_operator(OperatorKind::Window);
+        let level = self.levels.last_mut().expect("a query is being made");
+        level.windows = false;
+        let text = self.at(Place::Window, |generator| generator.window_call(ty));
+        self.levels.last_mut().expect("a query is being made").windows = true;
+        text
+    }
+
+    fn window_call(&mut self, ty: Ty) -> String {
+        let total = self.levels.last().and_then(|level| level.total.clone());
+        let choice = self.choices.below(5);
+        // Calls whose value depends on the order of peers, and those whose value does not.
+        let (call, needs_total) = match (ty, choice) {
+            (Ty::Big, 0) if total.is_some() => ("row_number()".to_owned(), true),
+            (Ty::Big, 1) => ("rank()".to_owned(), false),
+            (Ty::Big, 2) => ("dense_rank()".to_owned(), false),
+            (Ty::Big, 3) => ("count(*)".to_owned(), false),
+            (Ty::Big, _) => (format!("sum({})", self.expression(Ty::Int, 1)), false),
+            (Ty::Double, 0) => ("percent_rank()".to_owned(), false),
+            (Ty::Double, 1) => ("cume_dist()".to_owned(), false),
+            (Ty::Num, 0) => (format!("sum({})", self.expression(Ty::Num, 1)), false),
+            (Ty::Num, 1) => (format!("avg({})", self.expression(Ty::Int, 1)), false),
+            (Ty::Int, 0) if total.is_some() => ("ntile(3)".to_owned(), true),
+            (Ty::Bool, 0) => (format!("bool_or({})", self.condition(1)), false),
+            (ty, choice) if total.is_some() => {
+                let argument = self.expression(ty, 1);
+                let call = match choice {
+                    0 => format!("first_value({argument})"),
+                    1 => format!("lag({argument})"),
+                    2 => format!("lead({argument}, 2, {})", self.expression(ty, 0)),
+                    3 => format!("nth_value({argument}, 2)"),
+                    _ => format!("last_value({argument})"),
+                };
+                (call, true)
+            }
+            (Ty::Bool, _) => (format!("bool_and({})", self.condition(1)), false),
+            (ty, _) => (format!("max({})", self.expression(ty, 1)), false),
+        };
+        let is_aggregate =
+            ["sum(", "avg(", "count(", "bool_", "max("].iter().any(|name| call.starts_with(name));
+        let filter = match is_aggregate && self.choices.chance(15) {
+            true => format!(" FILTER (WHERE {})", self.condition(1)),
+            false => String::new(),
+        };
+        let mut parts = Vec::new();
+        if self.choices.chance(50) {
+            let ty = Ty::ALL[self.choices.below(6)];
+            parts.push(format!("PARTITION BY {}", self.expression(ty, 1)));
+        }
+        let is_ordered = needs_total || self.choices.chance(60);
+        let mut is_total = false;
+        if is_ordered {
+            let ty = [Ty::Int, Ty::Text, Ty::Date, Ty::Num][self.choices.below(4)];
+            let mut keys = Vec::new();
+            if !needs_total || self.choices.chance(60) {
+                let direction = self.choices.pick(&["", " DESC", " NULLS FIRST", " DESC NULLS LAST"]);
+                // A plain number would not be a column here, but a constant.
+                let key = self.expression(ty, 1);
+                keys.push(format!("{key}{direction}"));
+            }
+            if let Some(total) = total.filter(|_| needs_total || self.choices.chance(50)) {
+                keys.extend(total);
+                is_total = true;
+            }
+            if !keys.is_empty() {
+                parts.push(format!("ORDER BY {}", keys.join(", ")));
+            }
+            if self.choices.chance(40) && !keys.is_empty() {
+                parts.push(self.frame(is_total));
+            }
+        }
+        format!("{call}{filter} OVER ({})", parts.join(" "))
+    }
+
+    fn frame(&mut self, is_total: bool) -> String {
+        let mode = match is_total {
+            true => self.choices.pick(&["ROWS", "GROUPS"]),
+            false => self.choices.pick(&["RANGE", "GROUPS"]),
+        };
+        let frame = match mode {
+            "RANGE" => self.choices.pick(&[
+                "BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+                "BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
+                "BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
+            ]),
+            _ => self.choices.pick(&[
+                "BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+                "BETWEEN 1 PRECEDING AND CURRENT ROW",
+                "BETWEEN 1 PRECEDING AND 1 FOLLOWING",
+                "BETWEEN 1 FOLLOWING AND 2 FOLLOWING",
+                "BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
+                "2 PRECEDING",
+            ]),
+        };
+        let exclude = match self.choices.chance(20) {
+            true => self.choices.pick(&[" EXCLUDE CURRENT ROW", " EXCLUDE GROUP", " EXCLUDE TIES"]),
+            false => "",
+        };
+        format!("{mode} {frame}{exclude}")
+    }
+}

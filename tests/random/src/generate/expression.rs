@@ -1,0 +1,247 @@
+//! Expressions of a type.
+
+use super::{Atom, Generator};
+use crate::coverage::Place;
+use crate::engine::Parameter;
+use crate::schema::Ty;
+
+/// Rules of expressions have the type's number; others come above.
+const RULE: u32 = 100;
+
+impl Generator {
+    /// An expression of a type, with so many levels of operators at most.
+    pub(super) fn expression(&mut self, ty: Ty, depth: usize) -> String {
+        self.rule(RULE + ty as u32, |generator| {
+            if depth == 0 {
+                return generator.leaf(ty);
+            }
+            match generator.choices.weighted(&[45, 30, 14, 6, 8]) {
+                0 => generator.leaf(ty),
+                1 => generator.operation(ty, depth - 1),
+                2 => generator.general(ty, depth - 1),
+                3 if generator.may_nest() => generator.scalar_sub_query(ty),
+                4 => generator.call(ty, depth - 1),
+                _ => generator.leaf(ty),
+            }
+        })
+    }
+
+    /// A column, constant or parameter.
+    fn leaf(&mut self, ty: Ty) -> String {
+        match self.choices.weighted(&[80, 14, 4, 2]) {
+            0 => match self.column(ty) {
+                Some(atom) => atom.text,
+                None => self.literal(ty),
+            },
+            1 => self.literal(ty),
+            2 => self.parameter(ty),
+            _ => format!("NULL::{}", ty.name()),
+        }
+    }
+
+    /// A column that can be seen here.
+    pub(super) fn column(&mut self, ty: Ty) -> Option<Atom> {
+        let depth = self.levels.len();
+        // Of the innermost query, or of one around it.
+        let up = match self.choices.weighted(&[75, 19, 6]) {
+            up if up < depth => up,
+            _ => 0,
+        };
+        (0..=up).rev().find_map(|up| {
+            let found: Vec<Atom> = self.visible(up)?.into_iter().filter(|atom| atom.ty == ty).collect();
+            match found.is_empty() {
+                true => None,
+                false => Some(found[self.choices.below(found.len())].clone()),
+            }
+        })
+    }
+
+    /// A column of the innermost query.
+    pub(super) fn own_column(&mut self, ty: Ty) -> Option<String> {
+        let found: Vec<Atom> = self.visible(0)?.into_iter().filter(|atom| atom.ty == ty).collect();
+        match found.is_empty() {
+            true => None,
+            false => Some(found[self.choices.below(found.len())].text.clone()),
+        }
+    }
+
+    /// The columns that the query so many levels up shows to this place.
+    fn visible(&self, up: usize) -> Option<Vec<Atom>> {
+        let place = self.levels.len().checked_sub(up + 1)?;
+        let hidden = |alias: &str| {
+            self.levels[place + 1..].iter().any(|level| level.aliases.iter().any(|one| one == alias))
+        };
+        let is_visible = |atom: &&Atom| match &atom.alias {
+            Some(alias) => !hidden(alias),
+            None => up == 0,
+        };
+        Some(self.levels[place].atoms.iter().filter(is_visible).cloned().collect())
+    }
+
+    /// A constant.
+    pub(super) fn literal(&mut self, ty: Ty) -> String {
+        let choices = &mut self.choices;
+        match ty {
+            Ty::Int => choices.pick(&["1", "2", "0", "3", "5", "(-1)", "10"]).to_owned(),
+            Ty::Big => choices.pick(&["1::bigint", "2::bigint", "int8 '10'", "CAST(0 AS bigint)"]).to_owned(),
+            Ty::Num => choices.pick(&["1.5", "2.0", "0.00", "10.50", "2::numeric", "1.50"]).to_owned(),
+            Ty::Text => choices.pick(&["'a'", "'b'", "'ab'", "''", "'Zed'", "text 'c'", "'x%'"]).to_owned(),
+            Ty::Date => choices
+                .pick(&[
+                    "date '2020-01-01'",
+                    "date '2020-02-29'",
+                    "'2021-12-31'::date",
+                    "make_date(2020, 3, 15)",
+                ])
+                .to_owned(),
+            Ty::Stamp => choices
+                .pick(&[
+                    "timestamp '2020-01-01 00:00'",
+                    "'2020-02-29 12:30'::timestamp",
+                    "timestamp '2021-07-04 23:59:59'",
+                ])
+                .to_owned(),
+            Ty::Bool => choices.pick(&["true", "false"]).to_owned(),
+            Ty::Double => choices.pick(&["0.5::double precision", "float8 '3'", "1e2::float8"]).to_owned(),
+            Ty::Ints => {
+                choices.pick(&["ARRAY[1, 2]", "'{}'::int[]", "'{3,NULL,1}'::int[]", "ARRAY[2]"]).to_owned()
+            }
+            Ty::Texts => {
+                choices.pick(&["ARRAY['a', 'b']", "'{}'::text[]", "ARRAY[NULL, 'x y']::text[]"]).to_owned()
+            }
+        }
+    }
+
+    /// A parameter whose type the client says, the text says, or nothing says.
+    fn parameter(&mut self, ty: Ty) -> String {
+        let value = match ty {
+            Ty::Int | Ty::Big => self.choices.pick(&["1", "2", "5"]).to_owned(),
+            Ty::Num => self.choices.pick(&["1.50", "2"]).to_owned(),
+            Ty::Text => self.choices.pick(&["a", "b", ""]).to_owned(),
+            Ty::Date => "2020-01-01".to_owned(),
+            Ty::Stamp => "2020-02-29 12:30:00".to_owned(),
+            Ty::Bool => "t".to_owned(),
+            Ty::Double => "0.5".to_owned(),
+            Ty::Ints => "{1,2}".to_owned(),
+            Ty::Texts => "{a,b}".to_owned(),
+        };
+        let value = (!self.choices.chance(10)).then_some(value);
+        let is_said = self.choices.chance(50);
+        self.parameters.push(Parameter { oid: is_said.then(|| ty.oid()), value });
+        let number = self.parameters.len();
+        match is_said {
+            true => format!("${number}"),
+            false => format!("${number}::{}", ty.name()),
+        }
+    }
+
+    /// What stands for any type.
+    fn general(&mut self, ty: Ty, depth: usize) -> String {
+        match self.choices.weighted(&[30, 25, 15, 10, 8, 6]) {
+            0 => {
+                let (first, second) = (self.expression(ty, depth), self.expression(ty, depth));
+                match self.choices.chance(20) {
+                    true => format!("coalesce({first}, NULL, {second})"),
+                    false => format!("coalesce({first}, {second})"),
+                }
+            }
+            1 => self.at(Place::Case, |generator| generator.case(ty, depth)),
+            2 => {
+                let (first, second) = (self.expression(ty, depth), self.expression(ty, depth));
+                format!("nullif({first}, {second})")
+            }
+            3 => {
+                let name = self.choices.pick(&["greatest", "least"]);
+                format!("{name}({}, {})", self.expression(ty, depth), self.expression(ty, depth))
+            }
+            4 => format!("({})::{}", self.expression(ty, depth), ty.name()),
+            _ => self.at(Place::Case, |generator| {
+                let operand = generator.expression(Ty::Int, depth);
+                let (first, second) = (generator.expression(ty, depth), generator.expression(ty, depth));
+                format!("CASE {operand} WHEN 1 THEN {first} WHEN 2 THEN {second} END")
+            }),
+        }
+    }
+
+    fn case(&mut self, ty: Ty, depth: usize) -> String {
+        let arms = 1 + self.choices.below(2);
+        let mut text = "CASE".to_owned();
+        for _ in 0..arms {
+            let condition = self.condition(depth);
+            text += &format!(" WHEN {condition} THEN {}", self.expression(ty, depth));
+        }
+        match self.choices.chance(70) {
+            true => format!("{text} ELSE {} END", self.expression(ty, depth)),
+            false => text + " END",
+        }
+    }
+
+    /// An operator or function that gives this type.
+    fn operation(&mut self, ty: Ty, depth: usize) -> String {
+        let choice = self.choices.below(8);
+        let mut one = |ty| self.expression(ty, depth);
+        match (ty, choice) {
+            (Ty::Int, 0) => format!("({} + {})", one(Ty::Int), one(Ty::Int)),
+            (Ty::Int, 1) => format!("({} - {})", one(Ty::Int), one(Ty::Int)),
+            (Ty::Int, 2) => format!("({} * 2)", one(Ty::Int)),
+            (Ty::Int, 3) => format!("length({})", one(Ty::Text)),
+            (Ty::Int, 4) => format!("({} - {})", one(Ty::Date), one(Ty::Date)),
+            (Ty::Int, 5) => format!("({} % nullif({}, 0))", one(Ty::Int), one(Ty::Int)),
+            (Ty::Int, 6) => format!("({})[{}]", one(Ty::Ints), one(Ty::Int)),
+            (Ty::Int, _) => format!("cardinality({})", one(Ty::Texts)),
+            (Ty::Big, 0) => format!("({} + {})", one(Ty::Big), one(Ty::Int)),
+            (Ty::Big, 1) => format!("({} - {})", one(Ty::Int), one(Ty::Big)),
+            (Ty::Big, 2) => format!("({} / nullif({}, 0))", one(Ty::Big), one(Ty::Big)),
+            (Ty::Big, 3) => format!("{}::bigint", paren(one(Ty::Int))),
+            (Ty::Big, 4) => format!("abs({})", one(Ty::Big)),
+            (Ty::Big, 5) => format!("round({})::bigint", one(Ty::Num)),
+            (Ty::Big, 6) => format!("- {}", paren(one(Ty::Big))),
+            (Ty::Big, _) => format!("({} * 3)", one(Ty::Big)),
+            (Ty::Num, 0) => format!("({} + {})", one(Ty::Num), one(Ty::Int)),
+            (Ty::Num, 1) => format!("({} * {})", one(Ty::Num), one(Ty::Num)),
+            (Ty::Num, 2) => format!("round({}, 1)", one(Ty::Num)),
+            (Ty::Num, 3) => format!("{}::numeric", paren(one(Ty::Int))),
+            (Ty::Num, 4) => format!("({} - {})", one(Ty::Big), one(Ty::Num)),
+            (Ty::Num, 5) => format!("extract(year FROM {})", one(Ty::Date)),
+            (Ty::Num, 6) => format!("({} / nullif({}, 0))", one(Ty::Num), one(Ty::Num)),
+            (Ty::Num, _) => format!("{}::numeric(8,3)", paren(one(Ty::Num))),
+            (Ty::Text, 0) => format!("({} || {})", one(Ty::Text), one(Ty::Text)),
+            (Ty::Text, 1) => format!("upper({})", one(Ty::Text)),
+            (Ty::Text, 2) => format!("{}::text", paren(one(Ty::Int))),
+            (Ty::Text, 3) => format!("substring({} FROM 1 FOR {})", one(Ty::Text), "2"),
+            (Ty::Text, 4) => format!("concat({}, '-', {})", one(Ty::Text), one(Ty::Int)),
+            (Ty::Text, 5) => format!("({} || {})", one(Ty::Int), one(Ty::Text)),
+            (Ty::Text, 6) => format!("({})[1]", one(Ty::Texts)),
+            (Ty::Text, _) => format!("replace({}, 'a', {})", one(Ty::Text), one(Ty::Text)),
+            (Ty::Date, 0) => format!("({} + {})", one(Ty::Date), one(Ty::Int)),
+            (Ty::Date, 1) => format!("({} - {})", one(Ty::Date), one(Ty::Int)),
+            (Ty::Date, 2 | 3) => format!("{}::date", paren(one(Ty::Stamp))),
+            (Ty::Date, _) => one(Ty::Date),
+            (Ty::Stamp, 0) => format!("({} + interval '1 day')", one(Ty::Stamp)),
+            (Ty::Stamp, 1) => format!("({} - interval '1 month 2 hours')", one(Ty::Date)),
+            (Ty::Stamp, 2) => format!("date_trunc('month', {})", one(Ty::Stamp)),
+            (Ty::Stamp, 3) => format!("{}::timestamp", paren(one(Ty::Date))),
+            (Ty::Stamp, _) => one(Ty::Stamp),
+            (Ty::Double, 0) => format!("({} + {})", one(Ty::Double), one(Ty::Double)),
+            (Ty::Double, 1) => format!("({} * {})", one(Ty::Double), one(Ty::Int)),
+            (Ty::Double, 2) => format!("{}::double precision", paren(one(Ty::Int))),
+            (Ty::Double, 3) => format!("abs({})", one(Ty::Double)),
+            (Ty::Double, _) => format!("({} - {})", one(Ty::Double), one(Ty::Double)),
+            (Ty::Ints, 0) => format!("ARRAY[{}, {}]", one(Ty::Int), one(Ty::Int)),
+            (Ty::Ints, 1) => format!("({} || {})", one(Ty::Ints), one(Ty::Int)),
+            (Ty::Ints, 2) => format!("({} || {})", one(Ty::Ints), one(Ty::Ints)),
+            (Ty::Ints, 3) => format!("({})[1:2]", one(Ty::Ints)),
+            (Ty::Ints, _) => format!("array_remove({}, {})", one(Ty::Ints), one(Ty::Int)),
+            (Ty::Texts, 0) => format!("ARRAY[{}]", one(Ty::Text)),
+            (Ty::Texts, 1) => format!("array_append({}, {})", one(Ty::Texts), one(Ty::Text)),
+            (Ty::Texts, 2) => format!("string_to_array({}, 'b')", one(Ty::Text)),
+            (Ty::Texts, _) => format!("({} || {})", one(Ty::Text), one(Ty::Texts)),
+            (Ty::Bool, _) => paren(self.condition(depth)),
+        }
+    }
+}
+
+/// An expression that `::` or a prefix may follow.
+pub(super) fn paren(text: String) -> String {
+    format!("({text})")
+}

@@ -1,0 +1,162 @@
+//! The generator: typed SELECT statements over the tables of [`crate::schema`].
+//!
+//! Types and scopes are kept while the text is written, so that most statements are valid and give rows. Aliases come
+//! from a small set, so that names of an inner query hide those of outer ones. Where SQL leaves a choice to the engine
+//! (rows at a LIMIT, ROWS frames over peers, the order of aggregated values) the text orders by enough columns.
+//!
+//! In reading order: `query` (SELECT, set operations, WITH), `from` (joins), `expression`, `condition`, `call` (aggregates
+//! and window functions).
+
+mod call;
+mod condition;
+mod expression;
+mod from;
+mod query;
+
+use crate::choices::{Choices, Span};
+use crate::compare::Ordering;
+use crate::coverage::{Cell, JoinKind, OperatorKind, Place};
+use crate::engine::{Parameter, Statement};
+use crate::schema::Ty;
+use std::collections::BTreeSet;
+
+/// A statement, and how its answers compare.
+pub struct Generated {
+    /// The statement.
+    pub statement: Statement,
+    /// How its rows are ordered.
+    pub ordering: Ordering,
+    /// What it covers.
+    pub cells: BTreeSet<Cell>,
+    /// The choices that it is made of.
+    pub record: Vec<u32>,
+    /// The rules that made them.
+    pub spans: Vec<Span>,
+}
+
+impl Generated {
+    /// Whether the engine chooses which of several equal values a result shows: 1.0 or 1.00.
+    pub fn may_choose(&self) -> bool {
+        const WORDS: [&str; 9] =
+            ["GROUP BY", "DISTINCT", "UNION", "INTERSECT", "EXCEPT", "min(", "max(", "USING", "NATURAL"];
+        WORDS.iter().any(|word| self.statement.text.contains(word))
+            || ["LIMIT", "greatest", "least", "first_value", "array_agg"]
+                .iter()
+                .any(|word| self.statement.text.contains(word))
+    }
+}
+
+/// Makes the statement of these choices.
+pub fn generate(choices: Choices) -> Generated {
+    let mut generator = Generator {
+        choices,
+        levels: Vec::new(),
+        parameters: Vec::new(),
+        common: Vec::new(),
+        frames: Vec::new(),
+        cells: BTreeSet::new(),
+        place: Place::None,
+        queries: 0,
+    };
+    let (text, ordering) = generator.statement();
+    let statement = Statement { text, parameters: generator.parameters };
+    let (record, spans) = generator.choices.into_record();
+    Generated { statement, ordering, cells: generator.cells, record, spans }
+}
+
+/// The state of making one statement.
+struct Generator {
+    choices: Choices,
+    /// The queries around the place at hand, the innermost last.
+    levels: Vec<Level>,
+    parameters: Vec<Parameter>,
+    /// Common tables that FROM may name.
+    common: Vec<Common>,
+    /// What the queries around the place at hand cover.
+    frames: Vec<Frame>,
+    cells: BTreeSet<Cell>,
+    /// Which clause is being made.
+    place: Place,
+    /// How many queries there are within the one at hand, itself included.
+    queries: usize,
+}
+
+/// What expressions of a query see of it.
+#[derive(Clone, Default)]
+struct Level {
+    atoms: Vec<Atom>,
+    /// The names of its relations, which hide those of outer queries.
+    aliases: Vec<String>,
+    /// The columns before grouping, of which aggregates are made; `None` where aggregates may not stand.
+    grouped: Option<Vec<Atom>>,
+    /// Whether window functions may stand here.
+    windows: bool,
+    /// Columns by which no two rows are equal, if that is known.
+    total: Option<Vec<String>>,
+}
+
+/// An expression that can be used as it stands.
+#[derive(Clone, Debug)]
+struct Atom {
+    text: String,
+    ty: Ty,
+    /// The relation that it is of. Without one it is only good in its own query: inner names would hide it.
+    alias: Option<String>,
+}
+
+/// A common table.
+#[derive(Clone)]
+struct Common {
+    name: String,
+    columns: Vec<(String, Ty)>,
+    /// How often it may be read still.
+    uses: usize,
+}
+
+/// What a query covers.
+#[derive(Default)]
+struct Frame {
+    places: BTreeSet<Place>,
+    operators: BTreeSet<OperatorKind>,
+    joins: BTreeSet<JoinKind>,
+}
+
+/// How many queries a statement has at most.
+const QUERIES: usize = 9;
+
+impl Generator {
+    /// Makes something in another clause.
+    fn at<T>(&mut self, place: Place, make: impl FnOnce(&mut Self) -> T) -> T {
+        let before = std::mem::replace(&mut self.place, place);
+        let made = make(self);
+        self.place = before;
+        made
+    }
+
+    /// Makes what a rule of the grammar makes.
+    fn rule<T>(&mut self, rule: u32, make: impl FnOnce(&mut Self) -> T) -> T {
+        let opened = self.choices.open(rule);
+        let made = make(self);
+        self.choices.close(opened);
+        made
+    }
+
+    /// Makes something that sees another query as the innermost one.
+    fn inside<T>(&mut self, level: Level, make: impl FnOnce(&mut Self) -> T) -> T {
+        self.levels.push(level);
+        let made = make(self);
+        self.levels.pop();
+        made
+    }
+
+    fn covers_operator(&mut self, operator: OperatorKind) {
+        if let Some(frame) = self.frames.last_mut() {
+            frame.operators.insert(operator);
+        }
+    }
+
+    /// Whether one more sub-query may begin.
+    fn may_nest(&self) -> bool {
+        self.queries < QUERIES && self.frames.len() < 4
+    }
+}

@@ -1,0 +1,266 @@
+//! Our engine within this process: parser, binder, optimiser and executor over rows in memory.
+
+use crate::engine::{Answer, Column, Engine, Row, Statement};
+use crate::schema::{Constraint, TABLES, Table};
+use firn_base::sync::{Arc, Ordering};
+use firn_base::{Cancel, Result, Snapshot, Stamp, Time, TimeZoneSetting, Type, TypeId, Value, text};
+use firn_bind::{Attribute, Catalog, Generated, Key, Relation, RelationKind, bind};
+use firn_executor::source::{MemorySource, SourceColumn};
+use firn_executor::values::{push, value};
+use firn_executor::{Budget, Options, Program, Reader, Rows, Source, Sources};
+use firn_plan::Plan;
+use firn_plan::evaluator::RegistryEvaluator;
+use firn_plan::operator::SourceId;
+use firn_plan::rewrite::optimise;
+use firn_plan::statistics::Statistics;
+use firn_vector::builder::Builder;
+use firn_vector::context::{Context, detached};
+use firn_vector::{Chunk, Registry};
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+/// The engine.
+pub struct InProcess {
+    tables: Tables,
+    vector_rows: usize,
+    /// Counts statements; a watching thread cancels one that is not the next for long.
+    watch: Arc<Watch>,
+}
+
+#[derive(Default)]
+struct Watch {
+    cancel: Cancel,
+    statement: std::sync::atomic::AtomicU64,
+}
+
+/// How long a statement may take: so many looks of the watching thread, a second apart.
+const LOOKS: u32 = 20;
+
+/// What the statistics and the catalog are made of.
+struct Tables {
+    registry: Registry,
+    relations: Vec<Arc<Relation>>,
+    sources: Vec<Arc<dyn Source>>,
+}
+
+thread_local! {
+    /// The place and message of the last panic.
+    static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+impl InProcess {
+    /// An engine with the tables, whose vectors have so many rows.
+    pub fn new(vector_rows: usize) -> InProcess {
+        std::panic::set_hook(Box::new(|info| {
+            PANIC.with(|panic| *panic.borrow_mut() = info.to_string());
+        }));
+        let watch: Arc<Watch> = Arc::default();
+        let watched = watch.clone();
+        std::thread::spawn(move || {
+            let (mut last, mut looks) = (0, 0);
+            while Arc::strong_count(&watched) > 1 {
+                std::thread::sleep(Duration::from_secs(1));
+                let now = watched.statement.load(Ordering::Relaxed);
+                looks = if now == last { looks + 1 } else { 0 };
+                last = now;
+                if looks >= LOOKS {
+                    watched.cancel.cancel();
+                }
+            }
+        });
+        let relation = |(place, table): (usize, &Table)| Arc::new(relation(table, place));
+        let tables = Tables {
+            registry: Registry::built_in(),
+            relations: TABLES.iter().enumerate().map(relation).collect(),
+            sources: TABLES.iter().map(|table| source(table, 3)).collect(),
+        };
+        InProcess { tables, vector_rows, watch }
+    }
+
+    fn answer(&self, statement: &Statement) -> Result<Answer> {
+        let options = firn_syntax::Options { additions: false, ..Default::default() };
+        let parsed = firn_syntax::parse(&statement.text, options)?;
+        let given: Vec<Option<TypeId>> =
+            statement.parameters.iter().map(|parameter| parameter.oid.map(TypeId)).collect();
+        let bound = bind(&statement.text, &parsed[0].statement, &given, &self.tables)?;
+        let mut plan = bound.plan;
+        let context = detached();
+        let evaluator = RegistryEvaluator::new(&self.tables.registry, &context);
+        optimise(&mut plan, &self.tables.registry, &evaluator, &self.tables);
+        let zone = TimeZoneSetting::UTC;
+        let parameter = |(parameter, ty): (&crate::engine::Parameter, &Type)| match &parameter.value {
+            None => Ok(Value::Null),
+            Some(value) => text::parse_any(value, *ty, &zone),
+        };
+        let parameters: Vec<Value> =
+            statement.parameters.iter().zip(&bound.parameters).map(parameter).collect::<Result<_>>()?;
+        let values = self.rows(&plan, &parameters)?;
+        let columns: Vec<Column> = bound
+            .columns
+            .iter()
+            .map(|column| Column { name: column.name.clone(), oid: column.ty.id.0 })
+            .collect();
+        let row = |row: Vec<Value>| -> Row {
+            let cell = |(value, column): (Value, &firn_bind::OutputColumn)| match value {
+                Value::Null => None,
+                value => {
+                    let mut out = String::new();
+                    text::write_any(&value, column.ty, &zone, &mut out);
+                    Some(out)
+                }
+            };
+            row.into_iter().zip(&bound.columns).map(cell).collect()
+        };
+        Ok(Answer::Rows {
+            columns,
+            parameters: bound.parameters.iter().map(|ty| ty.id.0).collect(),
+            rows: values.into_iter().map(row).collect(),
+        })
+    }
+
+    fn rows(&self, plan: &Plan, parameters: &[Value]) -> Result<Vec<Vec<Value>>> {
+        let budget = Budget::new(1 << 30);
+        let options = Options { vector_rows: self.vector_rows, ..Options::new(budget.clone()) };
+        let program = Arc::new(Program::compile(plan, &self.tables.registry)?);
+        let snapshot = Snapshot { owner: Stamp::from_bits(0), read_time: Time(0) };
+        let reader = Reader { snapshot, transaction: None };
+        let mut rows = Rows::start(&program, &self.tables, reader, parameters, options)?;
+        let context = Context { memory: &*budget, cancel: &self.watch.cancel, ..detached() };
+        let mut result = Vec::new();
+        while let Some(chunk) = rows.next(&context)? {
+            for row in 0..chunk.length() {
+                let cells = chunk.vectors().iter().zip(program.representations().iter().copied());
+                let cell = |(vector, representation): (&firn_vector::Vector, _)| {
+                    value(vector.datum(row), representation)
+                };
+                result.push(cells.map(cell).collect());
+            }
+        }
+        drop(rows);
+        assert_eq!(budget.used(), 0, "an execution gives back what it has charged");
+        Ok(result)
+    }
+}
+
+impl Engine for InProcess {
+    fn run(&mut self, statement: &Statement) -> Answer {
+        self.watch.cancel.reset();
+        self.watch.statement.fetch_add(1, Ordering::Relaxed);
+        match catch_unwind(AssertUnwindSafe(|| self.answer(statement))) {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => Answer::Error { state: error.state(), message: error.message().to_owned() },
+            Err(_) => Answer::Failure(PANIC.with(|panic| panic.borrow().clone())),
+        }
+    }
+}
+
+fn relation(table: &Table, place: usize) -> Relation {
+    let oid = 20_000 + place as u32;
+    let number = |position: usize| position as i16 + 1;
+    let attribute = |(position, (name, ty, constraint)): (usize, &(&str, _, Constraint))| Attribute {
+        number: number(position),
+        name: (*name).into(),
+        ty: crate::schema::Ty::ty(*ty),
+        not_null: matches!(constraint, Constraint::Key | Constraint::NotNull),
+        default: None,
+        generated: Generated::No,
+    };
+    let key = |(position, (name, _, constraint)): (usize, &(&str, crate::schema::Ty, Constraint))| {
+        let is_primary = *constraint == Constraint::Key;
+        (is_primary || *constraint == Constraint::Unique).then(|| Key {
+            index: oid + 1000 * number(position) as u32,
+            name: format!("{}_{name}_key", table.name).into(),
+            columns: vec![number(position)],
+            is_primary,
+            is_deferrable: false,
+            condition: None,
+        })
+    };
+    Relation {
+        oid,
+        schema: "public".into(),
+        name: table.name.into(),
+        kind: RelationKind::Table(SourceId(place as u32)),
+        columns: table.columns.iter().enumerate().map(attribute).collect(),
+        keys: table.columns.iter().enumerate().filter_map(key).collect(),
+    }
+}
+
+/// The rows of a table, in chunks of a few.
+fn source(table: &Table, chunk_rows: usize) -> Arc<dyn Source> {
+    let columns: Vec<SourceColumn> = (1..)
+        .zip(table.columns)
+        .map(|(attribute, (_, ty, constraint))| SourceColumn {
+            attribute,
+            ty: ty.ty(),
+            nullable: !matches!(constraint, Constraint::Key | Constraint::NotNull),
+        })
+        .collect();
+    let rows: Vec<Vec<Value>> = table
+        .rows
+        .iter()
+        .map(|row| {
+            let cell = |(text, column): (&str, &SourceColumn)| match text {
+                "-" => Value::Null,
+                _ => firn_base::text::parse_any(text, column.ty, &TimeZoneSetting::UTC)
+                    .expect("the values of tables are of their types"),
+            };
+            row.split('|').zip(&columns).map(cell).collect()
+        })
+        .collect();
+    let chunk = |rows: &[Vec<Value>]| {
+        let vector = |(place, column): (usize, &SourceColumn)| {
+            let representation = column.ty.representation().expect("it is a type of values");
+            let mut builder = Builder::new(representation);
+            rows.iter().for_each(|row| push(&mut builder, &row[place], representation));
+            builder.finish()
+        };
+        Chunk::new(rows.len(), columns.iter().enumerate().map(vector).collect())
+    };
+    let chunks = rows.chunks(chunk_rows).map(chunk).collect();
+    Arc::new(MemorySource::new(columns, chunks))
+}
+
+impl Sources for Tables {
+    fn source(&self, id: SourceId) -> Arc<dyn Source> {
+        self.sources[id.0 as usize].clone()
+    }
+}
+
+impl Statistics for Tables {
+    fn rows(&self, source: SourceId) -> f64 {
+        TABLES[source.0 as usize].rows.len() as f64
+    }
+
+    fn distinct(&self, _: SourceId, _: i16) -> Option<f64> {
+        None
+    }
+
+    fn keys(&self, source: SourceId) -> Vec<Vec<i16>> {
+        let relation = &self.relations[source.0 as usize];
+        let not_null = |number: &i16| relation.columns[*number as usize - 1].not_null;
+        let keys = relation.keys.iter().filter(|key| key.columns.iter().all(not_null));
+        keys.map(|key| key.columns.clone()).collect()
+    }
+}
+
+impl Catalog for Tables {
+    fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    fn relation(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Relation>>> {
+        let is_visible = schema.is_none_or(|schema| schema == "public");
+        let found = self.relations.iter().find(|relation| &*relation.name == name);
+        Ok(found.filter(|_| is_visible).cloned())
+    }
+
+    fn has_schema(&self, name: &str) -> bool {
+        name == "public" || name == "pg_catalog"
+    }
+
+    fn database(&self) -> &str {
+        "random"
+    }
+}

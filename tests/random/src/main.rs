@@ -1,0 +1,275 @@
+//! Random statements, answered by us and by PostgreSQL 15.
+//!
+//! `choices` draws, `generate` makes statements of what is drawn, `in_process` and `server` answer them, `compare` says
+//! whether two answers are the same, `shrink` makes a statement small whose answers differ, `coverage` counts what has been
+//! tried. Each statement has a seed of its own, one more than the one before; the report prints it.
+
+mod choices;
+mod compare;
+mod coverage;
+mod engine;
+mod generate;
+mod in_process;
+mod schema;
+mod server;
+mod shrink;
+
+use choices::Choices;
+use compare::{Comparison, Difference, compare};
+use coverage::Coverage;
+use engine::{Answer, Engine};
+use generate::{Generated, generate};
+use in_process::InProcess;
+use server::Server;
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+const HELP: &str = "\
+firn-random --postgres HOST:PORT [OPTION…]
+
+  --postgres HOST:PORT  PostgreSQL 15: the oracle; user postgres, trusted. FIRN_POSTGRES says the same
+  --engine HOST:PORT    a server of ours to ask, instead of the engine within this process
+  --seed N              the seed of the first statement (drawn from the clock)
+  --count N             how many statements (2000)
+  --vector-rows N       how many rows a vector has (3)
+  --shrink N            how many differences are made small (25)
+  --coverage            prints how often each cell is covered
+  --print               prints the statements
+";
+
+/// Shares of all statements, in percent.
+const ROWS_AT_LEAST: usize = 70;
+const OPEN_ERRORS_PER_THOUSAND: usize = 5;
+
+struct Arguments {
+    postgres: Option<String>,
+    engine: Option<String>,
+    seed: u64,
+    count: u64,
+    vector_rows: usize,
+    shrink: usize,
+    coverage: bool,
+    print: bool,
+}
+
+fn arguments() -> Option<Arguments> {
+    let mut arguments = Arguments {
+        postgres: std::env::var("FIRN_POSTGRES").ok(),
+        engine: None,
+        seed: firn_base::random::Random::from_entropy().next_u64() % 1_000_000_000,
+        count: 2000,
+        vector_rows: 3,
+        shrink: 25,
+        coverage: false,
+        print: false,
+    };
+    let mut given = std::env::args().skip(1);
+    while let Some(argument) = given.next() {
+        match argument.as_str() {
+            "--coverage" => arguments.coverage = true,
+            "--print" => arguments.print = true,
+            name => {
+                let value = given.next()?;
+                match name {
+                    "--postgres" => arguments.postgres = Some(value),
+                    "--engine" => arguments.engine = Some(value),
+                    "--seed" => arguments.seed = value.parse().ok()?,
+                    "--count" => arguments.count = value.parse().ok()?,
+                    "--vector-rows" => arguments.vector_rows = value.parse().ok()?,
+                    "--shrink" => arguments.shrink = value.parse().ok()?,
+                    _ => return None,
+                }
+            }
+        }
+    }
+    Some(arguments)
+}
+
+fn main() -> ExitCode {
+    let Some(arguments) = arguments() else {
+        eprint!("{HELP}");
+        return ExitCode::from(2);
+    };
+    let Some(address) = &arguments.postgres else {
+        eprintln!("no PostgreSQL is named: --postgres HOST:PORT");
+        return ExitCode::from(2);
+    };
+    // Recursion in rules, trees and plans is deep in a build without optimisation.
+    let run = || match with_database(address, |oracle| run(&arguments, oracle)) {
+        Ok(passed) => passed,
+        Err(error) => {
+            eprintln!("{address}: {error}");
+            false
+        }
+    };
+    let passed = std::thread::scope(|scope| {
+        let builder = std::thread::Builder::new().stack_size(256 << 20);
+        builder.spawn_scoped(scope, run).expect("a thread can be started").join().unwrap_or(false)
+    });
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Calls with a connection to a new database that has the tables.
+fn with_database(
+    address: &str,
+    call: impl FnOnce(&mut Server) -> std::io::Result<bool>,
+) -> std::io::Result<bool> {
+    let mut administrator = Server::connect(address, "postgres", "postgres")?;
+    let name = format!("firn_random_{}", std::process::id());
+    administrator.execute(&format!(
+        "CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'"
+    ))?;
+    let result = (|| {
+        let mut oracle = Server::connect(address, "postgres", &name)?;
+        oracle.execute("SET timezone = 'UTC'")?;
+        make_tables(&mut oracle)?;
+        call(&mut oracle)
+    })();
+    administrator.execute(&format!("DROP DATABASE {name} WITH (FORCE)"))?;
+    result
+}
+
+fn make_tables(server: &mut Server) -> std::io::Result<()> {
+    schema::statements().iter().try_for_each(|statement| server.execute(statement))?;
+    server.execute("ANALYZE")
+}
+
+/// What has been counted.
+#[derive(Default)]
+struct Counts {
+    with_rows: usize,
+    without_rows: usize,
+    same_errors: BTreeMap<String, usize>,
+    open_errors: usize,
+    too_long: usize,
+    differences: usize,
+}
+
+fn run(arguments: &Arguments, oracle: &mut Server) -> std::io::Result<bool> {
+    let mut engine: Box<dyn Engine> = match &arguments.engine {
+        None => Box::new(InProcess::new(arguments.vector_rows)),
+        Some(address) => {
+            let mut server = Server::connect(address, "firn", "firn")?;
+            schema::statements().iter().try_for_each(|statement| server.execute(statement))?;
+            Box::new(server)
+        }
+    };
+    println!("seed {}, {} statements", arguments.seed, arguments.count);
+    let (mut counts, mut coverage) = (Counts::default(), Coverage::default());
+    let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
+    let mut shrunk: Vec<String> = Vec::new();
+    for seed in arguments.seed..arguments.seed + arguments.count {
+        let generated = generate(Choices::random(seed));
+        if arguments.print {
+            println!("-- {seed}\n{};", generated.statement.text);
+        }
+        let (_, _, comparison) = ask(&mut *engine, oracle, &generated);
+        match comparison {
+            Comparison::Same { has_rows: true } => {
+                counts.with_rows += 1;
+                coverage.add(&generated.cells);
+            }
+            Comparison::Same { has_rows: false } => counts.without_rows += 1,
+            Comparison::SameError(state) => {
+                *counts.same_errors.entry(state.as_str().to_owned()).or_default() += 1;
+                if arguments.print {
+                    println!("-- error {}", state.as_str());
+                }
+            }
+            Comparison::OpenError => counts.open_errors += 1,
+            Comparison::TooLong => counts.too_long += 1,
+            Comparison::Differ(difference) => {
+                counts.differences += 1;
+                let kind = format!("{difference:?}");
+                let seen = kinds.entry(kind.clone()).or_default();
+                *seen += 1;
+                // One statement for each panic or error; a few of other kinds.
+                let most = match difference {
+                    Difference::Failure(_) | Difference::Error(_) => 1,
+                    _ => 8,
+                };
+                if *seen <= most && shrunk.len() < arguments.shrink {
+                    let report = report(seed, &generated, &difference, &mut *engine, oracle);
+                    if !shrunk.contains(&report) {
+                        println!("\n{report}");
+                        shrunk.push(report);
+                    }
+                }
+            }
+        }
+    }
+    println!();
+    for (kind, count) in &kinds {
+        println!("{count:>6}  {kind}");
+    }
+    for (state, count) in &counts.same_errors {
+        println!("{count:>6}  the same error {state}");
+    }
+    if arguments.coverage {
+        print!("{}", coverage.table());
+    }
+    println!("{}", coverage.summary());
+    let all = arguments.count as usize;
+    println!(
+        "seed {}: {all} statements, {} with rows, {} without, {} with equal errors, {} with errors that depend on the \
+         order of evaluation, {} too long, {} differ",
+        arguments.seed,
+        counts.with_rows,
+        counts.without_rows,
+        counts.same_errors.values().sum::<usize>(),
+        counts.open_errors,
+        counts.too_long,
+        counts.differences
+    );
+    let has_rows = counts.with_rows * 100 >= all * ROWS_AT_LEAST;
+    let few_open = counts.open_errors * 1000 <= (all * OPEN_ERRORS_PER_THOUSAND).max(1000);
+    if all >= 1000 && !has_rows {
+        println!("fewer than {ROWS_AT_LEAST} % of the statements give rows");
+    }
+    if !few_open {
+        println!("too many errors depend on the order of evaluation");
+    }
+    Ok(counts.differences == 0 && (has_rows || all < 1000) && few_open)
+}
+
+fn ask(engine: &mut dyn Engine, oracle: &mut Server, generated: &Generated) -> (Answer, Answer, Comparison) {
+    let theirs = oracle.run(&generated.statement);
+    let ours = engine.run(&generated.statement);
+    let comparison = compare(&ours, &theirs, &generated.ordering, generated.may_choose());
+    (ours, theirs, comparison)
+}
+
+/// The smallest statement that differs so, and both answers.
+fn report(
+    seed: u64,
+    generated: &Generated,
+    difference: &Difference,
+    engine: &mut dyn Engine,
+    oracle: &mut Server,
+) -> String {
+    let mut fails = |candidate: &Generated| matches!(ask(engine, oracle, candidate).2, Comparison::Differ(found) if found == *difference);
+    let small = shrink::shrink(generated.record.clone(), &mut fails);
+    let (ours, theirs, _) = ask(engine, oracle, &small);
+    let mut text = format!("DIFFERENCE of seed {seed}: {difference:?}\n{};\n", small.statement.text);
+    for (number, parameter) in small.statement.parameters.iter().enumerate() {
+        text += &format!("  ${} = {:?} of {:?}\n", number + 1, parameter.value, parameter.oid);
+    }
+    text + &format!("  ours   {}\n  theirs {}", shown(&ours), shown(&theirs))
+}
+
+fn shown(answer: &Answer) -> String {
+    match answer {
+        Answer::Failure(message) => message.clone(),
+        Answer::Error { state, message } => format!("{} {message}", state.as_str()),
+        Answer::Rows { columns, parameters, rows } => {
+            let columns: Vec<String> =
+                columns.iter().map(|column| format!("{} {}", column.name, column.oid)).collect();
+            let row = |row: &engine::Row| {
+                let cell = |cell: &Option<String>| cell.clone().unwrap_or_else(|| "NULL".to_owned());
+                row.iter().map(cell).collect::<Vec<_>>().join("|")
+            };
+            let lines: Vec<String> = rows.iter().take(20).map(row).collect();
+            format!("({}) {parameters:?} {} rows: {}", columns.join(", "), rows.len(), lines.join(" / "))
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The tables that statements ask. They have equal column names, of types that differ; values are few, so that they meet.
+
+use firn_base::Type;
+use firn_base::TypeId;
+
+/// A type of the generator.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Ty {
+    /// `integer`
+    Int,
+    /// `bigint`
+    Big,
+    /// `numeric`
+    Num,
+    /// `text`
+    Text,
+    /// `date`
+    Date,
+    /// `timestamp`
+    Stamp,
+    /// `boolean`
+    Bool,
+    /// `double precision`
+    Double,
+    /// `integer[]`
+    Ints,
+    /// `text[]`
+    Texts,
+}
+
+impl Ty {
+    /// All types.
+    pub const ALL: [Ty; 10] =
+        [Ty::Int, Ty::Text, Ty::Big, Ty::Num, Ty::Date, Ty::Bool, Ty::Stamp, Ty::Double, Ty::Ints, Ty::Texts];
+
+    /// Its name in SQL.
+    pub fn name(self) -> &'static str {
+        match self {
+            Ty::Int => "integer",
+            Ty::Big => "bigint",
+            Ty::Num => "numeric",
+            Ty::Text => "text",
+            Ty::Date => "date",
+            Ty::Stamp => "timestamp",
+            Ty::Bool => "boolean",
+            Ty::Double => "double precision",
+            Ty::Ints => "integer[]",
+            Ty::Texts => "text[]",
+        }
+    }
+
+    /// The type of a value that is one of two.
+    pub fn common(self, other: Ty) -> Option<Ty> {
+        let rank = |ty: Ty| [Ty::Int, Ty::Big, Ty::Num, Ty::Double].iter().position(|one| *one == ty);
+        match (rank(self), rank(other)) {
+            _ if self == other => Some(self),
+            (Some(left), Some(right)) => Some(if left > right { self } else { other }),
+            _ => None,
+        }
+    }
+
+    /// Its oid.
+    pub fn oid(self) -> u32 {
+        self.ty().id.0
+    }
+
+    /// The engine's type.
+    pub fn ty(self) -> Type {
+        let element = |ty: Ty| ty.ty().array().expect("it has arrays");
+        Type::new(match self {
+            Ty::Int => TypeId::INT4,
+            Ty::Big => TypeId::INT8,
+            Ty::Num => TypeId::NUMERIC,
+            Ty::Text => TypeId::TEXT,
+            Ty::Date => TypeId::DATE,
+            Ty::Stamp => TypeId::TIMESTAMP,
+            Ty::Bool => TypeId::BOOL,
+            Ty::Double => TypeId::FLOAT8,
+            Ty::Ints => return element(Ty::Int),
+            Ty::Texts => return element(Ty::Text),
+        })
+    }
+}
+
+/// A table.
+pub struct Table {
+    /// Its name.
+    pub name: &'static str,
+    /// Name, type and constraint of each column.
+    pub columns: &'static [(&'static str, Ty, Constraint)],
+    /// The values' text, separated by `|`; NULL is `-`.
+    pub rows: &'static [&'static str],
+}
+
+/// What holds of a column.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Constraint {
+    /// Nothing.
+    Free,
+    /// NOT NULL
+    NotNull,
+    /// UNIQUE
+    Unique,
+    /// PRIMARY KEY
+    Key,
+}
+
+use Constraint::{Free, Key, NotNull, Unique};
+
+/// The tables.
+pub const TABLES: &[Table] = &[
+    Table {
+        name: "t",
+        columns: &[
+            ("id", Ty::Int, Key),
+            ("a", Ty::Int, Free),
+            ("b", Ty::Big, Free),
+            ("s", Ty::Text, Free),
+            ("n", Ty::Num, Free),
+            ("d", Ty::Date, Free),
+        ],
+        rows: &[
+            "1|1|10|a|1.50|2020-01-01",
+            "2|2|20|b|2.25|2020-02-29",
+            "3|2|-|ab|-|2020-03-15",
+            "4|-|1|-|0.00|-",
+            "5|5|2|a|-1.00|2021-12-31",
+            "6|1|1|B|10.00|2020-01-01",
+            "7|3|3||1.50|2019-06-30",
+            "8|-|-|-|-|-",
+        ],
+    },
+    Table {
+        name: "u",
+        columns: &[
+            ("id", Ty::Int, Key),
+            ("a", Ty::Big, NotNull),
+            ("b", Ty::Int, Unique),
+            ("s", Ty::Text, NotNull),
+            ("f", Ty::Bool, Free),
+            ("x", Ty::Double, Free),
+        ],
+        rows: &[
+            "1|1|1|a|t|0.5",
+            "2|2|2|b|f|-1.25",
+            "3|2|10|c|-|3",
+            "5|4|-|ab|t|-",
+            "7|1|-|a|f|0.5",
+            "9|0|20|Zed|-|100",
+        ],
+    },
+    Table {
+        name: "v",
+        columns: &[
+            ("a", Ty::Int, Unique),
+            ("b", Ty::Num, Free),
+            ("ts", Ty::Stamp, Free),
+            ("r", Ty::Ints, Free),
+            ("n", Ty::Int, NotNull),
+            ("s", Ty::Text, Free),
+        ],
+        rows: &[
+            "1|1|2020-01-01 00:00:00|{1,2}|1|a",
+            "2|2.0|2020-02-29 12:30:00|{}|2|-",
+            "3|-|2021-07-04 23:59:59|{3,NULL,1}|2|b",
+            "-|10.5|-|-|0|ab",
+            "-|3|2020-01-01 00:00:00|{2}|3|a",
+        ],
+    },
+    Table {
+        name: "w",
+        columns: &[
+            ("id", Ty::Big, Key),
+            ("a", Ty::Int, Free),
+            ("d", Ty::Date, NotNull),
+            ("g", Ty::Texts, Free),
+            ("f", Ty::Bool, NotNull),
+            ("s", Ty::Text, Unique),
+        ],
+        rows: &[
+            "1|2|2020-01-01|{a,b}|t|a",
+            "2|2|2020-01-01|{}|f|b",
+            "3|-|2020-02-29|-|f|-",
+            "4|1|2022-10-10|{NULL,\"x y\"}|t|c",
+        ],
+    },
+    Table {
+        name: "e",
+        columns: &[("id", Ty::Int, Key), ("a", Ty::Int, Free), ("s", Ty::Text, Free)],
+        rows: &[],
+    },
+];
+
+/// The statements that make the tables.
+pub fn statements() -> Vec<String> {
+    let mut all = Vec::new();
+    for table in TABLES {
+        all.push(format!("DROP TABLE IF EXISTS {}", table.name));
+        let column = |(name, ty, constraint): &(&str, Ty, Constraint)| {
+            let constraint = match constraint {
+                Free => "",
+                NotNull => " NOT NULL",
+                Unique => " UNIQUE",
+                Key => " PRIMARY KEY",
+            };
+            format!("{name} {}{constraint}", ty.name())
+        };
+        let columns: Vec<String> = table.columns.iter().map(column).collect();
+        all.push(format!("CREATE TABLE {} ({})", table.name, columns.join(", ")));
+        for row in table.rows {
+            let values: Vec<String> = row.split('|').map(literal).collect();
+            all.push(format!("INSERT INTO {} VALUES ({})", table.name, values.join(", ")));
+        }
+    }
+    all
+}
+
+fn literal(text: &str) -> String {
+    match text {
+        "-" => "NULL".to_owned(),
+        _ => format!("'{text}'"),
+    }
+}

@@ -1,0 +1,129 @@
+//! A server that speaks PostgreSQL's protocol: PostgreSQL itself, or ours.
+
+use crate::engine::{Answer, Column, Engine, Row, Statement};
+use bytes::BytesMut;
+use fallible_iterator::FallibleIterator;
+use firn_base::SqlState;
+use postgres_protocol::IsNull;
+use postgres_protocol::message::backend::Message;
+use postgres_protocol::message::frontend;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+
+/// A connection.
+pub struct Server {
+    stream: TcpStream,
+    received: BytesMut,
+}
+
+/// How long a statement may take.
+const TIMEOUT: &str = "SET statement_timeout = '10s'";
+
+impl Server {
+    /// Connects to a server that trusts us.
+    pub fn connect(address: &str, user: &str, database: &str) -> io::Result<Server> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        let mut server = Server { stream, received: BytesMut::new() };
+        let mut out = BytesMut::new();
+        frontend::startup_message([("user", user), ("database", database)], &mut out)?;
+        server.stream.write_all(&out)?;
+        if let Answer::Error { message, .. } = server.receive()? {
+            return Err(io::Error::other(message));
+        }
+        server.execute(TIMEOUT)?;
+        Ok(server)
+    }
+
+    /// Runs statements whose rows do not matter. They must succeed.
+    pub fn execute(&mut self, text: &str) -> io::Result<()> {
+        let mut out = BytesMut::new();
+        frontend::query(text, &mut out)?;
+        self.stream.write_all(&out)?;
+        match self.receive()? {
+            Answer::Error { message, .. } => Err(io::Error::other(format!("{message}: {text}"))),
+            _ => Ok(()),
+        }
+    }
+
+    fn ask(&mut self, statement: &Statement) -> io::Result<Answer> {
+        let mut out = BytesMut::new();
+        let types = statement.parameters.iter().map(|parameter| parameter.oid.unwrap_or(0));
+        frontend::parse("", &statement.text, types, &mut out)?;
+        frontend::describe(b'S', "", &mut out)?;
+        let encode = |value: Option<&str>, out: &mut BytesMut| {
+            Ok(match value {
+                None => IsNull::Yes,
+                Some(text) => {
+                    out.extend_from_slice(text.as_bytes());
+                    IsNull::No
+                }
+            })
+        };
+        let values = statement.parameters.iter().map(|parameter| parameter.value.as_deref());
+        frontend::bind("", "", [], values, encode, [], &mut out).map_err(|error| match error {
+            frontend::BindError::Conversion(error) => io::Error::other(error),
+            frontend::BindError::Serialization(error) => error,
+        })?;
+        frontend::execute("", 0, &mut out)?;
+        frontend::sync(&mut out);
+        self.stream.write_all(&out)?;
+        self.receive()
+    }
+
+    /// All messages up to ReadyForQuery.
+    fn receive(&mut self) -> io::Result<Answer> {
+        let (mut columns, mut parameters, mut rows) = (Vec::new(), Vec::new(), Vec::new());
+        let mut failure = None;
+        loop {
+            match Message::parse(&mut self.received)? {
+                None => {
+                    let mut buffer = [0; 8192];
+                    match self.stream.read(&mut buffer)? {
+                        0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                        length => self.received.extend_from_slice(&buffer[..length]),
+                    }
+                }
+                Some(Message::ReadyForQuery(_)) => {
+                    return Ok(failure.unwrap_or(Answer::Rows { columns, parameters, rows }));
+                }
+                Some(Message::ErrorResponse(body)) => {
+                    let (mut state, mut message) = (SqlState::INTERNAL_ERROR, String::new());
+                    let mut fields = body.fields();
+                    while let Some(field) = fields.next()? {
+                        let text = String::from_utf8_lossy(field.value_bytes()).into_owned();
+                        match field.type_() {
+                            b'C' => state = SqlState::new(&text),
+                            b'M' => message = text,
+                            _ => {}
+                        }
+                    }
+                    failure = Some(Answer::Error { state, message });
+                }
+                Some(Message::ParameterDescription(body)) => parameters = body.parameters().collect()?,
+                Some(Message::RowDescription(body)) => {
+                    let column =
+                        |field: postgres_protocol::message::backend::Field<'_>| -> io::Result<Column> {
+                            Ok(Column { name: field.name().to_owned(), oid: field.type_oid() })
+                        };
+                    columns = body.fields().map(column).collect()?;
+                }
+                Some(Message::DataRow(body)) => {
+                    let text = |range: Option<std::ops::Range<usize>>| -> io::Result<Option<String>> {
+                        let cell = range.map(|range| body.buffer()[range].to_vec());
+                        cell.map(String::from_utf8).transpose().map_err(io::Error::other)
+                    };
+                    let row: Row = body.ranges().map(text).collect()?;
+                    rows.push(row);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+}
+
+impl Engine for Server {
+    fn run(&mut self, statement: &Statement) -> Answer {
+        self.ask(statement).unwrap_or_else(|error| Answer::Failure(error.to_string()))
+    }
+}
