@@ -5,7 +5,7 @@
 
 use crate::relations::{FIRST_HELD, Found, Relations};
 use firn_base::sync::Arc;
-use firn_base::{ColumnId, Result, TimeZoneSetting};
+use firn_base::{ColumnId, Result, TimeZoneSetting, Type, TypeId};
 use firn_bind::{Attribute, Catalog as Asked, Generated, Key, Relation, RelationKind};
 use firn_executor::Source;
 use firn_plan::operator::SourceId;
@@ -106,8 +106,11 @@ impl<'a> Binding<'a> {
         if let Some(table) = self.catalog.table(definition.oid, name) {
             return Ok(Some(Arc::new(self.table(schema, table))));
         }
-        let view = self.catalog.view(definition.oid, name);
-        Ok(view.map(|view| Arc::new(self.view(schema, view))))
+        if let Some(view) = self.catalog.view(definition.oid, name) {
+            return Ok(Some(Arc::new(self.view(schema, view))));
+        }
+        let sequence = self.catalog.sequence(definition.oid, name);
+        Ok(sequence.map(|sequence| Arc::new(sequence_relation(schema, sequence))))
     }
 
     fn table(&self, schema: &str, table: &TableDef) -> Relation {
@@ -174,6 +177,30 @@ impl<'a> Binding<'a> {
         let schema = self.catalog.schemas.get(&sequence.schema).map_or("", |schema| &schema.name);
         let name = format!("{}.{}", quoted(schema), quoted(&sequence.name));
         format!("nextval('{}'::regclass)", name.replace('\'', "''"))
+    }
+}
+
+/// The attributes of a sequence as a relation, with their types.
+pub const SEQUENCE_COLUMNS: [(&str, TypeId); 3] =
+    [("last_value", TypeId::INT8), ("log_cnt", TypeId::INT8), ("is_called", TypeId::BOOL)];
+
+/// A sequence as a relation of one row. Its source is found by its oid when the statement runs.
+fn sequence_relation(schema: &str, sequence: &SequenceDef) -> Relation {
+    let attribute = |(number, (name, ty)): (i16, (&str, TypeId))| Attribute {
+        number,
+        name: name.into(),
+        ty: Type::new(ty),
+        not_null: true,
+        default: None,
+        generated: Generated::No,
+    };
+    Relation {
+        oid: sequence.oid.0,
+        schema: schema.into(),
+        name: sequence.name.as_str().into(),
+        kind: RelationKind::Source(SourceId(sequence.oid.0)),
+        columns: (1..).zip(SEQUENCE_COLUMNS).map(attribute).collect(),
+        keys: Vec::new(),
     }
 }
 

@@ -4,9 +4,9 @@
 //! which it stands.
 
 use super::attach::Pending;
-use super::call::{Overload, argument_names};
+use super::call::{CallShape, Overload, argument_names, signature};
 use super::{Binder, Clause, Operand, Reference};
-use firn_base::{Error, Result, SqlState, Type};
+use firn_base::{Error, Result, SqlState, Type, TypeId, Value};
 use firn_plan::{Column, ColumnInfo, Function, Scalar};
 use firn_syntax::tree::{Call, NullsOrder, SortItem, SortOrder};
 use firn_vector::registry::{AggregateKind, Body};
@@ -41,12 +41,13 @@ impl Binder<'_> {
     pub(super) fn aggregate_call(
         &mut self,
         call: &Call,
-        overload: Overload,
-        order: Vec<SortSpec>,
+        mut overload: Overload,
+        mut order: Vec<SortSpec>,
         at: u32,
     ) -> Result<Operand> {
-        let Body::Aggregate(body) = &overload.function.body else { panic!("it is an aggregate") };
-        let name = &overload.function.name;
+        let function = overload.function.clone();
+        let Body::Aggregate(body) = &function.body else { panic!("it is an aggregate") };
+        let name = &function.name;
         let wrong =
             |binder: &Self, message: String| Err(binder.error(SqlState::WRONG_OBJECT_TYPE, message, at));
         match body.kind {
@@ -68,6 +69,9 @@ impl Binder<'_> {
         }
         if call.arguments.is_empty() && !call.is_star && call.within_group.is_empty() {
             return wrong(self, format!("{name}(*) must be used to call a parameterless aggregate function"));
+        }
+        if body.kind == AggregateKind::HypotheticalSet {
+            self.hypothetical(call, &mut overload, &mut order, at)?;
         }
         let filter = match &call.filter {
             Some(filter) => Some(self.filter(filter)?),
@@ -140,6 +144,45 @@ impl Binder<'_> {
             self.references.push(Reference { column: output, at, table: AGGREGATE.into(), name, owner });
         }
         Ok(Operand { scalar: Scalar::Column(output), ty, at })
+    }
+
+    /// The arguments of a hypothetical-set aggregate: each direct one gets a common type with its column, and behind them
+    /// stands a number that says how the columns are ordered.
+    fn hypothetical(
+        &mut self,
+        call: &Call,
+        overload: &mut Overload,
+        order: &mut [SortSpec],
+        at: u32,
+    ) -> Result<()> {
+        let (direct, columns) = (call.arguments.len(), call.within_group.len());
+        if direct != columns {
+            let inputs: Vec<TypeId> = overload.arguments.iter().map(|argument| argument.ty.id).collect();
+            let name = signature(&call.name, &inputs, CallShape::default());
+            let message = format!("function {name} does not exist");
+            return Err(self.error(SqlState::UNDEFINED_FUNCTION, message, at).with_hint(format!(
+                "To use the hypothetical-set aggregate {}, the number of hypothetical direct arguments (here {direct}) must match the number of ordering columns (here {columns}).",
+                overload.function.name,
+            )));
+        }
+        let mut arguments = std::mem::take(&mut overload.arguments);
+        let ordered = arguments.split_off(direct);
+        let (mut left, mut right) = (Vec::with_capacity(direct), Vec::with_capacity(direct + 1));
+        let mut orders = 0;
+        for (column, ((direct, ordered), spec)) in arguments.into_iter().zip(ordered).zip(order).enumerate() {
+            // The column comes first: its type decides between types that cast to each other.
+            let (pair, ty) = self.as_common(vec![ordered, direct], "WITHIN GROUP")?;
+            let [ordered, direct] = pair.try_into().unwrap_or_else(|_| unreachable!("both are there"));
+            (spec.value, spec.ty) = (ordered.scalar.clone(), ty);
+            orders |= (i32::from(spec.descending) | i32::from(spec.nulls_first) << 1) << (2 * column);
+            left.push(direct);
+            right.push(ordered);
+        }
+        let ty = Type::new(TypeId::INT4);
+        right.push(Operand { scalar: Scalar::Constant(ty, Value::Integer(orders)), ty, at });
+        left.extend(right);
+        overload.arguments = left;
+        Ok(())
     }
 
     /// FILTER (WHERE …)

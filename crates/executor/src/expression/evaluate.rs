@@ -373,7 +373,8 @@ fn booleans(length: usize, value: impl FnMut(usize) -> bool) -> Vector {
     Vector::flat(Representation::Boolean, Data::Boolean(values), None)
 }
 
-/// The same values in another representation of their type: numbers of one scale as numbers of any.
+/// The same values in another representation: numbers of one scale as numbers of any, and the bits of `integer` as those of
+/// `oid`, which PostgreSQL has for one another without a function.
 pub(crate) fn converted(vector: &Vector, representation: Representation, rows: Rows<'_>) -> Vector {
     if vector.representation() == representation {
         return vector.clone();
@@ -381,7 +382,11 @@ pub(crate) fn converted(vector: &Vector, representation: Representation, rows: R
     let mut builder = Builder::new(representation);
     rows.each(|row| {
         builder.pad(row);
-        builder.push(vector.datum(row));
+        builder.push(match (vector.datum(row), representation) {
+            (Datum::Int32(value), Representation::Oid) => Datum::UInt32(value as u32),
+            (Datum::UInt32(value), Representation::Int32) => Datum::Int32(value as i32),
+            (value, _) => value,
+        });
     });
     builder.pad(rows.length());
     builder.finish()

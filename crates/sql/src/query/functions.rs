@@ -82,7 +82,7 @@ fn services<'a>(call: &Call<'a>) -> Result<&'a dyn SessionServices> {
 }
 
 #[cold]
-fn nobody() -> Error {
+pub(super) fn nobody() -> Error {
     Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "no session runs this expression")
 }
 

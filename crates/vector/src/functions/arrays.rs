@@ -175,6 +175,11 @@ pub fn register(builder: &mut RegistryBuilder) {
             None => Err(null_dimensions()),
         },
     );
+    builder.scalar::<(Datum, List), _>(
+        "width_bucket(anycompatible,anycompatiblearray)",
+        |call, (value, thresholds)| bucket(call, &value, &thresholds),
+    );
+    builder.set("string_to_table(text,text) string_to_table(text,text,text)", StringParts);
     builder.set("unnest(anyarray)", Unnest);
     builder.set("generate_subscripts(anyarray,int4) generate_subscripts(anyarray,int4,bool)", Subscripts);
 }
@@ -319,8 +324,13 @@ fn to_string(call: &mut Call<'_>, list: &List<'_>, separator: &str, null: Option
     Ok(Text)
 }
 
-/// Puts the parts of a text between separators into the call's value: its characters if there is no separator.
+/// Puts the parts of a text between separators into the call's value.
 fn parts_of(call: &mut Call<'_>, text: &str, separator: Option<&str>, null: Option<&str>) {
+    call.value.set_list(Arc::new(parts(text, separator, null)), None);
+}
+
+/// The parts of a text between separators: its characters if there is no separator.
+fn parts(text: &str, separator: Option<&str>, null: Option<&str>) -> crate::Vector {
     let mut elements = Builder::new(Representation::Text);
     let mut push = |part: &str| match null == Some(part) {
         true => elements.push_null(),
@@ -334,7 +344,27 @@ fn parts_of(call: &mut Call<'_>, text: &str, separator: Option<&str>, null: Opti
         Some("") => push(text),
         Some(separator) => text.split(separator).for_each(push),
     }
-    call.value.set_list(Arc::new(elements.finish()), None);
+    elements.finish()
+}
+
+/// How many of the thresholds, which rise, a value reaches.
+fn bucket(call: &Call<'_>, value: &Datum<'_>, thresholds: &List<'_>) -> Result<i32> {
+    if thresholds.dimensions() > 1 {
+        return Err(Error::new(SqlState::new("2202E"), "thresholds must be one-dimensional array"));
+    }
+    if thresholds.iter().any(|threshold| threshold.is_null()) {
+        return Err(Error::new(SqlState::new("22004"), "thresholds array must not contain NULLs"));
+    }
+    let representation = call.signature.representations[0];
+    let (mut low, mut high) = (0, thresholds.len());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match order::of(value, &thresholds.get(middle), representation).is_lt() {
+            true => high = middle,
+            false => low = middle + 1,
+        }
+    }
+    Ok(low as i32)
 }
 
 #[cold]
@@ -399,6 +429,26 @@ fn filled(
     let is_plain = count == 0 || matches!(dimensions[..], [Dimension { lower: 1, .. }]);
     call.value.set_list(elements, (!is_plain).then(|| dimensions.into()));
     Ok(Any)
+}
+
+/// `string_to_table`: a row for each part.
+struct StringParts;
+
+impl SetKernel for StringParts {
+    fn can_fail(&self) -> bool {
+        false
+    }
+
+    fn begin(&self, _: &mut Call<'_>, arguments: &[Datum<'_>]) -> Result<Option<Box<dyn Set>>> {
+        let given = |datum: &Datum<'_>| match *datum {
+            Datum::Text(text) => Some(text.to_owned()),
+            _ => None,
+        };
+        let Datum::Text(text) = arguments[0] else { return Ok(None) };
+        let (separator, null) = (given(&arguments[1]), arguments.get(2).and_then(given));
+        let elements = parts(text, separator.as_deref(), null.as_deref());
+        Ok(Some(Box::new(Elements { elements, next: 0 })))
+    }
 }
 
 /// `unnest`: a row for each element.

@@ -61,17 +61,20 @@ pub fn register(builder: &mut RegistryBuilder) {
         Encoding::named(encoding, "destination")?.write(text, &mut call.bytes)?;
         Ok::<_, Error>(Bytes)
     });
-    builder.scalar::<(&[u8], &str, &str), _>("convert(bytea,name,name)", |call, (bytes, source, destination)| {
-        let (source, destination) =
-            (Encoding::named(source, "source")?, Encoding::named(destination, "destination")?);
-        if source == destination || source == Encoding::SqlAscii && destination != Encoding::Utf8 {
-            destination.check(bytes)?;
-            call.bytes.extend_from_slice(bytes);
-        } else {
-            destination.write(&source.read(bytes)?, &mut call.bytes)?;
-        }
-        Ok::<_, Error>(Bytes)
-    });
+    builder.scalar::<(&[u8], &str, &str), _>(
+        "convert(bytea,name,name)",
+        |call, (bytes, source, destination)| {
+            let (source, destination) =
+                (Encoding::named(source, "source")?, Encoding::named(destination, "destination")?);
+            if source == destination || source == Encoding::SqlAscii && destination != Encoding::Utf8 {
+                destination.check(bytes)?;
+                call.bytes.extend_from_slice(bytes);
+            } else {
+                destination.write(&source.read(bytes)?, &mut call.bytes)?;
+            }
+            Ok::<_, Error>(Bytes)
+        },
+    );
     builder.scalar::<(&[u8], &str), _>("length(bytea,name)", |_, (bytes, encoding)| {
         let encoding = Encoding::named(encoding, "").map_err(|error| match error.state() {
             SqlState::INVALID_PARAMETER_VALUE => {
@@ -192,32 +195,88 @@ enum Encoding {
 }
 
 /// The characters of ISO 8859-15 that are others in ISO 8859-1.
-const LATIN9: [(u8, char); 8] = [
-    (0xa4, '€'),
-    (0xa6, 'Š'),
-    (0xa8, 'š'),
-    (0xb4, 'Ž'),
-    (0xb8, 'ž'),
-    (0xbc, 'Œ'),
-    (0xbd, 'œ'),
-    (0xbe, 'Ÿ'),
-];
+const LATIN9: [(u8, char); 8] =
+    [(0xa4, '€'), (0xa6, 'Š'), (0xa8, 'š'), (0xb4, 'Ž'), (0xb8, 'ž'), (0xbc, 'Œ'), (0xbd, 'œ'), (0xbe, 'Ÿ')];
 
 /// The characters of 0x80 to 0x9f in code page 1252; `\0` is none.
 const WINDOWS: [char; 32] = [
-    '€', '\0', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\0', 'Ž', '\0', '\0', '‘', '’', '“', '”', '•',
-    '–', '—', '˜', '™', 'š', '›', 'œ', '\0', 'ž', 'Ÿ',
+    '€', '\0', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\0', 'Ž', '\0', '\0', '‘', '’', '“',
+    '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\0', 'ž', 'Ÿ',
 ];
 
 /// The names, in lower case and without punctuation, of the encodings that PostgreSQL converts and we do not.
 const OTHERS: &[&str] = &[
-    "abc", "alt", "big5", "euccn", "eucjis2004", "eucjp", "euckr", "euctw", "gb18030", "gbk", "iso885910", "iso885913",
-    "iso885914", "iso885916", "iso88592", "iso88593", "iso88594", "iso88595", "iso88596", "iso88597", "iso88598",
-    "iso88599", "johab", "koi8", "koi8r", "koi8u", "latin10", "latin2", "latin3", "latin4", "latin5", "latin6", "latin7",
-    "latin8", "mskanji", "muleinternal", "shiftjis", "shiftjis2004", "sjis", "tcvn", "tcvn5712", "uhc", "vscii", "win",
-    "win1250", "win1251", "win1253", "win1254", "win1255", "win1256", "win1257", "win1258", "win866", "win874", "win932",
-    "win936", "win949", "win950", "windows1250", "windows1251", "windows1253", "windows1254", "windows1255",
-    "windows1256", "windows1257", "windows1258", "windows866", "windows874", "windows932", "windows936", "windows949",
+    "abc",
+    "alt",
+    "big5",
+    "euccn",
+    "eucjis2004",
+    "eucjp",
+    "euckr",
+    "euctw",
+    "gb18030",
+    "gbk",
+    "iso885910",
+    "iso885913",
+    "iso885914",
+    "iso885916",
+    "iso88592",
+    "iso88593",
+    "iso88594",
+    "iso88595",
+    "iso88596",
+    "iso88597",
+    "iso88598",
+    "iso88599",
+    "johab",
+    "koi8",
+    "koi8r",
+    "koi8u",
+    "latin10",
+    "latin2",
+    "latin3",
+    "latin4",
+    "latin5",
+    "latin6",
+    "latin7",
+    "latin8",
+    "mskanji",
+    "muleinternal",
+    "shiftjis",
+    "shiftjis2004",
+    "sjis",
+    "tcvn",
+    "tcvn5712",
+    "uhc",
+    "vscii",
+    "win",
+    "win1250",
+    "win1251",
+    "win1253",
+    "win1254",
+    "win1255",
+    "win1256",
+    "win1257",
+    "win1258",
+    "win866",
+    "win874",
+    "win932",
+    "win936",
+    "win949",
+    "win950",
+    "windows1250",
+    "windows1251",
+    "windows1253",
+    "windows1254",
+    "windows1255",
+    "windows1256",
+    "windows1257",
+    "windows1258",
+    "windows866",
+    "windows874",
+    "windows932",
+    "windows936",
+    "windows949",
     "windows950",
 ];
 
@@ -273,7 +332,8 @@ impl Encoding {
             (Encoding::Utf8, 0xf0..=0xf7) => 4,
             _ => 1,
         };
-        let shown: Vec<String> = bytes[place..].iter().take(width).map(|byte| format!("0x{byte:02x}")).collect();
+        let shown: Vec<String> =
+            bytes[place..].iter().take(width).map(|byte| format!("0x{byte:02x}")).collect();
         let message = format!("invalid byte sequence for encoding \"{}\": {}", self.name(), shown.join(" "));
         Err(Error::new(SqlState::new("22021"), message))
     }
@@ -289,9 +349,10 @@ impl Encoding {
                     return Ok(std::str::from_utf8(bytes).expect("it was checked").to_owned());
                 }
                 Encoding::Latin1 => char::from(*byte),
-                Encoding::Latin9 => {
-                    LATIN9.iter().find(|(code, _)| code == byte).map_or(char::from(*byte), |(_, other)| *other)
-                }
+                Encoding::Latin9 => LATIN9
+                    .iter()
+                    .find(|(code, _)| code == byte)
+                    .map_or(char::from(*byte), |(_, other)| *other),
                 Encoding::Windows1252 => match byte {
                     0x80..=0x9f if WINDOWS[usize::from(byte - 0x80)] == '\0' => {
                         return Err(no_equivalent(&bytes[place..=place], self, Encoding::Utf8));
@@ -317,16 +378,24 @@ impl Encoding {
                 Encoding::Latin1 => u8::try_from(code).ok(),
                 Encoding::Latin9 => match LATIN9.iter().find(|(_, other)| *other == character) {
                     Some((byte, _)) => Some(*byte),
-                    None => u8::try_from(code).ok().filter(|byte| LATIN9.iter().all(|(other, _)| other != byte)),
+                    None => {
+                        u8::try_from(code).ok().filter(|byte| LATIN9.iter().all(|(other, _)| other != byte))
+                    }
                 },
-                Encoding::Windows1252 => match WINDOWS.iter().position(|other| *other == character && code != 0) {
-                    Some(place) => Some(0x80 + place as u8),
-                    None => u8::try_from(code).ok().filter(|byte| !(0x80..=0x9f).contains(byte)),
-                },
+                Encoding::Windows1252 => {
+                    match WINDOWS.iter().position(|other| *other == character && code != 0) {
+                        Some(place) => Some(0x80 + place as u8),
+                        None => u8::try_from(code).ok().filter(|byte| !(0x80..=0x9f).contains(byte)),
+                    }
+                }
             };
             let Some(byte) = byte else {
                 let mut buffer = [0; 4];
-                return Err(no_equivalent(character.encode_utf8(&mut buffer).as_bytes(), Encoding::Utf8, self));
+                return Err(no_equivalent(
+                    character.encode_utf8(&mut buffer).as_bytes(),
+                    Encoding::Utf8,
+                    self,
+                ));
             };
             out.push(byte);
         }

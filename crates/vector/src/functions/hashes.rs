@@ -31,9 +31,12 @@ pub fn register(builder: &mut RegistryBuilder) {
     builder.scalar::<(i64, i64), _>("hashint8extended(int8,int8)", |_, (value, seed)| {
         word_extended(folded(value), seed)
     });
-    builder.scalar::<(u32, i64), _>("hashoidextended(oid,int8)", |_, (value, seed)| word_extended(value, seed));
+    builder
+        .scalar::<(u32, i64), _>("hashoidextended(oid,int8)", |_, (value, seed)| word_extended(value, seed));
     builder.scalar::<([u8; 16],), _>("uuid_hash(uuid)", |_, (uuid,)| of_bytes(&uuid));
-    builder.scalar::<([u8; 16], i64), _>("uuid_hash_extended(uuid,int8)", |_, (uuid, seed)| extended(&uuid, seed));
+    builder.scalar::<([u8; 16], i64), _>("uuid_hash_extended(uuid,int8)", |_, (uuid, seed)| {
+        extended(&uuid, seed)
+    });
 }
 
 /// An integer of eight bytes so that it hashes as the same of four does.

@@ -2,6 +2,7 @@
 
 mod aggregates;
 mod arrays;
+mod bytes;
 mod casts;
 mod comparisons;
 mod date_templates;
@@ -10,13 +11,16 @@ mod fixed;
 mod floats;
 mod general;
 mod grammar;
+mod hashes;
 mod integers;
 mod io;
 mod moments;
+mod names;
 mod number_templates;
 mod numbers;
 mod objects;
 mod powers;
+mod randoms;
 mod regexps;
 mod roots;
 mod series;
@@ -47,6 +51,10 @@ pub fn register(builder: &mut RegistryBuilder) {
     powers::register(builder);
     arrays::register(builder);
     series::register(builder);
+    bytes::register(builder);
+    hashes::register(builder);
+    names::register(builder);
+    randoms::register(builder);
     aggregates::register(builder);
     windows::register(builder);
 }

@@ -52,12 +52,12 @@ pub fn register(builder: &mut RegistryBuilder) {
          bttext_pattern_cmp(text,text)",
         |_, (left, right)| left.cmp(right) as i32,
     );
-    builder.scalar::<(&str, &str), _>(
-        "btbpchar_pattern_cmp(bpchar,bpchar)",
-        |_, (left, right)| compare_blank_padded(left, right) as i32,
-    );
+    builder.scalar::<(&str, &str), _>("btbpchar_pattern_cmp(bpchar,bpchar)", |_, (left, right)| {
+        compare_blank_padded(left, right) as i32
+    });
     builder.scalar::<(u32, u32), _>("btoidcmp(oid,oid)", |_, (left, right)| left.cmp(&right) as i32);
-    builder.scalar::<([u8; 16], [u8; 16]), _>("uuid_cmp(uuid,uuid)", |_, (left, right)| left.cmp(&right) as i32);
+    builder
+        .scalar::<([u8; 16], [u8; 16]), _>("uuid_cmp(uuid,uuid)", |_, (left, right)| left.cmp(&right) as i32);
 }
 
 /// The most bytes of a name.
@@ -71,7 +71,8 @@ fn identifiers(text: &str, is_strict: bool) -> Result<Vec<String>> {
         detail.into_iter().fold(error, Error::with_detail)
     };
     let is_space = |character: char| matches!(character, ' ' | '\t' | '\n' | '\r' | '\x0c');
-    let is_start = |character: char| character.is_ascii_alphabetic() || character == '_' || !character.is_ascii();
+    let is_start =
+        |character: char| character.is_ascii_alphabetic() || character == '_' || !character.is_ascii();
     let (mut parts, mut is_behind_dot) = (Vec::new(), false);
     let mut rest = text.trim_start_matches(is_space);
     loop {
@@ -98,7 +99,8 @@ fn identifiers(text: &str, is_strict: bool) -> Result<Vec<String>> {
             parts.push(part);
             rest = inside;
         } else if rest.starts_with(is_start) {
-            let is_part = |character: char| is_start(character) || character.is_ascii_digit() || character == '$';
+            let is_part =
+                |character: char| is_start(character) || character.is_ascii_digit() || character == '$';
             let end = rest.find(|character| !is_part(character)).unwrap_or(rest.len());
             parts.push(rest[..end].to_ascii_lowercase());
             rest = &rest[end..];

@@ -1,12 +1,13 @@
 //! Random values. Each call site has a generator of its own.
 
+use crate::kernel::Rest;
 use crate::registry::RegistryBuilder;
 use firn_base::random::{Random, secret_bytes};
 
 /// Adds the family.
 pub fn register(builder: &mut RegistryBuilder) {
-    builder.scalar::<(), _>("random()", |call, ()| call.local.get(Random::from_entropy).unit());
-    builder.scalar::<(), _>("gen_random_uuid()", |_, ()| {
+    builder.scalar::<Rest, _>("random()", |call, _| call.local.get(Random::from_entropy).unit());
+    builder.scalar::<Rest, _>("gen_random_uuid()", |_, _| {
         let mut uuid: [u8; 16] = secret_bytes();
         // Version 4, variant 1 (RFC 4122, section 4.4).
         uuid[6] = uuid[6] & 0x0f | 0x40;

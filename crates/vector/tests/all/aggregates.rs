@@ -3,7 +3,7 @@
 //! A group is added at once, among others of its file, and in two halves whose states are written, read and merged; always with one answer.
 
 use super::{Block, agree, blocks, shown, value, zone};
-use firn_base::{Error, Result, Type, Value};
+use firn_base::{Error, Result, Type, TypeId, Value};
 use firn_vector::builder::Builder;
 use firn_vector::context::detached;
 use firn_vector::kernel::{Call, Local, Signature};
@@ -30,11 +30,20 @@ fn every_aggregate_answers_as_postgres_does() {
 fn rows(block: &Block, line: &[Option<String>], direct: usize) -> (Vec<Vector>, usize) {
     let values = |number: usize| -> Option<Vec<Value>> {
         let ty = block.arguments[number];
-        let array = value(line[number].as_deref(), ty.array().expect("it has arrays"), &block.place);
-        match array {
-            Value::Array(array) => Some(array.into_elements()),
-            _ => None,
-        }
+        // There are no arrays of arrays: rows of arrays are an array of their texts.
+        let of_rows = ty.array().or(Type::new(TypeId::TEXT).array()).expect("texts have arrays");
+        let Value::Array(array) = value(line[number].as_deref(), of_rows, &block.place) else { return None };
+        Some(match ty.array() {
+            Some(_) => array.into_elements(),
+            None => array
+                .elements()
+                .iter()
+                .map(|row| match row {
+                    Value::Text(text) => value(Some(text), ty, &block.place),
+                    _ => Value::Null,
+                })
+                .collect(),
+        })
     };
     let lists: Vec<Vec<Value>> =
         (direct..block.arguments.len()).map(|number| values(number).expect("rows are arrays")).collect();

@@ -472,3 +472,57 @@ SETS = {"regexps": [
     ("regexp_split_to_table(text,text)", ["text", "text"], "text", [["the quick brown", "\\s+"], ["the fox", ""], ["", "x"], ["", ""], ["abc", "b*"], [None, "a"]]),
     ("regexp_split_to_table(text,text,text)", ["text", "text", "text"], "text", [["aXbxc", "x", "i"], ["a", "x", "g"]]),
 ]}
+
+
+SETS["texts"] = [
+    ("string_to_table(text,text)", ["text", "text"], "text", [["a,b,c", ","], ["", ","], ["abc", None], ["abc", ""], [None, ","], ["a,,b", ","]]),
+    ("string_to_table(text,text,text)", ["text", "text", "text"], "text", [["a,b,c", ",", "b"], ["a,,b", ",", ""], ["a,b", None, "a"], ["", "", ""]]),
+    ("unnest(anyarray)", ["_int4"], "int4", [["{1,NULL,3}"], ["{}"], [None], ["{{1,2},{3,4}}"]]),
+    ("generate_subscripts(anyarray,int4)", ["_int4", "int4"], "int4", [["{1,2,3}", "1"], ["[0:1]={1,2}", "1"], ["{1}", "2"], ["{}", "1"], ["{1}", "0"], ["{1}", None]]),
+    ("generate_subscripts(anyarray,int4,bool)", ["_int4", "int4", "bool"], "int4", [["{1,2,3}", "1", "t"], ["{1,2}", "1", "f"], ["{1}", "1", None]]),
+]
+FAMILIES["arrays"].append(("width_bucket(anycompatible,anycompatiblearray)", [[v, a] for v in ("0", "1", "5", "9", "10", None) for a in ("{1,5,10}", "{}", "{5,5,5}", "{{1,2},{3,4}}", "{1,NULL}", None)], "int4 _int4 int4"))
+BYTES = ["\\x", "\\x00", "\\x61626364", "\\xff00aa", "\\x25615f", "\\x615c25"]
+FAMILIES["bytes"] = [
+    ("get_bit(bytea,int8)", [[b, n] for b in ("\\x", "\\xa5", "\\x0180") for n in ("0", "1", "7", "8", "15", "16", "-1", "9223372036854775807")] + [[None, "1"]]),
+    ("set_bit(bytea,int8,int4)", [[b, n, v] for b in ("\\x", "\\xa5", "\\x0180") for n in ("0", "1", "15", "-1") for v in ("0", "1", "2")]),
+    ("overlay(bytea,bytea,int4,int4)", [[b, "\\xffff", s, c] for b in ("\\x", "\\x61626364") for s in ("1", "3", "9", "0", "2147483647") for c in ("0", "2", "-1", "99", "2147483647")]),
+    ("overlay(bytea,bytea,int4)", [[b, n, s] for b in ("\\x61626364",) for n in ("\\x", "\\xffff", "\\xffffffffff") for s in ("1", "3", "5", "9", "0")]),
+    "byteacmp(bytea,bytea)",
+    *[(f"{name}(bytea,bytea)", [[b, p] for b in ("\\x", "\\x61", "\\x616263", "\\x6125", "\\xff00", "\\x61626162") for p in ("\\x", "\\x25", "\\x6125", "\\x5f", "\\x5f5f", "\\x256225", "\\x615c25", "\\x615c", "\\xff25", "\\x25615f", "\\x256162", "\\x2525")] + [[None, "\\x"]]) for name in ("bytealike", "byteanlike", "like", "notlike")],
+    ("like_escape(bytea,bytea)", [[p, e] for p in ("\\x612362", "\\x615c62", "\\x23", "\\x2323") for e in ("\\x23", "\\x", "\\x5c", "\\x2324")]),
+    "md5(text)", "md5(bytea)", "sha224(bytea)", "sha256(bytea)", "sha384(bytea)", "sha512(bytea)",
+    ("convert_from(bytea,name)", [[b, e] for b in ("\\x", "\\x616263", "\\xc3a4", "\\xe4", "\\x80", "\\x81", "\\xa4a8", "\\x6100", "\\xff", "\\xe282ac", "\\xe282", "\\xc0af") for e in ("UTF8", "utf-8", "LATIN1", "latin-9", "WIN1252", "SQL_ASCII", "nothing", "ISO 8859-1")]),
+    ("convert_to(text,name)", [[t, e] for t in ("", "abc", "ä", "€", "Š", "日", "\u0081", "\u00a4") for e in ("UTF8", "unicode", "LATIN1", "LATIN9", "windows-1252", "SQL_ASCII", "nothing")]),
+    ("convert(bytea,name,name)", [[b, s, d] for b in ("\\x61", "\\xe4", "\\xc3a4", "\\xe282ac", "\\xa4") for s, d in (("LATIN1", "UTF8"), ("UTF8", "LATIN1"), ("UTF8", "LATIN9"), ("LATIN9", "UTF8"), ("UTF8", "UTF8"), ("SQL_ASCII", "UTF8"), ("x", "UTF8"), ("UTF8", "x"))]),
+    ("length(bytea,name)", [[b, e] for b in ("\\x", "\\xc3a4", "\\xe4", "\\x6100") for e in ("UTF8", "LATIN1", "nothing")]),
+]
+FAMILIES["names"] = [
+    ("parse_ident(text,bool)", [[t, s] for t in ("a", "a.b.c", ' "A b" . c ', 'Foo.Bar', '"x""y"', '""', '"a', ".a", "a.", "a..b", "1a", "a1$_", "a b", "a()", "ä.Ö", "", "  ", '"a"."b"x', "a.1") for s in ("t", "f")] + [[None, "t"]]),
+    ("unistr(text)", {0: ["abc", "d\\0061t\\+000061", "d\\u0061t\\U00000061", "\\\\", "\\d83d\\de00", "\\d83d", "\\d83dx", "\\de00", "\\00", "\\zzzz", "\\", "\\u12", "\\+12345", "\\0000", "\\U00110000", "\\d83d\\d83d", "\\\\0061", "ä\\00e4"]}),
+    *[(f"{name}(text,text)", [[t, f] for t in ("abc", "\u00e4", "a\u0308", "\ufb01", "\u2126", "\uac00", "e\u0301\u0323", "") for f in ("NFC", "NFD", "NFKC", "nfkd", "x")]) for name in ("normalize", "is_normalized")],
+    ("nameconcatoid(name,oid)", [["abc", "7"], ["x" * 63, "12345"], ["ä" * 31, "1"]]),
+    "bttextcmp(text,text)", "btnamecmp(name,name)", "btnametextcmp(name,text)", "bttextnamecmp(text,name)", "bttext_pattern_cmp(text,text)", "btbpchar_pattern_cmp(bpchar,bpchar)", "btoidcmp(oid,oid)", "uuid_cmp(uuid,uuid)",
+]
+SEEDS = ["0", "1", "-1", "81985529216486895"]
+HASHED = ["", "a", "abc", "abcd", "abcdefgh", "abcdefghi", "abcdefghijkl", "abcdefghijklm", "Hällo Wörld, a longer text than twelve bytes", "123456789012345678901234"]
+FAMILIES["hashes"] = [
+    *[(f"{name}({ty})", {0: HASHED}) for name, ty in (("hashtext", "text"), ("hashname", "name"))],
+    ("hashbpchar(bpchar)", {0: HASHED + ["a  "]}),
+    *[(f"{name}({ty},int8)", [[t, s] for t in HASHED for s in SEEDS]) for name, ty in (("hashtextextended", "text"), ("hashnameextended", "name"), ("hashbpcharextended", "bpchar"))],
+    *[f"hashint{n}(int{n})" for n in "248"], "hashoid(oid)", "uuid_hash(uuid)",
+    *[(f"{name}extended({ty},int8)", {1: SEEDS}) for name, ty in (("hashint2", "int2"), ("hashint4", "int4"), ("hashint8", "int8"), ("hashoid", "oid"))],
+    ("uuid_hash_extended(uuid,int8)", {1: SEEDS}),
+]
+
+
+def ordered(values, order):
+    return ["{" + ",".join(values) + "}", "{" + ",".join([str(order)] * len(values)) + "}"]
+
+
+RANKED = [(["1", "2", "2", "3", "5"], 0), (["NULL", "1", "2", "2", "3"], 2), (["1", "2", "2", "3", "NULL", "NULL"], 0), (["5", "3", "2", "2", "1", "NULL"], 1), (["NULL", "5", "2", "2"], 3), ([], 0)]
+AGGREGATES["hypothetical"] = [
+    (f"{name}(any)", ["int4", "int4", "int4"], "int8" if "rank" in name and "percent" not in name else "float8", [[direct, *ordered(values, order)] for values, order in RANKED for direct in ("0", "1", "2", "4", "9", None)], 1)
+    for name in ("rank", "dense_rank", "percent_rank", "cume_dist")
+]
+AGGREGATES["stacking"] = [("array_agg(anyarray)", ["_int4"], "_int4", [[group] for group in ('{}', '{"{1,2}","{3,4}"}', '{"{1}"}', '{"{1,2}","{3}"}', '{"{}"}', '{NULL}', '{"{1}",NULL}', '{"[0:1]={1,2}","[0:1]={3,NULL}"}', '{"[0:1]={1,2}","{3,4}"}', '{"{{1,2}}","{{3,4}}","{{5,6}}"}', '{"{{{{{{1}}}}}}"}')], 0)]

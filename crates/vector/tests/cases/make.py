@@ -172,12 +172,19 @@ def aggregates(known):
                 # Direct arguments are single values; each other one is an array of the values of the rows.
                 values = [literal(value, ty) for value, ty in zip(group[:direct], types)]
                 columns = [f"c{place}" for place in range(direct, len(types))]
-                arrays = ", ".join(literal(array, "_" + ty) for array, ty in zip(group[direct:], types[direct:]))
+                # There are no arrays of arrays: rows of arrays are an array of their texts.
+                arrays = ", ".join(literal(array, "_text" if ty[0] == "_" else "_" + ty) for array, ty in zip(group[direct:], types[direct:]))
+                arguments = [f"{column}::{ty}" if ty[0] == "_" else column for column, ty in zip(columns, types[direct:])]
                 source = f"unnest({arrays}) AS g({', '.join(columns)})" if types else "generate_series(1, 3)"
-                if name in ("mode", "percentile_cont", "percentile_disc"):
+                if name in ("rank", "dense_rank", "percent_rank", "cume_dist"):
+                    # The last argument says how the column is ordered.
+                    order = int(group[2].strip("{}").split(",")[0] or 0)
+                    how = ("DESC" if order & 1 else "ASC") + (" NULLS FIRST" if order & 2 else " NULLS LAST")
+                    call = f"{name}({values[0]}) WITHIN GROUP (ORDER BY c1 {how})"
+                elif name in ("mode", "percentile_cont", "percentile_disc"):
                     call = f"{name}({', '.join(values)}) WITHIN GROUP (ORDER BY {columns[0]})"
                 else:
-                    call = f"{name}({', '.join(columns) or '*'})"
+                    call = f"{name}({', '.join(arguments) or '*'})"
                 expressions.append(f"(SELECT {call} FROM {source})")
         results = iter(answers(expressions))
         with open(f"{HERE}/aggregates-{family}.txt", "w") as out:

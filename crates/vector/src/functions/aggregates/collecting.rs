@@ -5,8 +5,10 @@ use crate::builder::Builder;
 use crate::datum::Datum;
 use crate::image::{self, take_bytes};
 use crate::kernel::{Call, Signature};
+use crate::lists::List;
 use crate::registry::RegistryBuilder;
 use crate::slot::Slot;
+use firn_base::array::{Dimension, MAX_DIMENSIONS};
 use firn_base::sync::Arc;
 use firn_base::{Error, Representation, Result, SqlState};
 
@@ -18,6 +20,7 @@ pub fn register(builder: &mut RegistryBuilder) {
     builder.aggregate("string_agg(text,text)", Texts);
     builder.aggregate("string_agg(bytea,bytea)", Strings);
     builder.aggregate("array_agg(anynonarray)", Elements);
+    builder.aggregate("array_agg(anyarray)", Arrays);
 }
 
 /// Strings one after another, each behind its separator. The first separator does not count, but is kept for when the state is put behind
@@ -233,5 +236,106 @@ impl Aggregate for Elements {
     }
     fn read(&self, _: &Signature, image: &mut &[u8]) -> Images {
         Images::read(image)
+    }
+}
+
+/// Arrays of the same dimensions as one with a dimension more.
+#[derive(Clone)]
+struct Arrays;
+
+/// The elements of all arrays, and the dimensions of each.
+#[derive(Default)]
+struct Stacked {
+    elements: Images,
+    dimensions: Vec<Dimension>,
+    count: u32,
+}
+
+#[cold]
+fn cannot_accumulate(state: &str, what: &str) -> Error {
+    Error::new(SqlState::new(state), format!("cannot accumulate {what}"))
+}
+
+impl Aggregate for Arrays {
+    type Arguments = (Option<List<'static>>,);
+    type State = Stacked;
+
+    fn accepts(_: Representation) -> bool {
+        true
+    }
+    fn start(&self, _: &Signature) -> Stacked {
+        Stacked::default()
+    }
+    fn add(&self, _: &mut Call<'_>, state: &mut Stacked, (list,): (Option<List<'_>>,)) -> Result<()> {
+        let list = list.ok_or_else(|| cannot_accumulate("22004", "null arrays"))?;
+        if list.is_empty() {
+            return Err(cannot_accumulate("2202E", "empty arrays"));
+        }
+        let dimensions: Vec<Dimension> =
+            (0..list.dimensions()).filter_map(|number| list.dimension(number)).collect();
+        if dimensions.len() == MAX_DIMENSIONS {
+            let message = format!(
+                "number of array dimensions ({}) exceeds the maximum allowed ({MAX_DIMENSIONS})",
+                MAX_DIMENSIONS + 1
+            );
+            return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
+        }
+        if state.count == 0 {
+            state.dimensions = dimensions;
+        } else if state.dimensions != dimensions {
+            return Err(cannot_accumulate("2202E", "arrays of different dimensionality"));
+        }
+        state.count += 1;
+        list.iter().for_each(|element| state.elements.push(&element));
+        Ok(())
+    }
+    fn merge(&self, _: &mut Call<'_>, state: &mut Stacked, other: Stacked) -> Result<()> {
+        if state.count == 0 {
+            *state = other;
+        } else if other.count > 0 {
+            if state.dimensions != other.dimensions {
+                return Err(cannot_accumulate("2202E", "arrays of different dimensionality"));
+            }
+            state.count += other.count;
+            state.elements.append(&other.elements);
+        }
+        Ok(())
+    }
+    fn finish(&self, call: &mut Call<'_>, state: &Stacked, out: &mut Builder) -> Result<()> {
+        let Representation::List(element) = call.signature.representation else {
+            panic!("the result is an array")
+        };
+        if state.count == 0 {
+            out.push_null();
+            return Ok(());
+        }
+        let first = Dimension { length: state.count, lower: 1 };
+        let shape = std::iter::once(first).chain(state.dimensions.iter().copied()).collect();
+        let mut slot = Slot::new();
+        slot.set_list(Arc::new(state.elements.vector(*element)), Some(shape));
+        out.push(slot.get());
+        Ok(())
+    }
+    fn memory(state: &Stacked) -> usize {
+        state.elements.bytes.capacity()
+    }
+    fn write(&self, state: &Stacked, out: &mut Vec<u8>) {
+        out.extend_from_slice(&state.count.to_le_bytes());
+        out.push(state.dimensions.len() as u8);
+        for dimension in &state.dimensions {
+            out.extend_from_slice(&dimension.length.to_le_bytes());
+            out.extend_from_slice(&dimension.lower.to_le_bytes());
+        }
+        state.elements.write(out);
+    }
+    fn read(&self, _: &Signature, image: &mut &[u8]) -> Stacked {
+        let count = u32::from_le_bytes(image::take(image));
+        let [number] = image::take(image);
+        let dimensions = (0..number).map(|_| Dimension {
+            length: u32::from_le_bytes(image::take(image)),
+            lower: i32::from_le_bytes(image::take(image)),
+        });
+        let dimensions = dimensions.collect();
+        Stacked { elements: Images::read(image), dimensions, count }
     }
 }

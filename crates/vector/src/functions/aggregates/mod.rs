@@ -2,6 +2,7 @@
 
 mod collecting;
 mod extremes;
+mod hypothetical;
 mod ordered;
 mod statistics;
 mod sums;
@@ -14,5 +15,6 @@ pub fn register(builder: &mut RegistryBuilder) {
     extremes::register(builder);
     collecting::register(builder);
     statistics::register(builder);
+    hypothetical::register(builder);
     ordered::register(builder);
 }
