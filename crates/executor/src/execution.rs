@@ -394,7 +394,7 @@ impl Run {
 
 /// What a program with changes or locks comes to.
 pub struct Executed {
-    /// The rows of RETURNING, or of the query. Those of a change without RETURNING have no columns.
+    /// The rows of RETURNING, or of the query. There are none of a change without RETURNING.
     pub rows: Rows,
     /// How many rows the statement's own change has changed; `None` if the statement is a query.
     pub count: Option<u64>,
@@ -442,8 +442,12 @@ pub fn execute(
     let count = program.own_change().map(count);
     let mut rows = Rows { run: Some(run.clone()), state: State::New };
     let mut kept = RowBuffer::new(program.representations().to_vec(), &run.options);
+    // A change without RETURNING gives a row without columns for each that it has changed.
+    let gives_rows = !program.is_change() || !program.output().is_empty();
     while let Some(chunk) = rows.advance(work)? {
-        kept.push(chunk)?;
+        if gives_rows {
+            kept.push(chunk)?;
+        }
     }
     drop(rows);
     state.into_inner().finish(context)?;

@@ -322,8 +322,7 @@ impl Database {
         };
         let mut found = Vec::new();
         while let Some(chunk) = rows.next(&context)? {
-            // A change without RETURNING gives rows without columns.
-            for row in (0..chunk.length()).filter(|_| !bound.columns.is_empty()) {
+            for row in 0..chunk.length() {
                 let columns = chunk.vectors().iter().zip(&bound.columns);
                 let cell = |(vector, column): (&firn_vector::Vector, &firn_bind::OutputColumn)| {
                     let value = firn_executor::values::value(vector.datum(row), vector.representation());
