@@ -69,12 +69,14 @@ pub struct Options {
     pub budget: Arc<Budget>,
     /// Where rows go for which there is no memory; without it they are refused (53200).
     pub spill: Option<Arc<SpillArea>>,
+    /// Whether what can be spilled is spilled though there is memory: for tests.
+    pub always_spill: bool,
 }
 
 impl Options {
     /// Vectors of 2,048 rows and one worker.
     pub fn new(budget: Arc<Budget>) -> Options {
-        Options { vector_rows: 2048, workers: 1, alone: ALONE, budget, spill: None }
+        Options { vector_rows: 2048, workers: 1, alone: ALONE, budget, spill: None, always_spill: false }
     }
 }
 

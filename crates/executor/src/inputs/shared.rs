@@ -47,6 +47,9 @@ struct Producer {
 impl InputPlan for SharedReadPlan {
     fn open(&self, work: Work<'_>) -> Result<Arc<dyn OpenInput>> {
         let shared = &self.shared;
+        if cfg!(feature = "fault-shared-twice") {
+            work.run.empty(&[shared.slot]);
+        }
         let produced = work.run.filled_or(shared.slot, || {
             let stream = shared.fragment.open(work)?.stream(work)?;
             let producer = Mutex::new(Producer { stream: Some(stream), error: None });
