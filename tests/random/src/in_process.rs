@@ -2,16 +2,17 @@
 
 use crate::engine::{Answer, Column, Engine, Row, Statement};
 use crate::schema::{Constraint, TABLES, Table};
-use firn_base::sync::{Arc, AtomicBool, Ordering};
-use firn_base::{Error, Result, Snapshot, SqlState, Stamp, Time, TimeZoneSetting, Type, TypeId, Value, text};
+use firn_base::sync::{Arc, AtomicU64, Ordering};
+use firn_base::{Cancel, Result, Snapshot, Stamp, Time, TimeZoneSetting, Type, TypeId, Value, text};
 use firn_bind::{Attribute, Catalog, Generated, Key, Relation, RelationKind, bind};
 use firn_executor::source::{MemorySource, SourceColumn};
 use firn_executor::values::{push, value};
 use firn_executor::{Budget, Options, Program, Reader, Rows, Source, Sources};
+use firn_plan::Plan;
+use firn_plan::RegistryEvaluator;
 use firn_plan::operator::SourceId;
-use firn_plan::rewrite::{Evaluator, optimise};
+use firn_plan::rewrite::optimise;
 use firn_plan::statistics::Statistics;
-use firn_plan::{Function, Plan};
 use firn_vector::builder::Builder;
 use firn_vector::context::{Context, detached};
 use firn_vector::{Chunk, Registry};
@@ -23,14 +24,18 @@ use std::time::Duration;
 pub struct InProcess {
     tables: Tables,
     vector_rows: usize,
+    /// Whether all rewrites are applied, not only unnesting.
+    pub optimise: bool,
+    /// Whether plans are printed.
+    pub explain: bool,
     /// Counts statements; a watching thread cancels one that is not the next for long.
     watch: Arc<Watch>,
 }
 
 #[derive(Default)]
 struct Watch {
-    cancel: AtomicBool,
-    statement: std::sync::atomic::AtomicU64,
+    cancel: Cancel,
+    statement: AtomicU64,
 }
 
 /// How long a statement may take: so many looks of the watching thread, a second apart.
@@ -64,7 +69,7 @@ impl InProcess {
                 looks = if now == last { looks + 1 } else { 0 };
                 last = now;
                 if looks >= LOOKS {
-                    watched.cancel.store(true, Ordering::Relaxed);
+                    watched.cancel.cancel();
                 }
             }
         });
@@ -74,7 +79,7 @@ impl InProcess {
             relations: TABLES.iter().enumerate().map(relation).collect(),
             sources: TABLES.iter().map(|table| source(table, 3)).collect(),
         };
-        InProcess { tables, vector_rows, watch }
+        InProcess { tables, vector_rows, optimise: true, explain: false, watch }
     }
 
     fn answer(&self, statement: &Statement) -> Result<Answer> {
@@ -84,7 +89,20 @@ impl InProcess {
             statement.parameters.iter().map(|parameter| parameter.oid.map(TypeId)).collect();
         let bound = bind(&statement.text, &parsed[0].statement, &given, &self.tables)?;
         let mut plan = bound.plan;
-        optimise(&mut plan, &self.tables.registry, &NoFolding, &self.tables);
+        if self.explain {
+            println!("{}", firn_plan::text::print(&plan));
+        }
+        let registry = &self.tables.registry;
+        match self.optimise {
+            true => {
+                let context = detached();
+                optimise(&mut plan, registry, &RegistryEvaluator::new(registry, &context), &self.tables);
+            }
+            false => firn_plan::unnest::unnest(&mut plan, registry),
+        }
+        if self.explain {
+            println!("{}", firn_plan::text::print(&plan));
+        }
         let zone = TimeZoneSetting::UTC;
         let parameter = |(parameter, ty): (&crate::engine::Parameter, &Type)| match &parameter.value {
             None => Ok(Value::Null),
@@ -142,7 +160,7 @@ impl InProcess {
 
 impl Engine for InProcess {
     fn run(&mut self, statement: &Statement) -> Answer {
-        self.watch.cancel.store(false, Ordering::Relaxed);
+        self.watch.cancel.reset();
         self.watch.statement.fetch_add(1, Ordering::Relaxed);
         match catch_unwind(AssertUnwindSafe(|| self.answer(statement))) {
             Ok(Ok(answer)) => answer,
@@ -259,14 +277,5 @@ impl Catalog for Tables {
 
     fn database(&self) -> &str {
         "random"
-    }
-}
-
-/// Leaves calls of constants to the executor.
-struct NoFolding;
-
-impl Evaluator for NoFolding {
-    fn call(&self, function: &Function, _: &[(Type, Value)], _: Type) -> Result<Value> {
-        Err(Error::new(SqlState::INTERNAL_ERROR, format!("{function:?} is not folded")))
     }
 }
