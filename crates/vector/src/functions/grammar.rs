@@ -83,7 +83,9 @@ fn add<A: Arguments, O: Outcome + 'static>(
         volatility: Volatility::Immutable,
         is_strict: true,
         parallel: Parallel::Safe,
+        may_be_null: true,
         can_fail: O::CAN_FAIL,
+        cannot_fail: None,
         body: Body::Scalar(Kernels { general: Arc::new(scalar::<A, O>(call)), special: Vec::new() }),
     });
 }
