@@ -84,6 +84,16 @@ impl Binder<'_> {
                 self.check_equality(argument.ty, argument.at)?;
                 self.check_order(argument.ty, argument.at)?;
             }
+            if order.is_empty() && body.kernel.keeps_order() {
+                // PostgreSQL finds duplicates by sorting, which the result shows.
+                let ascending = overload.arguments.iter().map(|argument| SortSpec {
+                    value: argument.scalar.clone(),
+                    ty: argument.ty,
+                    descending: false,
+                    nulls_first: false,
+                });
+                order.extend(ascending);
+            }
             order.iter_mut().for_each(|item| self.unify(&mut item.value, &arguments));
             let foreign = order.iter().position(|item| !arguments.contains(&item.value));
             if let Some(foreign) = foreign {

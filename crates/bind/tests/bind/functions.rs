@@ -174,6 +174,10 @@ impl AggregateKernel for NoBody {
         true
     }
 
+    fn keeps_order(&self) -> bool {
+        false
+    }
+
     fn states(&self) -> Box<dyn States> {
         Box::new(NoBody)
     }
