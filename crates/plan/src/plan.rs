@@ -72,13 +72,17 @@ impl Plan {
         order
     }
 
-    /// The sources that its scans read, some of them perhaps more than once.
+    /// The sources that it reads or whose rows it locks, some of them perhaps more than once.
     pub fn sources(&self) -> Vec<SourceId> {
-        let source = |node: NodeId| match &self[node] {
-            Operator::Scan(scan) => Some(scan.source),
-            _ => None,
-        };
-        self.post_order().into_iter().filter_map(source).collect()
+        let mut sources = Vec::new();
+        for node in self.post_order() {
+            match &self[node] {
+                Operator::Scan(scan) => sources.push(scan.source),
+                Operator::Lock { targets, .. } => sources.extend(targets.iter().map(|target| target.source)),
+                _ => {}
+            }
+        }
+        sources
     }
 
     /// The levels of operators below the root, itself included.

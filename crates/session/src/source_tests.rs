@@ -1,6 +1,6 @@
 //! What a session promises of registered sources: names, types, and that nothing is copied.
 
-use crate::{Connection, Database, Outcome, RowChunk};
+use crate::{Connection, Database, Outcome};
 use arrow_array::builder::{LargeListBuilder, StringDictionaryBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Decimal256Type, Float16Type, Int8Type, Int64Type};

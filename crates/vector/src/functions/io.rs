@@ -21,7 +21,9 @@ pub fn register(builder: &mut RegistryBuilder) {
     input(builder, "boolin(cstring)", |_, text| text::parse_boolean(text));
     input(builder, "int2in(cstring)", |_, text| text::parse_integer::<i16>(text, SqlType::SmallInt));
     input(builder, "int4in(cstring)", |_, text| text::parse_integer::<i32>(text, SqlType::Integer));
-    input(builder, "int8in(cstring)", |_, text| text::parse_integer::<i64>(text, SqlType::BigInt));
+    input(builder, "int8in(cstring) xid8in(cstring)", |_, text| {
+        text::parse_integer::<i64>(text, SqlType::BigInt)
+    });
     input(builder, "float4in(cstring)", |_, text| text::parse_real(text));
     input(builder, "float8in(cstring)", |_, text| text::parse_double(text));
     input(builder, "date_in(cstring)", |_, text| datetime::parse_date(text));
@@ -99,7 +101,9 @@ pub fn register(builder: &mut RegistryBuilder) {
     output::<bool>(builder, "boolout(bool)", |call, value| call.text.push(if value { 't' } else { 'f' }));
     output::<i16>(builder, "int2out(int2)", |call, value| text::write_integer(value.into(), &mut call.text));
     output::<i32>(builder, "int4out(int4)", |call, value| text::write_integer(value.into(), &mut call.text));
-    output::<i64>(builder, "int8out(int8)", |call, value| text::write_integer(value, &mut call.text));
+    output::<i64>(builder, "int8out(int8) xid8out(xid8)", |call, value| {
+        text::write_integer(value, &mut call.text);
+    });
     output::<u32>(builder, "oidout(oid) xidout(xid) cidout(cid)", |call, value| {
         text::write_integer(value.into(), &mut call.text);
     });

@@ -82,14 +82,12 @@ where
         let columns = A::columns(arguments);
         let mut out = O::Value::column(representation, length);
         rows.try_each(|row| {
+            if O::Value::COLLECTS_BYTES && call.text.len() + call.bytes.len() > MOST_BYTES {
+                return Err(too_wide());
+            }
             let mark = O::Value::mark(call);
             match (self.call)(call, A::get(&columns, row)).result() {
-                Ok(Some(value)) if !value.is_null(call) => {
-                    value.put(&mut out, row, call, mark);
-                    if O::Value::COLLECTS_BYTES && call.text.len() + call.bytes.len() > MOST_BYTES {
-                        return Err(too_wide());
-                    }
-                }
+                Ok(Some(value)) if !value.is_null(call) => value.put(&mut out, row, call, mark),
                 Ok(_) => {
                     O::Value::abandon(call, mark);
                     nulls.set_null(row, length);
@@ -123,8 +121,8 @@ where
     }
 }
 
-/// How many bytes the strings of a vector may have.
-const MOST_BYTES: usize = 1 << 30;
+/// How many bytes the strings of a vector may have before its last one.
+const MOST_BYTES: usize = 1 << 29;
 
 #[cold]
 fn too_wide() -> Error {
