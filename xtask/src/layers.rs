@@ -32,6 +32,7 @@ const LAYERS: &[(&str, May)] = &[
             "firn-plan",
             "firn-bind",
             "firn-executor",
+            "firn-storage",
             "firn-txn",
         ]),
     ),

@@ -1,5 +1,6 @@
 //! Everything cargo cannot do: `cargo xtask help` lists it.
 
+mod faults;
 mod fuzz;
 mod layers;
 mod licences;
@@ -24,6 +25,7 @@ cargo xtask COMMAND
          snapshot that is held for as many minutes; takes hours
   miri, tsan
          these two steps of `soak` alone
+  faults the planted faults of the planner and the executor: random plans must find each
   python the Python package's step of `test` alone
   wheel  the Python package's wheel, built for release; its path is the last line
   fuzz TARGET [SECONDS]
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(root),
         ["miri"] => steps::miri(root),
         ["tsan"] => steps::thread_sanitizer(root),
+        ["faults"] => faults::run(root),
         ["python"] => steps::python(root),
         ["wheel"] => python::wheel(root),
         ["soak"] => steps::soak(root, 2),

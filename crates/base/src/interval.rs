@@ -47,6 +47,18 @@ impl Interval {
         sum().ok_or_else(out_of_range)
     }
 
+    /// The difference, part by part.
+    pub fn checked_sub(self, other: Interval) -> Result<Interval> {
+        let difference = || {
+            Some(Interval {
+                months: self.months.checked_sub(other.months)?,
+                days: self.days.checked_sub(other.days)?,
+                nanoseconds: self.nanoseconds.checked_sub(other.nanoseconds)?,
+            })
+        };
+        difference().ok_or_else(out_of_range)
+    }
+
     /// The interval that points the other way.
     pub fn checked_neg(self) -> Result<Interval> {
         let negated = || {
@@ -83,7 +95,8 @@ impl Interval {
     /// Months, days and microseconds with fractions, made whole by passing fractions downwards.
     fn scaled(months: f64, days: f64, micros: f64) -> Result<Interval> {
         // Rounded to microseconds of a day, as PostgreSQL does, so that 0.1 month is 3 days sharp.
-        let tidy = |value: f64| (value * MICROS_PER_SECOND as f64).round() / MICROS_PER_SECOND as f64;
+        let tidy =
+            |value: f64| (value * MICROS_PER_SECOND as f64).round_ties_even() / MICROS_PER_SECOND as f64;
         let month_days = tidy((months - months.trunc()) * 30.0);
         let mut seconds = tidy((days - days.trunc() + month_days - month_days.trunc()) * 86_400.0);
         let mut whole_days = days.trunc() + month_days.trunc();

@@ -390,9 +390,14 @@ pub fn shift(moment: i64, interval: &Interval) -> Result<i64> {
 /// A moment moved by an interval, months and days by the clocks of `zone`.
 pub fn shift_in_zone(moment: i64, interval: &Interval, zone: &TimeZoneSetting) -> Result<i64> {
     let mut moment = moment;
-    if interval.months != 0 || interval.days != 0 {
-        let local = datetime::to_local(moment, zone)?;
-        moment = datetime::to_utc(add_months_and_days(local, interval)?, zone)?;
+    // Each of both ends at a moment, which decides between times that the clocks skip or show twice.
+    let months = Interval { months: interval.months, ..Interval::default() };
+    let days = Interval { days: interval.days, ..Interval::default() };
+    for part in [months, days] {
+        if part != Interval::default() {
+            let local = datetime::to_local(moment, zone)?;
+            moment = datetime::to_utc(add_months_and_days(local, &part)?, zone)?;
+        }
     }
     check_timestamp(moment.checked_add(interval.microseconds()))
 }

@@ -1,5 +1,6 @@
 //! Time zones: a fixed offset or a place with a history, as the setting `TimeZone` names it.
 
+use crate::datetime::{MICROS_PER_DAY, civil_from_days, days_from_civil, days_in_month};
 use crate::error::{Error, Result, SqlState};
 use chrono::{LocalResult, NaiveDateTime, Offset, TimeZone as _};
 use chrono_tz::OffsetName as _;
@@ -87,7 +88,7 @@ impl TimeZoneSetting {
                 }
                 LocalResult::None => {
                     // No zone ever jumped by a day, so a day earlier the old offset was in force.
-                    let before = naive(local.saturating_sub(crate::datetime::MICROS_PER_DAY));
+                    let before = naive(local.saturating_sub(MICROS_PER_DAY));
                     match place.offset_from_local_datetime(&before) {
                         LocalResult::Single(offset) | LocalResult::Ambiguous(offset, _) => {
                             offset.fix().local_minus_utc()
@@ -164,11 +165,27 @@ pub fn parse_offset(text: &str) -> Option<TimeZoneSetting> {
     (minutes < 60 && seconds < 60 && offset <= MAX_OFFSET).then_some(TimeZoneSetting::Fixed(sign * offset))
 }
 
-/// chrono reaches 262,000 years either way; beyond that the edge's offset is as good as any.
+/// The last year of chrono's tables of zones. Daylight saving time goes on by the same rules behind it.
+const LAST_TABULATED_YEAR: i64 = 2099;
+
+/// A moment in chrono's type. One behind the tables of zones is moved to the year within their last 28 that has the same calendar: rules
+/// of daylight saving time name months and weekdays. One before chrono's range is its first, whose offset is as good as any.
 fn naive(micros: i64) -> NaiveDateTime {
-    chrono::DateTime::from_timestamp_micros(micros)
-        .map(|moment| moment.naive_utc())
-        .unwrap_or(if micros < 0 { NaiveDateTime::MIN } else { NaiveDateTime::MAX })
+    let days = micros.div_euclid(MICROS_PER_DAY);
+    let (year, _, _) = civil_from_days(days);
+    let moved = match year <= LAST_TABULATED_YEAR {
+        true => micros,
+        false => {
+            let first = |year: i64| days_from_civil(year, 1, 1);
+            let calendar = |year: i64| (first(year).rem_euclid(7), days_in_month(year, 2));
+            let same = (LAST_TABULATED_YEAR - 27..=LAST_TABULATED_YEAR)
+                .find(|other| calendar(*other) == calendar(year))
+                .expect("28 years of one century have all calendars");
+            micros - (first(year) - first(same)) * MICROS_PER_DAY
+        }
+    };
+    let moment = chrono::DateTime::from_timestamp_micros(moved);
+    moment.map_or(NaiveDateTime::MIN, |moment| moment.naive_utc())
 }
 
 #[cfg(test)]
@@ -186,5 +203,19 @@ mod tests {
             TimeZoneSetting::parse("Mars/Olympus").unwrap_err().message(),
             "time zone \"Mars/Olympus\" not recognized"
         );
+    }
+    #[test]
+    fn daylight_saving_time_goes_on_behind_the_tables() {
+        let zone = TimeZoneSetting::parse("Europe/Berlin").unwrap();
+        let at = |text: &str| crate::datetime::parse_timestamp(text).unwrap();
+        for year in ["2099", "2100", "2123", "2400", "9999", "200000"] {
+            assert_eq!(zone.offset_at(at(&format!("{year}-07-01 00:00:00"))), 7200, "{year}");
+            assert_eq!(zone.offset_of_local(at(&format!("{year}-12-31 23:30:00"))), 3600, "{year}");
+        }
+        // The last Sunday of March 2123 is the 28th.
+        assert_eq!(zone.offset_at(at("2123-03-28 00:59:59")), 3600);
+        assert_eq!(zone.offset_at(at("2123-03-28 01:00:00")), 7200);
+        assert_eq!(zone.abbreviation_at(at("2123-03-28 01:00:00")), "CEST");
+        assert_eq!(TimeZoneSetting::Fixed(-12600).abbreviation_at(0), "-03:30");
     }
 }

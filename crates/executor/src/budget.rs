@@ -62,6 +62,11 @@ impl Account {
         Account { budget: budget.clone(), bytes: 0 }
     }
 
+    /// What it has stated.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// States that the operator keeps so many bytes now. 53200 if the budget does not have them.
     pub fn set(&mut self, bytes: usize) -> Result<()> {
         match bytes.checked_sub(self.bytes) {

@@ -69,12 +69,14 @@ pub struct Options {
     pub budget: Arc<Budget>,
     /// Where rows go for which there is no memory; without it they are refused (53200).
     pub spill: Option<Arc<SpillArea>>,
+    /// Whether what can be spilled is spilled though there is memory: for tests.
+    pub always_spill: bool,
 }
 
 impl Options {
     /// Vectors of 2,048 rows and one worker.
     pub fn new(budget: Arc<Budget>) -> Options {
-        Options { vector_rows: 2048, workers: 1, alone: ALONE, budget, spill: None }
+        Options { vector_rows: 2048, workers: 1, alone: ALONE, budget, spill: None, always_spill: false }
     }
 }
 
@@ -355,7 +357,8 @@ impl Run {
         }
         let open = |scan: &PlannedScan| {
             let request = request(scan, parameters, program.columns());
-            sources.source(scan.source).open(&request, reader)
+            let transaction = reader.transaction.filter(|_| scan.is_logged);
+            sources.source(scan.source).open(&request, Reader { transaction, ..reader })
         };
         let scans = program.scans().iter().map(open).collect::<Result<_>>()?;
         let open = |PlannedLookup { scan, attributes }: &PlannedLookup| {
@@ -393,7 +396,7 @@ impl Run {
 
 /// What a program with changes or locks comes to.
 pub struct Executed {
-    /// The rows of RETURNING, or of the query.
+    /// The rows of RETURNING, or of the query. There are none of a change without RETURNING.
     pub rows: Rows,
     /// How many rows the statement's own change has changed; `None` if the statement is a query.
     pub count: Option<u64>,
@@ -420,13 +423,9 @@ pub fn execute(
         transaction.lock_row_share_to_read(&table)?;
         locked.insert(*source, table);
     }
-    let before = transaction.reads_so_far();
     let reader = Reader { snapshot: transaction.snapshot(), transaction: Some(transaction) };
     let mut run = Run::open(program, sources, reader, parameters, options)?;
     run.locked = locked;
-    if program.relies_on_locked_rows() {
-        transaction.forget_reads(&before);
-    }
     for (scan, planned) in run.scans.iter_mut().zip(program.scans()) {
         let is_changed =
             sources.source(planned.source).table().is_some_and(|table| targets.writes_to(table.id()));
@@ -445,8 +444,12 @@ pub fn execute(
     let count = program.own_change().map(count);
     let mut rows = Rows { run: Some(run.clone()), state: State::New };
     let mut kept = RowBuffer::new(program.representations().to_vec(), &run.options);
+    // A change without RETURNING gives a row without columns for each that it has changed.
+    let gives_rows = !program.is_change() || !program.output().is_empty();
     while let Some(chunk) = rows.advance(work)? {
-        kept.push(chunk)?;
+        if gives_rows {
+            kept.push(chunk)?;
+        }
     }
     drop(rows);
     state.into_inner().finish(context)?;

@@ -21,6 +21,7 @@ pub mod values;
 
 pub mod budget;
 pub mod buffer;
+pub mod partitions;
 pub mod pipeline;
 pub mod spill;
 

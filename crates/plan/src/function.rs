@@ -69,10 +69,12 @@ pub struct Facts {
     pub volatility: Volatility,
     /// Whether it is NULL where an argument is NULL.
     pub strict: bool,
-    /// Whether it may be NULL where no argument is.
+    /// Whether it may be NULL where no argument is; of an aggregate or a window function, whether it may be NULL at all.
     pub may_be_null: bool,
     /// Whether it may raise an error. Overflow (22003) does not count.
     pub can_fail: bool,
+    /// With which constant arguments it raises none.
+    pub cannot_fail: Option<firn_vector::registry::CannotFail>,
     /// What it compares as, if values of its argument's type compare so in sorting and grouping.
     pub strategy: Option<Strategy>,
     /// An aggregate's value over no rows, if it is known without running it.

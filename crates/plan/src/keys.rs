@@ -118,8 +118,10 @@ impl Keys {
             Operator::Join(join) => {
                 let (left, right) = (below(join.left), below(join.right));
                 let fixed = equated(&join.conditions);
-                let once =
-                    |keys: &[Key]| keys.iter().any(|key| key.iter().all(|column| fixed.contains(column)));
+                let once = |keys: &[Key]| {
+                    cfg!(feature = "fault-wrong-key")
+                        || keys.iter().any(|key| key.iter().all(|column| fixed.contains(column)))
+                };
                 match join.kind {
                     JoinKind::Semi | JoinKind::Anti | JoinKind::Mark | JoinKind::Single => left,
                     JoinKind::Left if once(&right) => left,

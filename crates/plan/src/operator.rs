@@ -2,7 +2,8 @@
 //!
 //! A filter, join, sort or window passes the columns of its inputs on under the same numbers; `Map`
 //! adds columns; `Group`, `UnionAll`, `Iterate` and readers end what lies below them and produce
-//! columns of their own (`Group` passes its keys on). There is no projection: an operator uses what
+//! columns of their own (`Group` passes its keys on). `Update`, `Delete` and `Merge` pass on the columns of the rows that they have
+//! changed something for, beside images of what they have changed. There is no projection: an operator uses what
 //! it names, and a plan's output is a list of columns.
 
 use crate::column::Column;

@@ -5,7 +5,7 @@
 //! reached exactly once ([`verify`](mod@crate::verify)).
 
 use crate::column::{Column, Columns};
-use crate::operator::{Operator, SharedId};
+use crate::operator::{Operator, SharedId, SourceId};
 
 /// The number of an operator within its plan.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -70,6 +70,15 @@ impl Plan {
         }
         order.reverse();
         order
+    }
+
+    /// The sources that its scans read, some of them perhaps more than once.
+    pub fn sources(&self) -> Vec<SourceId> {
+        let source = |node: NodeId| match &self[node] {
+            Operator::Scan(scan) => Some(scan.source),
+            _ => None,
+        };
+        self.post_order().into_iter().filter_map(source).collect()
     }
 
     /// The levels of operators below the root, itself included.

@@ -74,10 +74,7 @@ pub fn scope_above(plan: &Plan, node: NodeId, mut inputs: Vec<Scope>) -> Scope {
         | Operator::SharedRead { .. }
         | Operator::UnionAll { .. }
         | Operator::Iterate(_)
-        | Operator::Insert(_)
-        | Operator::Update(_)
-        | Operator::Delete { .. }
-        | Operator::Merge(_) => Scope::default(),
+        | Operator::Insert(_) => Scope::default(),
         Operator::Group(group) => {
             let below = inputs.pop().expect("it has an input");
             let keys = group.keys.iter().filter(|_| group.sets.is_none());
@@ -105,7 +102,10 @@ pub fn scope_above(plan: &Plan, node: NodeId, mut inputs: Vec<Scope>) -> Scope {
         | Operator::Limit(_)
         | Operator::DistinctOn { .. }
         | Operator::Sample { .. }
-        | Operator::Lock { .. } => inputs.pop().expect("it has an input"),
+        | Operator::Lock { .. }
+        | Operator::Update(_)
+        | Operator::Delete { .. }
+        | Operator::Merge(_) => inputs.pop().expect("it has an input"),
     };
     for column in operator.produced() {
         scope.set(column, plan.columns[column].nullable);

@@ -51,6 +51,7 @@ pub fn planned(registry: &Registry, function: &vector::Function) -> Function {
         vector::Body::Aggregate(_) => FunctionKind::Aggregate,
         vector::Body::Window(_) => FunctionKind::Window,
     };
+    let over_nothing = over_nothing(function);
     Function::new(Facts {
         oid: function.id.0,
         name: (&*function.name).into(),
@@ -65,11 +66,11 @@ pub fn planned(registry: &Registry, function: &vector::Function) -> Function {
             vector::Volatility::Volatile => Volatility::Volatile,
         },
         strict: function.is_strict && kind == FunctionKind::Scalar,
-        // The registry does not say whether a function of values may give NULL; comparisons do not.
-        may_be_null: strategy.is_none(),
+        may_be_null: function.may_be_null && !matches!(over_nothing, Some(Value::BigInt(_))),
         can_fail: function.can_fail,
+        cannot_fail: function.cannot_fail,
         strategy,
-        over_nothing: over_nothing(function),
+        over_nothing,
     })
 }
 
@@ -105,6 +106,7 @@ fn over_nothing(function: &vector::Function) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scalar::Scalar;
 
     #[test]
     fn operators_bring_what_they_mean() {
@@ -115,6 +117,20 @@ mod tests {
         assert_eq!(registry.named("int4pl", &[int4, int4]), Some(plus.clone()));
         assert_eq!(plus.operator.as_deref(), Some("+"));
         assert!(plus.strict && !plus.can_fail && plus.strategy.is_none(), "overflow does not count");
+        assert!(!plus.may_be_null, "a sum of numbers is a number");
+        let int4 = TypeId::INT4;
+        for (name, arguments, may_be_null) in [
+            ("int4", &[TypeId::FLOAT8][..], false),
+            ("lower", &[TypeId::TEXT], false),
+            ("scale", &[TypeId::NUMERIC], true),
+            ("count", &[], false),
+            ("sum", &[int4], true),
+            ("row_number", &[], false),
+            ("lag", &[TypeId::ANYELEMENT], true),
+        ] {
+            let function = built_in.function_of(name, arguments).expect("it is in the registry");
+            assert_eq!(planned(&built_in, function).may_be_null, may_be_null, "{name}");
+        }
         for operator in built_in.operators() {
             let Some(left) = operator.left else { continue };
             let types = [Type::new(left), Type::new(operator.right)];
@@ -125,5 +141,21 @@ mod tests {
                 "{operator:?}"
             );
         }
+    }
+    #[test]
+    fn constants_decide_whether_a_call_can_fail() {
+        let built_in = Registry::built_in();
+        let int4 = Type::new(TypeId::INT4);
+        let divide = Functions::operator(&built_in, "/", &[int4, int4]).expect("integers have a quotient");
+        let call = |arguments: Vec<Scalar>| Scalar::call(divide.clone(), true, arguments).can_fail();
+        let constant = |value| Scalar::Constant(int4, value);
+        let (unknown, two, zero) =
+            (Scalar::Parameter(1, int4), constant(Value::Integer(2)), constant(Value::Integer(0)));
+        assert!(!call(vec![unknown.clone(), two.clone()]));
+        assert!(!call(vec![unknown.clone(), two.clone(), two.clone()]));
+        assert!(call(vec![unknown.clone(), zero.clone()]));
+        assert!(call(vec![unknown.clone(), two.clone(), zero]));
+        assert!(call(vec![two.clone(), unknown.clone()]));
+        assert!(call(vec![unknown, constant(Value::Null)]));
     }
 }

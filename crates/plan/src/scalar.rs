@@ -256,7 +256,7 @@ impl Scalar {
     /// Whether evaluating it may raise an error (overflow aside).
     pub fn can_fail(&self) -> bool {
         self.any(&mut |scalar| match scalar {
-            Scalar::Call(call) => call.function.can_fail,
+            Scalar::Call(call) => call.can_fail(),
             Scalar::Cast(cast) => cast.can_fail,
             Scalar::Quantified(quantified) => quantified.function.can_fail,
             _ => false,
@@ -336,6 +336,27 @@ impl Scalar {
                         Values::Array(_) => true,
                     }
             }
+        }
+    }
+}
+
+impl Call {
+    /// Whether the call itself may raise an error: its constant arguments may decide.
+    pub fn can_fail(&self) -> bool {
+        let function = &self.function;
+        let Some(cannot_fail) = function.cannot_fail.filter(|_| function.can_fail) else {
+            return function.can_fail;
+        };
+        fn constant(scalar: &Scalar) -> Option<&Value> {
+            match scalar {
+                Scalar::Constant(_, value) if *value != Value::Null => Some(value),
+                _ => None,
+            }
+        }
+        let constants: Vec<Option<&Value>> = self.arguments.iter().map(constant).collect();
+        match function.is_chain(constants.len()) {
+            true => constants[1..].iter().any(|right| !(cannot_fail.0)(&[None, *right])),
+            false => !(cannot_fail.0)(&constants),
         }
     }
 }

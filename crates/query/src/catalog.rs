@@ -5,7 +5,7 @@
 
 use crate::relations::{FIRST_HELD, Found, Relations};
 use firn_base::sync::Arc;
-use firn_base::{Result, TimeZoneSetting};
+use firn_base::{ColumnId, Result, TimeZoneSetting, Type, TypeId};
 use firn_bind::{Attribute, Catalog as Asked, Generated, Key, Relation, RelationKind};
 use firn_executor::Source;
 use firn_plan::operator::SourceId;
@@ -59,8 +59,17 @@ impl<'a> Binding<'a> {
     }
 
     /// The sources that the plan has to hold.
-    pub fn into_held(self) -> HashMap<SourceId, Arc<dyn Source>> {
-        self.found.into_inner().held
+    pub fn held(&self) -> HashMap<SourceId, Arc<dyn Source>> {
+        self.found.borrow().held.clone()
+    }
+
+    /// The text of a column's default; of an identity column the call that draws from its sequence.
+    pub fn default_of(&self, table: &TableDef, column: ColumnId) -> Option<String> {
+        let definition = &table.columns[column.index()];
+        match definition.identity {
+            None => definition.default.clone(),
+            Some(_) => self.sequence_of(table.oid, column.0).map(|sequence| self.next_value(sequence)),
+        }
     }
 
     /// Keeps the source of a relation that was found, under a number of its own.
@@ -97,21 +106,21 @@ impl<'a> Binding<'a> {
         if let Some(table) = self.catalog.table(definition.oid, name) {
             return Ok(Some(Arc::new(self.table(schema, table))));
         }
-        let view = self.catalog.view(definition.oid, name);
-        Ok(view.map(|view| Arc::new(self.view(schema, view))))
+        if let Some(view) = self.catalog.view(definition.oid, name) {
+            return Ok(Some(Arc::new(self.view(schema, view))));
+        }
+        let sequence = self.catalog.sequence(definition.oid, name);
+        Ok(sequence.map(|sequence| Arc::new(sequence_relation(schema, sequence))))
     }
 
     fn table(&self, schema: &str, table: &TableDef) -> Relation {
-        let attribute = |(id, column): (firn_base::ColumnId, &ColumnDef)| {
+        let attribute = |(id, column): (ColumnId, &ColumnDef)| {
             let generated = match column.identity {
                 None => Generated::No,
                 Some(Identity::Always) => Generated::IdentityAlways,
                 Some(Identity::ByDefault) => Generated::IdentityByDefault,
             };
-            let default = match column.identity {
-                None => column.default.as_deref().map(Arc::from),
-                Some(_) => self.sequence_of(table.oid, id.0).map(|sequence| self.next_value(sequence).into()),
-            };
+            let default = self.default_of(table, id).map(Arc::from);
             Attribute {
                 number: id.0 as i16 + 1,
                 name: column.name.as_str().into(),
@@ -171,8 +180,32 @@ impl<'a> Binding<'a> {
     }
 }
 
+/// The attributes of a sequence as a relation, with their types.
+pub const SEQUENCE_COLUMNS: [(&str, TypeId); 3] =
+    [("last_value", TypeId::INT8), ("log_cnt", TypeId::INT8), ("is_called", TypeId::BOOL)];
+
+/// A sequence as a relation of one row. Its source is found by its oid when the statement runs.
+fn sequence_relation(schema: &str, sequence: &SequenceDef) -> Relation {
+    let attribute = |(number, (name, ty)): (i16, (&str, TypeId))| Attribute {
+        number,
+        name: name.into(),
+        ty: Type::new(ty),
+        not_null: true,
+        default: None,
+        generated: Generated::No,
+    };
+    Relation {
+        oid: sequence.oid.0,
+        schema: schema.into(),
+        name: sequence.name.as_str().into(),
+        kind: RelationKind::Source(SourceId(sequence.oid.0)),
+        columns: (1..).zip(SEQUENCE_COLUMNS).map(attribute).collect(),
+        keys: Vec::new(),
+    }
+}
+
 /// An identifier in quotes.
-fn quoted(name: &str) -> String {
+pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 

@@ -14,6 +14,7 @@
 pub mod relations;
 
 pub mod catalog;
+pub mod expressions;
 pub mod sources;
 
 pub mod surroundings;
@@ -23,7 +24,7 @@ pub mod stream;
 
 pub mod arrow;
 
-pub use prepared::{Prepared, ResultColumn};
+pub use prepared::{Executed, Prepared, ResultColumn};
 pub use relations::{Found, NoRelations, Relations};
 pub use stream::{ResultChunk, Stream};
 pub use surroundings::Surroundings;

@@ -1,20 +1,24 @@
 //! Prepared statements: bound, optimised and compiled once, run any number of times.
 
 use crate::catalog::{Binding, Names};
+use crate::expressions::TransactionExpressions;
 use crate::relations::Relations;
-use crate::sources::TransactionSources;
+use crate::sources::{FoundSources, TransactionSources};
 use crate::stream::Stream;
 use crate::surroundings::Surroundings;
 use firn_base::sync::Arc;
 use firn_base::{Cancel, Error, Result, SqlState, Type, TypeId, Value, stack};
 use firn_bind::OutputColumn;
+use firn_executor::execution::execute;
 use firn_executor::statistics::SourceFacts;
-use firn_executor::{Options, Program, Reader, Rows, Source};
+use firn_executor::write::TargetSet;
+use firn_executor::{Options, Program, Reader, Rows, Source, Sources};
 use firn_plan::evaluator::RegistryEvaluator;
 use firn_plan::operator::SourceId;
 use firn_plan::{Plan, rewrite, text};
 use firn_syntax::tree::Statement;
 use firn_txn::Transaction;
+use firn_txn::catalog::{Oid, TableDef};
 use firn_vector::context::detached;
 use firn_vector::{Context, Registry};
 use std::collections::HashMap;
@@ -29,7 +33,19 @@ pub struct Prepared {
     plan: Plan,
     program: Arc<Program>,
     held: HashMap<SourceId, Arc<dyn Source>>,
+    /// All sources that it reads or changes.
+    sources: Vec<SourceId>,
     registry: &'static Registry,
+    /// The tables that it changes or locks, compiled for writing; `None` of a query that only reads.
+    targets: Option<Arc<TargetSet>>,
+}
+
+/// What a statement has done that changes or locks rows.
+pub struct Executed {
+    /// How many rows it has changed; `None` of a query that locks rows.
+    pub count: Option<u64>,
+    /// The rows of RETURNING, or of the query. They need no transaction.
+    pub rows: Stream,
 }
 
 /// What a statement is prepared with.
@@ -58,15 +74,31 @@ impl Prepared {
         let statement = one_statement(text)?;
         let binding = Binding::new(registry, transaction.catalog(), names, others);
         let bound = firn_bind::bind(text, &statement, parameters, &binding)?;
-        let held = binding.into_held();
+        let held = binding.held();
         let mut plan = bound.plan;
         let sources = TransactionSources { transaction, held: &held, others };
         let context = Context { zone: names.zone, cancel, ..detached() };
         let evaluator = RegistryEvaluator::new(registry, &context);
         rewrite::optimise(&mut plan, registry, &evaluator, &SourceFacts::new(&sources));
         cancel.check()?;
+        let mut sources = plan.sources();
         let program = Arc::new(Program::compile(&plan, registry)?);
+        sources.extend(program.targets());
+        sources.sort_unstable_by_key(|id| id.0);
+        sources.dedup();
+        let targets = match program.has_effects() {
+            true => {
+                let tables = &transaction.catalog().tables;
+                let named = program.targets().iter().map(|id| (*id, tables[&Oid(id.0)].clone()));
+                let named: Vec<(SourceId, Arc<TableDef>)> = named.collect();
+                let expressions = TransactionExpressions { binding: &binding, transaction };
+                Some(TargetSet::compile(transaction.catalog(), &named, &expressions)?)
+            }
+            false => None,
+        };
         Ok(Prepared {
+            targets,
+            sources,
             columns: bound.columns.into(),
             parameters: bound.parameters,
             plan,
@@ -89,6 +121,32 @@ impl Prepared {
     /// Its plan as text, which EXPLAIN prints.
     pub fn explain(&self) -> String {
         text::print(&self.plan)
+    }
+
+    /// Whether it changes or locks rows, so that it is [executed](Prepared::execute) and not [started](Prepared::start).
+    pub fn has_effects(&self) -> bool {
+        self.targets.is_some()
+    }
+
+    /// Executes a statement that changes or locks rows. After an error the caller rolls the transaction back to the
+    /// beginning of the statement; [`firn_executor::execution`] says when it may run it again.
+    pub fn execute(
+        &self,
+        transaction: &mut Transaction,
+        others: &dyn Relations,
+        parameters: &[Value],
+        surroundings: Arc<Surroundings>,
+        options: Options,
+    ) -> Result<Executed> {
+        let targets = self.targets.as_ref().expect("a query that only reads is started");
+        let found = TransactionSources { transaction, held: &self.held, others };
+        let sources = FoundSources(self.sources.iter().map(|id| (*id, found.source(*id))).collect());
+        let executed = {
+            let context = surroundings.context();
+            execute(&self.program, &sources, targets, transaction, parameters, options, &context)?
+        };
+        let rows = Stream::new(executed.rows, self.columns.clone(), self.registry, surroundings);
+        Ok(Executed { count: executed.count, rows })
     }
 
     /// Starts it: binds all scans to what the transaction sees, and logs what they read. The transaction must run as long

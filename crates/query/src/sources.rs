@@ -30,3 +30,13 @@ impl Sources for TransactionSources<'_> {
         }
     }
 }
+
+/// Sources that were found before: of a statement that changes the transaction while it runs.
+#[derive(Default)]
+pub struct FoundSources(pub HashMap<SourceId, Arc<dyn Source>>);
+
+impl Sources for FoundSources {
+    fn source(&self, id: SourceId) -> Arc<dyn Source> {
+        self.0[&id].clone()
+    }
+}

@@ -12,7 +12,7 @@ use crate::block::Block;
 use crate::copy::{CopyIn, CopyOut};
 use crate::database::Shared;
 use crate::patience::Patience;
-use crate::rows::{Drawing, OpenStreams, Reading, RowChunk, Rows, StreamFailure};
+use crate::rows::{Drawing, OpenStreams, Reading, Rows, StreamFailure};
 use crate::statement::{Prepared, Statement, Text};
 use crate::timer::Alarm;
 use crate::utility::Cursor;
@@ -23,13 +23,13 @@ use firn_base::stack::{self, Deep};
 use firn_base::sync::{Arc, AtomicUsize, Ordering};
 use firn_base::{Error, ParameterType, Result, SqlState, TimeZoneSetting, Value, binary, clock, coerce};
 use firn_sql::activity::{Activity, State};
-use firn_sql::plan::QueryOutput;
+use firn_sql::plan::{Changed, QueryOutput};
 use firn_sql::services::Services;
 use firn_sql::session_facts::SessionFacts;
 use firn_sql::settings::Settings;
 use firn_sql::sources::{Source, Sources};
 use firn_sql::statement::{Parsed, Statement as Parse};
-use firn_sql::{Cancel, LockedRows, RunOptions, cancelled, deferred, interruptible, parse};
+use firn_sql::{Cancel, Column, RunOptions, cancelled, deferred, interruptible, parse};
 use firn_txn::catalog::TableDef;
 use firn_txn::{Catalog, Isolation, TableWaitLimit, Ticket, Transaction, Waited};
 use std::any::Any;
@@ -524,12 +524,7 @@ impl Connection {
             plan.lock(transaction, &parameters, &connection.options)
         })?;
         let columns = prepared.columns.clone().expect("a query has columns");
-        Ok(Outcome::Rows(match rows {
-            LockedRows::Values(values, rows) => Rows::ready(columns, "SELECT", values).telling(rows),
-            LockedRows::Batches(batches) => {
-                Rows::chunks(columns, "SELECT", batches.into_iter().map(RowChunk::Batch).collect())
-            }
-        }))
+        Ok(Outcome::Rows(changed_rows(columns, "SELECT", rows)))
     }
 
     pub(crate) fn run_change(
@@ -545,11 +540,9 @@ impl Connection {
             plan.change(transaction, &parameters, &connection.options)
                 .map_err(|error| with_table_of_constraint(error, transaction.catalog()))
         })?;
-        match (outcome.returning, &prepared.columns) {
-            (Some(values), Some(columns)) => {
-                Ok(Outcome::Rows(Rows::ready(columns.clone(), verb, values).telling(outcome.count)))
-            }
-            _ => Ok(Outcome::Done(CommandTag { verb, rows: Some(outcome.count) })),
+        match &prepared.columns {
+            Some(columns) => Ok(Outcome::Rows(changed_rows(columns.clone(), verb, outcome))),
+            None => Ok(Outcome::Done(CommandTag { verb, rows: outcome.count })),
         }
     }
 
@@ -1076,6 +1069,15 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.leave_block();
+    }
+}
+
+/// The rows of a statement that has changed or locked rows.
+fn changed_rows(columns: Arc<[Column]>, verb: &'static str, changed: Changed) -> Rows {
+    let rows = Rows::chunks(columns, verb, changed.rows);
+    match changed.count {
+        Some(count) => rows.telling(count),
+        None => rows,
     }
 }
 

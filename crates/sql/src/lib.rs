@@ -27,7 +27,6 @@ mod output_name;
 pub mod pg_catalog;
 
 pub use firn_exec::interrupt::interruptible;
-pub use firn_exec::locking::LockedRows;
 pub use firn_exec::memory::{limit_query_memory, query_memory};
 pub use firn_exec::{Cancel, RunOptions, SessionServices, cancelled, deferred};
 pub use firn_query::ResultChunk;

@@ -25,6 +25,7 @@ use firn_exec::{BatchStream, RunOptions};
 use firn_plan::Origin;
 use firn_query::{ResultChunk, ResultColumn, Stream};
 use firn_txn::Transaction;
+use std::collections::VecDeque;
 
 /// A column of a result.
 #[derive(Clone, PartialEq, Debug)]
@@ -138,8 +139,12 @@ enum Body {
         clause: &'static str,
     },
     Change(Box<DmlPlan>),
-    /// A query on the new engine.
-    New(Box<Prepared>),
+    /// A statement on the new engine.
+    New {
+        prepared: Box<Prepared>,
+        /// If it is a query that locks rows: the clause that it is known by.
+        clause: Option<&'static str>,
+    },
 }
 
 /// What a query yields.
@@ -148,6 +153,22 @@ pub enum QueryOutput {
     Values(usize),
     /// Rows in the making.
     Stream(RowStream),
+}
+
+/// What a statement has done that changes or locks rows.
+pub struct Changed {
+    /// How many rows the command tag counts; those that are drawn without.
+    pub count: Option<u64>,
+    /// The rows of RETURNING, or of the query.
+    pub rows: VecDeque<RowChunk>,
+}
+
+fn drained(mut rows: Stream) -> Result<VecDeque<RowChunk>> {
+    let mut chunks = VecDeque::new();
+    while let Some(chunk) = rows.next()? {
+        chunks.push_back(RowChunk::Vectors(chunk));
+    }
+    Ok(chunks)
 }
 
 /// Some rows of a result.
@@ -295,13 +316,18 @@ impl Plan {
         statement: &Parsed,
         types: &[Option<ParameterType>],
     ) -> Result<Plan> {
-        match &statement.statement {
-            Statement::Query(query) if query.locks.is_empty() => {}
-            _ => return Err(Error::unsupported("this statement on the new engine")),
-        }
+        let is_query = matches!(statement.statement, Statement::Query(_));
         let given: Vec<Option<TypeId>> = types.iter().map(|ty| ty.map(|ty| TypeId(ty.oid()))).collect();
         let cancel = firn_exec::interrupt::current();
         let prepared = Prepared::new(&statement.text, &given, transaction, facts, &cancel)?;
+        let clause = match &statement.statement {
+            Statement::Query(query) => {
+                let written = query.locks.first().map(|lock| clause(asked(lock).lock));
+                // Others are within its sub-queries.
+                written.or(prepared.has_effects().then_some("FOR UPDATE"))
+            }
+            _ => None,
+        };
         let parameter = |ty: &Type| match ty.element() {
             Some(element) if ty.info().is_some_and(|info| info.is_array()) => {
                 SqlType::try_from(element).map(ParameterType::array_of)
@@ -310,11 +336,12 @@ impl Plan {
         };
         Ok(Plan {
             parameters: prepared.parameters().iter().map(parameter).collect::<Result<_>>()?,
-            columns: Some(prepared.columns().iter().map(Column::described).collect()),
+            columns: (is_query || !prepared.columns().is_empty())
+                .then(|| prepared.columns().iter().map(Column::described).collect()),
             catalog_version: transaction.catalog_version(),
             facts: facts.clone(),
             files: Box::default(),
-            body: Deep::new(statement.depth, Body::New(Box::new(prepared))),
+            body: Deep::new(statement.depth, Body::New { prepared: Box::new(prepared), clause }),
         })
     }
 
@@ -337,6 +364,7 @@ impl Plan {
     pub fn locks(&self) -> Option<&'static str> {
         match *self.body {
             Body::Locking { clause, .. } => Some(clause),
+            Body::New { clause, .. } => clause,
             _ => None,
         }
     }
@@ -347,9 +375,28 @@ impl Plan {
         transaction: &mut Transaction,
         parameters: &[Value],
         options: &RunOptions,
-    ) -> Result<LockedRows> {
-        let Body::Locking { query, .. } = &*self.body else { panic!("only locking queries lock rows") };
-        stack::with_room_for(self.body.depth(), || query.run(transaction, parameters, options))
+    ) -> Result<Changed> {
+        match &*self.body {
+            Body::Locking { query, .. } => {
+                let run = || query.run(transaction, parameters, options);
+                Ok(match stack::with_room_for(self.body.depth(), run)? {
+                    LockedRows::Values(values, rows) => {
+                        Changed { count: Some(rows), rows: [RowChunk::Values(values)].into() }
+                    }
+                    LockedRows::Batches(batches) => {
+                        Changed { count: None, rows: batches.into_iter().map(RowChunk::Batch).collect() }
+                    }
+                })
+            }
+            Body::New { prepared, .. } => {
+                let rows = match prepared.has_effects() {
+                    true => prepared.execute(transaction, &self.facts, parameters, options)?.rows,
+                    false => prepared.start(transaction, &self.facts, parameters, options)?,
+                };
+                Ok(Changed { count: None, rows: drained(rows)? })
+            }
+            _ => panic!("only locking queries lock rows"),
+        }
     }
 
     /// Runs a query, which may append its rows to `values`, row-major. Panics for other statements.
@@ -360,7 +407,7 @@ impl Plan {
         options: &RunOptions,
         values: &mut Vec<Value>,
     ) -> Result<QueryOutput> {
-        if let Body::New(prepared) = &*self.body {
+        if let Body::New { prepared, .. } = &*self.body {
             let stream = prepared.start(transaction, &self.facts, parameters, options)?;
             return Ok(QueryOutput::Stream(RowStream::New(stream)));
         }
@@ -381,9 +428,22 @@ impl Plan {
         transaction: &mut Transaction,
         parameters: &[Value],
         options: &RunOptions,
-    ) -> Result<DmlOutcome> {
-        let Body::Change(plan) = &*self.body else { panic!("only changes are run as changes") };
-        stack::with_room_for(self.body.depth(), || plan.execute(transaction, parameters, options))
+    ) -> Result<Changed> {
+        match &*self.body {
+            Body::Change(plan) => {
+                let run = || plan.execute(transaction, parameters, options);
+                let DmlOutcome { count, returning } = stack::with_room_for(self.body.depth(), run)?;
+                Ok(Changed {
+                    count: Some(count),
+                    rows: returning.map(RowChunk::Values).into_iter().collect(),
+                })
+            }
+            Body::New { prepared, .. } => {
+                let executed = prepared.execute(transaction, &self.facts, parameters, options)?;
+                Ok(Changed { count: executed.count, rows: drained(executed.rows)? })
+            }
+            _ => panic!("only changes are run as changes"),
+        }
     }
 
     /// The lines of EXPLAIN.
@@ -405,7 +465,7 @@ impl Plan {
             }
             Body::Locking { query, .. } => Ok(query.describe()),
             Body::Change(plan) => Ok(plan.describe()),
-            Body::New(prepared) => Ok(prepared.explain()),
+            Body::New { prepared, .. } => Ok(prepared.explain()),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::states::GENERATED_ALWAYS;
 use super::target::BoundTarget;
-use super::{Binder, Clause, ItemColumn, Operand, Output, Rows, Table};
+use super::{Binder, Clause, Item, ItemColumn, Operand, Output, Rows, Table};
 use crate::catalog::{Attribute, Generated, Relation, RelationKind};
 use crate::resolve::name as type_name;
 use firn_base::{Error, Result, SqlState, Type, Value};
@@ -433,28 +433,18 @@ impl Binder<'_> {
         let alias = update.alias.as_ref().map(|alias| &*alias.text);
         let others = self.others(item);
         let images = self.image_table(&relation, alias, false);
+        self.level().items.extend(others);
         let node = self.plan.add(Operator::Update(Update { input: node, target, row, set, images }));
-        self.refuse_others(&others, &update.returning)?;
         self.returning(node, &update.returning)
     }
 
-    /// Takes the target out of the namespace; what is left are the relations beside it.
-    fn others(&mut self, item: usize) -> Vec<Rc<str>> {
+    /// Takes all relations out of the namespace; returns those beside the target, which RETURNING sees behind its images.
+    fn others(&mut self, item: usize) -> Vec<Item> {
         let level = self.level();
         let target = level.items[item].table;
-        let names = level.items.iter().filter(|other| other.table != target && other.has_name);
-        let names = names.map(|other| level.tables[other.table].alias.clone()).collect();
-        level.items.clear();
-        names
-    }
-
-    /// A change gives images of its table alone.
-    fn refuse_others(&self, others: &[Rc<str>], returning: &[Target]) -> Result<()> {
-        let is_star = |target: &&Target| matches!(target, Target::All(_));
-        if others.is_empty() || !returning.iter().any(|target| is_star(&target)) {
-            return Ok(());
-        }
-        Err(Error::unsupported("RETURNING * beside other relations"))
+        let mut others = std::mem::take(&mut level.items);
+        others.retain(|other| other.table != target);
+        others
     }
 
     pub(super) fn where_clause(
@@ -611,8 +601,8 @@ impl Binder<'_> {
         let alias = delete.alias.as_ref().map(|alias| &*alias.text);
         let others = self.others(item);
         let images = self.image_table(&relation, alias, true);
+        self.level().items.extend(others);
         let node = self.plan.add(Operator::Delete { input: node, target, row, images });
-        self.refuse_others(&others, &delete.returning)?;
         self.returning(node, &delete.returning)
     }
 }

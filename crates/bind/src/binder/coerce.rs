@@ -27,6 +27,12 @@ impl Binder<'_> {
                 self.determine_parameter(number, target, at)?;
                 Scalar::Parameter(number, ty)
             }
+            Scalar::Cast(cast) if is_wide_number(&cast) && is_floating(target) => {
+                let Scalar::Constant(_, Value::Text(digits)) = &cast.argument else {
+                    unreachable!("a wide number is a constant")
+                };
+                self.read_literal(digits, ty, at)?
+            }
             argument => {
                 let (function, can_fail) = match path(self.registry, from.id, target, CastContext::Explicit) {
                     Some(Path::Cast(method)) => self.cast_method(&method),
@@ -192,4 +198,15 @@ pub(super) fn common_modifier(mut types: impl Iterator<Item = Type>, id: TypeId)
     } else {
         none
     }
+}
+
+/// Whether a cast stands for a numeric constant with more digits than a value can have.
+fn is_wide_number(cast: &Cast) -> bool {
+    let is_text =
+        matches!(&cast.argument, Scalar::Constant(Type { id: TypeId::UNKNOWN, .. }, Value::Text(_)));
+    is_text && cast.implicit && cast.ty.id == TypeId::NUMERIC
+}
+
+fn is_floating(ty: TypeId) -> bool {
+    matches!(ty, TypeId::FLOAT4 | TypeId::FLOAT8)
 }

@@ -13,9 +13,17 @@ impl Binder<'_> {
             let ty = Type::new(TypeId::INT8);
             return Ok(Operand { scalar: Scalar::Constant(ty, Value::BigInt(value)), ty, at });
         }
-        let number = Numeric::parse(digits).map_err(|error| self.placed(error, at))?;
         let ty = Type::new(TypeId::NUMERIC);
-        Ok(Operand { scalar: Scalar::Constant(ty, Value::Number(number)), ty, at })
+        let scalar = match Numeric::parse(digits) {
+            Ok(number) => Scalar::Constant(ty, Value::Number(number)),
+            // As a value of a floating type it may be in range.
+            Err(error) if error.state() == SqlState::NUMERIC_VALUE_OUT_OF_RANGE => {
+                let argument = Scalar::Constant(Type::new(TypeId::UNKNOWN), Value::Text(digits.to_owned()));
+                Scalar::Cast(Box::new(Cast { argument, ty, function: None, implicit: true, can_fail: true }))
+            }
+            Err(error) => return Err(self.placed(error, at)),
+        };
+        Ok(Operand { scalar, ty, at })
     }
 
     /// A string as a value of a type. Where its meaning depends on the session or the catalog, it is read when the

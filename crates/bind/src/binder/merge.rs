@@ -103,7 +103,8 @@ impl Binder<'_> {
             };
             arms.push(MergeArm { matched: arm.is_matched, conditions, action });
         }
-        self.level().items.clear();
+        // RETURNING sees the source, then images of the target.
+        self.level().items.remove(item);
         let alias = merge.alias.as_ref().map(|alias| &*alias.text);
         let images = self.image_table(&relation, alias, false);
         let node = self.plan.add(Operator::Merge(Merge { input: node, target, row, arms, images }));

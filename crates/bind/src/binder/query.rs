@@ -3,6 +3,7 @@
 use super::order::SortItems;
 use super::target::BoundTarget;
 use super::{Binder, Clause, ItemColumn, Operand, Output, Rows, Table};
+use crate::catalog::RelationKind;
 use firn_base::{Result, SqlState, Type, TypeId, Value};
 use firn_plan::operator::{Limit, LockStrength, LockTarget, LockWait, SortKey};
 use firn_plan::{NodeId, Operator, Scalar};
@@ -228,8 +229,27 @@ impl Binder<'_> {
             for item in wanted {
                 let level = self.levels.last().expect("a query is being bound");
                 let table = &level.tables[level.items[item].table];
-                let source = table.relation.as_ref().filter(|_| table.scan.is_some());
-                let Some(source) = source.and_then(|relation| relation.source()) else { continue };
+                let is_named = !clause.relations.is_empty();
+                let at = clause.relations.first().map(|name| name.span().start);
+                let refused = |what: &str| {
+                    let message = format!("{} cannot be applied to {what}", strength_name(clause.strength));
+                    let error = firn_base::Error::new(SqlState::FEATURE_NOT_SUPPORTED, message);
+                    at.map_or(error.clone(), |at| self.placed(error, at))
+                };
+                if table.is_padded {
+                    return Err(refused("the nullable side of an outer join"));
+                }
+                let source = match &table.relation {
+                    Some(relation) => match relation.kind {
+                        RelationKind::Table(source) if table.scan.is_some() => source,
+                        RelationKind::View(_) => return Err(refused("a view")),
+                        _ => return Err(refused(&format!("relation \"{}\"", relation.name))),
+                    },
+                    None if is_named && table.is_function => return Err(refused("a function")),
+                    None if is_named && table.is_join => return Err(refused("a join")),
+                    None if table.is_function || table.is_join => continue,
+                    None => return Err(refused("a subquery")),
+                };
                 let Some(row) = self.row_id(item) else { continue };
                 let strength = match clause.strength {
                     tree::LockStrength::KeyShare => LockStrength::KeyShare,

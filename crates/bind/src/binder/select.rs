@@ -6,7 +6,7 @@ use super::{Binder, Clause, Output, Rows};
 use firn_base::{Result, SqlState, TypeId};
 use firn_plan::operator::{Group, SetCall, SetCalls};
 use firn_plan::{Column, Function, NodeId, Operator, Scalar};
-use firn_syntax::tree::{Distinct, Query, Select};
+use firn_syntax::tree::{Distinct, Locking, Query, Select};
 
 /// A call of a function that returns a set, in an expression.
 #[derive(Clone, Debug)]
@@ -74,6 +74,9 @@ impl Binder<'_> {
         }
         let mut having_scalar = having.as_ref().map(|(scalar, _)| scalar.clone());
         let having_span = having.map(|(_, span)| span);
+        if !query.locking.is_empty() {
+            self.refuse_locks_of_computed_rows(query)?;
+        }
         node = self.grouped(node, grouping, &mut targets, &mut having_scalar, having_span)?;
         if let Some(having) = having_scalar {
             node = self.filtered(node, having);
@@ -241,8 +244,28 @@ impl Binder<'_> {
         } else {
             return Ok(());
         };
-        let message = format!("{} is not allowed with {what}", super::query::strength_name(locking.strength));
-        // PostgreSQL names no position.
-        Err(firn_base::Error::new(SqlState::FEATURE_NOT_SUPPORTED, message))
+        Err(lock_not_allowed(locking, what))
     }
+
+    /// The same of what is known once expressions have been bound.
+    fn refuse_locks_of_computed_rows(&mut self, query: &Query) -> Result<()> {
+        let Some(locking) = query.locking.first() else { return Ok(()) };
+        let level = self.level();
+        let what = if !level.aggregates.is_empty() {
+            "aggregate functions"
+        } else if !level.window_calls.is_empty() {
+            "window functions"
+        } else if !level.sets.is_empty() {
+            "set-returning functions in the target list"
+        } else {
+            return Ok(());
+        };
+        Err(lock_not_allowed(locking, what))
+    }
+}
+
+/// PostgreSQL names no position.
+fn lock_not_allowed(locking: &Locking, what: &str) -> firn_base::Error {
+    let message = format!("{} is not allowed with {what}", super::query::strength_name(locking.strength));
+    firn_base::Error::new(SqlState::FEATURE_NOT_SUPPORTED, message)
 }

@@ -2,7 +2,7 @@
 
 use super::{Compile, Needed, Part, with_uses};
 use crate::expression::{Conditions, Layout, representation_of};
-use crate::inputs::CollectedPlan;
+use crate::inputs::{BufferedPlan, CollectedPlan};
 use crate::keys::{KeyColumn, KeyLayout};
 use crate::pipeline::Template;
 use crate::sinks::{
@@ -69,12 +69,16 @@ impl Compile<'_> {
             representations,
             sets,
             with_number: number.is_some(),
+            input: part.layout.representations().collect(),
+            can_spill: !group.aggregates.iter().any(|aggregate| {
+                aggregate.arguments.iter().chain(&aggregate.filter).any(Scalar::is_volatile)
+            }),
             aggregates: Template::new(aggregates),
         };
         let scope = scope_above(self.plan, node, vec![part.scope.clone()]);
         let depends = part.depends.clone();
         let slot = self.pipeline(part, plan);
-        let mut groups = Part::new(CollectedPlan(slot), layout);
+        let mut groups = Part::new(BufferedPlan(slot), layout);
         (groups.scope, groups.depends) = (scope, depends);
         Ok(groups)
     }

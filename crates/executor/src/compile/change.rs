@@ -12,43 +12,26 @@ use crate::write::column_id;
 use firn_base::Result;
 use firn_base::sync::Arc;
 use firn_plan::operator::{
-    Assignment, ConflictArm, Image, Insert, JoinKind, LockWait, Merge, MergeAction, SourceId, Update,
+    Assignment, ConflictArm, Image, Insert, JoinKind, Merge, MergeAction, SourceId, Update,
 };
 use firn_plan::{Column, NodeId, Operator, Plan, Scalar};
 
 /// The tables that a plan changes, and those whose rows it locks.
 pub(super) fn effects_of(plan: &Plan) -> ProgramEffects {
     let mut effects = ProgramEffects::default();
-    let (mut scans, mut skipped) = (Vec::new(), Vec::new());
     for node in plan.post_order() {
-        let target = match &plan[node] {
+        effects.targets.push(match &plan[node] {
             Operator::Insert(insert) => insert.target,
             Operator::Update(update) => update.target,
             Operator::Delete { target, .. } => *target,
             Operator::Merge(merge) => merge.target,
             Operator::Lock { targets, .. } => {
-                for target in targets {
-                    effects.locked.push(target.source);
-                    if target.wait == LockWait::Skip {
-                        skipped.push(target.source);
-                    }
-                }
-                continue;
-            }
-            Operator::Scan(scan) => {
-                scans.push(scan.source);
+                effects.locked.extend(targets.iter().map(|target| target.source));
                 continue;
             }
             _ => continue,
-        };
-        effects.targets.push(target);
+        });
     }
-    scans.sort_unstable_by_key(|source| source.0);
-    skipped.sort_unstable_by_key(|source| source.0);
-    effects.relies_on_locked_rows = effects.targets.is_empty()
-        && !skipped.is_empty()
-        && scans == skipped
-        && skipped.len() == effects.locked.len();
     for list in [&mut effects.targets, &mut effects.locked] {
         list.sort_unstable_by_key(|source| source.0);
         list.dedup();
@@ -126,7 +109,7 @@ impl Compile<'_> {
         })
     }
 
-    /// A change whose input gives the columns `below`; of its images those in `needed` are kept.
+    /// A change that uses the columns `below` of its input; of its images, and of what it passes on, those in `needed` are kept.
     fn change(
         &mut self,
         input: NodeId,
@@ -138,7 +121,8 @@ impl Compile<'_> {
     ) -> Result<Part> {
         let is_first = self.effects.changes.is_empty();
         let first_scan = self.scans.len();
-        let mut part = self.node(input, below)?;
+        let all: Needed = below.union(needed).copied().collect();
+        let mut part = self.node(input, &all)?;
         let kind = kind(self, &part.layout)?;
         let is_insert = matches!(kind, ChangeKind::Insert(_));
         // The only change of a statement that reads its table nowhere meets none of its rows.
@@ -160,11 +144,19 @@ impl Compile<'_> {
             representation: representation_of(self.plan.columns[image.output].ty),
         };
         let images: Vec<ImagePlan> = kept.iter().map(image).collect();
-        let layout: Layout =
-            kept.iter().zip(&images).map(|(image, plan)| (image.output, plan.representation)).collect();
+        let given = part.layout.columns().filter(|column| !is_insert && needed.contains(column));
+        let passed_on: Vec<Column> = given.collect();
+        let layout: Layout = kept
+            .iter()
+            .zip(&images)
+            .map(|(image, plan)| (image.output, plan.representation))
+            .chain(passed_on.iter().map(|column| (*column, part.layout.representation(*column))))
+            .collect();
         part.is_serial |= !collects;
         let input = part.layout.representations().collect();
-        let plan = Change { target, kind, images, input, collects, rows_are_distinct };
+        let scope = std::mem::take(&mut part.scope);
+        let places = passed_on.iter().map(|column| place(&part.layout, *column)).collect();
+        let plan = Change { target, kind, images, passed_on: places, input, collects, rows_are_distinct };
         let slot = self.pipeline(part, ChangePlan(Arc::new(plan)));
         self.effects.changes.push(slot);
         if self.within_definitions == 0 {
@@ -175,6 +167,9 @@ impl Compile<'_> {
         changed.is_serial = true;
         for image in &kept {
             changed.scope.set(image.output, self.plan.columns[image.output].nullable);
+        }
+        for column in passed_on {
+            changed.scope.set(column, scope.nullable(column));
         }
         Ok(changed)
     }

@@ -1,11 +1,11 @@
 //! Locks of rows, and samples of tables: operators that need the ids of rows.
 
-use super::{Compile, Needed, Part, with_uses};
+use super::{Compile, Needed, Part, PlannedScan, with_uses};
 use crate::pipeline::Template;
 use crate::stages::{LimitBounds, LockPlan, LockedRows, SamplePlan};
 use crate::write::column_id;
 use firn_base::{ColumnId, Result, Type, TypeId};
-use firn_plan::operator::{LockStrength, LockTarget, ROW_ID, Scan, SourceId};
+use firn_plan::operator::{LockStrength, LockTarget, LockWait, ROW_ID, Scan};
 use firn_plan::{ColumnInfo, NodeId, Operator, Scalar};
 use firn_storage::RowLock;
 
@@ -21,8 +21,20 @@ impl Compile<'_> {
     ) -> Result<Part> {
         let mut below = needed.clone();
         below.extend(targets.iter().map(|target| target.row));
+        let first_scan = self.scans.len();
         let mut part = self.node(input, &below)?;
-        let target = |target: &LockTarget| LockedRows {
+        let mut read = vec![None; targets.len()];
+        for (target, read) in
+            targets.iter().zip(&mut read).filter(|(target, _)| target.wait == LockWait::Skip)
+        {
+            let is_of = |scan: &&mut PlannedScan| scan.columns.contains(&(target.row, ROW_ID));
+            if let Some(scan) = self.scans[first_scan..].iter_mut().find(is_of) {
+                scan.is_logged = false;
+                let attributes = scan.columns.iter().map(|(_, attribute)| *attribute);
+                *read = Some(attributes.filter(|attribute| *attribute != ROW_ID).map(column_id).collect());
+            }
+        }
+        let target = |(target, read): (&LockTarget, Option<Vec<ColumnId>>)| LockedRows {
             source: target.source,
             row: part.layout.position(target.row).expect("the input gives it"),
             lock: match target.strength {
@@ -32,19 +44,12 @@ impl Compile<'_> {
                 LockStrength::Update => RowLock::Update,
             },
             wait: target.wait,
-            read: self.effects.relies_on_locked_rows.then(|| self.columns_read(target.source)),
+            read,
         };
-        let targets = targets.iter().map(target).collect();
+        let targets = targets.iter().zip(read).map(target).collect();
         part.push(LockPlan { targets, limit: limit.map(Template::new) });
         part.is_serial = true;
         Ok(self.passed_on(node, part))
-    }
-
-    /// The columns of a table that the scans of it have read that have been compiled.
-    fn columns_read(&self, source: SourceId) -> Vec<ColumnId> {
-        let scans = self.scans.iter().filter(|scan| scan.source == source);
-        let attributes = scans.flat_map(|scan| &scan.columns).map(|(_, attribute)| *attribute);
-        attributes.filter(|attribute| *attribute != ROW_ID).map(column_id).collect()
     }
 
     /// The locks that a limit is above: nothing between them changes the number of rows.

@@ -51,8 +51,6 @@ struct ProgramEffects {
     targets: Vec<SourceId>,
     /// The tables whose rows it locks.
     locked: Vec<SourceId>,
-    /// Whether it relies on nothing but the rows that it gets by SKIP LOCKED: each scan is of rows that are locked so.
-    relies_on_locked_rows: bool,
 }
 
 /// A pipeline with a sink.
@@ -75,6 +73,9 @@ pub struct PlannedScan {
     pub conditions: Vec<Scalar>,
     /// Whether its rows only go to the first change, which collects its rows before it begins.
     pub feeds_first_change: bool,
+    /// Whether what it reads is logged when it is opened. Rows that SKIP LOCKED leaves out are not relied on: those that it
+    /// yields are logged as they are locked, if they have to be.
+    pub is_logged: bool,
 }
 
 impl PlannedScan {
@@ -194,10 +195,6 @@ impl Program {
 
     pub(crate) fn locked(&self) -> &[SourceId] {
         &self.effects.locked
-    }
-
-    pub(crate) fn relies_on_locked_rows(&self) -> bool {
-        self.effects.relies_on_locked_rows
     }
 
     pub(crate) fn output(&self) -> &[usize] {

@@ -101,8 +101,15 @@ impl Compile<'_> {
             .map(|(column, _)| (*column, source::representation(&self.columns, *column)))
             .collect();
         let conditions = scan.conditions.clone();
-        let feeds_first_change = false;
-        (PlannedScan { source: scan.source, columns, used, conditions, feeds_first_change }, layout)
+        let planned = PlannedScan {
+            source: scan.source,
+            columns,
+            used,
+            conditions,
+            feeds_first_change: false,
+            is_logged: true,
+        };
+        (planned, layout)
     }
 
     /// Adds a filter.

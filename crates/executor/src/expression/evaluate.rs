@@ -5,10 +5,11 @@ use crate::columns::Scatter;
 use crate::keys::{KeyLayout, KeySet};
 use crate::values::repeat;
 use arrow_buffer::{BooleanBuffer, NullBuffer};
+use firn_base::array::Dimension;
 use firn_base::sync::Arc;
-use firn_base::{Representation, Result};
+use firn_base::{Error, Representation, Result, SqlState};
 use firn_vector::builder::Builder;
-use firn_vector::lists::{Lists, Record};
+use firn_vector::lists::{Lists, Record, Shape};
 use firn_vector::selection::Rows;
 use firn_vector::{Data, Datum, Slot, Vector};
 
@@ -281,6 +282,9 @@ impl Evaluation<'_> {
         for element in elements.iter_mut() {
             vectors.push(self.expression(element, rows)?);
         }
+        if vectors.iter().any(|vector| matches!(vector.representation(), Representation::List(_))) {
+            return array_of_arrays(&vectors, representation, rows);
+        }
         let (mut builder, mut starts) = (Builder::new(*element), vec![0; rows.length()]);
         rows.each(|row| {
             starts[row] = builder.len() as u32;
@@ -373,7 +377,48 @@ fn booleans(length: usize, value: impl FnMut(usize) -> bool) -> Vector {
     Vector::flat(Representation::Boolean, Data::Boolean(values), None)
 }
 
-/// The same values in another representation of their type: numbers of one scale as numbers of any.
+/// `ARRAY[…]` of arrays: one array with a dimension more. 2202E if they have different dimensions; NULL is an empty array.
+fn array_of_arrays(vectors: &[Vector], representation: Representation, rows: Rows<'_>) -> Result<Vector> {
+    let Representation::List(element) = representation else { panic!("ARRAY makes arrays") };
+    let length = rows.length();
+    let (mut builder, mut starts, mut lengths) = (Builder::new(*element), vec![0; length], vec![0; length]);
+    let mut shapes: Vec<Option<Shape>> = vec![None; length];
+    rows.try_each(|row| {
+        starts[row] = builder.len() as u32;
+        let mut inner: Option<Vec<Dimension>> = None;
+        for vector in vectors {
+            let datum = vector.datum(row);
+            let (dimensions, list) = match datum {
+                Datum::List(list) => {
+                    ((0..list.dimensions()).filter_map(|number| list.dimension(number)).collect(), Some(list))
+                }
+                _ => (Vec::new(), None),
+            };
+            match &inner {
+                None => inner = Some(dimensions),
+                Some(first) if *first == dimensions => {}
+                Some(_) => {
+                    let message =
+                        "multidimensional arrays must have array expressions with matching dimensions";
+                    return Err(Error::new(SqlState::new("2202E"), message));
+                }
+            }
+            list.into_iter().for_each(|list| list.iter().for_each(|datum| builder.push(datum)));
+        }
+        lengths[row] = builder.len() as u32 - starts[row];
+        let inner = inner.unwrap_or_default();
+        if !inner.is_empty() {
+            let outer = Dimension { length: vectors.len() as u32, lower: 1 };
+            shapes[row] = Some(std::iter::once(outer).chain(inner).collect());
+        }
+        Ok(())
+    })?;
+    let lists = Lists::new(Arc::new(builder.finish()), starts.into(), lengths.into(), Some(shapes.into()));
+    Ok(Vector::flat(representation, Data::List(lists), None))
+}
+
+/// The same values in another representation: numbers of one scale as numbers of any, and the bits of `integer` as those of
+/// `oid`, which PostgreSQL has for one another without a function.
 pub(crate) fn converted(vector: &Vector, representation: Representation, rows: Rows<'_>) -> Vector {
     if vector.representation() == representation {
         return vector.clone();
@@ -381,7 +426,11 @@ pub(crate) fn converted(vector: &Vector, representation: Representation, rows: R
     let mut builder = Builder::new(representation);
     rows.each(|row| {
         builder.pad(row);
-        builder.push(vector.datum(row));
+        builder.push(match (vector.datum(row), representation) {
+            (Datum::Int32(value), Representation::Oid) => Datum::UInt32(value as u32),
+            (Datum::UInt32(value), Representation::Int32) => Datum::Int32(value as i32),
+            (value, _) => value,
+        });
     });
     builder.pad(rows.length());
     builder.finish()

@@ -1,6 +1,6 @@
 //! Inputs of pipelines.
 
-mod changed;
+mod buffered;
 mod collected;
 mod iterate;
 mod scan;
@@ -8,7 +8,7 @@ mod shared;
 mod union;
 mod values;
 
-pub use changed::ChangedPlan;
+pub use buffered::{BufferedPlan, ChangedPlan};
 pub use collected::{CollectedPlan, SortedPlan, UnmatchedPlan};
 pub use iterate::{IteratePlan, RoundPlan};
 pub use scan::ScanPlan;

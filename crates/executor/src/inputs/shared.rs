@@ -1,12 +1,13 @@
 //! Sub-plans that are read more than once: evaluated once, and no further than a reader asks for.
+//!
+//! Their rows are kept in memory, and in a temporary file once there is no more of it.
 
 use super::union::renamed;
-use crate::budget::Account;
+use crate::buffer::RowBuffer;
 use crate::execution::Run;
 use crate::pipeline::{Fragment, Input, InputPlan, OpenInput, SlotId, Step, Stream, Work};
 use firn_base::sync::{Arc, Mutex, RwLock};
 use firn_base::{Error, Representation, Result};
-use firn_vector::Chunk;
 
 /// The definition of a shared sub-plan.
 pub struct SharedPlan {
@@ -32,7 +33,7 @@ pub struct SharedReadPlan {
 
 /// What has been produced so far, and what produces more.
 struct Produced {
-    chunks: RwLock<Vec<Chunk>>,
+    rows: RwLock<RowBuffer>,
     producer: Mutex<Producer>,
 }
 
@@ -41,20 +42,19 @@ struct Producer {
     stream: Option<Stream>,
     /// What ended it, if it was an error: each reader reports it.
     error: Option<Error>,
-    account: Account,
 }
 
 impl InputPlan for SharedReadPlan {
     fn open(&self, work: Work<'_>) -> Result<Arc<dyn OpenInput>> {
         let shared = &self.shared;
+        if cfg!(feature = "fault-shared-twice") {
+            work.run.empty(&[shared.slot]);
+        }
         let produced = work.run.filled_or(shared.slot, || {
             let stream = shared.fragment.open(work)?.stream(work)?;
-            let producer = Producer {
-                stream: Some(stream),
-                error: None,
-                account: Account::new(&work.run.options.budget),
-            };
-            Ok(Arc::new(Produced { chunks: RwLock::default(), producer: Mutex::new(producer) }))
+            let producer = Mutex::new(Producer { stream: Some(stream), error: None });
+            let rows = RowBuffer::new(shared.representations.clone(), &work.run.options);
+            Ok(Arc::new(Produced { rows: RwLock::new(rows), producer }))
         })?;
         Ok(Arc::new(Reading {
             produced,
@@ -82,22 +82,27 @@ impl OpenInput for Reading {
 }
 
 impl Reading {
-    fn take(&mut self) -> Option<Step> {
-        let chunk = self.produced.chunks.read().get(self.at).cloned()?;
+    fn take(&mut self) -> Result<Option<Step>> {
+        let rows = self.produced.rows.read();
+        if self.at == rows.len() {
+            return Ok(None);
+        }
+        let chunk = rows.get(self.at)?;
+        drop(rows);
         self.at += 1;
-        Some(Step::Full(renamed(&chunk, &self.columns, &self.representations)))
+        Ok(Some(Step::Full(renamed(&chunk, &self.columns, &self.representations))))
     }
 }
 
 impl Input for Reading {
     fn step(&mut self, work: Work<'_>) -> Result<Step> {
-        if let Some(step) = self.take() {
+        if let Some(step) = self.take()? {
             return Ok(step);
         }
         let produced = self.produced.clone();
         let mut producer = produced.producer.lock();
         // Another reader may have been quicker.
-        if let Some(step) = self.take() {
+        if let Some(step) = self.take()? {
             return Ok(step);
         }
         if let Some(error) = &producer.error {
@@ -117,9 +122,8 @@ impl Reading {
         let Some(stream) = &mut producer.stream else { return Ok(Step::Done) };
         match stream.step(work)? {
             Step::Full(chunk) => {
-                let kept = renamed(&chunk, &self.shared.columns, &self.shared.representations).compact();
-                producer.account.add(kept.memory())?;
-                self.produced.chunks.write().push(kept);
+                let kept = renamed(&chunk, &self.shared.columns, &self.shared.representations);
+                self.produced.rows.write().push(kept)?;
                 Ok(Step::More)
             }
             Step::Done => {

@@ -150,6 +150,9 @@ impl SinkPlan for SortPlan {
 impl SortSink {
     /// States what it keeps. What there is no memory for goes to a temporary file, if there may be one.
     fn grow_or_spill(&mut self, work: Work<'_>) -> Result<()> {
+        if work.run.options.always_spill && self.rows.rows() > 0 {
+            return self.write_run(work);
+        }
         match self.account.set(self.rows.memory() + self.keys.memory()) {
             Ok(()) => Ok(()),
             Err(error) => self.spill(work, error),

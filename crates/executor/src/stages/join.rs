@@ -346,6 +346,9 @@ fn candidates(plan: &JoinPlan, probe: &mut Probe, build: &Build, most: usize) ->
                 // What a NULL is compared with matters only to a mark.
                 true if is_mark && !one_key => Next::Any(0),
                 true => {
+                    if cfg!(feature = "fault-null-in-anti-join") && plan.kind == JoinKind::Anti {
+                        probe.matched[row] = true;
+                    }
                     probe.next_row();
                     continue;
                 }

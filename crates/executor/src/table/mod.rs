@@ -38,7 +38,7 @@ use firn_txn::catalog::{ConstraintDef, ConstraintKind, Deferral, TableDef};
 use firn_vector::builder::Builder;
 use firn_vector::selection::Rows;
 use firn_vector::strings::Strings;
-use firn_vector::{Chunk, Data, Vector};
+use firn_vector::{Chunk, Data, Datum, Vector};
 use lookup::{KeyLog, TableLookup};
 use restrictions::Restrictions;
 
@@ -267,7 +267,7 @@ impl OpenTable {
             }
             false => {
                 let vector = columns.next().expect("there is a vector for each column");
-                converted(&vector, *wanted, Rows::all(length))
+                as_wanted(&vector, *wanted, Rows::all(length))
             }
         };
         Chunk::new(length, self.wanted.iter().map(vector).collect())
@@ -283,9 +283,27 @@ impl OpenTable {
                 return Vector::flat(Representation::Int64, Data::Int64(ids), None);
             }
             let (array, stored) = columns.next().expect("there is an array for each column");
-            converted(&vector_of(array, *stored), *wanted, all)
+            as_wanted(&vector_of(array, *stored), *wanted, all)
         };
         Chunk::new(batch.rows, self.wanted.iter().map(vector).collect())
+    }
+}
+
+/// The values of a column as its type has them. A plain numeric that is stored with 16 digits after the point has lost
+/// which of them were written, and is shown with those that matter.
+fn as_wanted(vector: &Vector, wanted: Representation, rows: Rows<'_>) -> Vector {
+    match (vector.representation(), wanted) {
+        (Representation::Decimal { .. }, Representation::Numeric) => {
+            let mut builder = Builder::new(wanted);
+            rows.each(|row| {
+                builder.push(match vector.datum(row) {
+                    Datum::Numeric(value) => Datum::Numeric(value.normalized()),
+                    other => other,
+                });
+            });
+            builder.finish()
+        }
+        _ => converted(vector, wanted, rows),
     }
 }
 

@@ -11,8 +11,9 @@ fn statements(text: &str) -> impl Iterator<Item = &str> {
 
 /// Each file begins with the tables. A statement is run in a transaction of its own.
 fn compare(name: &str, sql: &str, expected: &str) {
-    for mode in MODES {
-        let database = Database::new();
+    for (mode, rewrites) in MODES.into_iter().zip([false, true, true]) {
+        let mut database = Database::new();
+        database.rewrites = rewrites;
         let mut differing = Vec::new();
         let mut answers = expected.split("@@\n").skip(1);
         let mut count = 0;
@@ -40,6 +41,13 @@ fn compare(name: &str, sql: &str, expected: &str) {
                 found.sort_unstable();
             }
             count += 1;
+            // Which of several rows that violate a constraint comes first is open if several threads find them.
+            if let ([found], [expected], true) = (&mut found[..], &mut expected[..], mode.workers > 1)
+                && expected.starts_with("error")
+            {
+                found.truncate(found.find(" / ").unwrap_or(found.len()));
+                *expected = &expected[..expected.find(" / ").unwrap_or(expected.len())];
+            }
             if found != expected {
                 differing.push(format!("{body}\n  expected {expected:?}\n  found    {found:?}"));
             }
@@ -67,4 +75,26 @@ fn on_conflict_does_what_postgresql_does() {
 #[test]
 fn merge_does_what_postgresql_does() {
     compare("merges", include_str!("../cases/merges.sql"), include_str!("../cases/merges.expected"));
+}
+
+/// RETURNING of MERGE, which PostgreSQL 15 does not have, is over the source's row and the target's: as it is now, or was before its
+/// deletion.
+#[test]
+fn merge_returns_the_rows_that_it_has_changed() {
+    for mode in MODES {
+        let database = Database::new();
+        database.create(
+            "CREATE TABLE t (id integer PRIMARY KEY, v integer); CREATE TABLE s (id integer, op text)",
+        );
+        database.alone("INSERT INTO t VALUES (1, 10), (2, 20), (3, 30)", mode).unwrap();
+        database.alone("INSERT INTO s VALUES (1, 'upd'), (2, 'del'), (4, 'new'), (5, 'skip')", mode).unwrap();
+        let merge = "MERGE INTO t USING s ON t.id = s.id WHEN MATCHED AND s.op = 'del' THEN DELETE \
+            WHEN MATCHED THEN UPDATE SET v = t.v + 1 WHEN NOT MATCHED AND s.op = 'new' THEN INSERT VALUES (s.id, 0) \
+            WHEN NOT MATCHED THEN DO NOTHING RETURNING s.op, t.*, (SELECT count(*) FROM t)";
+        let mut answer = database.alone(merge, mode).unwrap();
+        answer.rows.sort_unstable();
+        assert_eq!(answer.rows, ["del|2|20|3", "new|4|0|3", "upd|1|11|3"]);
+        assert_eq!(answer.count, Some(3));
+        assert_eq!(database.rows("SELECT id, v FROM t ORDER BY id"), ["1|11", "3|30", "4|0"]);
+    }
 }

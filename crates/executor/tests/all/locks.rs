@@ -209,7 +209,8 @@ fn what_skip_locked_leaves_out_is_not_validated() {
         }
         let [one, other] = workers;
         let _ = one.commit().unwrap();
-        assert_eq!(other.commit().is_err(), fails, "{clause}");
+        let outcome = other.commit();
+        assert_eq!(outcome.is_err(), fails, "{clause}: {outcome:?}");
     }
 }
 

@@ -5,6 +5,7 @@ mod changes;
 mod locks;
 mod oracle;
 mod registry;
+mod spill;
 mod sql;
 mod support;
 mod tables;

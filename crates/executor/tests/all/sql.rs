@@ -33,6 +33,8 @@ pub struct Database {
     registry: Registry,
     /// Expressions of generated columns, which the catalog of the transaction engine does not have.
     generated: Mutex<HashMap<(Oid, usize), String>>,
+    /// Whether plans are rewritten, beyond what must be.
+    pub rewrites: bool,
 }
 
 /// A transaction's view of a database.
@@ -55,7 +57,7 @@ impl Database {
 
     pub fn with(config: Config) -> Database {
         let engine = Engine::open(Config { memory_limit: None, ..config }).unwrap();
-        Database { engine, registry: Registry::built_in(), generated: Mutex::default() }
+        Database { engine, registry: Registry::built_in(), generated: Mutex::default(), rewrites: true }
     }
 
     fn view<'a>(&'a self, transaction: &Transaction) -> View<'a> {
@@ -289,6 +291,12 @@ impl Database {
         let view = self.view(transaction);
         let mut bound = bind(statement, &parsed[0].statement, &[], &view)?;
         firn_plan::unnest::unnest(&mut bound.plan, &self.registry);
+        if self.rewrites {
+            firn_plan::rewrite::outer_joins::reject_nulls(&mut bound.plan);
+            firn_plan::rewrite::push_down::push_down(&mut bound.plan);
+            firn_plan::rewrite::contradictions::remove_empty(&mut bound.plan);
+            firn_plan::verify::debug_verify(&bound.plan, "rewriting");
+        }
         Ok(bound)
     }
 

@@ -23,6 +23,11 @@ const MOST_RELATIONS: usize = 64;
 
 /// Chooses the order of all joins.
 pub fn order_joins(plan: &mut Plan, statistics: &dyn Statistics, budget: usize) {
+    let is_join = |node: &NodeId| matches!(plan[*node], Operator::Join(_));
+    // Two relations have no other order: a region has two joins at least.
+    if plan.post_order().iter().filter(|node| is_join(node)).count() < 2 {
+        return;
+    }
     let estimates = Estimates::of(plan, statistics);
     let producers = crate::properties::Producers::of(plan);
     let mut fails = vec![false; plan.size()];

@@ -90,6 +90,7 @@ static ALL: LazyLock<All> = LazyLock::new(|| {
         strict: true,
         may_be_null: false,
         can_fail: false,
+        cannot_fail: None,
         strategy: None,
         over_nothing: None,
     };

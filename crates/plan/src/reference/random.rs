@@ -23,6 +23,8 @@ pub struct Shape {
     pub can_fail: bool,
     /// Dependent joins.
     pub dependent: bool,
+    /// Values of two parameters, integers.
+    pub parameters: bool,
 }
 
 /// A random plan.
@@ -37,9 +39,27 @@ pub fn random_plan(random: &mut Random, shape: Shape) -> Plan {
     plan
 }
 
+/// A random plan with a volatile function whose calls show in the result, whatever the order of rows. Either a condition passes
+/// all rows but the first few that it is asked of, and those are counted; or a shared sub-plan with numbers is joined with itself
+/// by the numbers.
+pub fn random_volatile_plan(random: &mut Random, shape: Shape) -> Plan {
+    let is_shared = random.uniform(0, 1) == 0;
+    let plan = Plan::new();
+    let mut maker =
+        Maker { random, plan, shape, left: shape.size, outer: Vec::new(), shared: Vec::new(), ids: 0 };
+    let (input, columns) = maker.operator();
+    let (root, output) = match is_shared {
+        true => maker.shared_numbers(input, &columns),
+        false => maker.counted_calls(input),
+    };
+    let mut plan = maker.plan;
+    (plan.root, plan.output) = (root, output);
+    plan
+}
+
 /// A random tree of joins over so many scans, with conditions that compare columns of both sides.
 pub fn random_joins(random: &mut Random, scans: i64) -> Plan {
-    let shape = Shape { size: 0, can_fail: false, dependent: false };
+    let shape = Shape { size: 0, can_fail: false, dependent: false, parameters: false };
     let plan = Plan::new();
     let mut maker = Maker { random, plan, shape, left: 0, outer: Vec::new(), shared: Vec::new(), ids: 0 };
     let scans = maker.random.uniform(3, scans);
@@ -417,7 +437,19 @@ impl Maker<'_> {
         }
         let calls = vec![WindowCall { output, function, arguments, filter: None, frame }];
         columns.push(output);
-        (self.plan.add(Operator::Window(Window { input, partition, order, calls })), columns)
+        let window =
+            self.plan.add(Operator::Window(Window { input, partition: partition.clone(), order, calls }));
+        if !self.chance(40) {
+            return (window, columns);
+        }
+        // Another one over the same partitions, in an order that may be another. The number of a row is decided by all columns.
+        let order = self.order(&columns[..columns.len() - 1]);
+        let function = TestFunctions.named("row_number", &[]).expect("it is there");
+        let output = self.column(function.result, function.may_be_null);
+        let frame = Frame::default();
+        let calls = vec![WindowCall { output, function, arguments: Vec::new(), filter: None, frame }];
+        columns.push(output);
+        (self.plan.add(Operator::Window(Window { input: window, partition, order, calls })), columns)
     }
 
     fn limit(&mut self) -> Made {
@@ -536,7 +568,70 @@ impl Maker<'_> {
         (self.plan.add(Operator::Shared { id, definition, body }), columns)
     }
 
+    /// A new value of a sequence.
+    fn next_value(&mut self) -> Scalar {
+        let ty = Type::new(TypeId::REGCLASS);
+        let function = TestFunctions.named("nextval", &[ty]).expect("it is there");
+        Scalar::call(function, false, vec![Scalar::Constant(ty, Value::Oid(5))])
+    }
+
+    fn counted_calls(&mut self, input: NodeId) -> Made {
+        let few = Scalar::int8(self.random.uniform(0, 2));
+        let greater = TestFunctions.operator(">", &[Type::new(TypeId::INT8); 2]).expect("it is there");
+        let condition = Scalar::call(greater, true, vec![self.next_value(), few]);
+        let filter = self.plan.add(Operator::Filter { input, conditions: vec![condition] });
+        let function = TestFunctions.named("count", &[]).expect("it is there");
+        let output = self.column(function.result, function.may_be_null);
+        let count = Aggregate {
+            output,
+            function,
+            arguments: Vec::new(),
+            distinct: false,
+            order: Vec::new(),
+            filter: None,
+        };
+        let group = Group { input: filter, keys: Vec::new(), sets: None, aggregates: vec![count] };
+        (self.plan.add(Operator::Group(group)), vec![output])
+    }
+
+    fn shared_numbers(&mut self, input: NodeId, columns: &[Column]) -> Made {
+        let number = self.column(TypeId::INT8, false);
+        let outputs = vec![(number, self.next_value())];
+        let definition = self.plan.add(Operator::Map { input, outputs });
+        let id = SharedId(self.ids);
+        self.ids += 1;
+        let read = |maker: &mut Self| {
+            let all = columns.iter().copied().chain([number]);
+            let pairs: Vec<(Column, Column)> = all.map(|of| (maker.plan.columns.copy_of(of), of)).collect();
+            pairs.iter().for_each(|(own, _)| maker.plan.columns[*own].nullable = true);
+            let own: Vec<Column> = pairs.iter().map(|(own, _)| *own).collect();
+            (maker.plan.add(Operator::SharedRead { id, columns: pairs }), own)
+        };
+        let ((left, mut given), (right, mut other)) = (read(self), read(self));
+        let (one, another) = (given.pop().expect("it has a number"), other.pop().expect("it has a number"));
+        let equal = TestFunctions.operator("=", &[Type::new(TypeId::INT8); 2]).expect("it is there");
+        let condition = Scalar::call(equal, true, vec![Scalar::Column(one), Scalar::Column(another)]);
+        let kind = self.one_of(&[JoinKind::Inner, JoinKind::Semi, JoinKind::Anti]);
+        let join = Join {
+            kind,
+            dependent: false,
+            left,
+            right,
+            conditions: vec![condition],
+            mark: None,
+            by_index: Vec::new(),
+        };
+        let body = self.plan.add(Operator::Join(join));
+        if kind.gives_right() {
+            given.extend(other);
+        }
+        (self.plan.add(Operator::Shared { id, definition, body }), given)
+    }
+
     fn constant(&mut self) -> Scalar {
+        if self.shape.parameters && self.chance(30) {
+            return Scalar::Parameter(self.random.uniform(1, 2) as u16, Type::new(INT4));
+        }
         let value = match self.random.uniform(0, 9) {
             0 => Value::Null,
             value => Value::Integer(value as i32 % 5),

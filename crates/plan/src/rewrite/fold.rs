@@ -94,6 +94,9 @@ fn fold_scalar(scalar: &mut Scalar, evaluator: &dyn Evaluator) {
             }
             _ => None,
         },
+        Scalar::Parameter(_, ty) if cfg!(feature = "fault-parameter-folded") && ty.id == TypeId::INT4 => {
+            Some(Scalar::Constant(*ty, Value::Integer(1)))
+        }
         Scalar::And(list) => connect(list, false),
         Scalar::Or(list) => connect(list, true),
         Scalar::Not(argument) => match &mut **argument {

@@ -4,12 +4,14 @@
 //! the ones before have left; they may also be called alone, which is how they are tested: cases as
 //! text, and random plans whose rows are compared before and after.
 
+pub mod common;
 pub mod contradictions;
 pub mod fold;
 pub mod index_joins;
 pub mod outer_joins;
 pub mod prune;
 pub mod push_down;
+pub mod references;
 #[cfg(test)]
 pub mod testing;
 pub mod unique;
@@ -51,8 +53,10 @@ pub fn optimise(
     step(plan, "pushing down", &mut push_down::push_down);
     step(plan, "contradictions", &mut contradictions::remove_empty);
     step(plan, "uniqueness", &mut |plan| unique::use_keys(plan, statistics));
+    step(plan, "foreign keys", &mut |plan| references::remove_joins(plan, statistics));
     step(plan, "join order", &mut |plan| order_joins(plan, statistics, BUDGET));
     step(plan, "windows", &mut windows::merge_windows);
     step(plan, "pruning", &mut |plan| prune::prune(plan, statistics));
+    step(plan, "common expressions", &mut common::share_expressions);
     step(plan, "index joins", &mut |plan| index_joins::choose_indexes(plan, statistics));
 }

@@ -17,6 +17,10 @@ pub fn reject_nulls(plan: &mut Plan) {
     while let Some((node, mut rejected)) = stack.pop() {
         let add = |rejected: &mut HashSet<Column>, conditions: &[Scalar]| {
             rejected.extend(conditions.iter().flat_map(rejects_null));
+            if cfg!(feature = "fault-outer-to-inner") {
+                let mut all = |column| _ = rejected.insert(column);
+                conditions.iter().for_each(|condition| condition.for_each_column(&mut all));
+            }
         };
         match &mut plan[node] {
             Operator::Filter { input, conditions } => {

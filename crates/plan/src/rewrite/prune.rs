@@ -16,9 +16,11 @@ use std::collections::{HashMap, HashSet};
 /// Removes columns that nothing uses, and operators that only produce such.
 pub fn prune(plan: &mut Plan, statistics: &dyn Statistics) {
     let mut needed: HashSet<Column> = plan.output.iter().copied().collect();
-    let keys = Keys::of(plan, statistics);
     let producers = Producers::of(plan);
     let mut order = plan.post_order();
+    let is_outer =
+        |node: &NodeId| matches!(&plan[*node], Operator::Join(join) if join.kind == JoinKind::Left);
+    let keys = order.iter().any(is_outer).then(|| Keys::of(plan, statistics));
     order.reverse();
     let mut replaced: HashMap<NodeId, NodeId> = HashMap::new();
     let mut volatile = vec![false; plan.size()];
@@ -96,7 +98,8 @@ pub fn prune(plan: &mut Plan, statistics: &dyn Statistics) {
             // A left row comes once whether it has a partner or not.
             Operator::Join(join) if matches!(join.kind, JoinKind::Left | JoinKind::Single) => {
                 let unused = !needed.iter().any(|column| producers.is_below(*column, join.right));
-                let once = join.kind == JoinKind::Single || keys.matches_once(join);
+                let once = join.kind == JoinKind::Single
+                    || keys.as_ref().is_some_and(|keys| keys.matches_once(join));
                 (unused && once && !join.dependent && !volatile[join.right.index()]).then_some(join.left)
             }
             _ => None,

@@ -32,7 +32,7 @@ struct Pusher<'a> {
 }
 
 fn may_move(condition: &Scalar) -> bool {
-    !condition.can_fail() && !condition.is_volatile()
+    !condition.can_fail() && (cfg!(feature = "fault-volatile-moved") || !condition.is_volatile())
 }
 
 impl Pusher<'_> {
@@ -147,6 +147,11 @@ impl Pusher<'_> {
                 self.plan[node] = Operator::Shared { id, definition, body };
                 node
             }
+            Operator::Limit(mut limit) if cfg!(feature = "fault-limit-below-filter") => {
+                limit.input = self.push(limit.input, conditions);
+                self.plan[node] = Operator::Limit(limit);
+                node
+            }
             mut other => {
                 let mut inputs = Vec::new();
                 other.for_each_input_mut(|input| inputs.push(*input));
@@ -203,7 +208,13 @@ impl Pusher<'_> {
                 _ => join.conditions.push(condition),
             }
         }
-        let (of_left, of_right) = (derived(&join, &to_left), derived(&join, &to_right));
+        // An equality of two columns of one side says nothing about the other side.
+        let of_side = |conditions: Vec<Scalar>, side: NodeId| -> Vec<Scalar> {
+            let is_of = |condition: &Scalar| self.is_of(condition, side, node);
+            conditions.into_iter().filter(is_of).collect()
+        };
+        let of_left = of_side(derived(&join, &to_left), join.right);
+        let of_right = of_side(derived(&join, &to_right), join.left);
         match join.kind {
             JoinKind::Inner | JoinKind::Semi => {
                 add_new(&mut to_right, of_left);

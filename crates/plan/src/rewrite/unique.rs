@@ -8,6 +8,15 @@ use std::collections::HashMap;
 
 /// Removes DISTINCT of distinct rows, and sort keys that decide nothing.
 pub fn use_keys(plan: &mut Plan, statistics: &dyn Statistics) {
+    let asks = |node: &NodeId| match &plan[*node] {
+        Operator::Group(group) => group.aggregates.is_empty() && group.sets.is_none(),
+        Operator::DistinctOn { .. } => true,
+        Operator::Sort { keys, .. } => keys.len() > 1,
+        _ => false,
+    };
+    if !plan.post_order().iter().any(asks) {
+        return;
+    }
     let keys = Keys::of(plan, statistics);
     let mut replaced: HashMap<NodeId, NodeId> = HashMap::new();
     for node in plan.post_order() {

@@ -156,7 +156,16 @@ impl Unnester<'_> {
         let (input, of_right) = self.for_each(needs, Some(domain));
 
         let finished = self.finish_domain(domain, left, &given);
-        let left = finished.as_ref().map_or(left, |finished| finished.reader);
+        let mut left = finished.as_ref().map_or(left, |finished| finished.reader);
+        if cfg!(feature = "fault-duplicates-lost") {
+            let keys = self.scope(left).iter().map(|(column, _)| column).collect();
+            left = self.plan.add(Operator::Group(Group {
+                input: left,
+                keys,
+                sets: None,
+                aggregates: Vec::new(),
+            }));
+        }
         let of_left: Representatives = of_left.into_iter().map(|(of, by)| (of, self.current(by))).collect();
         let values_of = self.values_of(&used, &of_left);
         let values_of_keys = self.values_of(&self.domains[domain.0].keys, &of_left);

@@ -19,8 +19,12 @@ fn random_plans_give_the_same_rows_without_dependent_joins() {
     let plans = count(3000);
     for seed in 0..plans {
         let mut random = Random::seeded(seed);
-        let shape =
-            Shape { size: random.uniform(3, 14), can_fail: random.uniform(0, 3) == 0, dependent: true };
+        let shape = Shape {
+            size: random.uniform(3, 14),
+            can_fail: random.uniform(0, 3) == 0,
+            dependent: true,
+            parameters: false,
+        };
         let plan = random_plan(&mut random, shape);
         if let Err(problem) = verify(&plan) {
             panic!("seed {seed}: the generator is wrong: {problem}\n{}", print(&plan));
@@ -65,7 +69,7 @@ fn random_plans_give_the_same_rows_without_dependent_joins() {
 fn plans_are_printed_and_parsed_without_loss() {
     for seed in 0..count(1000) {
         let mut random = Random::seeded(seed);
-        let shape = Shape { size: random.uniform(1, 14), can_fail: true, dependent: true };
+        let shape = Shape { size: random.uniform(1, 14), can_fail: true, dependent: true, parameters: false };
         let plan = random_plan(&mut random, shape);
         let text = print(&plan);
         let again =

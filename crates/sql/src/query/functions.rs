@@ -82,7 +82,7 @@ fn services<'a>(call: &Call<'a>) -> Result<&'a dyn SessionServices> {
 }
 
 #[cold]
-fn nobody() -> Error {
+pub(super) fn nobody() -> Error {
     Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "no session runs this expression")
 }
 
@@ -152,6 +152,10 @@ fn session(builder: &mut RegistryBuilder) {
     }
     builder.scalar::<(), _>("pg_backend_pid()", |call, _| {
         services(call)?.session().map(|session| session as i32)
+    });
+    builder.scalar::<(), _>("pg_current_xact_id()", |call, _| services(call)?.transaction_number(true));
+    builder.scalar::<(), _>("pg_current_xact_id_if_assigned()", |call, _| {
+        services(call)?.transaction_number(false)
     });
     builder.scalar::<(), _>("txid_current()", |call, _| services(call)?.transaction_number(true));
     builder

@@ -1,14 +1,19 @@
 //! Relations outside of the catalog of tables: the system schemas, sequences, and what the session has registered.
 
+use super::functions;
 use crate::pg_catalog::{self, CatalogRelation, Source as CatalogSource};
 use crate::session_facts::SessionFacts;
-use firn_base::Result;
 use firn_base::sync::Arc;
+use firn_base::{Result, Type, Value};
 use firn_exec::SessionServices;
-use firn_executor::Source;
+use firn_executor::source::{MemorySource, Request, Scan, SourceColumn, SourceStatistics};
+use firn_executor::{Reader, Source, values};
 use firn_plan::operator::SourceId;
+use firn_query::catalog::SEQUENCE_COLUMNS;
 use firn_query::{Found, Relations};
 use firn_txn::Transaction;
+use firn_vector::Chunk;
+use firn_vector::builder::Builder;
 
 /// What a session sees beside the tables and views of a catalog.
 pub struct SessionRelations {
@@ -39,8 +44,44 @@ impl Relations for SessionRelations {
     }
 
     fn source(&self, id: SourceId, transaction: &Transaction) -> Arc<dyn Source> {
-        let relation = pg_catalog::numbered(id.0).expect("a plan has the sources that were found");
         let source = CatalogSource::of_session(transaction.catalog(), &self.facts, &self.services);
-        Arc::new(CatalogRelation::new(relation, source))
+        match pg_catalog::numbered(id.0) {
+            Some(relation) => Arc::new(CatalogRelation::new(relation, source)),
+            None => Arc::new(SequenceRelation { oid: id.0, source }),
+        }
+    }
+}
+
+/// A sequence: one row with its state at the moment at which it is scanned.
+struct SequenceRelation {
+    oid: u32,
+    source: CatalogSource,
+}
+
+impl Source for SequenceRelation {
+    fn columns(&self) -> Vec<SourceColumn> {
+        let columns = (1..).zip(SEQUENCE_COLUMNS);
+        let column = |(attribute, (_, ty))| SourceColumn { attribute, ty: Type::new(ty), nullable: false };
+        columns.map(column).collect()
+    }
+
+    fn statistics(&self) -> SourceStatistics {
+        SourceStatistics { rows: 1 }
+    }
+
+    fn open(&self, request: &Request<'_>, reader: Reader<'_>) -> Result<Arc<dyn Scan>> {
+        let name = self.source.sequence_name(self.oid.into())?;
+        let (last_value, is_called) = match self.source.services() {
+            Some(services) => services.sequence_state(&name)?,
+            None => return Err(functions::nobody()),
+        };
+        let values = [Value::BigInt(last_value), Value::BigInt(0), Value::Boolean(is_called)];
+        let vectors = self.columns().into_iter().zip(&values).map(|(column, value)| {
+            let representation = column.ty.representation().expect("it is a built-in type");
+            let mut builder = Builder::new(representation);
+            values::push(&mut builder, value, representation);
+            builder.finish()
+        });
+        MemorySource::new(self.columns(), vec![Chunk::new(1, vectors.collect())]).open(request, reader)
     }
 }

@@ -10,7 +10,7 @@ use firn_exec::{RunOptions, SessionServices};
 use firn_executor::{Budget, Options};
 use firn_query::catalog::Names;
 use firn_query::prepared::Preparing;
-use firn_query::{ResultColumn, Stream, Surroundings};
+use firn_query::{Executed, ResultColumn, Stream, Surroundings};
 use firn_txn::Transaction;
 use firn_vector::context::Settings;
 use std::sync::LazyLock;
@@ -59,6 +59,24 @@ impl Prepared {
         self.0.explain().lines().map(str::to_owned).collect()
     }
 
+    /// Whether it changes or locks rows.
+    pub fn has_effects(&self) -> bool {
+        self.0.has_effects()
+    }
+
+    /// Executes a statement that changes or locks rows.
+    pub fn execute(
+        &self,
+        transaction: &mut Transaction,
+        facts: &Arc<SessionFacts>,
+        parameters: &[Value],
+        options: &RunOptions,
+    ) -> Result<Executed> {
+        let others = SessionRelations { facts: facts.clone(), services: options.services.clone() };
+        let surroundings = surroundings(transaction, facts, options);
+        self.0.execute(transaction, &others, parameters, Arc::new(surroundings), run_options(options))
+    }
+
     /// Starts it in a transaction, which must run as long as rows are drawn.
     pub fn start(
         &self,
@@ -67,22 +85,29 @@ impl Prepared {
         parameters: &[Value],
         options: &RunOptions,
     ) -> Result<Stream> {
-        let services = options.services.clone();
-        let others = SessionRelations { facts: facts.clone(), services: services.clone() };
-        let session = Arc::new(CatalogSource::of_session(transaction.catalog(), facts, &services));
-        let surroundings = Surroundings {
-            statement_time: clock::wall_clock_micros(),
-            transaction_time: options.now,
-            zone: zone(&options.time_zone),
-            settings: Arc::new(SessionSettings(services.clone())),
-            objects: session.clone(),
-            session,
-            budget: BUDGET.clone(),
-            cancel: options.cancel.clone(),
-        };
-        let run = Options { workers: options.threads.max(1), ..Options::new(BUDGET.clone()) };
-        self.0.start(transaction, &others, parameters, Arc::new(surroundings), run)
+        let others = SessionRelations { facts: facts.clone(), services: options.services.clone() };
+        let surroundings = surroundings(transaction, facts, options);
+        self.0.start(transaction, &others, parameters, Arc::new(surroundings), run_options(options))
     }
+}
+
+fn surroundings(transaction: &Transaction, facts: &Arc<SessionFacts>, options: &RunOptions) -> Surroundings {
+    let services = &options.services;
+    let session = Arc::new(CatalogSource::of_session(transaction.catalog(), facts, services));
+    Surroundings {
+        statement_time: clock::wall_clock_micros(),
+        transaction_time: options.now,
+        zone: zone(&options.time_zone),
+        settings: Arc::new(SessionSettings(services.clone())),
+        objects: session.clone(),
+        session,
+        budget: BUDGET.clone(),
+        cancel: options.cancel.clone(),
+    }
+}
+
+fn run_options(options: &RunOptions) -> Options {
+    Options { workers: options.threads.max(1), ..Options::new(BUDGET.clone()) }
 }
 
 fn zone(name: &str) -> TimeZoneSetting {

@@ -82,6 +82,43 @@ pub fn register(builder: &mut RegistryBuilder) {
     ordering::<f64>(builder, "btfloat8cmp(float8,float8)", compare_floats);
     ordering::<Numeric>(builder, "numeric_cmp(numeric,numeric)", |left, right| left.cmp(&right));
     ordering::<Interval>(builder, "interval_cmp(interval,interval)", |left, right| left.compare(&right));
+    ordering::<u32>(builder, "btoidcmp(oid,oid)", |left, right| left.cmp(&right));
+    ordering::<[u8; 16]>(builder, "uuid_cmp(uuid,uuid)", |left, right| left.cmp(&right));
+    ordering_of::<i16, i32>(builder, "btint24cmp(int2,int4)", |left, right| i32::from(left).cmp(&right));
+    ordering_of::<i32, i16>(builder, "btint42cmp(int4,int2)", |left, right| left.cmp(&right.into()));
+    ordering_of::<i16, i64>(builder, "btint28cmp(int2,int8)", |left, right| i64::from(left).cmp(&right));
+    ordering_of::<i64, i16>(builder, "btint82cmp(int8,int2)", |left, right| left.cmp(&right.into()));
+    ordering_of::<i32, i64>(builder, "btint48cmp(int4,int8)", |left, right| i64::from(left).cmp(&right));
+    ordering_of::<i64, i32>(builder, "btint84cmp(int8,int4)", |left, right| left.cmp(&right.into()));
+    ordering_of::<f32, f64>(builder, "btfloat48cmp(float4,float8)", |left, right| {
+        compare_floats(left.into(), right)
+    });
+    ordering_of::<f64, f32>(builder, "btfloat84cmp(float8,float4)", |left, right| {
+        compare_floats(left, right.into())
+    });
+    ordering_of::<i32, i64>(builder, "date_cmp_timestamp(date,timestamp)", compare_date);
+    ordering_of::<i64, i32>(builder, "timestamp_cmp_date(timestamp,date)", |left, right| {
+        compare_date(right, left).reverse()
+    });
+    builder.scalar::<(i32, i64), _>("date_cmp_timestamptz(date,timestamptz)", |call, (left, right)| {
+        compare_local(i128::from(left) * i128::from(MICROS_PER_DAY), right, call.context.zone) as i32
+    });
+    builder.scalar::<(i64, i32), _>("timestamptz_cmp_date(timestamptz,date)", |call, (left, right)| {
+        compare_local(i128::from(right) * i128::from(MICROS_PER_DAY), left, call.context.zone).reverse()
+            as i32
+    });
+    builder.scalar::<(i64, i64), _>(
+        "timestamp_cmp_timestamptz(timestamp,timestamptz)",
+        |call, (left, right)| compare_local(left.into(), right, call.context.zone) as i32,
+    );
+    builder.scalar::<(i64, i64), _>(
+        "timestamptz_cmp_timestamp(timestamptz,timestamp)",
+        |call, (left, right)| compare_local(right.into(), left, call.context.zone).reverse() as i32,
+    );
+    builder.scalar::<(u32, u32), _>("xideq(xid,xid) cideq(cid,cid)", |_, (left, right)| left == right);
+    builder.scalar::<(u32, u32), _>("xidneq(xid,xid)", |_, (left, right)| left != right);
+    builder.scalar::<(u32, i32), _>("xideqint4(xid,int4)", |_, (left, right)| left == right as u32);
+    builder.scalar::<(u32, i32), _>("xidneqint4(xid,int4)", |_, (left, right)| left != right as u32);
     ordering::<&str>(builder, "bpcharcmp(bpchar,bpchar)", compare_blank_padded);
     ordering::<List>(builder, "btarraycmp(anyarray,anyarray)", |left, right| order::lists(&left, &right));
     ordering::<Record>(builder, "btrecordcmp(record,record)", |left, right| order::records(&left, &right));
@@ -209,9 +246,18 @@ fn pattern(
 fn ordering<A: Argument>(
     builder: &mut RegistryBuilder,
     signatures: &str,
-    compare: impl for<'a> Fn(A::Row<'a>, A::Row<'a>) -> Ordering + Copy + Send + Sync + 'static,
+    compare: impl for<'a> Fn(A::Row<'a>, A::Row<'a>) -> Ordering + Send + Sync + 'static,
 ) {
-    builder.scalar::<(A, A), _>(signatures, move |_, (left, right)| compare(left, right) as i32);
+    ordering_of::<A, A>(builder, signatures, compare);
+}
+
+/// -1, 0 or 1, as the left value is smaller, equal or larger.
+fn ordering_of<A: Argument, B: Argument>(
+    builder: &mut RegistryBuilder,
+    signatures: &str,
+    compare: impl for<'a> Fn(A::Row<'a>, B::Row<'a>) -> Ordering + Send + Sync + 'static,
+) {
+    builder.scalar::<(A, B), _>(signatures, move |_, (left, right)| compare(left, right) as i32);
 }
 
 /// The larger and the smaller of two values of a type of fixed width.

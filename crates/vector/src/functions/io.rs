@@ -36,17 +36,17 @@ pub fn register(builder: &mut RegistryBuilder) {
         call.bytes.extend_from_slice(&text::parse_bytea(text)?);
         Ok(Bytes)
     });
-    input(builder, "textin(cstring) unknownin(cstring)", |call, text| {
+    builder.scalar::<(&str,), _>("textin(cstring) unknownin(cstring)", |call, (text,)| {
         call.text.push_str(text);
-        Ok(Text)
+        Text
     });
-    input(builder, "namein(cstring)", |call, text| {
+    builder.scalar::<(&str,), _>("namein(cstring)", |call, (text,)| {
         call.text.push_str(text::fit_name(text));
-        Ok(Text)
+        Text
     });
-    input(builder, "charin(cstring)", |call, text| {
+    builder.scalar::<(&str,), _>("charin(cstring)", |call, (text,)| {
         call.text.extend(text.chars().next());
-        Ok(Text)
+        Text
     });
     modified(builder, "numeric_in(cstring,oid,int4)", |call, text, modifier| {
         fit_result(call, Numeric::parse(text)?, modifier)

@@ -19,10 +19,13 @@ mod names;
 mod number_templates;
 mod numbers;
 mod objects;
+mod periods;
 mod powers;
 mod regexps;
 mod roots;
+mod safety;
 mod series;
+mod session;
 mod texts;
 mod windows;
 
@@ -40,6 +43,7 @@ pub fn register(builder: &mut RegistryBuilder) {
     objects::register(builder);
     texts::register(builder);
     moments::register(builder);
+    periods::register(builder);
     general::register(builder);
     grammar::register(builder);
     date_templates::register(builder);
@@ -53,6 +57,8 @@ pub fn register(builder: &mut RegistryBuilder) {
     bytes::register(builder);
     hashes::register(builder);
     names::register(builder);
+    session::register(builder);
     aggregates::register(builder);
     windows::register(builder);
+    safety::register(builder);
 }

@@ -7,6 +7,7 @@ use firn_base::datetime::{self, MICROS_PER_DAY, MICROS_PER_SECOND, civil_from_da
 use firn_base::numeric::Numeric;
 use firn_base::operators::{shift, shift_in_zone, span};
 use firn_base::{Error, Interval, Result, SqlState, TimeZoneSetting, clock};
+use std::fmt::Write;
 
 const MILLION: i128 = 1_000_000;
 
@@ -19,9 +20,25 @@ pub fn register(builder: &mut RegistryBuilder) {
     builder.scalar::<(), _>("statement_timestamp()", |call, ()| call.context.statement_time);
     builder.scalar::<(), _>("clock_timestamp()", |_, ()| clock::wall_clock_micros());
     builder.scalar::<(), _>("timeofday()", |call, ()| {
-        datetime::write_timestamptz(clock::wall_clock_micros(), call.context.zone, &mut call.text);
+        write_time_of_day(clock::wall_clock_micros(), call.context.zone, &mut call.text);
         Text
     });
+}
+
+/// Appends a moment as `timeofday` shows it: `Wed Feb 21 17:38:46.123456 2024 CET`.
+fn write_time_of_day(moment: i64, zone: &TimeZoneSetting, out: &mut String) {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let local = moment + i64::from(zone.offset_at(moment)) * MICROS_PER_SECOND;
+    let (days, time) = (local.div_euclid(MICROS_PER_DAY), local.rem_euclid(MICROS_PER_DAY));
+    let (year, month, day) = civil_from_days(days);
+    let (weekday, month) = (DAYS[days.rem_euclid(7) as usize], MONTHS[month as usize - 1]);
+    let (seconds, micros) = (time / MICROS_PER_SECOND, time % MICROS_PER_SECOND);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let zone = zone.abbreviation_at(moment);
+    write!(out, "{weekday} {month} {day:02} {hour:02}:{minute:02}:{second:02}.{micros:06} {year:04} {zone}")
+        .expect("strings take all");
 }
 
 fn arithmetic(builder: &mut RegistryBuilder) {
@@ -88,7 +105,7 @@ fn arithmetic(builder: &mut RegistryBuilder) {
         left.checked_add(right)
     });
     builder.scalar::<(Interval, Interval), _>("interval_mi(interval,interval)", |_, (left, right)| {
-        left.checked_add(right.checked_neg()?)
+        left.checked_sub(right)
     });
     builder.scalar::<(Interval,), _>("interval_um(interval)", |_, (value,)| value.checked_neg());
     builder.scalar::<(Interval, f64), _>("interval_mul(interval,float8)", |_, (value, factor)| {
@@ -135,16 +152,36 @@ fn arithmetic(builder: &mut RegistryBuilder) {
 
 /// A zone by its name, or by an offset as POSIX has it: positive to the west.
 fn zone_named(name: &str) -> Result<TimeZoneSetting> {
-    let turned = match name.as_bytes() {
-        [b'+', b'0'..=b'9', ..] => Some(format!("-{}", &name[1..])),
-        [b'-', b'0'..=b'9', ..] => Some(format!("+{}", &name[1..])),
-        _ => None,
+    let trimmed = name.trim();
+    if !trimmed.starts_with(['+', '-']) {
+        return TimeZoneSetting::parse(name);
+    }
+    posix_offset(trimmed).map(|west| TimeZoneSetting::Fixed(-west)).ok_or_else(|| {
+        Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("time zone \"{trimmed}\" not recognized"))
+    })
+}
+
+/// `±hours[:minutes[:seconds]]` in seconds; up to a week, as POSIX allows.
+fn posix_offset(name: &str) -> Option<i32> {
+    let (sign, digits) = match name.as_bytes() {
+        [b'+', rest @ ..] => (1, rest.len()),
+        [b'-', rest @ ..] => (-1, rest.len()),
+        _ => return None,
     };
-    TimeZoneSetting::parse(turned.as_deref().unwrap_or(name))
+    let mut parts = name[name.len() - digits..].split(':');
+    let mut next = |most: i32| match parts.next() {
+        None => Some(0),
+        Some(part) if part.len() <= 3 && part.bytes().all(|byte| byte.is_ascii_digit()) => {
+            part.parse().ok().filter(|number| *number <= most)
+        }
+        Some(_) => None,
+    };
+    let (hours, minutes, seconds) = (next(167)?, next(59)?, next(59)?);
+    parts.next().is_none().then_some(sign * (hours * 3600 + minutes * 60 + seconds))
 }
 
 /// A time of day moved by some microseconds, round the clock.
-fn on_the_clock(time: i64, by: i64) -> i64 {
+pub fn on_the_clock(time: i64, by: i64) -> i64 {
     (time + by % MICROS_PER_DAY).rem_euclid(MICROS_PER_DAY)
 }
 
@@ -241,7 +278,7 @@ fn justify(value: Interval) -> Result<Interval> {
 }
 
 /// A value that has fields.
-enum Moment {
+pub enum Moment {
     /// Microseconds as the clock shows them, and, of a moment in a zone, the offset in seconds.
     Point(i64, Option<i32>),
     Day(i32),
@@ -366,7 +403,7 @@ fn unit_named(name: &str) -> Option<Unit> {
 }
 
 /// A field of a value.
-fn extract(name: &str, moment: Moment) -> Result<Numeric> {
+pub fn extract(name: &str, moment: Moment) -> Result<Numeric> {
     let ty = match moment {
         Moment::Day(_) => "date",
         Moment::Time(_) => "time without time zone",
@@ -481,6 +518,11 @@ pub fn iso_week(days: i64) -> (i64, i64) {
     (year, (thursday - days_from_civil(year, 1, 1)) / 7 + 1)
 }
 
+/// Whether it names a day or a part of one.
+pub fn is_day_or_shorter(unit: &str) -> bool {
+    unit_named(unit).is_some_and(|unit| unit <= Unit::Day)
+}
+
 fn truncate_in_zone(unit: &str, moment: i64, zone: &TimeZoneSetting) -> Result<i64> {
     let local = truncate(unit, datetime::to_local(moment, zone)?, "timestamp with time zone")?;
     // Units below a day do not depend on how the clocks are set.
@@ -519,7 +561,8 @@ fn truncate(name: &str, local: i64, ty: &str) -> Result<i64> {
     datetime::check_timestamp(Some(truncated))
 }
 
-fn truncate_span(name: &str, span: Interval) -> Result<Interval> {
+/// An interval with everything below the unit cut off.
+pub fn truncate_span(name: &str, span: Interval) -> Result<Interval> {
     let micros = span.microseconds();
     let to = |unit: i64| (span.months, span.days, micros - micros % unit);
     let years = |years: i32| (span.months / (12 * years) * (12 * years), 0, 0);
@@ -630,4 +673,18 @@ fn make_timestamp(year: i32, month: i32, day: i32, hour: i32, minute: i32, secon
     let days = make_date(year, month, day)?;
     let time = make_time(hour, minute, second)?;
     datetime::check_timestamp(datetime::date_to_timestamp(days)?.checked_add(time))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_day_is_written_as_postgres_does() {
+        let zone = TimeZoneSetting::parse("Europe/Berlin").unwrap();
+        let moment = datetime::parse_timestamptz("2024-07-04 01:02:03.000456+02", &zone).unwrap();
+        let mut out = String::new();
+        write_time_of_day(moment, &zone, &mut out);
+        assert_eq!(out, "Thu Jul 04 01:02:03.000456 2024 CEST");
+    }
 }

@@ -49,6 +49,9 @@ pub trait Kernel: Send + Sync {
     /// Whether some call of it may raise an error other than 22003 of a number that does not fit.
     fn can_fail(&self) -> bool;
 
+    /// Whether some call of it may give NULL.
+    fn may_be_null(&self) -> bool;
+
     /// Whether it is called where this argument is NULL; otherwise the result is NULL then.
     fn takes_null(&self, number: usize) -> bool;
 

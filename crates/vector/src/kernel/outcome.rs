@@ -17,6 +17,8 @@ pub trait Outcome {
     type Value: Output;
     /// Whether it may be an error that the optimiser must reckon with.
     const CAN_FAIL: bool;
+    /// Whether it may be NULL.
+    const MAY_BE_NULL: bool;
 
     /// The value, or `None` for NULL, or the error.
     fn result(self) -> Result<Option<Self::Value>, Error>;
@@ -40,6 +42,7 @@ pub struct TooLarge(pub Error);
 impl<T: Outcome> Outcome for Result<T, TooLarge> {
     type Value = T::Value;
     const CAN_FAIL: bool = T::CAN_FAIL;
+    const MAY_BE_NULL: bool = T::MAY_BE_NULL;
 
     #[inline]
     fn result(self) -> Result<Option<T::Value>, Error> {
@@ -54,6 +57,7 @@ impl<T: Outcome> Outcome for Result<T, TooLarge> {
 impl<T: Output> Outcome for T {
     type Value = T;
     const CAN_FAIL: bool = false;
+    const MAY_BE_NULL: bool = T::MAY_BE_NULL;
 
     #[inline]
     fn result(self) -> Result<Option<T>, Error> {
@@ -64,6 +68,7 @@ impl<T: Output> Outcome for T {
 impl<T: Output> Outcome for Option<T> {
     type Value = T;
     const CAN_FAIL: bool = false;
+    const MAY_BE_NULL: bool = true;
 
     #[inline]
     fn result(self) -> Result<Option<T>, Error> {
@@ -74,6 +79,7 @@ impl<T: Output> Outcome for Option<T> {
 impl<T: Outcome> Outcome for Result<T, Error> {
     type Value = T::Value;
     const CAN_FAIL: bool = true;
+    const MAY_BE_NULL: bool = T::MAY_BE_NULL;
 
     #[inline]
     fn result(self) -> Result<Option<T::Value>, Error> {
@@ -84,6 +90,7 @@ impl<T: Outcome> Outcome for Result<T, Error> {
 impl<T: Outcome> Outcome for Result<T, Overflow> {
     type Value = T::Value;
     const CAN_FAIL: bool = T::CAN_FAIL;
+    const MAY_BE_NULL: bool = T::MAY_BE_NULL;
 
     #[inline]
     fn result(self) -> Result<Option<T::Value>, Error> {
@@ -97,12 +104,17 @@ pub trait Output: Sized + 'static {
     type Column;
     /// Where a row's result begins in a buffer of the call.
     type Mark: Copy;
+    /// Whether a result of this type may be NULL by itself.
+    const MAY_BE_NULL: bool = false;
 
     /// Whether results can lie like this.
     fn accepts(representation: Representation) -> bool;
 
     /// A vector of so many rows, which are written in rising order, each at most once.
     fn column(representation: Representation, length: usize) -> Self::Column;
+
+    /// Whether results are bytes that a buffer of the call collects.
+    const COLLECTS_BYTES: bool = false;
 
     /// Before a call.
     fn mark(call: &Call<'_>) -> Self::Mark;
@@ -308,6 +320,7 @@ pub struct Text;
 impl Output for Text {
     type Column = StringBuilder;
     type Mark = usize;
+    const COLLECTS_BYTES: bool = true;
 
     fn accepts(representation: Representation) -> bool {
         matches!(representation, Representation::Text | Representation::PaddedText)
@@ -342,6 +355,7 @@ pub struct Bytes;
 impl Output for Bytes {
     type Column = StringBuilder;
     type Mark = usize;
+    const COLLECTS_BYTES: bool = true;
 
     fn accepts(representation: Representation) -> bool {
         representation == Representation::Bytes
@@ -376,6 +390,7 @@ pub struct Any;
 impl Output for Any {
     type Column = Builder;
     type Mark = ();
+    const MAY_BE_NULL: bool = true;
 
     fn is_null(&self, call: &Call<'_>) -> bool {
         call.value.get().is_null()

@@ -14,7 +14,7 @@ use crate::selection::Rows;
 use crate::slot::Slot;
 use crate::vector::Vector;
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
-use firn_base::{Representation, Result};
+use firn_base::{Error, Representation, Result, SqlState};
 use std::marker::PhantomData;
 
 /// Makes a kernel of a function over the values of one row.
@@ -49,6 +49,10 @@ where
         O::CAN_FAIL
     }
 
+    fn may_be_null(&self) -> bool {
+        O::MAY_BE_NULL
+    }
+
     fn takes_null(&self, number: usize) -> bool {
         A::takes_null(number)
     }
@@ -80,7 +84,12 @@ where
         rows.try_each(|row| {
             let mark = O::Value::mark(call);
             match (self.call)(call, A::get(&columns, row)).result() {
-                Ok(Some(value)) if !value.is_null(call) => value.put(&mut out, row, call, mark),
+                Ok(Some(value)) if !value.is_null(call) => {
+                    value.put(&mut out, row, call, mark);
+                    if O::Value::COLLECTS_BYTES && call.text.len() + call.bytes.len() > MOST_BYTES {
+                        return Err(too_wide());
+                    }
+                }
                 Ok(_) => {
                     O::Value::abandon(call, mark);
                     nulls.set_null(row, length);
@@ -112,6 +121,15 @@ where
         }
         Ok(())
     }
+}
+
+/// How many bytes the strings of a vector may have.
+const MOST_BYTES: usize = 1 << 30;
+
+#[cold]
+fn too_wide() -> Error {
+    Error::new(SqlState::OUT_OF_MEMORY, "out of memory")
+        .with_detail("the query needs more memory than it may use: its strings are too long.")
 }
 
 /// The selected rows that are valid.

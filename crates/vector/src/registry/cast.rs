@@ -70,7 +70,7 @@ impl Registry {
         }
         let context = if to.category == b'S' {
             CastContext::Assignment
-        } else if from.category == b'S' {
+        } else if from.category == b'S' || source == TypeId::UNKNOWN {
             CastContext::Explicit
         } else {
             return None;

@@ -5,7 +5,7 @@ use crate::kernel::{CallSite, Kernel, SetKernel, Signature};
 use crate::registry::OperatorId;
 use crate::window::WindowKernel;
 use firn_base::sync::Arc;
-use firn_base::{Representation, Type, TypeId};
+use firn_base::{Representation, Type, TypeId, Value};
 use std::fmt;
 
 /// The oid of a row in `pg_proc`.
@@ -124,6 +124,23 @@ pub enum AggregateKind {
     HypotheticalSet,
 }
 
+/// With which constant arguments a function raises no error, whatever the others are. The function gets the constants that are not
+/// NULL, each in its place.
+#[derive(Clone, Copy)]
+pub struct CannotFail(pub fn(&[Option<&Value>]) -> bool);
+
+impl PartialEq for CannotFail {
+    fn eq(&self, other: &CannotFail) -> bool {
+        std::ptr::fn_addr_eq(self.0, other.0)
+    }
+}
+
+impl fmt::Debug for CannotFail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CannotFail")
+    }
+}
+
 /// A function.
 #[derive(Clone)]
 pub struct Function {
@@ -141,8 +158,13 @@ pub struct Function {
     pub is_strict: bool,
     /// Where it may run.
     pub parallel: Parallel,
+    /// Whether the result may be NULL though no argument is; of an aggregate or a window function, whether it may be NULL at all. (If it
+    /// is not strict and this does not hold, it is never NULL.)
+    pub may_be_null: bool,
     /// Whether a call may raise an error. 22003 of a number that does not fit does not count.
     pub can_fail: bool,
+    /// With which constant arguments no call raises an error, if there are such.
+    pub cannot_fail: Option<CannotFail>,
     /// What it does.
     pub body: Body,
 }
@@ -170,6 +192,11 @@ impl Function {
     /// The type of its variadic parameter: an array, or [`TypeId::ANY`].
     pub fn variadic(&self) -> Option<TypeId> {
         self.arguments().next_back().filter(|last| last.mode == Mode::Variadic).map(|last| last.ty)
+    }
+
+    /// Whether a call with these constants among its arguments may raise an error.
+    pub fn can_fail_with(&self, constants: &[Option<&Value>]) -> bool {
+        self.can_fail && !self.cannot_fail.is_some_and(|rule| rule.0(constants))
     }
 
     /// Whether it returns a set of rows.

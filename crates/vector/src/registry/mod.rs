@@ -14,13 +14,13 @@ use crate::kernel::{Arguments, Call, Kernel, Outcome, SetKernel};
 use crate::window::{WindowFunction, window};
 use facts::FunctionFacts;
 use firn_base::sync::Arc;
-use firn_base::{Representation, Type, TypeId};
+use firn_base::{Representation, Type, TypeId, Value};
 use std::collections::HashMap;
 
 pub use cast::{Cast, CastContext, CastMethod};
 pub use function::{
-    AggregateBody, AggregateKind, Body, Function, FunctionId, Kernels, Mode, Parallel, Parameter, Special,
-    Volatility,
+    AggregateBody, AggregateKind, Body, CannotFail, Function, FunctionId, Kernels, Mode, Parallel, Parameter,
+    Special, Volatility,
 };
 pub use operator::{Operator, OperatorId, Strategy};
 
@@ -166,7 +166,29 @@ impl RegistryBuilder {
             let facts = known(signature, b'f', false);
             check_kernel(signature, facts, &*kernel);
             let body = Body::Scalar(Kernels { general: kernel.clone(), special: Vec::new() });
-            self.functions.push(of_facts(facts, kernel.can_fail(), body));
+            let given = facts
+                .parameters
+                .iter()
+                .filter(|parameter| !matches!(parameter.mode, Mode::Out | Mode::Table));
+            let takes_all = (0..given.count()).all(|number| kernel.takes_null(number));
+            let may_be_null = kernel.may_be_null() || !facts.is_strict && !takes_all;
+            self.functions.push(Function { may_be_null, ..of_facts(facts, kernel.can_fail(), body) });
+        }
+        self
+    }
+
+    /// Says of functions that have been added with which constant arguments they raise no error.
+    pub fn cannot_fail(
+        &mut self,
+        signatures: &str,
+        rule: fn(&[Option<&Value>]) -> bool,
+    ) -> &mut RegistryBuilder {
+        for signature in signatures.split_ascii_whitespace() {
+            let id = known(signature, b'f', false).id;
+            let function = self.functions.iter_mut().rev().find(|function| function.id == id);
+            let function = function.unwrap_or_else(|| panic!("{signature} has been added before"));
+            assert!(function.can_fail, "{signature} cannot fail with any arguments");
+            function.cannot_fail = Some(CannotFail(rule));
         }
         self
     }
@@ -229,7 +251,10 @@ impl RegistryBuilder {
         let kernel: Arc<dyn crate::window::WindowKernel> = Arc::new(window(body));
         for signature in signatures.split_ascii_whitespace() {
             let facts = known(signature, b'w', false);
-            self.functions.push(of_facts(facts, can_fail, Body::Window(kernel.clone())));
+            // Those without arguments number rows.
+            let may_be_null = !facts.parameters.is_empty();
+            let body = Body::Window(kernel.clone());
+            self.functions.push(Function { may_be_null, ..of_facts(facts, can_fail, body) });
         }
         self
     }
@@ -348,7 +373,9 @@ fn of_facts(facts: &FunctionFacts, can_fail: bool, body: Body) -> Function {
         volatility: facts.volatility,
         is_strict: facts.is_strict,
         parallel: facts.parallel,
+        may_be_null: true,
         can_fail,
+        cannot_fail: None,
         body,
     }
 }

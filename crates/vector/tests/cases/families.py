@@ -1,11 +1,15 @@
 """What make.py asks for: functions by family, and values by type."""
 
+import itertools
+
 INPUTS = {
     "bool": ["t", "f"],
     "int2": ["0", "1", "-1", "7", "-13", "32767", "-32768"],
     "int4": ["0", "1", "-1", "12", "-7", "2147483647", "-2147483648", "70000"],
     "int8": ["0", "1", "-1", "100", "-9", "9223372036854775807", "-9223372036854775808", "5000000000"],
     "oid": ["0", "1", "4294967295", "16384"],
+    "xid": ["0", "1", "4294967295", "70000"],
+    "cid": ["0", "1", "4294967295"],
     "float4": ["0", "-0", "1.5", "-2.25", "3e38", "1e-40", "NaN", "Infinity", "-Infinity", "0.1"],
     "float8": ["0", "-0", "1.5", "-2.25", "1e308", "1e-310", "NaN", "Infinity", "-Infinity", "0.1", "123456.789"],
     "numeric": ["0", "1", "1.00", "-2.50", "0.001", "123456789012345678901234.5", "-99.99", "NaN", "Infinity", "-Infinity", "7", "1e-20"],
@@ -52,6 +56,10 @@ FAMILIES["comparisons"] = [
     "btfloat8cmp(float8,float8)", "numeric_cmp(numeric,numeric)", "interval_cmp(interval,interval)",
     *[f"{ty}{us}{which}({ty},{ty})" for which in ("larger", "smaller") for us, types in
       (("", ["int2", "int4", "int8", "oid", "float4", "float8"]), ("_", ["date", "time", "timestamp", "timestamptz", "numeric", "interval", "text", "bpchar"])) for ty in types],
+    *[f"bt{name}cmp({left},{right})" for name, left, right in (("int24", "int2", "int4"), ("int42", "int4", "int2"), ("int28", "int2", "int8"), ("int82", "int8", "int2"), ("int48", "int4", "int8"), ("int84", "int8", "int4"), ("float48", "float4", "float8"), ("float84", "float8", "float4"), ("oid", "oid", "oid"))],
+    *[f"{left}_cmp_{right}({left},{right})" for left, right in itertools.permutations(("date", "timestamp", "timestamptz"), 2)],
+    *[f"xid{op}(xid,{right})" for op, right in (("eq", "xid"), ("neq", "xid"), ("eqint4", "int4"), ("neqint4", "int4"))], "cideq(cid,cid)",
+    ("uuid_cmp(uuid,uuid)", [["ffffffff-ffff-ffff-ffff-ffffffffffff", "ffffffff-ffff-ffff-ffff-fffffffffffe"], ["00000000-0000-0000-0000-000000000000", "00000000-0000-0000-0000-000000000000"], ["00000000-0000-0000-0000-000000000000", "00000000-0000-0000-0000-000000000001"]]),
     "text_pattern_lt(text,text)", "bpchar_pattern_ge(bpchar,bpchar)", "starts_with(text,text)",
 ]
 
@@ -192,6 +200,29 @@ FAMILIES["moments"] = [
     ("make_timestamptz(int4,int4,int4,int4,int4,float8,text)", [["2013", "7", "15", "8", "15", "23.5", "America/New_York"], ["2013", "7", "15", "8", "15", "23.5", "Nowhere/X"]]),
     ("make_interval(int4,int4,int4,int4,int4,int4,float8)", [["1", "2", "3", "4", "5", "6", "7.89"], ["0"] * 7, ["-1", "2", "0", "-4", "5", "-6", "0.1"], ["0", "0", "0", "0", "0", "0", "NaN"]]),
     ("to_timestamp(float8)", {0: ["0", "1284352323.5", "-1.25", "1e18", "NaN", "0.0000005"]}),
+]
+
+ENDS = {"timestamp": ["2000-01-01", "2000-01-10", "2000-01-05 12:00", "2000-01-20", None], "timestamptz": ["2000-01-01", "2000-01-10", "2000-01-05 12:00", None], "time": ["01:00", "10:00", "05:30", "23:00", None]}
+LENGTHS = ["5 days", "-4 days", "03:00", "00:00", "30 days", None]
+SPANS = ["00:00:00", "1 mon", "-1 mons", "13 mons -40 days +27:11:12.345678", "-3 days +04:05:06", "100 years", "1 day 12:00:00.5", "-2 years -5 mons -29 days -23:59:59.999999", "2147483647 mons", "-2147483648 days"]
+FAMILIES["periods"] = [
+    *[(f"overlaps({ty},{ty},{ty},{ty})", list(itertools.product(ends, repeat=4))[::3]) for ty, ends in ENDS.items()],
+    *[(f"overlaps({ty},{ty},{ty},interval)", [[a, b, c, d] for a in ends for b in ends for c in ends for d in LENGTHS][::5]) for ty, ends in ENDS.items()],
+    *[(f"overlaps({ty},interval,{ty},{ty})", [[a, d, b, c] for a in ends for b in ends for c in ends for d in LENGTHS][::5]) for ty, ends in ENDS.items()],
+    *[(f"overlaps({ty},interval,{ty},interval)", [[a, d, b, e] for a in ends for b in ends for d in LENGTHS for e in LENGTHS][::5]) for ty, ends in ENDS.items()],
+    *[(f"date_bin(interval,{ty},{ty})", [[stride, moment, origin] for stride in ("15 minutes", "1 day", "7 days 01:00", "1 mon", "00:00", "-1 day", "00:00:00.000003", "1 day -00:30", "200000000 days", None) for moment in ("2020-02-11 15:44:17.71323", "1969-12-31 23:59:59.999999", "0044-03-15 BC", "4713-01-01 BC") for origin in ("2001-01-01", "2100-05-05 05:05")]) for ty in ("timestamp", "timestamptz")],
+    # More of what is in moments: what its values do not reach.
+    *[(f"{name}(text,interval)", [[unit, span] for unit in UNITS for span in SPANS]) for name in ("extract", "date_part", "date_trunc")],
+    *[(f"{name}(text,{ty})", [[unit, moment] for unit in UNITS for moment in moments]) for name in ("extract", "date_part", "date_trunc") for ty, moments in
+      (("timestamp", ["0001-01-01 BC", "0101-12-31 23:59:59.5 BC", "2021-01-01", "9999-12-31 12:00:00.000001", "0100-01-01"]), ("timestamptz", ["1890-01-01", "2021-07-01 12:30", "0001-01-01 BC"]))],
+    *[(f"{op}(interval,float8)", [[span, factor] for span in SPANS for factor in ("1.5", "-0.33", "7", "0.01", "1e9", "NaN", "Infinity")]) for op in ("interval_mul", "interval_div")],
+    *[(f"{op}(interval,interval)", list(itertools.product(SPANS, SPANS))) for op in ("interval_pl", "interval_mi", "interval_cmp")],
+    ("interval_um(interval)", {0: SPANS}), *[(f"justify_{name}(interval)", {0: SPANS}) for name in ("hours", "days", "interval")],
+    *[(f"{op}({ty},interval)", [[moment, span] for moment in ("2024-02-29 23:30", "2023-10-29 02:30", "2024-03-31 01:59:59", "0001-01-31 BC", "2020-12-31") for span in SPANS]) for ty in ("timestamp", "timestamptz") for op in (f"{ty}_pl_interval", f"{ty}_mi_interval")],
+    *[(f"{op}(date,interval)", [[day, span] for day in ("2024-02-29", "0001-01-31 BC", "2023-03-31") for span in SPANS]) for op in ("date_pl_interval", "date_mi_interval")],
+    ("date_trunc(text,timestamptz,text)", [[unit, "2024-03-31 00:30:00+00", zone] for unit in UNITS for zone in ("America/St_Johns", "UTC", "+05:30", "cest")]),
+    *[(f"age({ty},{ty})", [[a, b] for a in ("2024-02-29 12:00", "2024-03-31 11:59:59.5", "2023-12-31", "0001-01-01 BC") for b in ("2024-02-29 12:00", "2024-01-31 12:00", "1999-02-28 23:59:59.999999", "2025-05-30")]) for ty in ("timestamp", "timestamptz")],
+    *[(f"timezone(text,{ty})", [[zone, moment] for zone in ("America/St_Johns", "utc", "+05:30", "-3", "cest", "PST", "EST5EDT", "Etc/GMT+5", "+24", "") for moment in ("2024-03-31 02:30", "2024-07-01", "1900-01-01")]) for ty in ("timestamp", "timestamptz")],
 ]
 
 FAMILIES["general"] = [

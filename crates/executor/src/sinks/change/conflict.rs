@@ -167,6 +167,9 @@ impl Applying<'_, '_> {
             .collect();
         let chunk = Chunk::new(1, vectors);
         if conditions.select(&self.scope, chunk.clone())?.count() == 0 {
+            // It is not changed, so what was read of it has to be logged.
+            let mut cells = vec![Cell::Null; plan.existing.len()];
+            self.state.writer.transaction.read(&table.table, existing, &plan.existing, &mut cells, &guard);
             return Ok(false);
         }
         let mut updated = old.clone();

@@ -18,7 +18,7 @@ impl Applying<'_, '_> {
             let id = Applying::id(chunk, row_column, usize::from(*row));
             self.state.writer.delete(self.target, id, &old, usize::from(*row), &pin())?;
         }
-        self.done(&found, chunk.length(), Some(&old), None)
+        self.done(&found, chunk, Some(&old), None)
     }
 
     /// Columns of the rows of the table that rows of a chunk name, and which of these are there.

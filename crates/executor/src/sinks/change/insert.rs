@@ -35,7 +35,7 @@ impl Applying<'_, '_> {
                     self.insert_row(&new, usize::from(*row))?;
                 }
                 if violated.is_none() {
-                    self.done(&rows, chunk.length(), None, Some(&new))?;
+                    self.done(&rows, chunk, None, Some(&new))?;
                 }
             }
             false => {
@@ -90,6 +90,7 @@ impl Applying<'_, '_> {
         let (new, _) =
             self.state.writer.read(self.target, &images, length, written.iter().copied().enumerate());
         let rows: Vec<u16> = (0..length).map(|row| row as u16).collect();
-        self.done(&rows, length, None, Some(&new))
+        // An insertion passes nothing on.
+        self.done(&rows, &Chunk::new(length, Vec::new()), None, Some(&new))
     }
 }

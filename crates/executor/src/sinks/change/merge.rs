@@ -84,11 +84,12 @@ impl Applying<'_, '_> {
         let images = self.change.images.clone();
         let mut builders: Vec<Builder> =
             images.iter().map(|image| Builder::new(image.representation)).collect();
-        let mut count = 0;
+        let (mut count, mut merged) = (0, Vec::new());
         for row in (0..length).filter(|row| arm_of[*row].is_some()) {
             let arm = &mut arms[arm_of[row].expect("it has been filtered")];
             if self.merge_row(arm, plan.row, chunk, row)? {
                 count += 1;
+                merged.push(row);
                 for (builder, image) in builders.iter_mut().zip(&images) {
                     // RETURNING of a deleted row is over the row as it was.
                     let is_old = image.old || matches!(arm.action, Action::Delete);
@@ -104,10 +105,9 @@ impl Applying<'_, '_> {
             }
         }
         self.changed.count += count as u64;
-        if images.is_empty() {
-            return Ok(());
-        }
-        let vectors = builders.into_iter().map(Builder::finish).collect();
+        let passed_on = self.change.passed_on.iter();
+        let passed_on = passed_on.map(|place| chunk.vectors()[*place].take(merged.iter().copied()));
+        let vectors = builders.into_iter().map(Builder::finish).chain(passed_on).collect();
         self.changed.images.push(Chunk::new(count, vectors))
     }
 

@@ -39,6 +39,8 @@ pub struct Change {
     pub kind: ChangeKind,
     /// The columns of changed rows that it gives.
     pub images: Vec<ImagePlan>,
+    /// The columns of its input that it passes on, behind the images.
+    pub passed_on: Vec<usize>,
     /// How the columns of its input lie.
     pub input: Vec<Representation>,
     /// Whether the rows of its input are collected before the first change.
@@ -88,9 +90,11 @@ struct ChangeSink {
 
 impl SinkPlan for ChangePlan {
     fn start(&self, work: Work<'_>) -> Result<Box<dyn Sink>> {
-        let images = self.0.images.iter().map(|image| image.representation).collect();
+        let images = self.0.images.iter().map(|image| image.representation);
+        let passed_on = self.0.passed_on.iter().map(|place| self.0.input[*place]);
         let options = &work.run.options;
-        let changed = Changed { count: 0, images: RowBuffer::new(images, options) };
+        let changed =
+            Changed { count: 0, images: RowBuffer::new(images.chain(passed_on).collect(), options) };
         let collected = RowBuffer::new(self.0.input.clone(), options);
         match self.0.collects {
             true => Ok(Box::new(ChangeSink { collected, changed })),
@@ -227,24 +231,23 @@ impl<'s, 't> Applying<'s, 't> {
         columns.into_iter()
     }
 
-    /// Counts rows that have been changed, and keeps their images.
+    /// Counts rows that have been changed, and keeps their images with what is passed on of the chunk whose rows they are.
     fn done(
         &mut self,
         rows: &[u16],
-        length: usize,
+        chunk: &Chunk,
         old: Option<&RowVectors>,
         new: Option<&RowVectors>,
     ) -> Result<()> {
         self.changed.count += rows.len() as u64;
-        if self.change.images.is_empty() {
-            return Ok(());
-        }
+        let length = chunk.length();
         let selected = Rows::at(rows, length);
         let image = |image: &ImagePlan| match if image.old { old } else { new } {
             Some(columns) => converted(columns.vector(image.column), image.representation, selected),
             None => Vector::null(image.representation, length),
         };
-        let vectors = self.change.images.iter().map(image).collect();
+        let passed_on = self.change.passed_on.iter().map(|place| chunk.vectors()[*place].clone());
+        let vectors = self.change.images.iter().map(image).chain(passed_on).collect();
         let chunk = Chunk::new(length, vectors).with_selection(Some(Selection::new(rows.to_vec())));
         self.changed.images.push(chunk)
     }

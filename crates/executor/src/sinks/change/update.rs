@@ -45,6 +45,6 @@ impl Applying<'_, '_> {
             let id = Applying::id(chunk, plan.row, row);
             return Err(self.state.writer.violation(self.target, violation, &new, row, Some(id), &pin()));
         }
-        self.done(&found, length, Some(&old), Some(&new))
+        self.done(&found, chunk, Some(&old), Some(&new))
     }
 }

@@ -17,7 +17,7 @@ pub use write::ordinal_suffix;
 /// Adds the family.
 pub fn register(builder: &mut RegistryBuilder) {
     builder.scalar::<(i64, &str), _>("to_char(timestamp,text)", |call, (local, template)| {
-        fill(call, template, &Values::of_moment(local, None))
+        fill(call, template, &Values::of_moment(local, None)).expect("timestamps have all fields")
     });
     builder.scalar::<(i64, &str), _>("to_char(timestamptz,text)", |call, (moment, template)| {
         let zone = call.context.zone;
