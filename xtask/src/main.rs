@@ -5,6 +5,7 @@ mod fuzz;
 mod layers;
 mod licences;
 mod metadata;
+mod postgres;
 mod python;
 mod steps;
 mod tidy;
@@ -28,6 +29,10 @@ cargo xtask COMMAND
   faults the planted faults of the planner and the executor: random plans must find each
   python the Python package's step of `test` alone
   wheel  the Python package's wheel, built for release; its path is the last line
+  fuzz-sql [OPTION...]
+         random statements beside PostgreSQL 15; --count N --seed N, and what --help lists. PostgreSQL is
+         the server that FIRN_POSTGRES names, or one started for it from FIRN_POSTGRES_BIN, Debian's
+         package or the search path
   fuzz TARGET [SECONDS]
          feeds random bytes to a target of fuzz/ for a minute or so; keeps what it learns in
          fuzz/corpus and what breaks the target in fuzz/artifacts
@@ -53,6 +58,7 @@ fn main() -> ExitCode {
             Ok(minutes) => steps::soak(root, minutes),
             Err(_) => return usage(),
         },
+        ["fuzz-sql", ref options @ ..] => steps::random_statements(root, options),
         ["fuzz", target] => fuzz::run(root, target, "60"),
         ["fuzz", target, seconds] => fuzz::run(root, target, seconds),
         ["help" | "--help" | "-h"] => {

@@ -1,5 +1,6 @@
 //! The gate: its steps in order, all of them even when one fails, and a summary.
 
+use crate::postgres::Postgres;
 use crate::python::{Environment, Missing};
 use crate::{metadata, tidy};
 use std::io::{BufRead, BufReader};
@@ -53,6 +54,13 @@ pub fn test(root: &Path) -> bool {
     run.step("fuzz targets build", |run| {
         run.cargo(&["build", "--manifest-path", "fuzz/Cargo.toml", "--locked"])
     });
+    run.finish()
+}
+
+/// Random statements alone, with options of the program that makes them.
+pub fn random_statements(root: &Path, options: &[&str]) -> bool {
+    let mut run = Run { root, steps: Vec::new(), count: Count::default(), remarks: Vec::new() };
+    run.step("random statements", |run| run.random_statements(options));
     run.finish()
 }
 
@@ -247,6 +255,25 @@ impl Run<'_> {
             }
             outcome => outcome,
         }
+    }
+
+    /// Random statements beside PostgreSQL 15. Without it the step fails.
+    fn random_statements(&mut self, options: &[&str]) -> Outcome {
+        let build = self.cargo(&["build", "--locked", "--package", "firn-random"]);
+        if build != Outcome::Passed {
+            return Outcome::Failed;
+        }
+        let (target, postgres) = match (metadata::target_directory(self.root), Postgres::start()) {
+            (Ok(target), Ok(postgres)) => (target, postgres),
+            (Err(error), _) | (_, Err(error)) => {
+                println!("{error}");
+                self.remarks.push(format!("FAILED random statements: {error}"));
+                return Outcome::Failed;
+            }
+        };
+        let mut random = Command::new(target.join("debug/firn-random"));
+        random.args(["--postgres", &postgres.address]).args(options);
+        self.tests(&mut random)
     }
 
     fn cargo(&mut self, arguments: &[&str]) -> Outcome {

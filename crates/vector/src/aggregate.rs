@@ -20,6 +20,8 @@ pub trait Aggregate: Send + Sync + Clone + 'static {
     type Arguments: Arguments;
     /// What is known of the rows of one group.
     type State: Send + 'static;
+    /// Whether the result shows the order in which rows were added.
+    const KEEPS_ORDER: bool = false;
 
     /// Whether results can lie like this.
     fn accepts(result: Representation) -> bool;
@@ -67,6 +69,9 @@ pub trait Aggregate: Send + Sync + Clone + 'static {
 pub trait AggregateKernel: Send + Sync {
     /// Whether it reads arguments and gives a result of these representations.
     fn accepts(&self, arguments: &[Representation], result: Representation) -> bool;
+
+    /// Whether the result shows the order in which rows were added.
+    fn keeps_order(&self) -> bool;
 
     /// A column of no states.
     fn states(&self) -> Box<dyn States>;
@@ -142,6 +147,10 @@ struct Adapter<A>(A);
 impl<A: Aggregate> AggregateKernel for Adapter<A> {
     fn accepts(&self, arguments: &[Representation], result: Representation) -> bool {
         A::Arguments::accepts(arguments) && A::accepts(result)
+    }
+
+    fn keeps_order(&self) -> bool {
+        A::KEEPS_ORDER
     }
 
     fn states(&self) -> Box<dyn States> {

@@ -21,6 +21,8 @@ pub enum Ordering {
 pub enum Difference {
     /// The engine panics.
     Failure(String),
+    /// It has been canceled because it took too long.
+    Slow,
     /// An error where PostgreSQL has none, or another one.
     Error(String),
     /// No error where PostgreSQL has one.
@@ -66,6 +68,7 @@ pub fn compare(ours: &Answer, theirs: &Answer, ordering: &Ordering, may_choose: 
         (_, Answer::Error { state, .. }) if state.as_str() == "57014" => TooLong,
         (Answer::Failure(message), _) => Differ(Difference::Failure(without_numbers(message))),
         (_, Answer::Failure(message)) => panic!("the oracle has failed: {message}"),
+        (Answer::Error { state, .. }, _) if state.as_str() == "57014" => Differ(Difference::Slow),
         (Answer::Error { state: ours, .. }, Answer::Error { state: theirs, .. }) if ours == theirs => {
             SameError(*ours)
         }

@@ -2,14 +2,14 @@
 
 use crate::engine::{Answer, Column, Engine, Row, Statement};
 use crate::schema::{Constraint, TABLES, Table};
-use firn_base::sync::{Arc, Ordering};
+use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{Cancel, Result, Snapshot, Stamp, Time, TimeZoneSetting, Type, TypeId, Value, text};
 use firn_bind::{Attribute, Catalog, Generated, Key, Relation, RelationKind, bind};
 use firn_executor::source::{MemorySource, SourceColumn};
 use firn_executor::values::{push, value};
 use firn_executor::{Budget, Options, Program, Reader, Rows, Source, Sources};
 use firn_plan::Plan;
-use firn_plan::evaluator::RegistryEvaluator;
+use firn_plan::RegistryEvaluator;
 use firn_plan::operator::SourceId;
 use firn_plan::rewrite::optimise;
 use firn_plan::statistics::Statistics;
@@ -24,6 +24,10 @@ use std::time::Duration;
 pub struct InProcess {
     tables: Tables,
     vector_rows: usize,
+    /// Whether all rewrites are applied, not only unnesting.
+    pub optimise: bool,
+    /// Whether plans are printed.
+    pub explain: bool,
     /// Counts statements; a watching thread cancels one that is not the next for long.
     watch: Arc<Watch>,
 }
@@ -31,7 +35,7 @@ pub struct InProcess {
 #[derive(Default)]
 struct Watch {
     cancel: Cancel,
-    statement: std::sync::atomic::AtomicU64,
+    statement: AtomicU64,
 }
 
 /// How long a statement may take: so many looks of the watching thread, a second apart.
@@ -75,7 +79,7 @@ impl InProcess {
             relations: TABLES.iter().enumerate().map(relation).collect(),
             sources: TABLES.iter().map(|table| source(table, 3)).collect(),
         };
-        InProcess { tables, vector_rows, watch }
+        InProcess { tables, vector_rows, optimise: true, explain: false, watch }
     }
 
     fn answer(&self, statement: &Statement) -> Result<Answer> {
@@ -85,9 +89,20 @@ impl InProcess {
             statement.parameters.iter().map(|parameter| parameter.oid.map(TypeId)).collect();
         let bound = bind(&statement.text, &parsed[0].statement, &given, &self.tables)?;
         let mut plan = bound.plan;
-        let context = detached();
-        let evaluator = RegistryEvaluator::new(&self.tables.registry, &context);
-        optimise(&mut plan, &self.tables.registry, &evaluator, &self.tables);
+        if self.explain {
+            println!("{}", firn_plan::text::print(&plan));
+        }
+        let registry = &self.tables.registry;
+        match self.optimise {
+            true => {
+                let context = detached();
+                optimise(&mut plan, registry, &RegistryEvaluator::new(registry, &context), &self.tables);
+            }
+            false => firn_plan::unnest::unnest(&mut plan, registry),
+        }
+        if self.explain {
+            println!("{}", firn_plan::text::print(&plan));
+        }
         let zone = TimeZoneSetting::UTC;
         let parameter = |(parameter, ty): (&crate::engine::Parameter, &Type)| match &parameter.value {
             None => Ok(Value::Null),

@@ -17,7 +17,7 @@ mod shrink;
 use choices::Choices;
 use compare::{Comparison, Difference, compare};
 use coverage::Coverage;
-use engine::{Answer, Engine};
+use engine::{Answer, Engine, Statement};
 use generate::{Generated, generate};
 use in_process::InProcess;
 use server::Server;
@@ -35,6 +35,8 @@ firn-random --postgres HOST:PORT [OPTION…]
   --shrink N            how many differences are made small (25)
   --coverage            prints how often each cell is covered
   --print               prints the statements
+  --without-rewrites    only unnests
+  --text STATEMENT      asks this statement only, and prints its plans and both answers
 ";
 
 /// Shares of all statements, in percent.
@@ -50,6 +52,8 @@ struct Arguments {
     shrink: usize,
     coverage: bool,
     print: bool,
+    rewrites: bool,
+    text: Option<String>,
 }
 
 fn arguments() -> Option<Arguments> {
@@ -62,16 +66,20 @@ fn arguments() -> Option<Arguments> {
         shrink: 25,
         coverage: false,
         print: false,
+        rewrites: true,
+        text: None,
     };
     let mut given = std::env::args().skip(1);
     while let Some(argument) = given.next() {
         match argument.as_str() {
             "--coverage" => arguments.coverage = true,
             "--print" => arguments.print = true,
+            "--without-rewrites" => arguments.rewrites = false,
             name => {
                 let value = given.next()?;
                 match name {
                     "--postgres" => arguments.postgres = Some(value),
+                    "--text" => arguments.text = Some(value),
                     "--engine" => arguments.engine = Some(value),
                     "--seed" => arguments.seed = value.parse().ok()?,
                     "--count" => arguments.count = value.parse().ok()?,
@@ -147,13 +155,26 @@ struct Counts {
 
 fn run(arguments: &Arguments, oracle: &mut Server) -> std::io::Result<bool> {
     let mut engine: Box<dyn Engine> = match &arguments.engine {
-        None => Box::new(InProcess::new(arguments.vector_rows)),
+        None => {
+            let mut engine = InProcess::new(arguments.vector_rows);
+            engine.optimise = arguments.rewrites;
+            engine.explain = arguments.text.is_some();
+            Box::new(engine)
+        }
         Some(address) => {
             let mut server = Server::connect(address, "firn", "firn")?;
             schema::statements().iter().try_for_each(|statement| server.execute(statement))?;
             Box::new(server)
         }
     };
+    if let Some(text) = &arguments.text {
+        let statement = Statement { text: text.clone(), parameters: Vec::new() };
+        let (ours, theirs) = (engine.run(&statement), oracle.run(&statement));
+        println!("  ours   {}\n  theirs {}", shown(&ours), shown(&theirs));
+        return Ok(
+            compare(&ours, &theirs, &compare::Ordering::Open, false) == Comparison::Same { has_rows: true }
+        );
+    }
     println!("seed {}, {} statements", arguments.seed, arguments.count);
     let (mut counts, mut coverage) = (Counts::default(), Coverage::default());
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
@@ -188,7 +209,10 @@ fn run(arguments: &Arguments, oracle: &mut Server) -> std::io::Result<bool> {
                     Difference::Failure(_) | Difference::Error(_) => 1,
                     _ => 8,
                 };
-                if *seen <= most && shrunk.len() < arguments.shrink {
+                if difference == Difference::Slow {
+                    // Each attempt at shrinking would take as long.
+                    println!("\nSLOW seed {seed}:\n{};", generated.statement.text);
+                } else if *seen <= most && shrunk.len() < arguments.shrink {
                     let report = report(seed, &generated, &difference, &mut *engine, oracle);
                     if !shrunk.contains(&report) {
                         println!("\n{report}");

@@ -16,20 +16,38 @@ pub struct Server {
     received: BytesMut,
 }
 
+/// How often a server is asked that is starting still, with a tenth of a second between.
+const ATTEMPTS: usize = 600;
+
 /// How long a statement may take.
 const TIMEOUT: &str = "SET statement_timeout = '10s'";
 
 impl Server {
     /// Connects to a server that trusts us.
     pub fn connect(address: &str, user: &str, database: &str) -> io::Result<Server> {
+        for _ in 0..ATTEMPTS {
+            match Server::connect_once(address, user, database) {
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                    std::thread::sleep(std::time::Duration::from_millis(100));
+                }
+                other => return other,
+            }
+        }
+        Err(io::ErrorKind::TimedOut.into())
+    }
+
+    fn connect_once(address: &str, user: &str, database: &str) -> io::Result<Server> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         let mut server = Server { stream, received: BytesMut::new() };
         let mut out = BytesMut::new();
         frontend::startup_message([("user", user), ("database", database)], &mut out)?;
         server.stream.write_all(&out)?;
-        if let Answer::Error { message, .. } = server.receive()? {
-            return Err(io::Error::other(message));
+        if let Answer::Error { state, message } = server.receive()? {
+            // 57P03: it is starting up.
+            let is_starting = state.as_str() == "57P03";
+            let kind = if is_starting { io::ErrorKind::ResourceBusy } else { io::ErrorKind::Other };
+            return Err(io::Error::new(kind, message));
         }
         server.execute(TIMEOUT)?;
         Ok(server)
@@ -80,7 +98,8 @@ impl Server {
                 None => {
                     let mut buffer = [0; 8192];
                     match self.stream.read(&mut buffer)? {
-                        0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                        // An error at the start ends the connection.
+                        0 => return failure.ok_or_else(|| io::ErrorKind::UnexpectedEof.into()),
                         length => self.received.extend_from_slice(&buffer[..length]),
                     }
                 }

@@ -84,6 +84,17 @@ impl Binder<'_> {
                 self.check_equality(argument.ty, argument.at)?;
                 self.check_order(argument.ty, argument.at)?;
             }
+            if order.is_empty() && body.kernel.keeps_order() {
+                // PostgreSQL finds duplicates by sorting, which the result shows.
+                let ascending = overload.arguments.iter().map(|argument| SortSpec {
+                    value: argument.scalar.clone(),
+                    ty: argument.ty,
+                    descending: false,
+                    nulls_first: false,
+                });
+                order.extend(ascending);
+            }
+            order.iter_mut().for_each(|item| self.unify(&mut item.value, &arguments));
             let foreign = order.iter().position(|item| !arguments.contains(&item.value));
             if let Some(foreign) = foreign {
                 let at = call.order_by.get(foreign).map_or(at, |item| item.value.span.start);
@@ -99,9 +110,8 @@ impl Binder<'_> {
         used.extend(&filter);
         let columns = self.columns_behind(&used);
         self.check_contents(&columns)?;
-        let current = self.levels.len() - 1;
-        let level = columns.iter().filter_map(|column| self.level_of(*column)).max().unwrap_or(current);
-        self.check_aggregate_place(level, at)?;
+        let (current, level) = (self.levels.len() - 1, self.aggregate_level(&columns));
+        self.check_aggregate_place("aggregate functions", level, at)?;
         let nested = self.levels[level].aggregates.iter().find(|other| columns.contains(&other.output));
         if let Some(nested) = nested {
             let message = "aggregate function calls cannot be nested";
@@ -239,7 +249,14 @@ impl Binder<'_> {
         Ok(())
     }
 
-    fn check_aggregate_place(&self, level: usize, at: u32) -> Result<()> {
+    /// The query that an aggregate of these columns belongs to.
+    pub(super) fn aggregate_level(&self, columns: &[Column]) -> usize {
+        let level = columns.iter().filter_map(|column| self.level_of(*column)).max();
+        level.unwrap_or(self.levels.len() - 1)
+    }
+
+    /// Whether aggregates, or GROUPING, of a query may stand in its clause at hand.
+    pub(super) fn check_aggregate_place(&self, what: &str, level: usize, at: u32) -> Result<()> {
         let level = &self.levels[level];
         let place = match level.clause {
             Clause::None
@@ -255,7 +272,7 @@ impl Binder<'_> {
             Clause::FrameGroups => "window GROUPS",
             other => other.name(),
         };
-        Err(self.not_allowed("aggregate functions", place, at))
+        Err(self.not_allowed(what, place, at))
     }
 
     #[cold]

@@ -662,6 +662,21 @@ impl Binder<'_> {
 
     /// A call of a function, an aggregate or a window function.
     fn call(&mut self, call: &Call, at: u32) -> Result<Operand> {
+        let named = self.registry.functions_named(&call.name.name.text);
+        let is_scalar = |function: &std::sync::Arc<firn_vector::registry::Function>| {
+            matches!(function.body, Body::Scalar(_))
+        };
+        if call.over.is_none() && named.iter().all(is_scalar) {
+            return self.call_in_place(call, at);
+        }
+        // What aggregates and window functions need is evaluated for all rows, whatever CASE stands around the call.
+        let guards = std::mem::take(&mut self.guards);
+        let bound = self.call_in_place(call, at);
+        self.guards = guards;
+        bound
+    }
+
+    fn call_in_place(&mut self, call: &Call, at: u32) -> Result<Operand> {
         let mut arguments = Vec::with_capacity(call.arguments.len() + call.within_group.len());
         let names = argument_names(call);
         for argument in &call.arguments {

@@ -179,6 +179,26 @@ impl Binder<'_> {
             .map(|place| (targets[*place].operand.scalar.clone(), targets[*place].operand.ty))
             .collect();
 
+        // What repeats a key with sub-queries has the key's.
+        let with_queries: Vec<Scalar> =
+            key_scalars.iter().map(|(scalar, _)| scalar).filter(|key| self.has_query(key)).cloned().collect();
+        let mut groupings = groupings;
+        if !with_queries.is_empty() {
+            let level = self.level();
+            let mut windows = std::mem::take(&mut level.windows);
+            let mut window_calls = std::mem::take(&mut level.window_calls);
+            let unify = |scalar: &mut Scalar| self.unify(scalar, &with_queries);
+            targets.iter_mut().for_each(|target| unify(&mut target.operand.scalar));
+            having.iter_mut().for_each(unify);
+            windows.iter_mut().flat_map(|window| window.scalars_mut()).for_each(unify);
+            for call in &mut window_calls {
+                call.arguments.iter_mut().chain(&mut call.filter).for_each(unify);
+            }
+            groupings.iter_mut().flat_map(|(_, arguments, _)| arguments).for_each(unify);
+            let level = self.level();
+            (level.windows, level.window_calls) = (windows, window_calls);
+        }
+
         // Below the groups: keys and arguments as columns.
         let sets_of_keys: Vec<Column> = {
             let scalars: Vec<&Scalar> = key_scalars.iter().map(|(scalar, _)| scalar).collect();

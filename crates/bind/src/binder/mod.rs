@@ -25,6 +25,7 @@ mod parameter;
 mod query;
 mod recursion;
 mod row;
+mod same;
 mod select;
 mod sets;
 mod special;
@@ -115,6 +116,8 @@ pub(crate) struct Binder<'a> {
     pending: HashMap<Column, Pending>,
     /// The further columns of sub-queries that give rows, and the column that stands for the sub-query.
     aliases_of_pending: HashMap<Column, Column>,
+    /// What the columns of sub-queries stand for.
+    query_texts: Vec<(Column, same::QueryText)>,
     /// The query whose namespace or clauses a column belongs to.
     owners: HashMap<Column, LevelId>,
     /// All uses of columns by name, in the order in which they were bound.
@@ -279,6 +282,7 @@ impl<'a> Binder<'a> {
             levels: Vec::new(),
             pending: HashMap::new(),
             aliases_of_pending: HashMap::new(),
+            query_texts: Vec::new(),
             owners: HashMap::new(),
             references: Vec::new(),
             guards: Vec::new(),

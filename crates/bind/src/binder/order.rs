@@ -76,7 +76,7 @@ impl Binder<'_> {
                     self.error(SqlState::INVALID_COLUMN_REFERENCE, message, at)
                 });
             }
-            ExprKind::Number(_) | ExprKind::String(_) | ExprKind::Null => {
+            ExprKind::Number(_) | ExprKind::String(_) | ExprKind::Boolean(_) | ExprKind::Null => {
                 let message = format!("non-integer constant in {}", clause.name());
                 return Err(self.error(SqlState::SYNTAX_ERROR, message, at));
             }
@@ -92,8 +92,9 @@ impl Binder<'_> {
             _ => {}
         }
         let operand = self.within(clause, |binder| binder.expression(expression))?;
+        let is_volatile = operand.scalar.is_volatile();
         let same =
-            |target: &BoundTarget| target.operand.scalar == operand.scalar && !operand.scalar.is_volatile();
+            |target: &BoundTarget| !is_volatile && self.is_same(&target.operand.scalar, &operand.scalar);
         if let Some(found) = targets.iter().position(same) {
             return Ok(found);
         }

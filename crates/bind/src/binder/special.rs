@@ -3,7 +3,7 @@
 use super::attach::Pending;
 use super::call::Overload;
 use super::select::SetCallPlace;
-use super::{Binder, Clause, Operand};
+use super::{Binder, Clause, Operand, Reference};
 use firn_base::{Result, SqlState, Type, TypeId, Value};
 use firn_plan::scalar::Case as PlanCase;
 use firn_plan::{ColumnInfo, Scalar};
@@ -137,7 +137,7 @@ impl Binder<'_> {
         let value = self.coerce(left.clone(), chosen.operands[0], false)?;
         let same = self.call_operator(&chosen, vec![left, right])?;
         let ty = value.ty;
-        let none = Scalar::Constant(Type::new(ty.id), Value::Null);
+        let none = Scalar::Constant(ty, Value::Null);
         let case = PlanCase { operand: None, arms: vec![(same, none)], otherwise: value.scalar };
         Ok(Operand { scalar: Scalar::Case(Box::new(case)), ty, at })
     }
@@ -152,17 +152,18 @@ impl Binder<'_> {
         for item in items {
             arguments.push(self.expression(item)?.scalar);
         }
-        match self.level().clause {
-            Clause::Targets | Clause::Having | Clause::OrderBy | Clause::DistinctOn => {}
-            Clause::WindowPartition | Clause::WindowOrder => {}
-            other => {
-                let message = format!("grouping operations are not allowed in {}", other.name());
-                return Err(self.error(SqlState::GROUPING_ERROR, message, span.start));
-            }
-        }
+        let columns = self.columns_behind(&arguments.iter().collect::<Vec<_>>());
+        let (current, level) = (self.levels.len() - 1, self.aggregate_level(&columns));
+        self.check_aggregate_place("grouping operations", level, span.start)?;
         let ty = Type::new(TypeId::INT4);
-        let column = self.new_column(ColumnInfo::new(ty, false).named("grouping"));
-        self.level().groupings.push((column, arguments, span));
+        let column = self.plan.columns.add(ColumnInfo::new(ty, false).named("grouping"));
+        let owner = self.levels[level].id;
+        self.owners.insert(column, owner);
+        self.levels[level].groupings.push((column, arguments, span));
+        if level != current {
+            let (table, name) = ("grouping".into(), "grouping".into());
+            self.references.push(Reference { column, at: span.start, table, name, owner });
+        }
         Ok(Operand { scalar: Scalar::Column(column), ty, at: span.start })
     }
 

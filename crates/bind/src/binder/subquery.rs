@@ -86,6 +86,7 @@ impl Binder<'_> {
         // Its value is not one of a column any more.
         self.plan.columns[column].origin = None;
         self.add_pending(column, JoinKind::Single, inner, Vec::new());
+        self.note_query(column, "value", Vec::new(), query);
         Ok(Operand { scalar: Scalar::Column(column), ty, at })
     }
 
@@ -103,8 +104,9 @@ impl Binder<'_> {
         }
         self.add_pending(key, JoinKind::Single, inner, Vec::new());
         // Whichever column is used first, the join is added.
-        for operand in &columns[1..] {
+        for (place, operand) in columns.iter().enumerate() {
             let column = operand.scalar.as_column().expect("it is projected");
+            self.note_query(column, format!("column {place}"), Vec::new(), query);
             if column != key {
                 self.aliases_of_pending.insert(column, key);
             }
@@ -118,6 +120,7 @@ impl Binder<'_> {
         let ty = Type::new(TypeId::BOOL);
         let mark = self.plan.columns.add(ColumnInfo::new(ty, false).named("exists"));
         self.add_pending(mark, JoinKind::Mark, inner, Vec::new());
+        self.note_query(mark, "exists", Vec::new(), query);
         Ok(Operand { scalar: Scalar::Column(mark), ty, at })
     }
 
@@ -157,6 +160,7 @@ impl Binder<'_> {
             aggregates: vec![aggregate],
         }));
         self.add_pending(collected, JoinKind::Single, inner, Vec::new());
+        self.note_query(collected, "array", Vec::new(), query);
         // No rows are an empty array.
         let none = Scalar::Constant(ty, super::literal::constant_array(Vec::<Value>::new()));
         Ok(Operand { scalar: Scalar::Coalesce(vec![Scalar::Column(collected), none]), ty, at })
@@ -196,6 +200,7 @@ impl Binder<'_> {
         if lefts.len() > inner.columns.len() {
             return Err(self.error(SqlState::SYNTAX_ERROR, "subquery has too few columns", at));
         }
+        let operands = lefts.iter().map(|operand| operand.scalar.clone()).collect();
         let comparison = self.compare_rows(operator, lefts, inner.columns.clone(), at)?;
         let conditions = match comparison {
             condition if is_all => vec![Scalar::Not(Box::new(condition))],
@@ -206,6 +211,7 @@ impl Binder<'_> {
         let nullable = conditions.iter().any(|condition| self.nullable(condition));
         let mark = self.plan.columns.add(ColumnInfo::new(ty, nullable).named("any"));
         self.add_pending(mark, JoinKind::Mark, inner, conditions);
+        self.note_query(mark, format!("{operator:?} {is_all}"), operands, query);
         let mark = Scalar::Column(mark);
         let scalar = if is_all { Scalar::Not(Box::new(mark)) } else { mark };
         Ok(Operand { scalar, ty, at: start })

@@ -6,8 +6,11 @@ use super::{Binder, Clause, ItemColumn, Operand, Table};
 use firn_base::{Result, SqlState, Type, TypeId};
 use firn_plan::operator::{SetCall, SetCalls};
 use firn_plan::{Column, ColumnInfo, NodeId, Operator, Scalar};
-use firn_syntax::tree::{Alias, ColumnDefinition, Expr, ExprKind, TableFunction};
+use firn_syntax::tree::{
+    Alias, Argument, Call, ColumnDefinition, Expr, ExprKind, TableFunction, TableFunctionItem,
+};
 use firn_vector::registry::Body;
+use std::borrow::Cow;
 use std::rc::Rc;
 
 impl Binder<'_> {
@@ -17,6 +20,7 @@ impl Binder<'_> {
         function: &TableFunction,
         alias: Option<&Alias>,
     ) -> Result<NodeId> {
+        let function = &*unnested(function);
         // Functions are LATERAL whether they say so or not.
         self.level().lateral_active = true;
         let bound = self.within(Clause::FromFunction, |binder| binder.set_calls(function, alias));
@@ -143,7 +147,6 @@ impl Binder<'_> {
         for argument in &call.arguments {
             arguments.push(self.expression(&argument.value)?);
         }
-        // unnest of several arrays is several calls side by side; that of one is a call.
         let names = argument_names(call);
         let shape = CallShape { names: &names, is_variadic: call.is_variadic, ..CallShape::default() };
         match self.resolve_call(&call.name, arguments, shape, at)? {
@@ -188,4 +191,43 @@ impl Binder<'_> {
         };
         definitions.iter().map(typed).collect()
     }
+}
+
+/// `unnest` of several arrays is several calls side by side, as PostgreSQL's parse analysis has it (transformRangeFunction).
+fn unnested(function: &TableFunction) -> Cow<'_, TableFunction> {
+    let several = |item: &TableFunctionItem| match &item.call.kind {
+        ExprKind::Call(call) if item.columns.is_empty() && function.columns.is_empty() => {
+            let is_plain = !call.is_variadic
+                && !call.is_distinct
+                && call.order_by.is_empty()
+                && call.filter.is_none()
+                && call.over.is_none();
+            let is_unnest = call.name.qualifiers.is_empty() && *call.name.name.text == *"unnest";
+            is_plain && is_unnest && call.arguments.len() > 1
+        }
+        _ => false,
+    };
+    if !function.functions.iter().any(several) {
+        return Cow::Borrowed(function);
+    }
+    let each = |item: &TableFunctionItem| match &item.call.kind {
+        ExprKind::Call(call) if several(item) => {
+            let single = |argument: &Argument| TableFunctionItem {
+                call: Expr {
+                    kind: ExprKind::Call(Box::new(Call {
+                        arguments: vec![argument.clone()],
+                        ..(**call).clone()
+                    })),
+                    ..item.call.clone()
+                },
+                columns: Vec::new(),
+            };
+            call.arguments.iter().map(single).collect()
+        }
+        _ => vec![item.clone()],
+    };
+    Cow::Owned(TableFunction {
+        functions: function.functions.iter().flat_map(each).collect(),
+        ..function.clone()
+    })
 }

@@ -98,7 +98,9 @@ fn function(id: FunctionId, fields: &[&str], aggregates: &HashMap<&str, (&str, u
         },
         is_strict: fields[5] == "t",
         parallel: Parallel::Safe,
+        may_be_null: true,
         can_fail: true,
+        cannot_fail: None,
         body,
     }
 }
@@ -112,6 +114,10 @@ fn none<T>() -> Result<T> {
 
 impl Kernel for NoBody {
     fn can_fail(&self) -> bool {
+        true
+    }
+
+    fn may_be_null(&self) -> bool {
         true
     }
 
@@ -166,6 +172,10 @@ impl WindowKernel for NoBody {
 impl AggregateKernel for NoBody {
     fn accepts(&self, _: &[Representation], _: Representation) -> bool {
         true
+    }
+
+    fn keeps_order(&self) -> bool {
+        false
     }
 
     fn states(&self) -> Box<dyn States> {

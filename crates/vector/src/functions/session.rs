@@ -80,7 +80,6 @@ mod tests {
     use crate::kernel::Signature;
     use crate::registry::Registry;
     use crate::{Context, Datum, Slot};
-    use firn_base::sync::{Arc, AtomicBool, Ordering};
     use firn_base::{SqlState, Type, Value};
 
     struct One;
@@ -126,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_sleep_ends_with_its_statement() {
-        let cancel = Arc::new(AtomicBool::new(false));
+        let cancel = firn_base::Cancel::new();
         let double = Type::new(firn_base::TypeId::FLOAT8);
         let sleep = |seconds: f64| {
             let context = Context { cancel: &cancel, ..detached() };
@@ -135,7 +134,7 @@ mod tests {
         assert!(sleep(f64::NAN).is_ok() && sleep(-1.0).is_ok() && sleep(0.001).is_ok());
         std::thread::scope(|scope| {
             let sleeper = scope.spawn(|| sleep(f64::INFINITY));
-            cancel.store(true, Ordering::Relaxed);
+            cancel.cancel();
             let error = sleeper.join().expect("it does not panic").unwrap_err();
             assert_eq!(error.state(), SqlState::QUERY_CANCELED);
         });

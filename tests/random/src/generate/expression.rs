@@ -150,7 +150,7 @@ impl Generator {
                 let (first, second) = (self.expression(ty, depth), self.expression(ty, depth));
                 format!("nullif({first}, {second})")
             }
-            3 => {
+            3 if !matches!(ty, Ty::Ints | Ty::Texts) => {
                 let name = self.choices.pick(&["greatest", "least"]);
                 format!("{name}({}, {})", self.expression(ty, depth), self.expression(ty, depth))
             }
@@ -235,7 +235,8 @@ impl Generator {
             (Ty::Texts, 0) => format!("ARRAY[{}]", one(Ty::Text)),
             (Ty::Texts, 1) => format!("array_append({}, {})", one(Ty::Texts), one(Ty::Text)),
             (Ty::Texts, 2) => format!("string_to_array({}, 'b')", one(Ty::Text)),
-            (Ty::Texts, _) => format!("({} || {})", one(Ty::Text), one(Ty::Texts)),
+            // A literal without a type would be one of an array.
+            (Ty::Texts, _) => format!("({}::text || {})", paren(one(Ty::Text)), one(Ty::Texts)),
             (Ty::Bool, _) => paren(self.condition(depth)),
         }
     }

@@ -104,12 +104,15 @@ impl Generator {
         let mut used = vec![name.to_owned()];
         match self.choices.chance(40) {
             true => {
-                let right = self.item(&mut used, None);
-                let kind = self.choices.below(2);
-                match (kind, self.equality(&first, &right)) {
-                    (0, Some(condition)) => self.joined(first, right, "JOIN", &condition),
-                    (_, Some(condition)) => self.joined(first, right, "LEFT JOIN", &condition),
-                    (_, None) => first,
+                let right = self.or_none(|generator| {
+                    let right = generator.item(&mut used, None);
+                    let condition = generator.equality(&first, &right)?;
+                    Some((right, condition))
+                });
+                let word = self.choices.pick(&["JOIN", "LEFT JOIN"]);
+                match right {
+                    Some((right, condition)) => self.joined(first, right, word, &condition),
+                    None => first,
                 }
             }
             false => first,
@@ -255,6 +258,10 @@ impl Generator {
         if pairs.is_empty() {
             return None;
         }
+        // Columns of one name often have the same values.
+        let name = |atom: &Atom| atom.text.split('.').next_back().map(str::to_owned);
+        let same: Vec<_> = pairs.iter().copied().filter(|(left, right)| name(left) == name(right)).collect();
+        let pairs = if !same.is_empty() && self.choices.chance(60) { same } else { pairs };
         let (left, right) = pairs[self.choices.below(pairs.len())];
         Some(format!("{} = {}", left.text, right.text))
     }

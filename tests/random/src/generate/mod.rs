@@ -141,6 +141,16 @@ impl Generator {
         made
     }
 
+    /// Makes something that is used only if it is made: what is not leaves no parameters.
+    fn or_none<T>(&mut self, make: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+        let parameters = self.parameters.len();
+        let made = make(self);
+        if made.is_none() {
+            self.parameters.truncate(parameters);
+        }
+        made
+    }
+
     /// Makes something that sees another query as the innermost one.
     fn inside<T>(&mut self, level: Level, make: impl FnOnce(&mut Self) -> T) -> T {
         self.levels.push(level);

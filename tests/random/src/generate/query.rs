@@ -195,7 +195,8 @@ impl Generator {
                 text = paren(text);
             }
         }
-        let (tail, ordering) = self.tail(types, used, &[], None);
+        let wants = self.wants_order(used);
+        let (tail, ordering) = self.tail(types, used, wants, &[], None);
         (text + &tail, ordering)
     }
 
@@ -216,11 +217,16 @@ impl Generator {
         let from = self.from();
         let level = from.level();
         let mut condition = String::new();
-        if self.choices.chance(55) {
+        let wanted = if used == Use::Statement { 40 } else { 50 };
+        if self.choices.chance(wanted) {
             condition = self.inside(level.clone(), |generator| {
                 let depth = 1 + generator.choices.below(2);
                 let text = generator.at(Place::Where, |generator| generator.condition(depth));
-                format!(" WHERE {text}")
+                // Most rows remain in some statements.
+                match generator.choices.chance(35).then(|| generator.own_column(Ty::Int)).flatten() {
+                    Some(column) => format!(" WHERE ({text} OR {column} IS NOT NULL)"),
+                    None => format!(" WHERE {text}"),
+                }
             });
         }
         let start = format!(" FROM {}{condition}", from.text);
@@ -279,23 +285,24 @@ impl Generator {
             }
             let list = generator.targets(&targets, names);
             let word = if is_distinct { "DISTINCT " } else { "" };
-            let keys = generator.order_keys(used, is_distinct);
-            let (tail, ordering) = generator.tail(types, used, &keys, None);
+            let wants = generator.wants_order(used);
+            let keys = generator.order_keys(wants, is_distinct);
+            let (tail, ordering) = generator.tail(types, used, wants, &keys, None);
             (format!("SELECT {word}{list}{start}{tail}"), ordering)
         })
     }
 
     /// Expressions to order by before the columns of the result.
-    fn order_keys(&mut self, used: Use, is_distinct: bool) -> Vec<String> {
-        if is_distinct || used == Use::Operand || !self.choices.chance(25) {
+    fn order_keys(&mut self, wants: bool, is_distinct: bool) -> Vec<String> {
+        if is_distinct || !wants || !self.choices.chance(25) {
             return Vec::new();
         }
         let ty = [Ty::Int, Ty::Text, Ty::Date][self.choices.below(3)];
-        let key = self.at(Place::OrderBy, |generator| generator.expression(ty, 1));
-        match is_constant(&key) {
-            true => Vec::new(),
-            false => vec![key],
-        }
+        let key = self.or_none(|generator| {
+            let key = generator.at(Place::OrderBy, |generator| generator.expression(ty, 1));
+            (!is_constant(&key)).then_some(key)
+        });
+        key.into_iter().collect()
     }
 
     fn target(&mut self, ty: Ty, used: Use) -> String {
@@ -330,7 +337,7 @@ impl Generator {
             let targets: Vec<String> = generator
                 .at(Place::Target, |generator| types.iter().map(|ty| generator.expression(*ty, 1)).collect());
             let list = generator.targets(&targets, names);
-            let (tail, ordering) = generator.tail(types, used, &[], Some(&key));
+            let (tail, ordering) = generator.tail(types, used, true, &[], Some(&key));
             (format!("SELECT DISTINCT ON ({key}) {list}{start}{tail}"), ordering)
         })
     }
@@ -432,8 +439,9 @@ impl Generator {
                 false => String::new(),
             };
             generator.level().windows = windows;
-            let keys = generator.order_keys(used, false);
-            let (tail, ordering) = generator.tail(types, used, &keys, None);
+            let wants = generator.wants_order(used);
+            let keys = generator.order_keys(wants, false);
+            let (tail, ordering) = generator.tail(types, used, wants, &keys, None);
             (format!("SELECT {list}{start} GROUP BY {text}{having}{tail}"), ordering)
         })
     }
@@ -448,14 +456,21 @@ impl Generator {
         let mut keys: Vec<Atom> = Vec::new();
         for _ in 0..count {
             let ty = Ty::ALL[self.choices.weighted(&[30, 16, 12, 12, 8, 6, 6, 6, 3, 2])];
-            let key = match self.column(ty) {
-                Some(atom) if self.choices.chance(80) => atom,
-                _ => Atom { text: self.expression(ty, 1), ty, alias: None },
-            };
-            let own = key.alias.as_ref().is_none_or(|alias| self.level().aliases.contains(alias));
-            if own && !is_constant(&key.text) && !keys.iter().any(|one| one.text == key.text) {
-                keys.push(key);
-            }
+            let key = self.or_none(|generator| {
+                let key = match generator.column(ty) {
+                    Some(atom) if generator.choices.chance(80) => atom,
+                    _ => Atom { text: generator.expression(ty, 1), ty, alias: None },
+                };
+                let level = generator.level();
+                let is_own = key.alias.as_ref().is_none_or(|alias| level.aliases.contains(alias));
+                // Above grouping sets PostgreSQL 15 does not make constants NULL, as it should.
+                let is_in_key = |atom: &&Atom| atom.alias.is_some() && key.text.contains(&atom.text);
+                let has_column = key.alias.is_some() || level.atoms.iter().any(|atom| is_in_key(&atom));
+                let is_new = !keys.iter().any(|one| one.text == key.text);
+                let is_good = is_own && (has_column || !has_sets) && is_new && !is_constant(&key.text);
+                is_good.then_some(key)
+            });
+            keys.extend(key);
         }
         if keys.is_empty() {
             let own: Option<Atom> = self.level().atoms.first().cloned();
@@ -475,23 +490,29 @@ impl Generator {
         (keys, text)
     }
 
+    /// Whether a query is ordered.
+    fn wants_order(&mut self, used: Use) -> bool {
+        match used {
+            Use::Operand => false,
+            Use::One => true,
+            Use::Rows => self.choices.chance(12),
+            Use::Statement => self.choices.chance(45),
+        }
+    }
+
     /// ORDER BY, LIMIT and OFFSET. `keys` come before the columns of the result, the key of DISTINCT ON before all.
     fn tail(
         &mut self,
         types: &[Ty],
         used: Use,
+        wants: bool,
         keys: &[String],
         distinct_on: Option<&str>,
     ) -> (String, Ordering) {
-        let (may_order, must_limit) = match used {
-            Use::Operand => return (String::new(), Ordering::Open),
-            Use::One => (true, true),
-            Use::Rows => (self.choices.chance(12), false),
-            Use::Statement => (self.choices.chance(45), false),
-        };
-        if !may_order && distinct_on.is_none() {
+        if !wants {
             return (String::new(), Ordering::Open);
         }
+        let must_limit = used == Use::One;
         let limit = match must_limit {
             true => " LIMIT 1".to_owned(),
             false => match self.choices.weighted(&[40, 35, 15, 10]) {

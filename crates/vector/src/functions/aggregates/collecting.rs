@@ -80,6 +80,7 @@ struct Texts;
 impl Aggregate for Texts {
     type Arguments = (&'static str, Option<&'static str>);
     type State = Joined;
+    const KEEPS_ORDER: bool = true;
 
     fn accepts(result: Representation) -> bool {
         result == Representation::Text
@@ -120,6 +121,7 @@ struct Strings;
 impl Aggregate for Strings {
     type Arguments = (&'static [u8], Option<&'static [u8]>);
     type State = Joined;
+    const KEEPS_ORDER: bool = true;
 
     fn accepts(result: Representation) -> bool {
         result == Representation::Bytes
@@ -200,6 +202,7 @@ struct Elements;
 impl Aggregate for Elements {
     type Arguments = (Option<Datum<'static>>,);
     type State = Images;
+    const KEEPS_ORDER: bool = true;
 
     fn accepts(_: Representation) -> bool {
         true
@@ -259,6 +262,7 @@ fn cannot_accumulate(state: &str, what: &str) -> Error {
 impl Aggregate for Arrays {
     type Arguments = (Option<List<'static>>,);
     type State = Stacked;
+    const KEEPS_ORDER: bool = true;
 
     fn accepts(_: Representation) -> bool {
         true
