@@ -93,7 +93,7 @@ fn sign_and_wholeness(unscaled: i128, scale: u16) -> Option<f64> {
     Some(unscaled.signum() as f64 * if is_whole { 1.0 } else { 0.5 })
 }
 
-fn text<'a>(value: Option<&'a Value>) -> Option<&'a str> {
+fn text(value: Option<&Value>) -> Option<&str> {
     match value {
         Some(Value::Text(text)) => Some(text),
         _ => None,

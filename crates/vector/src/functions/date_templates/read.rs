@@ -222,7 +222,7 @@ impl<'a> Reader<'a> {
         let rest = self.rest();
         let is_next =
             |word: &&str| rest.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
-        match words.iter().position(|word| is_next(word)) {
+        match words.iter().position(is_next) {
             Some(place) => {
                 self.at += words[place].len();
                 Ok(place as i32)
