@@ -292,7 +292,7 @@ impl Encoding {
             "latin9" | "iso885915" => Encoding::Latin9,
             "win1252" | "windows1252" => Encoding::Windows1252,
             other if OTHERS.contains(&other) => {
-                return Err(Error::unsupported(&format!("the encoding \"{name}\"")));
+                return Err(Error::unsupported(format!("the encoding \"{name}\"")));
             }
             _ => {
                 let message = format!("invalid {role} encoding name \"{name}\"");

@@ -13,7 +13,7 @@
 use crate::Datum;
 use crate::builder::Builder;
 use crate::kernel::scalar::scalar;
-use crate::kernel::{Any, Arguments, Call, Outcome};
+use crate::kernel::{Any, Arguments, Call, Kernel, Outcome};
 use crate::lists::{List, Shape};
 use crate::order;
 use crate::registry::{
@@ -75,6 +75,7 @@ fn add<A: Arguments, O: Outcome + 'static>(
 ) {
     let parameter =
         |(ty, mode): &(TypeId, Mode)| Parameter { ty: *ty, name: None, mode: *mode, default: None };
+    let kernel = scalar::<A, O>(call);
     builder.add(Function {
         id: FunctionId(oid),
         name: name.into(),
@@ -83,10 +84,10 @@ fn add<A: Arguments, O: Outcome + 'static>(
         volatility: Volatility::Immutable,
         is_strict: true,
         parallel: Parallel::Safe,
-        may_be_null: true,
-        can_fail: O::CAN_FAIL,
+        may_be_null: kernel.may_be_null(),
+        can_fail: kernel.can_fail(),
         cannot_fail: None,
-        body: Body::Scalar(Kernels { general: Arc::new(scalar::<A, O>(call)), special: Vec::new() }),
+        body: Body::Scalar(Kernels { general: Arc::new(kernel), special: Vec::new() }),
     });
 }
 

@@ -357,7 +357,8 @@ impl<'t> Search<'t> {
         while let Some(at) = from {
             let Some(range) = regex.find(self.text, at, context, Some(&mut groups))? else { break };
             let is_degenerate = range.0 >= self.text.len() || range.1 <= last_end;
-            if !(self.skips_degenerate && is_degenerate) && !visit(range, &groups) {
+            let is_skipped = self.skips_degenerate && is_degenerate;
+            if !is_skipped && !visit(range, &groups) {
                 break;
             }
             last_end = range.1;

@@ -31,6 +31,14 @@ pub fn register(builder: &mut RegistryBuilder) {
          nameiclike(name,text) bpchariclike(bpchar,text) texticnlike(text,text) nameicnlike(name,text) bpcharicnlike(bpchar,text)",
         |constants| text(constants[1]).is_some_and(is_whole_pattern),
     );
+    builder.cannot_fail(
+        "textregexeq(text,text) nameregexeq(name,text) bpcharregexeq(bpchar,text) textregexne(text,text) nameregexne(name,text) \
+         bpcharregexne(bpchar,text) texticregexeq(text,text) nameicregexeq(name,text) bpcharicregexeq(bpchar,text) \
+         texticregexne(text,text) nameicregexne(name,text) bpcharicregexne(bpchar,text) substring(text,text) \
+         regexp_like(text,text) regexp_match(text,text) regexp_replace(text,text,text) regexp_count(text,text) \
+         regexp_instr(text,text) regexp_substr(text,text) regexp_split_to_array(text,text)",
+        |constants| text(constants[1]).is_some_and(crate::regex::is_pattern),
+    );
     builder.cannot_fail("substring(text,int4,int4) substr(text,int4,int4)", |constants| {
         constants[2].and_then(number).is_some_and(|length| length >= 0.0)
     });

@@ -106,6 +106,11 @@ impl Regex {
     }
 }
 
+/// Whether a text is a pattern. Options of flags make no pattern of what is none, but for those that choose another syntax.
+pub fn is_pattern(text: &str) -> bool {
+    Regex::new(text, Options::default()).is_ok()
+}
+
 /// What is wrong with a pattern.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Invalid {

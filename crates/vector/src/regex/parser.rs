@@ -254,6 +254,9 @@ fn prefers(preference: Option<Preference>) -> Facts {
     Facts { prefers: preference, ..Facts::default() }
 }
 
+/// The least and the greatest number of repetitions, and which match is preferred.
+type Quantifier = (u32, Option<u32>, Option<Preference>);
+
 /// What an escape means.
 enum Escape {
     Char(char),
@@ -391,7 +394,7 @@ impl Parser {
         }))
     }
 
-    fn quantifier(&mut self) -> Result<Option<(u32, Option<u32>, Option<Preference>)>> {
+    fn quantifier(&mut self) -> Result<Option<Quantifier>> {
         let (min, max) = match self.peek() {
             Some('*') => (0, None),
             Some('+') => (1, None),
@@ -411,7 +414,7 @@ impl Parser {
     }
 
     /// `{m}`, `{m,}` or `{m,n}`; a brace that no digit follows is a character.
-    fn counts(&mut self) -> Result<Option<(u32, Option<u32>, Option<Preference>)>> {
+    fn counts(&mut self) -> Result<Option<Quantifier>> {
         let start = self.at;
         self.at += 1;
         self.skip();

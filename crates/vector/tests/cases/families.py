@@ -519,7 +519,7 @@ FAMILIES["bytes"] = [
     ("set_bit(bytea,int8,int4)", [[b, n, v] for b in ("\\x", "\\xa5", "\\x0180") for n in ("0", "1", "15", "-1") for v in ("0", "1", "2")]),
     ("overlay(bytea,bytea,int4,int4)", [[b, "\\xffff", s, c] for b in ("\\x", "\\x61626364") for s in ("1", "3", "9", "0", "2147483647") for c in ("0", "2", "-1", "99", "2147483647")]),
     ("overlay(bytea,bytea,int4)", [[b, n, s] for b in ("\\x61626364",) for n in ("\\x", "\\xffff", "\\xffffffffff") for s in ("1", "3", "5", "9", "0")]),
-    "byteacmp(bytea,bytea)",
+    ("byteacmp(bytea,bytea)", [[a, b] for a in ("\\x", "\\x00", "\\x01", "\\x0102") for b in ("\\x", "\\x00", "\\x01", "\\x0102")]),
     *[(f"{name}(bytea,bytea)", [[b, p] for b in ("\\x", "\\x61", "\\x616263", "\\x6125", "\\xff00", "\\x61626162") for p in ("\\x", "\\x25", "\\x6125", "\\x5f", "\\x5f5f", "\\x256225", "\\x615c25", "\\x615c", "\\xff25", "\\x25615f", "\\x256162", "\\x2525")] + [[None, "\\x"]]) for name in ("bytealike", "byteanlike", "like", "notlike")],
     ("like_escape(bytea,bytea)", [[p, e] for p in ("\\x612362", "\\x615c62", "\\x23", "\\x2323") for e in ("\\x23", "\\x", "\\x5c", "\\x2324")]),
     "md5(text)", "md5(bytea)", "sha224(bytea)", "sha256(bytea)", "sha384(bytea)", "sha512(bytea)",
@@ -533,7 +533,9 @@ FAMILIES["names"] = [
     ("unistr(text)", {0: ["abc", "d\\0061t\\+000061", "d\\u0061t\\U00000061", "\\\\", "\\d83d\\de00", "\\d83d", "\\d83dx", "\\de00", "\\00", "\\zzzz", "\\", "\\u12", "\\+12345", "\\0000", "\\U00110000", "\\d83d\\d83d", "\\\\0061", "ä\\00e4"]}),
     *[(f"{name}(text,text)", [[t, f] for t in ("abc", "\u00e4", "a\u0308", "\ufb01", "\u2126", "\uac00", "e\u0301\u0323", "") for f in ("NFC", "NFD", "NFKC", "nfkd", "x")]) for name in ("normalize", "is_normalized")],
     ("nameconcatoid(name,oid)", [["abc", "7"], ["x" * 63, "12345"], ["ä" * 31, "1"]]),
-    "bttextcmp(text,text)", "btnamecmp(name,name)", "btnametextcmp(name,text)", "bttextnamecmp(text,name)", "bttext_pattern_cmp(text,text)", "btbpchar_pattern_cmp(bpchar,bpchar)",
+    # PostgreSQL returns what memcmp does, of which the sign alone has a meaning: values whose first difference is 1.
+    *[(f"{name}({types})", [[a, b] for a in ("a", "b", "abc", "abd") for b in ("a", "b", "abc", "abd") if a[:1] == b[:1] and len(a) == len(b) or len(a) + len(b) == 2]) for name, types in
+      (("bttextcmp", "text,text"), ("btnamecmp", "name,name"), ("btnametextcmp", "name,text"), ("bttextnamecmp", "text,name"), ("bttext_pattern_cmp", "text,text"), ("btbpchar_pattern_cmp", "bpchar,bpchar"))],
 ]
 SEEDS = ["0", "1", "-1", "81985529216486895"]
 HASHED = ["", "a", "abc", "abcd", "abcdefgh", "abcdefghi", "abcdefghijkl", "abcdefghijklm", "Hällo Wörld, a longer text than twelve bytes", "123456789012345678901234"]
