@@ -268,7 +268,13 @@ impl Unnester<'_> {
                 aggregate.output = counted;
             }
         }
-        let keys = representatives.iter().map(|(_, by)| *by).collect();
+        // One column may represent several.
+        let mut keys: Vec<Column> = Vec::with_capacity(representatives.len());
+        for (_, by) in representatives {
+            if !keys.contains(by) {
+                keys.push(*by);
+            }
+        }
         let mut operator = Operator::Group(Group { input, keys, sets: None, aggregates });
         self.substitute(&mut operator, representatives);
         self.plan[node] = operator;

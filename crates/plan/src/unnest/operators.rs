@@ -7,6 +7,7 @@ use crate::operator::*;
 use crate::plan::NodeId;
 use crate::scalar::Scalar;
 use firn_base::{Type, TypeId, Value};
+use std::collections::HashSet;
 
 impl Unnester<'_> {
     /// Rewrites a sub-plan for all values of a domain, on which it depends; for none, only the dependent joins in it.
@@ -246,6 +247,11 @@ impl Unnester<'_> {
         self.substitute(&mut operator, &below);
         if let Operator::Group(group) = &mut operator {
             group.keys.extend(added);
+            // What represents a column of the domain may be a key already. Grouping sets name their keys by place.
+            if group.sets.is_none() {
+                let mut seen = HashSet::new();
+                group.keys.retain(|key| seen.insert(*key));
+            }
         }
         self.plan[node] = operator;
         (node, representatives)
