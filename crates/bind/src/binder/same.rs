@@ -68,8 +68,11 @@ impl Binder<'_> {
 
     /// Whether a scalar stands on a sub-query.
     pub(super) fn has_query(&self, scalar: &Scalar) -> bool {
-        !self.query_texts.is_empty()
-            && scalar.uses(|column| self.query_texts.iter().any(|(other, _)| *other == column))
+        let is_query = |column| {
+            self.query_texts.iter().any(|(other, _)| *other == column)
+                || matches!(self.pending.get(&column), Some(Pending::Value(value)) if self.has_query(value))
+        };
+        !self.query_texts.is_empty() && scalar.uses(is_query)
     }
 
     /// Gives the parts of a scalar that are the same as one of `wholes` its sub-queries.
@@ -92,7 +95,11 @@ impl Binder<'_> {
 
     fn canonicalise(&self, scalar: &mut Scalar) {
         if let Scalar::Column(column) = scalar {
-            *column = self.first_of_equal(*column);
+            match self.pending.get(column) {
+                // A condition of CASE that more than one place needs.
+                Some(Pending::Value(value)) if !value.is_volatile() => *scalar = value.clone(),
+                _ => *column = self.first_of_equal(*column),
+            }
         }
         scalar.for_each_child_mut(|child| self.canonicalise(child));
     }

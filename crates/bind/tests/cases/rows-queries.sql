@@ -87,14 +87,8 @@ SELECT count(*) FROM a, b, tree WHERE a.x = b.x AND tree.id = a.x;
 SELECT q.k FROM (SELECT x AS k, count(*) AS n FROM a GROUP BY x) AS q WHERE q.n > 1::bigint ORDER BY k;
 -- A clause that repeats a sub-query of the select list means it; GROUPING may belong to a query around.
 SELECT (SELECT max(b.x) FROM b WHERE b.x < a.x), count(*) FROM a GROUP BY (SELECT max(b.x) FROM b WHERE b.x < a.x);
-SELECT coalesce((SELECT max(z) FROM b WHERE b.x = a.x), 0) + 1, x FROM a GROUP BY (SELECT max(z) FROM b WHERE b.x = a.x), x;
 SELECT DISTINCT ON ((SELECT count(*) FROM b WHERE b.x = a.x)) y FROM a ORDER BY (SELECT count(*) FROM b WHERE b.x = a.x), y;
-SELECT array_agg(DISTINCT coalesce(y, (SELECT min(x) FROM b)) ORDER BY coalesce(y, (SELECT min(x) FROM b))) FROM a;
 SELECT x IN (SELECT x FROM b), count(*) FROM a GROUP BY x IN (SELECT x FROM b);
-SELECT CASE WHEN EXISTS (SELECT 1 FROM b WHERE b.x = a.x) THEN 1 END, grouping(EXISTS (SELECT 1 FROM b WHERE b.x = a.x)) FROM a GROUP BY ROLLUP (EXISTS (SELECT 1 FROM b WHERE b.x = a.x));
 SELECT x, grouping(x), count(*), (SELECT grouping(x)) FROM a GROUP BY ROLLUP (x);
 SELECT x, (SELECT grouping(a.x) + b.x FROM b WHERE b.x = 2) FROM a GROUP BY ROLLUP (x);
--- Window functions within CASE see all rows.
-SELECT x, coalesce(nth_value(y, 2) OVER (PARTITION BY s ORDER BY x), sum((SELECT a.x)) OVER ()) FROM a;
-SELECT CASE WHEN x = 1 THEN sum((SELECT a.y)) OVER () END FROM a;
-SELECT CASE WHEN max(x) = 1 THEN 0 ELSE sum((SELECT a.x)) END FROM a;
+SELECT DISTINCT ON (CASE WHEN (NULL::integer, x) = (SELECT max(x), 1 FROM b) THEN x END) y FROM a ORDER BY CASE WHEN (NULL::integer, x) = (SELECT max(x), 1 FROM b) THEN x END, y;

@@ -110,3 +110,9 @@ SELECT x FROM a WHERE x IN (SELECT grouping(a.x) FROM b GROUP BY b.x);
 SELECT x FROM a WHERE EXISTS (SELECT 1 FROM b, LATERAL (SELECT grouping(b.x) FROM a GROUP BY ROLLUP (b.x)) AS q);
 SELECT nullif(credit::numeric(8,3), credit) FROM customers;
 SELECT (SELECT random()), count(*) FROM a GROUP BY (SELECT random());
+-- Window functions and aggregates within CASE see all rows.
+SELECT coalesce((SELECT max(z) FROM b WHERE b.x = a.x), 0) + 1, x FROM a GROUP BY (SELECT max(z) FROM b WHERE b.x = a.x), x;
+SELECT array_agg(DISTINCT coalesce(y, (SELECT min(x) FROM b)) ORDER BY coalesce(y, (SELECT min(x) FROM b))) FROM a;
+SELECT x, coalesce(nth_value(y, 2) OVER (PARTITION BY s ORDER BY x), sum((SELECT a.x)) OVER ()) FROM a;
+SELECT CASE WHEN x = 1 THEN sum((SELECT a.y)) OVER () END FROM a;
+SELECT CASE WHEN max(x) = 1 THEN 0 ELSE sum((SELECT a.x)) END FROM a;
