@@ -119,6 +119,7 @@ impl Binder<'_> {
                     return Err(error.with_hint(format!("For example, FROM ({example}) [AS] foo.")));
                 };
                 self.level().lateral_active = *is_lateral;
+                self.pushed_locks = self.locks_of(&alias.name.text);
                 let rows = self.query(query, true).and_then(|rows| self.projected(rows));
                 self.level().lateral_active = false;
                 let Rows { node, columns } = rows?;
@@ -172,6 +173,7 @@ impl Binder<'_> {
         }
         let found = self.find_relation(name)?;
         if let RelationKind::View(text) = &found.kind {
+            self.pushed_locks = self.locks_of(alias.map_or(&*found.name, |alias| &*alias.name.text));
             let rows = self.view(&text.clone())?;
             let mut outputs = Vec::with_capacity(found.columns.len());
             let mut columns = Vec::with_capacity(found.columns.len());

@@ -44,7 +44,7 @@ use attach::Pending;
 use firn_base::{Error, Result, SqlState, Type, TypeId};
 use firn_plan::operator::{IterateId, SharedId};
 use firn_plan::{Column, ColumnInfo, NodeId, Origin, Plan, Scalar};
-use firn_syntax::tree::Statement;
+use firn_syntax::tree::{Locking, Statement};
 use firn_syntax::{DEPTH_LIMIT, Span, character_position};
 use firn_vector::Registry;
 use parameter::Parameters;
@@ -126,6 +126,8 @@ pub(crate) struct Binder<'a> {
     guards: Vec<Scalar>,
     /// Columns that an outer join may make NULL.
     padded: std::collections::HashSet<Column>,
+    /// Locking clauses that apply to the sub-query or view that is bound next.
+    pushed_locks: Vec<Locking>,
     next_level: u32,
     next_shared: u32,
     next_iterate: u32,
@@ -171,6 +173,8 @@ pub(crate) struct Level {
     groupings: Vec<(Column, Vec<Scalar>, Span)>,
     /// Whether it reads a common table of which it is the recursive term.
     is_recursive_term: bool,
+    /// FOR UPDATE and its relatives: its own clauses, and those of the queries around that apply to it.
+    locking: Vec<Locking>,
 }
 
 /// A relation that FROM names.
@@ -186,6 +190,8 @@ pub(crate) struct Table {
     is_padded: bool,
     /// Whether it is a function that gives single values.
     is_function: bool,
+    /// Whether it is a common table.
+    is_common: bool,
     columns: Rc<[ItemColumn]>,
     /// The scan of a relation, and the system columns that it has been asked for.
     scan: Option<NodeId>,
@@ -287,6 +293,7 @@ impl<'a> Binder<'a> {
             references: Vec::new(),
             guards: Vec::new(),
             padded: Default::default(),
+            pushed_locks: Vec::new(),
             next_level: 0,
             next_shared: 0,
             next_iterate: 0,
@@ -367,6 +374,7 @@ impl<'a> Binder<'a> {
             sets: Vec::new(),
             groupings: Vec::new(),
             is_recursive_term: false,
+            locking: std::mem::take(&mut self.pushed_locks),
         });
         id
     }

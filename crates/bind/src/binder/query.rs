@@ -14,6 +14,7 @@ impl Binder<'_> {
     pub(super) fn query(&mut self, query: &Query, resolve: bool) -> Result<Rows> {
         self.deeper(|binder| {
             binder.open();
+            binder.level().locking.extend(query.locking.iter().cloned());
             let definitions = match &query.with {
                 Some(with) => binder.with_clause(with)?,
                 None => Vec::new(),
@@ -28,13 +29,20 @@ impl Binder<'_> {
     fn query_body(&mut self, query: &Query, resolve: bool) -> Result<Rows> {
         let mut rows = match &query.body {
             QueryBody::Select(select) => return self.select(select, query, resolve),
-            QueryBody::Nested(inner) if !has_clauses(query) => return self.query(inner, resolve),
-            QueryBody::Nested(inner) => self.query(inner, true)?,
+            QueryBody::Nested(inner) if !has_clauses(query) => {
+                self.pushed_locks = self.level().locking.clone();
+                return self.query(inner, resolve);
+            }
+            QueryBody::Nested(inner) => {
+                self.pushed_locks = self.level().locking.clone();
+                self.query(inner, true)?
+            }
             QueryBody::Values(rows) => self.values(rows, resolve)?,
             QueryBody::Table(relation) => self.table(relation)?,
             QueryBody::SetOperation(operation) => self.set_operation(operation)?,
         };
-        if let Some(locking) = query.locking.first() {
+        let is_nested = matches!(query.body, QueryBody::Nested(_));
+        if let Some(locking) = self.level().locking.first().filter(|_| !is_nested) {
             let what = match &query.body {
                 QueryBody::Values(_) => "VALUES",
                 _ => "UNION/INTERSECT/EXCEPT",
@@ -193,10 +201,21 @@ impl Binder<'_> {
         }
     }
 
+    /// The locking clauses of the query at hand that apply to a sub-query or view of that name.
+    pub(super) fn locks_of(&mut self, name: &str) -> Vec<Locking> {
+        let applies = |locking: &&Locking| {
+            let is_it =
+                |relation: &tree::ObjectName| relation.qualifiers.is_empty() && *relation.name.text == *name;
+            locking.relations.is_empty() || locking.relations.iter().any(is_it)
+        };
+        let all = |locking: &Locking| Locking { relations: Vec::new(), ..locking.clone() };
+        self.level().locking.iter().filter(applies).map(all).collect()
+    }
+
     /// FOR UPDATE and its relatives over the rows of a SELECT.
-    pub(super) fn locked(&mut self, clauses: &[Locking], mut node: NodeId) -> Result<NodeId> {
+    pub(super) fn locked(&mut self, mut node: NodeId) -> Result<NodeId> {
         let mut targets: Vec<LockTarget> = Vec::new();
-        for clause in clauses {
+        for clause in &self.level().locking.clone() {
             let wanted: Vec<usize> = if clause.relations.is_empty() {
                 (0..self.level().items.len()).collect()
             } else {
@@ -242,13 +261,15 @@ impl Binder<'_> {
                 let source = match &table.relation {
                     Some(relation) => match relation.kind {
                         RelationKind::Table(source) if table.scan.is_some() => source,
-                        RelationKind::View(_) => return Err(refused("a view")),
+                        // Its own tables are locked.
+                        RelationKind::View(_) => continue,
                         _ => return Err(refused(&format!("relation \"{}\"", relation.name))),
                     },
                     None if is_named && table.is_function => return Err(refused("a function")),
                     None if is_named && table.is_join => return Err(refused("a join")),
-                    None if table.is_function || table.is_join => continue,
-                    None => return Err(refused("a subquery")),
+                    None if is_named && table.is_common => return Err(refused("a WITH query")),
+                    // The tables of a sub-query are locked there.
+                    None => continue,
                 };
                 let Some(row) = self.row_id(item) else { continue };
                 let strength = match clause.strength {

@@ -25,7 +25,7 @@ impl Binder<'_> {
             let message = "SELECT ... INTO is not allowed here";
             return Err(self.error(SqlState::SYNTAX_ERROR, message, select.span.start));
         }
-        self.refuse_locks(select, query)?;
+        self.refuse_locks(select)?;
         let mut node = self.clause_from(&select.from)?;
         self.window_clause(&select.windows)?;
         let mut targets = self.targets(&select.targets, Clause::Targets)?;
@@ -74,8 +74,8 @@ impl Binder<'_> {
         }
         let mut having_scalar = having.as_ref().map(|(scalar, _)| scalar.clone());
         let having_span = having.map(|(_, span)| span);
-        if !query.locking.is_empty() {
-            self.refuse_locks_of_computed_rows(query)?;
+        if !self.level().locking.is_empty() {
+            self.refuse_locks_of_computed_rows()?;
         }
         node = self.grouped(node, grouping, &mut targets, &mut having_scalar, having_span)?;
         if let Some(having) = having_scalar {
@@ -136,8 +136,8 @@ impl Binder<'_> {
         if !keys.is_empty() {
             node = self.plan.add(Operator::Sort { input: node, keys: keys.clone() });
         }
-        if !query.locking.is_empty() {
-            node = self.locked(&query.locking, node)?;
+        if !self.level().locking.is_empty() {
+            node = self.locked(node)?;
         }
         node = self.limited_rows(query, node, keys)?;
         Ok(Rows { node, columns })
@@ -233,8 +233,8 @@ impl Binder<'_> {
         node
     }
 
-    fn refuse_locks(&self, select: &Select, query: &Query) -> Result<()> {
-        let Some(locking) = query.locking.first() else { return Ok(()) };
+    fn refuse_locks(&mut self, select: &Select) -> Result<()> {
+        let Some(locking) = self.level().locking.first() else { return Ok(()) };
         let what = if select.distinct.is_some() {
             "DISTINCT clause"
         } else if !select.group_by.is_empty() {
@@ -248,9 +248,9 @@ impl Binder<'_> {
     }
 
     /// The same of what is known once expressions have been bound.
-    fn refuse_locks_of_computed_rows(&mut self, query: &Query) -> Result<()> {
-        let Some(locking) = query.locking.first() else { return Ok(()) };
+    fn refuse_locks_of_computed_rows(&mut self) -> Result<()> {
         let level = self.level();
+        let Some(locking) = level.locking.first() else { return Ok(()) };
         let what = if !level.aggregates.is_empty() {
             "aggregate functions"
         } else if !level.window_calls.is_empty() {

@@ -226,7 +226,10 @@ impl Binder<'_> {
             }
         };
         drop(borrowed);
-        self.add_derived(known_as, columns, alias)?;
+        let item = self.add_derived(known_as, columns, alias)?;
+        let level = self.level();
+        let table = level.items[item].table;
+        level.tables[table].is_common = true;
         Ok(Some(node))
     }
 
