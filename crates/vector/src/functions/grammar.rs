@@ -116,7 +116,7 @@ fn numbers(list: &List<'_>) -> Option<Vec<i32>> {
 /// An element. A subscript beyond the bounds is that of no element, nor are too few or too many subscripts.
 fn subscript(call: &mut Call<'_>, list: &List<'_>, subscripts: &List<'_>) -> Option<Any> {
     let subscripts = numbers(subscripts)?;
-    if subscripts.len() != list.dimensions() {
+    if subscripts.is_empty() || subscripts.len() != list.dimensions() {
         return None;
     }
     let mut place = 0;
