@@ -110,7 +110,7 @@ mod tests {
     /// Reads back what was pushed, with and without room for it.
     #[test]
     fn rows_are_read_as_they_came_whether_memory_suffices_or_not() {
-        for (limit, spills) in [(1 << 20, false), (10_000, true)] {
+        for (limit, spills) in [(1 << 20, false), (5_000, true)] {
             let area = SpillArea::open(SimulatedDisk::new(), "/spill".into(), 1 << 20).unwrap();
             let budget = Budget::new(limit);
             let options = Options { spill: Some(area.clone()), ..Options::new(budget.clone()) };

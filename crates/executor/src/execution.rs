@@ -251,6 +251,8 @@ enum State {
         streams: Vec<Stream>,
         ready: VecDeque<Chunk>,
         account: Account,
+        /// How many chunks each of them reads ahead.
+        most: usize,
     },
     /// All rows have been computed.
     Kept {
@@ -320,10 +322,14 @@ impl Rows {
             }
             self.begin_together(work)?;
         }
-        let State::Together { streams, ready, account } = &mut self.state else { return Ok(None) };
+        let State::Together { streams, ready, account, most } = &mut self.state else { return Ok(None) };
         if ready.is_empty() {
-            let mut chunks = read_ahead(work, streams)?;
-            account.set(chunks.iter().map(Chunk::memory).sum())?;
+            let mut chunks = read_ahead(work, streams, *most)?;
+            if account.set(chunks.iter().map(Chunk::memory).sum()).is_err() {
+                // There is no room to read ahead: each worker has one chunk in hand, which is not charged.
+                *most = 1;
+                account.set(0)?;
+            }
             ready.extend(chunks.drain(..));
         }
         Ok(ready.pop_front())
@@ -337,7 +343,7 @@ impl Rows {
         let others = (1..work.run.options.workers).map(|_| open.stream(work));
         let streams = std::iter::once(Ok(*stream)).chain(others).collect::<Result<_>>()?;
         let account = Account::new(&work.run.options.budget);
-        self.state = State::Together { streams, ready: VecDeque::new(), account };
+        self.state = State::Together { streams, ready: VecDeque::new(), account, most: READ_AHEAD };
         Ok(())
     }
 }
@@ -481,10 +487,10 @@ fn produce(work: Work<'_>, stream: &mut Stream) -> Result<Produced> {
 }
 
 /// Lets each stream produce a few chunks, on threads of their own. Streams that have ended are removed; no chunks come only at the end.
-fn read_ahead(work: Work<'_>, streams: &mut Vec<Stream>) -> Result<Vec<Chunk>> {
+fn read_ahead(work: Work<'_>, streams: &mut Vec<Stream>, most: usize) -> Result<Vec<Chunk>> {
     let read = |stream: &mut Stream| -> Result<(Vec<Chunk>, bool)> {
-        let mut chunks = Vec::with_capacity(READ_AHEAD);
-        while chunks.len() < READ_AHEAD {
+        let mut chunks = Vec::with_capacity(most);
+        while chunks.len() < most {
             match produce(work, stream)? {
                 Produced::Rows(chunk) => chunks.push(chunk),
                 Produced::Nothing => {}
@@ -520,7 +526,7 @@ fn read_ahead(work: Work<'_>, streams: &mut Vec<Stream>) -> Result<Vec<Chunk>> {
     let mut ended = ended.into_iter();
     streams.retain(|_| !ended.next().expect("each stream has a result"));
     match all.is_empty() && !streams.is_empty() {
-        true => read_ahead(work, streams),
+        true => read_ahead(work, streams, most),
         false => Ok(all),
     }
 }

@@ -21,13 +21,21 @@ pub struct Plan {
     pub root: NodeId,
     /// The columns of the result, in their order; one may come twice.
     pub output: Vec<Column>,
+    /// Whether the statement is a change itself: the last of its changes, whose rows the command tag counts.
+    pub is_change: bool,
 }
 
 impl Plan {
     /// A plan of one row without columns.
     pub fn new() -> Plan {
         let row = Operator::Values { columns: Vec::new(), rows: vec![Vec::new()] };
-        Plan { nodes: vec![row], columns: Columns::default(), root: NodeId(0), output: Vec::new() }
+        Plan {
+            nodes: vec![row],
+            columns: Columns::default(),
+            root: NodeId(0),
+            output: Vec::new(),
+            is_change: false,
+        }
     }
 
     /// Adds an operator, whose inputs are there already.
@@ -83,6 +91,21 @@ impl Plan {
             }
         }
         sources
+    }
+
+    /// Whether it changes a table outside of the definitions of shared sub-plans.
+    pub fn changes_outside_definitions(&self) -> bool {
+        let mut stack = vec![self.root];
+        while let Some(node) = stack.pop() {
+            match &self[node] {
+                Operator::Insert(_) | Operator::Update(_) | Operator::Delete { .. } | Operator::Merge(_) => {
+                    return true;
+                }
+                Operator::Shared { body, .. } => stack.push(*body),
+                operator => stack.extend(operator.inputs()),
+            }
+        }
+        false
     }
 
     /// The levels of operators below the root, itself included.

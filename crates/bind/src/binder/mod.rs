@@ -89,6 +89,10 @@ pub fn bind(
     let output = binder.statement(statement)?;
     let parameters = binder.parameter_types(binder.plan.root)?;
     let mut plan = binder.plan;
+    plan.is_change = matches!(
+        statement,
+        Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_)
+    );
     let described = |output: &Output| OutputColumn {
         name: output.name.to_string(),
         ty: output.ty,

@@ -159,7 +159,8 @@ impl Compile<'_> {
         let plan = Change { target, kind, images, passed_on: places, input, collects, rows_are_distinct };
         let slot = self.pipeline(part, ChangePlan(Arc::new(plan)));
         self.effects.changes.push(slot);
-        if self.within_definitions == 0 {
+        if self.plan.is_change {
+            // The last one stays.
             self.effects.own = Some(slot);
         }
         let mut changed = Part::new(ChangedPlan(slot), layout);

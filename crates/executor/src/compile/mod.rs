@@ -107,7 +107,6 @@ impl Program {
             shared_columns: HashMap::new(),
             iterates: HashMap::new(),
             effects: change::effects_of(plan),
-            within_definitions: 0,
             limit_above: None,
             columns: plan.columns.clone(),
         };
@@ -235,8 +234,6 @@ struct Compile<'a> {
     shared_columns: HashMap<SharedId, Needed>,
     iterates: HashMap<IterateId, (SlotId, Vec<Representation>)>,
     effects: ProgramEffects,
-    /// How many definitions of shared sub-plans are around.
-    within_definitions: usize,
     /// The limit above the locks that are compiled next.
     limit_above: Option<LimitBounds>,
     /// The columns of the statement, and those that were added.

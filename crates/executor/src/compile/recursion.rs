@@ -21,9 +21,7 @@ impl Compile<'_> {
         needed: &Needed,
     ) -> Result<Part> {
         let kept = self.shared_columns.get(&id).cloned().unwrap_or_default();
-        self.within_definitions += 1;
         let part = self.node(definition, &kept)?;
-        self.within_definitions -= 1;
         let columns: Vec<Column> = kept.into_iter().collect();
         let place = |column: &Column| part.layout.position(*column).expect("the definition gives it");
         let (depends, slot) = (part.depends.clone(), self.slot(part.depends.clone()));

@@ -312,6 +312,8 @@ impl GroupSink {
         }
         // What the groups that are there keep may grow a little; nothing makes it less.
         match self.full {
+            // Groups of several workers come together: the budget had room for each worker's.
+            _ if at_once => self.full = Some(bytes),
             None => self.full = Some(bytes),
             Some(full) if bytes <= full + full / 4 => {}
             Some(_) => return Err(error),

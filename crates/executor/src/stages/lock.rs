@@ -81,7 +81,7 @@ impl Stage for Lock {
         let chunk = self.chunk.clone().expect("it has a chunk");
         let effects = work.effects.expect("a program with locks is executed");
         let mut locked = Vec::new();
-        while self.next < self.positions.len() && !(self.one_by_one && !locked.is_empty()) {
+        while self.next < self.positions.len() && (!self.one_by_one || locked.is_empty()) {
             work.context.check_cancel()?;
             let row = self.positions[self.next];
             self.next += 1;

@@ -60,7 +60,7 @@ impl Stage for Sample {
                 panic!("rows of tables have ids")
             };
             let id = RowId::from_bits(bits as u64);
-            let unit = if self.by_block { u64::from(id.block().0) } else { id.to_bits() };
+            let unit = if self.by_block { id.block().0 } else { id.to_bits() };
             // Of the upper half, so that 100 percent are all.
             let drawn = mixed(mixed(unit) ^ seed.unwrap_or(self.seed)) >> 32;
             if (drawn as f64) < percent / 100.0 * 2f64.powi(32) {

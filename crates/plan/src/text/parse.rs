@@ -40,6 +40,8 @@ pub fn parse(text: &str, functions: &dyn Functions) -> Result<Plan, String> {
         columns.add(info.unwrap_or_else(|| ColumnInfo::new(Type::new(TypeId::BOOL), true)));
     }
     (plan.root, plan.output, plan.columns) = (root, output, columns);
+    // A statement with changes in WITH alone is a query.
+    plan.is_change = plan.changes_outside_definitions();
     Ok(plan)
 }
 

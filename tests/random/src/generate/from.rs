@@ -98,7 +98,7 @@ impl Generator {
     }
 
     /// A FROM clause that begins with this relation, and may join another.
-    pub(super) fn from_of(&mut self, name: &str, columns: &[(String, Ty)]) -> From {
+    pub(super) fn item_of(&mut self, name: &str, columns: &[(String, Ty)]) -> From {
         let item = Item { alias: name.to_owned(), columns: columns.to_vec(), total: None, primary: None };
         let first = From::of(name.to_owned(), item);
         let mut used = vec![name.to_owned()];

@@ -117,7 +117,7 @@ impl Generator {
             let condition = generator.at(Place::Where, |generator| generator.condition(1));
             format!("SELECT 1, {} FROM {} WHERE {condition}", targets.join(", "), initial.text)
         });
-        let step = self.from_of(name, columns);
+        let step = self.item_of(name, columns);
         let second = self.inside(step.level(), |generator| {
             let targets: Vec<String> = columns[1..]
                 .iter()
