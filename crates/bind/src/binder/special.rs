@@ -117,7 +117,9 @@ impl Binder<'_> {
         self.check_order(ty, at)?;
         let function = if construct == "GREATEST" { "greatest" } else { "least" };
         let call = self.call_named(function, list, at)?;
-        Ok(Operand { ty, ..call })
+        // All values have the modifier already; the call does not show it.
+        let call = Operand { ty: Type::new(ty.id), ..call };
+        self.fit_modifier(call, ty, true)
     }
 
     /// `NULLIF(left, right)`

@@ -135,8 +135,9 @@ impl SinkPlan for BuildPlan {
             account.add(buckets * 4 + count * 12)?;
             (heads, next) = (vec![NONE; buckets], vec![NONE; count]);
             let hashes = keys.hashes();
-            let mut left_out = null_rows.iter().copied().peekable();
-            for (row, hash) in hashes.into_iter().enumerate() {
+            // From the last row on, so that rows with one key are found in the order in which they came.
+            let mut left_out = null_rows.iter().rev().copied().peekable();
+            for (row, hash) in hashes.into_iter().enumerate().rev() {
                 if left_out.next_if_eq(&(row as u32)).is_some() {
                     continue;
                 }

@@ -11,8 +11,9 @@ use crate::columns::Collection;
 use crate::expression::{Conditions, Expression};
 use crate::keys::{Class, Key, KeyColumn, KeyLayout, Keys};
 use crate::pipeline::{Sink, SinkPlan, Template, Work};
+use firn_base::datetime::MICROS_PER_DAY;
 use firn_base::sync::Arc;
-use firn_base::{Error, Representation, Result, SqlState};
+use firn_base::{Error, Interval, Representation, Result, SqlState, TimeZoneSetting, operators};
 use firn_plan::operator::{Exclude, FrameUnit};
 use firn_vector::aggregate::{AggregateKernel, States};
 use firn_vector::builder::Builder;
@@ -205,6 +206,8 @@ struct Frame {
     start: Bound,
     end: Bound,
     exclude: Exclude,
+    /// In which days and months are added to moments.
+    zone: TimeZoneSetting,
 }
 
 impl Frame {
@@ -229,6 +232,7 @@ impl Frame {
                 Datum::Float32(value) => value < 0.0 || value.is_nan(),
                 Datum::Float64(value) => value < 0.0 || value.is_nan(),
                 Datum::Numeric(value) => value.sign() == Some(-1),
+                Datum::Interval(value) => value.comparable() < 0,
                 _ => false,
             };
             if is_negative {
@@ -248,7 +252,7 @@ impl Frame {
         };
         let start = bound(&mut plan.start, "starting")?;
         let end = bound(&mut plan.end, "ending")?;
-        Ok(Frame { unit, start, end, exclude: plan.exclude })
+        Ok(Frame { unit, start, end, exclude: plan.exclude, zone: work.context.zone.clone() })
     }
 
     /// The rows from the first on, before the end, before any is excluded.
@@ -271,7 +275,7 @@ impl Frame {
                 None => partition.end,
             },
             (Bound::Distance(distance, is_before), _) => {
-                within(sorted, partition, row, distance, *is_before, true)
+                within(sorted, partition, row, (distance, *is_before, &self.zone), true)
             }
         };
         let end = match (&self.end, self.unit) {
@@ -285,7 +289,7 @@ impl Frame {
                 None => partition.end,
             },
             (Bound::Distance(distance, is_before), _) => {
-                within(sorted, partition, row, distance, *is_before, false)
+                within(sorted, partition, row, (distance, *is_before, &self.zone), false)
             }
         };
         start..end.max(start)
@@ -315,21 +319,22 @@ fn within(
     sorted: &Sorted,
     partition: &Range<usize>,
     row: usize,
-    distance: &Vector,
-    is_before: bool,
+    (distance, is_before, zone): (&Vector, bool, &TimeZoneSetting),
     is_start: bool,
 ) -> usize {
     let (order, column) = sorted.order.as_ref().expect("RANGE with a distance has one order key");
     let peers = &sorted.peers[sorted.peers_of[row] as usize];
-    let Some(own) = Distance::of(order.datum(row)) else {
+    let of = order.representation();
+    let Some(own) = Distance::of(order.datum(row), of) else {
         // NULLs are at no distance from each other.
         return if is_start { peers.start } else { peers.end };
     };
-    let distance = Distance::of(distance.datum(0)).expect("the distance is not NULL");
+    let distance = Distance::of(distance.datum(0), distance.representation());
+    let distance = distance.expect("the distance is not NULL");
     // Towards smaller values, in whatever direction they are sorted.
-    let bound = own.moved(&distance, is_before != column.descending);
+    let bound = own.moved(&distance, is_before != column.descending, zone);
     // Where NULLs stand first they are before every value, else behind.
-    let before = |place: usize| match Distance::of(order.datum(place)) {
+    let before = |place: usize| match Distance::of(order.datum(place), of) {
         None => column.nulls_first,
         Some(value) => {
             let order = value.compare(&bound);
@@ -345,30 +350,65 @@ fn within(
     low
 }
 
-/// A number that distances are taken of.
-#[derive(Clone, Copy)]
+/// A value that distances are taken of.
+#[derive(Clone, Copy, Debug)]
 enum Distance {
     Whole(i128),
     Numeric(firn_base::Numeric),
     Float(f64),
+    /// A date or timestamp: microseconds since 1970-01-01, local.
+    Moment(i64),
+    /// A timestamp with time zone.
+    MomentInZone(i64),
+    /// A time of day.
+    Clock(i64),
+    Span(Interval),
+    /// How long an interval is to comparisons.
+    Length(i128),
 }
 
 impl Distance {
-    fn of(datum: Datum<'_>) -> Option<Distance> {
-        Some(match datum {
-            Datum::Null => return None,
-            Datum::Int16(value) => Distance::Whole(value.into()),
-            Datum::Int32(value) => Distance::Whole(value.into()),
-            Datum::Int64(value) => Distance::Whole(value.into()),
-            Datum::Numeric(value) => Distance::Numeric(value),
-            Datum::Float32(value) => Distance::Float(value.into()),
-            Datum::Float64(value) => Distance::Float(value),
-            other => panic!("the plan has checked that {other:?} has distances"),
+    fn of(datum: Datum<'_>, representation: Representation) -> Option<Distance> {
+        Some(match (datum, representation) {
+            (Datum::Null, _) => return None,
+            (Datum::Int32(days), Representation::Date) => {
+                Distance::Moment(i64::from(days).saturating_mul(MICROS_PER_DAY))
+            }
+            (Datum::Int64(micros), Representation::Timestamp) => Distance::Moment(micros),
+            (Datum::Int64(micros), Representation::TimestampTz) => Distance::MomentInZone(micros),
+            (Datum::Int64(micros), Representation::Time) => Distance::Clock(micros),
+            (Datum::Interval(span), _) => Distance::Span(span),
+            (Datum::Int16(value), _) => Distance::Whole(value.into()),
+            (Datum::Int32(value), _) => Distance::Whole(value.into()),
+            (Datum::Int64(value), _) => Distance::Whole(value.into()),
+            (Datum::Numeric(value), _) => Distance::Numeric(value),
+            (Datum::Float32(value), _) => Distance::Float(value.into()),
+            (Datum::Float64(value), _) => Distance::Float(value),
+            (other, _) => panic!("the plan has checked that {other:?} has distances"),
         })
     }
 
-    fn moved(self, by: &Distance, down: bool) -> Distance {
+    /// So far up or down. What does not fit is beyond all values.
+    fn moved(self, by: &Distance, down: bool, zone: &TimeZoneSetting) -> Distance {
+        let beyond = if down { i64::MIN } else { i64::MAX };
+        let directed = |span: Interval| if down { span.checked_neg() } else { Ok(span) };
         match (self, *by) {
+            (Distance::Moment(moment), Distance::Span(span)) => {
+                let moved = directed(span).and_then(|span| operators::shift(moment, &span));
+                Distance::Moment(moved.unwrap_or(beyond))
+            }
+            (Distance::MomentInZone(moment), Distance::Span(span)) => {
+                let moved = directed(span).and_then(|span| operators::shift_in_zone(moment, &span, zone));
+                Distance::MomentInZone(moved.unwrap_or(beyond))
+            }
+            (Distance::Clock(time), Distance::Span(span)) => {
+                let micros = if down { -span.microseconds() } else { span.microseconds() };
+                Distance::Clock(time.saturating_add(micros))
+            }
+            (Distance::Span(own), Distance::Span(span)) => {
+                let (own, by) = (own.comparable(), span.comparable());
+                Distance::Length(if down { own - by } else { own + by })
+            }
             (Distance::Whole(value), Distance::Whole(by)) => {
                 Distance::Whole(if down { value - by } else { value + by })
             }
@@ -391,7 +431,7 @@ impl Distance {
         match self {
             Distance::Float(value) => value,
             Distance::Whole(value) => value as f64,
-            Distance::Numeric(_) => panic!("distances of floats are floats"),
+            other => panic!("{other:?} is no distance of floats"),
         }
     }
 
@@ -402,6 +442,10 @@ impl Distance {
                 left.partial_cmp(right).unwrap_or_else(|| left.is_nan().cmp(&right.is_nan()))
             }
             (Distance::Numeric(left), Distance::Numeric(right)) => left.cmp(right),
+            (Distance::Moment(left), Distance::Moment(right))
+            | (Distance::MomentInZone(left), Distance::MomentInZone(right))
+            | (Distance::Clock(left), Distance::Clock(right)) => left.cmp(right),
+            (Distance::Span(left), Distance::Length(right)) => left.comparable().cmp(right),
             _ => panic!("values of one order have one type"),
         }
     }
@@ -418,6 +462,11 @@ impl Distance {
                     | Representation::Decimal { .. }
                     | Representation::Float32
                     | Representation::Float64
+                    | Representation::Date
+                    | Representation::Time
+                    | Representation::Timestamp
+                    | Representation::TimestampTz
+                    | Representation::Interval
             )
         )
     }
