@@ -112,6 +112,12 @@ static PARAMETERS: &[Parameter] = &[
     parameter("enable_seqscan", "on", Kind::Boolean, "Accepted; has no effect."),
     parameter("escape_string_warning", "on", Kind::Boolean, "Accepted; has no effect."),
     parameter("extra_float_digits", "1", Kind::Integer(-15, 3), "Floats are printed shortest and exact."),
+    parameter(
+        "firn.engine",
+        "old",
+        Kind::Choice(&["old", "new"]),
+        "Which engine runs queries; the new one is under construction.",
+    ),
     parameter("geqo", "on", Kind::Boolean, "Accepted; has no effect."),
     parameter(
         "idle_in_transaction_session_timeout",
@@ -126,12 +132,6 @@ static PARAMETERS: &[Parameter] = &[
         "Longest that a client may be idle outside transaction blocks; 0 for ever.",
     ),
     parameter("integer_datetimes", "on", Kind::Fixed, "Times are integers."),
-    parameter(
-        "firn.engine",
-        "old",
-        Kind::Choice(&["old", "new"]),
-        "Which engine runs queries; the new one is under construction.",
-    ),
     parameter("IntervalStyle", "postgres", Kind::Choice(&["postgres"]), "How intervals are printed."),
     parameter("is_superuser", "on", Kind::Fixed, "Every user may do everything."),
     parameter("jit", "off", Kind::Boolean, "Accepted; has no effect."),
