@@ -1,12 +1,13 @@
 //! Random plans over small random tables, compared with the interpreter of plans.
 
+use crate::registry::restart_numbers;
 use crate::support::{Indexed, MODES, index_attributes, multiset, options, run, sources};
 use firn_base::SqlState;
 use firn_base::disk::SimulatedDisk;
 use firn_base::random::Random;
 use firn_executor::{Options, SpillArea};
 use firn_plan::operator::SourceId;
-use firn_plan::reference::random::{Shape, random_joins, random_plan, random_tables};
+use firn_plan::reference::random::{Shape, random_joins, random_plan, random_tables, random_volatile_plan};
 use firn_plan::reference::{TestFunctions, run as interpret};
 use firn_plan::rewrite::index_joins::choose_indexes;
 use firn_plan::statistics::{Index, Statistics};
@@ -168,4 +169,30 @@ fn random_plans_that_spill_give_the_rows_of_the_interpreter() {
     }
     println!("{compared} compared, {spilled} spilled");
     assert!(spilled * 10 > compared, "{spilled} of {compared} spilled");
+}
+
+/// A shared sub-plan is evaluated once, and a volatile condition asked once of each row.
+#[test]
+fn random_volatile_plans_give_the_rows_of_the_interpreter() {
+    let (first, plans) = (from_environment("FIRN_SEED", 0), from_environment("FIRN_PLANS", 1000));
+    let (mut compared, mut with_rows) = (0, 0);
+    for seed in first..first + plans {
+        let mut random = Random::seeded(seed);
+        let shape = Shape { size: random.uniform(2, 8), can_fail: false, dependent: true, parameters: false };
+        let mut plan = random_volatile_plan(&mut random, shape);
+        unnest(&mut plan, &TestFunctions);
+        let tables = random_tables(&mut random);
+        let Ok(expected) = interpret(&plan, &tables, &[]) else { continue };
+        for mode in MODES {
+            restart_numbers();
+            let found = run(&plan, &sources(&tables, mode.morsel_rows), &[], options(mode));
+            let about = || format!("seed {seed}, {mode:?}\n{}\n{tables:?}", print(&plan));
+            let found = found.unwrap_or_else(|error| panic!("{error:?}: {}", about()));
+            assert_eq!(multiset(&expected), multiset(&found), "{}", about());
+            compared += 1;
+            with_rows += usize::from(!expected.is_empty());
+        }
+    }
+    println!("{compared} compared, {with_rows} with rows");
+    assert!(compared as u64 > plans && with_rows * 4 > compared, "{compared} {with_rows}");
 }

@@ -10,6 +10,11 @@ use std::sync::LazyLock;
 /// The numbers that `nextval` has given, of all threads of the test.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
+/// Lets `nextval` begin with 1 again. One test calls it.
+pub fn restart_numbers() {
+    NEXT.store(1, Ordering::Relaxed);
+}
+
 /// The registry.
 pub static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
     let built_in = Registry::built_in();
