@@ -1,4 +1,4 @@
-//! What sources know of themselves, as the planner asks for it.
+//! Statistics of sources, for the planner.
 //!
 //! ```text
 //! let statistics = SourceFacts::new(&sources);

@@ -9,7 +9,7 @@ use firn_txn::Transaction;
 
 /// A relation that was found.
 pub struct Found {
-    /// What the binder has to know of it.
+    /// Its description for the binder.
     pub relation: Arc<Relation>,
     /// Where its rows come from, if they are those of the moment at which the statement is bound. The plan then holds
     /// them. Without it each run asks for the rows by the relation's source ([`Relations::source`]).

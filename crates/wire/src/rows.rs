@@ -15,7 +15,9 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, IntervalUnit, TimeUnit};
 use firn_base::sync::Arc;
-use firn_base::{Interval, Result, SqlType, TimeZoneSetting, Type, TypeId, Value, binary, text};
+use firn_base::{
+    Error, Interval, Representation, Result, SqlType, TimeZoneSetting, Type, TypeId, Value, binary, text,
+};
 use firn_session::{Column, CommandTag, Datum, ResultChunk, RowChunk, Rows, arrow};
 
 use crate::array::Arrays;
@@ -163,7 +165,13 @@ fn send_vectors(
     formats: &[Format],
     writer: &mut CellWriter,
     sink: &mut Sink,
-) -> io::Result<()> {
+) -> std::result::Result<(), Fault> {
+    for (index, column) in columns.iter().enumerate() {
+        if format_of(formats, index) == Format::Binary && has_records(column.declared) {
+            let error = Error::unsupported(format_args!("type {} in binary format", column.declared));
+            return Err(error.with_hint("Ask for the column in text format.").into());
+        }
+    }
     for row in rows {
         encode::message(&mut sink.output, b'D', |output| {
             output.extend_from_slice(&(columns.len() as u16).to_be_bytes());
@@ -176,6 +184,14 @@ fn send_vectors(
         sink.flush_if_large()?;
     }
     Ok(())
+}
+
+/// Whether values of a type are records, or arrays of them.
+fn has_records(ty: Type) -> bool {
+    match ty.element() {
+        Some(element) => has_records(element),
+        None => ty.representation() == Some(Representation::Record),
+    }
 }
 
 /// The cells of a column, ready to be written.

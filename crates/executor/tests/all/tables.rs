@@ -292,7 +292,7 @@ fn what_a_scan_reads_is_validated_and_no_more() {
     }
 }
 
-/// What the planner gets to know of a table: rows, keys without columns that may be NULL, foreign keys that are not deferrable.
+/// The facts that the planner gets about a table: rows, keys without columns that may be NULL, foreign keys that are not deferrable.
 #[test]
 fn the_planner_learns_keys_indexes_and_references_of_tables() {
     let database = Database::open(Config { freeze_after: None, ..Config::default() });

@@ -12,7 +12,7 @@ use crate::scalar::Scalar;
 use crate::statistics::Statistics;
 use std::collections::HashMap;
 
-/// Replaces joins whose outcome foreign keys tell by filters.
+/// Replaces joins by filters where a foreign key determines the result.
 pub fn remove_joins(plan: &mut Plan, statistics: &dyn Statistics) {
     let order = plan.post_order();
     let mut scans: HashMap<Column, (NodeId, i16)> = HashMap::new();
