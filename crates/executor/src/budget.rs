@@ -3,9 +3,23 @@
 //! An operator that keeps rows has an [`Account`] and states how much it keeps, each time it has grown. What the budget does
 //! not have is refused with 53200; an account gives back what it has when it is dropped.
 
-use firn_base::sync::{Arc, AtomicU64, Ordering};
-use firn_base::{Error, Result, SqlState};
+use firn_base::sync::{Arc, AtomicU64, OnceLock, Ordering};
+use firn_base::{Error, Result, SqlState, memory};
 use firn_vector::context::Memory;
+
+static GIVEN: OnceLock<u64> = OnceLock::new();
+
+/// States how many bytes all queries of the process together may keep; false if that has been stated or
+/// [asked](query_memory) before, when it stays as it is.
+pub fn limit_query_memory(bytes: u64) -> bool {
+    GIVEN.set(bytes).is_ok()
+}
+
+/// How many bytes all queries of the process together may keep: half of the memory that the process may have, if nothing
+/// else was stated.
+pub fn query_memory() -> u64 {
+    *GIVEN.get_or_init(|| memory::of_process().map_or(4 << 30, |bytes| bytes / 2))
+}
 
 /// How much memory queries may use together, and how much they do.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use crate::sources::{FoundSources, TransactionSources};
 use crate::stream::Stream;
 use crate::surroundings::Surroundings;
 use firn_base::sync::Arc;
-use firn_base::{Cancel, Error, Result, SqlState, Type, TypeId, Value, stack};
+use firn_base::{Cancel, Result, Type, TypeId, Value, stack};
 use firn_bind::OutputColumn;
 use firn_executor::execution::execute;
 use firn_executor::statistics::SourceFacts;
@@ -64,16 +64,26 @@ pub struct Preparing<'a> {
 }
 
 impl Prepared {
-    /// Prepares the one statement of a text. Types of parameters that are not given are determined by their use.
-    pub fn new(text: &str, parameters: &[Option<TypeId>], preparing: Preparing<'_>) -> Result<Prepared> {
-        stack::with_room(|| Prepared::with_room(text, parameters, preparing))
+    /// Prepares a query or a row change. Positions in its tree are bytes of `text`. Types of parameters that are not given
+    /// are determined by their use.
+    pub fn new(
+        text: &str,
+        statement: &Statement,
+        parameters: &[Option<TypeId>],
+        preparing: Preparing<'_>,
+    ) -> Result<Prepared> {
+        stack::with_room(|| Prepared::with_room(text, statement, parameters, preparing))
     }
 
-    fn with_room(text: &str, parameters: &[Option<TypeId>], preparing: Preparing<'_>) -> Result<Prepared> {
+    fn with_room(
+        text: &str,
+        statement: &Statement,
+        parameters: &[Option<TypeId>],
+        preparing: Preparing<'_>,
+    ) -> Result<Prepared> {
         let Preparing { registry, transaction, names, others, cancel } = preparing;
-        let statement = one_statement(text)?;
         let binding = Binding::new(registry, transaction.catalog(), names, others);
-        let bound = firn_bind::bind(text, &statement, parameters, &binding)?;
+        let bound = firn_bind::bind(text, statement, parameters, &binding)?;
         let held = binding.held();
         let mut plan = bound.plan;
         let sources = TransactionSources { transaction, held: &held, others };
@@ -163,18 +173,5 @@ impl Prepared {
         let reader = Reader { snapshot: transaction.snapshot(), transaction: Some(transaction) };
         let rows = Rows::start(&self.program, &sources, reader, parameters, options)?;
         Ok(Stream::new(rows, self.columns.clone(), self.registry, surroundings))
-    }
-}
-
-/// The statement of a text that has just one.
-fn one_statement(text: &str) -> Result<Statement> {
-    let mut statements = firn_syntax::parse(text, firn_syntax::Options::default())?;
-    match statements.pop() {
-        Some(node) if statements.is_empty() => Ok(node.statement),
-        Some(_) => Err(Error::new(
-            SqlState::SYNTAX_ERROR,
-            "cannot insert multiple commands into a prepared statement",
-        )),
-        None => panic!("an empty text is not prepared"),
     }
 }

@@ -1,34 +1,34 @@
 //! SQL: parse, bind, DDL, functions, `pg_catalog`. Modules in reading order.
 
-pub mod data_type;
 pub mod parse;
 pub mod statement;
 
-pub mod bind;
-pub mod dml;
-pub mod functions;
 pub mod names;
 pub mod plan;
 pub mod query;
+pub mod run;
 
 pub mod activity;
+#[path = "stub/arrow.rs"]
 pub mod arrow;
+#[path = "stub/copy.rs"]
 pub mod copy;
+#[path = "stub/ddl.rs"]
 pub mod ddl;
+#[path = "stub/files.rs"]
 pub mod files;
 pub mod services;
 pub mod session_facts;
 pub mod settings;
+#[path = "stub/sources.rs"]
 pub mod sources;
 
-mod ident;
 mod information_schema;
-mod output_name;
 pub mod pg_catalog;
 
-pub use firn_exec::interrupt::interruptible;
-pub use firn_exec::memory::{limit_query_memory, query_memory};
-pub use firn_exec::{Cancel, RunOptions, SessionServices, cancelled, deferred};
+pub use firn_base::Cancel;
+pub use firn_base::cancel::cancelled;
 pub use firn_query::ResultChunk;
 pub use firn_vector::Datum;
-pub use plan::{Column, Plan, QueryOutput, RowChunk, RowStream};
+pub use plan::{Changed, Column, Plan, RowChunk};
+pub use run::{RunOptions, SessionServices};

@@ -10,7 +10,7 @@ use crate::session_facts::SessionFacts;
 use crate::settings::Settings;
 use firn_base::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
 use firn_base::{Error, Result, SqlState};
-use firn_exec::SessionServices;
+use crate::run::SessionServices;
 use firn_txn::catalog::{Oid, SequenceDef};
 use firn_txn::{Catalog, Engine};
 use std::collections::HashMap;

@@ -4,16 +4,6 @@
 use crate::files::ZoneMaps;
 use crate::sources::Sources;
 
-/// The engine that runs a query.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum QueryEngine {
-    /// DataFusion's.
-    #[default]
-    Old,
-    /// Our own.
-    New,
-}
-
 /// What a statement's meaning depends on besides its text and the catalog.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionFacts {
@@ -27,8 +17,6 @@ pub struct SessionFacts {
     pub time_zone: String,
     /// Names that are resolved before any schema is searched, and what they stand for.
     pub sources: Sources,
-    /// Which engine runs queries: `firn.engine`.
-    pub engine: QueryEngine,
     /// The zone maps of files that statements have read. All sessions of a database share them.
     pub zones: ZoneMaps,
 }
@@ -41,7 +29,6 @@ impl Default for SessionFacts {
             database: "firn".to_owned(),
             time_zone: "UTC".to_owned(),
             sources: Sources::default(),
-            engine: QueryEngine::default(),
             zones: ZoneMaps::default(),
         }
     }

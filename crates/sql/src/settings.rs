@@ -3,9 +3,7 @@
 //! Only what differs from the defaults is kept. A SET inside a transaction block goes when the
 //! block rolls back; SET LOCAL goes when it ends either way.
 
-use crate::session_facts::QueryEngine;
-use crate::statement::{Isolation, fold};
-use datafusion::arrow::array::timezone::Tz;
+use arrow_array::timezone::Tz;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
 use std::borrow::Cow;
@@ -112,12 +110,6 @@ static PARAMETERS: &[Parameter] = &[
     parameter("enable_seqscan", "on", Kind::Boolean, "Accepted; has no effect."),
     parameter("escape_string_warning", "on", Kind::Boolean, "Accepted; has no effect."),
     parameter("extra_float_digits", "1", Kind::Integer(-15, 3), "Floats are printed shortest and exact."),
-    parameter(
-        "firn.engine",
-        "old",
-        Kind::Choice(&["old", "new"]),
-        "Which engine runs queries; the new one is under construction.",
-    ),
     parameter("geqo", "on", Kind::Boolean, "Accepted; has no effect."),
     parameter(
         "idle_in_transaction_session_timeout",
@@ -362,14 +354,6 @@ impl Settings {
         schemas
     }
 
-    /// Which engine runs queries.
-    pub fn engine(&self) -> QueryEngine {
-        match self.known("firn.engine") {
-            "new" => QueryEngine::New,
-            _ => QueryEngine::Old,
-        }
-    }
-
     /// How long a statement may run.
     pub fn statement_timeout(&self) -> Option<Duration> {
         self.duration("statement_timeout")
@@ -466,8 +450,7 @@ fn split_list(text: &str) -> Vec<String> {
         if quoted {
             items.push(item);
         } else if !item.is_empty() {
-            let ident = datafusion::sql::sqlparser::ast::Ident::new(item);
-            items.push(fold(&ident));
+            items.push(item.to_lowercase());
         }
     }
 }

@@ -207,23 +207,7 @@ pub(crate) fn action_name(action: ReferentialAction) -> Option<&'static str> {
     }
 }
 
-/// A name in quotes, if it needs them.
-pub(crate) fn quote_identifier(name: &str) -> String {
-    let plain = |position: usize, byte: u8| {
-        matches!(byte, b'a'..=b'z' | b'_') || position > 0 && matches!(byte, b'0'..=b'9' | b'$')
-    };
-    let keyword = datafusion::sql::sqlparser::keywords::RESERVED_FOR_COLUMN_ALIAS
-        .iter()
-        .chain(datafusion::sql::sqlparser::keywords::RESERVED_FOR_TABLE_ALIAS)
-        .any(|keyword| format!("{keyword:?}").eq_ignore_ascii_case(name));
-    match !name.is_empty()
-        && !keyword
-        && name.bytes().enumerate().all(|(position, byte)| plain(position, byte))
-    {
-        true => name.to_owned(),
-        false => format!("\"{}\"", name.replace('"', "\"\"")),
-    }
-}
+pub(crate) use firn_syntax::print::quote_name as quote_identifier;
 
 /// Takes `schema."Name"` apart; names without quotes are folded to lower case.
 pub(crate) fn split_name(text: &str) -> Option<Vec<String>> {

@@ -4,23 +4,12 @@
 //! Functions whose name begins with `firn_` exist only for [`super::rewrite_query`] to call.
 
 use super::definitions::{Object, format_type, index_column, number, quote_identifier};
-use super::relation::{Cell, Kind, array};
+use super::relation::{Cell, Kind};
 use super::rows::{PROCEDURES, TYPES};
 use super::{OWNER, Source};
-use crate::session_facts::SessionFacts;
-use datafusion::arrow::array::AsArray;
-use datafusion::arrow::datatypes::{DataType, Int16Type, Int32Type, Int64Type};
-use datafusion::common::{DataFusionError, Result, ScalarValue};
-use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
-};
 use firn_base::sync::Arc;
 use firn_base::{Error, SqlState, TypeId};
-use firn_exec::runtime::SessionOptions;
-use firn_txn::Catalog;
 use firn_txn::catalog::Identity;
-use std::borrow::Cow;
-use std::hash::{Hash, Hasher};
 use std::ops::RangeInclusive;
 
 /// A function of the catalogs.
@@ -194,132 +183,10 @@ pub(crate) fn spec_named(name: &str) -> Option<&'static Spec> {
     FUNCTIONS.iter().find(|spec| spec.name == name)
 }
 
-/// The function of that name, as of one version of the catalog and one state of the session.
-pub fn function(name: &str, catalog: &Arc<Catalog>, facts: &SessionFacts) -> Option<Arc<ScalarUDF>> {
-    let spec = spec_named(name)?;
-    let source = Source::new(catalog, facts);
-    let signature = signature(&spec.arguments, spec.asks);
-    Some(Arc::new(ScalarUDF::from(Function { spec, signature, source })))
-}
-
-/// Any types in any number of arguments that the function takes.
-fn signature(arguments: &RangeInclusive<usize>, asks: bool) -> Signature {
-    let one = |count: usize| match count {
-        0 => TypeSignature::Nullary,
-        count => TypeSignature::Any(count),
-    };
-    // Facts of the session and the catalog stand still while a statement runs, and plans are shared.
-    let volatility = if asks { Volatility::Volatile } else { Volatility::Stable };
-    match arguments.clone().collect::<Vec<_>>().as_slice() {
-        [count] => Signature::new(one(*count), volatility),
-        counts => Signature::one_of(counts.iter().map(|count| one(*count)).collect(), volatility),
-    }
-}
-
-/// A function as DataFusion calls it.
-#[derive(Debug)]
-struct Function {
-    spec: &'static Spec,
-    signature: Signature,
-    source: Source,
-}
-
 impl std::fmt::Debug for Spec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name)
     }
-}
-
-// Within a plan there is one source, so that the name says it all.
-impl PartialEq for Function {
-    fn eq(&self, other: &Function) -> bool {
-        self.spec.name == other.spec.name
-    }
-}
-
-impl Eq for Function {}
-
-impl Hash for Function {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.spec.name.hash(state);
-    }
-}
-
-impl ScalarUDFImpl for Function {
-    fn name(&self) -> &str {
-        self.spec.name
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(self.spec.returns.data_type())
-    }
-
-    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let scalar = arguments.args.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
-        let rows = if scalar { 1 } else { arguments.number_rows };
-        let source = match arguments.config_options.extensions.get::<SessionOptions>() {
-            Some(options) if self.spec.asks => Cow::Owned(self.source.asked_by(&options.services)),
-            _ => Cow::Borrowed(&self.source),
-        };
-        let mut cells = Vec::with_capacity(rows);
-        for row in 0..rows {
-            let arguments = arguments.args.iter().map(|argument| match argument {
-                ColumnarValue::Scalar(value) => cell(value),
-                ColumnarValue::Array(array) => cell(&ScalarValue::try_from_array(array, row)?),
-            });
-            let arguments = arguments.collect::<Result<Vec<Cell>>>()?;
-            cells.push(if self.spec.strict && arguments.contains(&Cell::Null) {
-                Cell::Null
-            } else {
-                (self.spec.body)(&source, &arguments)
-                    .map_err(|error| DataFusionError::External(Box::new(error)))?
-            });
-        }
-        let result = array(self.spec.returns, &cells);
-        Ok(match scalar {
-            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?),
-            false => ColumnarValue::Array(result),
-        })
-    }
-}
-
-/// An argument, whatever its type.
-fn cell(value: &ScalarValue) -> Result<Cell> {
-    if value.is_null() {
-        return Ok(Cell::Null);
-    }
-    Ok(match value {
-        ScalarValue::Boolean(Some(value)) => Cell::Boolean(*value),
-        ScalarValue::List(list) => {
-            let elements = list.value(0);
-            match elements.data_type() {
-                DataType::Int16 => Cell::Integers(
-                    elements.as_primitive::<Int16Type>().values().iter().map(|n| i64::from(*n)).collect(),
-                ),
-                DataType::Int32 => Cell::Integers(
-                    elements.as_primitive::<Int32Type>().values().iter().map(|n| i64::from(*n)).collect(),
-                ),
-                DataType::Int64 => Cell::Integers(elements.as_primitive::<Int64Type>().values().to_vec()),
-                _ => {
-                    let element =
-                        |row| ScalarValue::try_from_array(&elements, row).map(|value| value.to_string());
-                    Cell::Texts((0..elements.len()).map(element).collect::<Result<_>>()?)
-                }
-            }
-        }
-        value if value.data_type().is_integer() => match value.cast_to(&DataType::Int64)? {
-            ScalarValue::Int64(Some(value)) => Cell::Integer(value),
-            _ => Cell::Null,
-        },
-        value => match value.cast_to(&DataType::Utf8)? {
-            ScalarValue::Utf8(Some(value)) => Cell::Text(value),
-            _ => Cell::Null,
-        },
-    })
 }
 
 fn text(cell: &Cell) -> String {

@@ -8,35 +8,24 @@
 //! know (`::regclass`, `OPERATOR(pg_catalog.~)`, `COLLATE`) into what it does.
 
 mod activity;
-mod composite;
 pub(crate) mod definitions;
-mod from;
 pub(crate) mod functions;
 pub(crate) mod relation;
-mod rewrite;
 pub(crate) mod rows;
 mod script;
 pub(crate) mod source;
 
-#[cfg(test)]
-mod tests;
-
 use crate::services::Services;
 use crate::session_facts::SessionFacts;
-use datafusion::catalog::TableProvider;
 use definitions::{Object, quote_identifier};
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
-use firn_exec::SessionServices;
+use crate::run::SessionServices;
 use firn_txn::Catalog;
 use firn_txn::catalog::{Oid, SchemaDef};
 use std::any::Any;
 
-pub(crate) use from::name_numbered;
-pub use functions::function;
 pub(crate) use relation::{Cell, Kind, Relation, Row, parse_relations};
-pub(crate) use rewrite::is_default_collation;
-pub use rewrite::{JSON_MARK, rewrite_expression, rewrite_query};
 pub(crate) use source::CatalogRelation;
 
 /// The oid of the one role that owns everything, as of PostgreSQL's bootstrap superuser.
@@ -55,10 +44,6 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    fn new(catalog: &Arc<Catalog>, facts: &SessionFacts) -> Source {
-        Source { catalog: Arc::clone(catalog), facts: Arc::new(facts.clone()), services: None }
-    }
-
     /// For a session that asks.
     pub(crate) fn of_session(
         catalog: &Arc<Catalog>,
@@ -89,11 +74,6 @@ impl Source {
                 Err(Error::new(SqlState::UNDEFINED_TABLE, format!("could not open relation with OID {oid}")))
             }
         }
-    }
-
-    /// The same for a session that asks.
-    fn asked_by(&self, services: &Arc<dyn SessionServices>) -> Source {
-        Source { services: Some(services.clone()), ..self.clone() }
     }
 
     /// The session that asks, as it is now.
@@ -143,22 +123,6 @@ pub(crate) fn find(schema: &str, name: &str) -> Option<&'static Relation> {
 pub(crate) fn numbered(oid: u32) -> Option<&'static Relation> {
     let all = relation::all().iter().chain(crate::information_schema::all());
     all.into_iter().find(|relation| relation.oid == i64::from(oid))
-}
-
-/// The relation of that name in `pg_catalog` or `information_schema`, with the rows of a moment.
-pub fn provider(
-    schema: &str,
-    relation: &str,
-    catalog: &Arc<Catalog>,
-    facts: &SessionFacts,
-) -> Option<Arc<dyn TableProvider>> {
-    let relation = match schema {
-        "pg_catalog" => relation::find(relation)?,
-        "information_schema" => crate::information_schema::find(relation)?,
-        _ => return None,
-    };
-    let source = Source::new(catalog, facts);
-    Some(Arc::new(relation::CatalogTable::new(relation, source)))
 }
 
 /// The names of all relations of `pg_catalog` or `information_schema`.

@@ -1,22 +1,7 @@
 //! Relations that are computed: their shape from a table of texts, their rows from a function.
 
 use super::{Source, rows};
-use async_trait::async_trait;
-use datafusion::arrow::array::builder::{
-    BooleanBuilder, Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int64Builder, ListBuilder,
-    StringBuilder, TimestampMicrosecondBuilder,
-};
-use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
-use datafusion::arrow::datatypes::{DataType, Field, IntervalUnit, Schema, SchemaRef, TimeUnit};
-use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::Result;
-use datafusion::datasource::MemTable;
-use datafusion::logical_expr::{Expr, TableType};
-use datafusion::physical_plan::ExecutionPlan;
-use firn_base::sync::Arc;
 use firn_base::{Type, TypeId, type_table};
-use firn_exec::runtime::SessionOptions;
-use std::fmt;
 use std::sync::LazyLock;
 
 /// What a column holds.
@@ -61,27 +46,6 @@ impl Kind {
                 Some(_) => Kind::TextList,
                 None => Kind::Text,
             },
-        }
-    }
-
-    /// As Arrow. Strings are plain Utf8, which every function of DataFusion takes.
-    pub(crate) fn data_type(self) -> DataType {
-        let list = |element| DataType::List(Arc::new(Field::new("item", element, true)));
-        match self {
-            Kind::Boolean => DataType::Boolean,
-            Kind::SmallInt => DataType::Int16,
-            Kind::Integer => DataType::Int32,
-            Kind::BigInt => DataType::Int64,
-            Kind::Real => DataType::Float32,
-            Kind::Double => DataType::Float64,
-            Kind::Text => DataType::Utf8,
-            Kind::TimestampTz => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
-            Kind::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
-            Kind::Bytea => DataType::Binary,
-            Kind::SmallIntList => list(DataType::Int16),
-            Kind::IntegerList => list(DataType::Int32),
-            Kind::RealList => list(DataType::Float32),
-            Kind::TextList => list(DataType::Utf8),
         }
     }
 
@@ -201,16 +165,6 @@ pub(crate) struct Relation {
 }
 
 impl Relation {
-    /// Whether there is never a row, because we lack what it is about.
-    pub(crate) fn is_always_empty(&self) -> bool {
-        self.rows.is_none()
-    }
-
-    fn schema(&self) -> SchemaRef {
-        let fields = self.columns.iter().map(|column| Field::new(column.name, column.kind.data_type(), true));
-        Arc::new(Schema::new(fields.collect::<Vec<_>>()))
-    }
-
     /// How many rows it has, and the cells of each column.
     pub(crate) fn cells(&self, source: &Source) -> (usize, Vec<Vec<Cell>>) {
         let rows = self.rows.map_or_else(Vec::new, |rows| rows(source));
@@ -225,14 +179,6 @@ impl Relation {
             }
         }
         (count, columns)
-    }
-
-    fn batch(&self, source: &Source) -> Result<RecordBatch> {
-        let (count, columns) = self.cells(source);
-        let arrays =
-            self.columns.iter().zip(&columns).map(|(column, cells)| array(column.kind, cells)).collect();
-        let options = RecordBatchOptions::new().with_row_count(Some(count));
-        Ok(RecordBatch::try_new_with_options(self.schema(), arrays, &options)?)
     }
 }
 
@@ -267,110 +213,4 @@ pub(crate) fn all() -> &'static [Relation] {
 /// The relation of that name in `pg_catalog`.
 pub(crate) fn find(name: &str) -> Option<&'static Relation> {
     RELATIONS.iter().find(|relation| relation.name == name)
-}
-
-/// An array of cells that all fit `kind`.
-pub(crate) fn array(kind: Kind, cells: &[Cell]) -> ArrayRef {
-    let wrong = |cell: &Cell| -> ! { panic!("{cell:?} is no {kind:?}") };
-    macro_rules! build {
-        ($builder:expr, $pattern:pat => $value:expr) => {{
-            let mut builder = $builder;
-            for cell in cells {
-                match cell {
-                    Cell::Null => builder.append_null(),
-                    $pattern => builder.append_value($value),
-                    other => wrong(other),
-                }
-            }
-            Arc::new(builder.finish())
-        }};
-    }
-    macro_rules! build_list {
-        ($builder:expr, $pattern:pat => $values:expr, $element:ident => $value:expr) => {{
-            let mut builder = ListBuilder::new($builder);
-            for cell in cells {
-                match cell {
-                    Cell::Null => builder.append_null(),
-                    $pattern => {
-                        for $element in $values {
-                            builder.values().append_value($value);
-                        }
-                        builder.append(true);
-                    }
-                    other => wrong(other),
-                }
-            }
-            Arc::new(builder.finish())
-        }};
-    }
-    match kind {
-        Kind::Boolean => build!(BooleanBuilder::new(), Cell::Boolean(value) => *value),
-        Kind::SmallInt => build!(Int16Builder::new(), Cell::Integer(value) => *value as i16),
-        Kind::Integer => build!(Int32Builder::new(), Cell::Integer(value) => *value as i32),
-        Kind::BigInt => build!(Int64Builder::new(), Cell::Integer(value) => *value),
-        Kind::TimestampTz => {
-            let builder = TimestampMicrosecondBuilder::new().with_timezone("UTC");
-            build!(builder, Cell::Integer(micros) => *micros)
-        }
-        Kind::Real => build!(Float32Builder::new(), Cell::Float(value) => *value as f32),
-        Kind::Double => build!(Float64Builder::new(), Cell::Float(value) => *value),
-        Kind::Text => build!(StringBuilder::new(), Cell::Text(value) => value),
-        Kind::SmallIntList => {
-            build_list!(Int16Builder::new(), Cell::Integers(values) => values, value => *value as i16)
-        }
-        Kind::IntegerList => {
-            build_list!(Int32Builder::new(), Cell::Integers(values) => values, value => *value as i32)
-        }
-        Kind::TextList => build_list!(StringBuilder::new(), Cell::Texts(values) => values, value => value),
-        // Nothing that we know is of these types.
-        Kind::Interval | Kind::Bytea | Kind::RealList => {
-            assert!(cells.iter().all(|cell| *cell == Cell::Null), "{kind:?} holds NULL only");
-            new_null_array(&kind.data_type(), cells.len())
-        }
-    }
-}
-
-/// A relation as DataFusion scans it. Rows are made when the scan is planned.
-pub(crate) struct CatalogTable {
-    relation: &'static Relation,
-    schema: SchemaRef,
-    source: Source,
-}
-
-impl CatalogTable {
-    pub(crate) fn new(relation: &'static Relation, source: Source) -> CatalogTable {
-        CatalogTable { relation, schema: relation.schema(), source }
-    }
-}
-
-impl fmt::Debug for CatalogTable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("CatalogTable").field(&self.relation.name).finish()
-    }
-}
-
-#[async_trait]
-impl TableProvider for CatalogTable {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::View
-    }
-
-    async fn scan(
-        &self,
-        state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
-        limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let session = state.config().options().extensions.get::<SessionOptions>();
-        let source =
-            Source { services: session.map(|session| session.services.clone()), ..self.source.clone() };
-        let batch = self.relation.batch(&source)?;
-        let table = MemTable::try_new(self.schema(), vec![vec![batch]])?;
-        table.scan(state, projection, filters, limit).await
-    }
 }

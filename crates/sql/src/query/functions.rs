@@ -6,7 +6,7 @@ use crate::pg_catalog::functions::{self as shared, Spec};
 use crate::pg_catalog::{Cell, Source};
 use crate::session_facts::SessionFacts;
 use firn_base::{Error, Representation, Result, SqlState, Type, Value};
-use firn_exec::SessionServices;
+use crate::run::SessionServices;
 use firn_vector::Datum;
 use firn_vector::kernel::{Any, Call, Rest, Text};
 use firn_vector::registry::{Missing, RegistryBuilder};
@@ -146,7 +146,7 @@ fn session(builder: &mut RegistryBuilder) {
     });
     if builder.is_missing("version()") {
         builder.scalar::<(), _>("version()", |call, _| {
-            call.text.push_str(&crate::functions::version());
+            call.text.push_str(&version());
             Text
         });
     }
@@ -190,6 +190,11 @@ fn sequences(builder: &mut RegistryBuilder) {
 /// The name of a sequence, with its schema and quotes. 42809 if the relation is none.
 fn sequence_name(call: &Call<'_>, oid: u32) -> Result<String> {
     source(call)?.sequence_name(oid.into())
+}
+
+/// What PostgreSQL calls its version.
+fn version() -> String {
+    format!("PostgreSQL 15.0 (FirnDB {})", env!("CARGO_PKG_VERSION"))
 }
 
 fn settings(builder: &mut RegistryBuilder) {

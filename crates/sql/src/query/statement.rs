@@ -3,10 +3,13 @@
 use super::registry;
 use super::relations::SessionRelations;
 use crate::pg_catalog::Source as CatalogSource;
+use crate::files::FileVersions;
+use crate::parse::Parsed;
+use crate::run::{NoSession, RunOptions, SessionServices};
 use crate::session_facts::SessionFacts;
 use firn_base::sync::Arc;
 use firn_base::{Cancel, Result, TimeZoneSetting, Type, TypeId, Value, clock};
-use firn_exec::{RunOptions, SessionServices};
+use firn_executor::budget::query_memory;
 use firn_executor::{Budget, Options};
 use firn_query::catalog::Names;
 use firn_query::prepared::Preparing;
@@ -19,12 +22,12 @@ use std::sync::LazyLock;
 pub struct Prepared(firn_query::Prepared);
 
 /// What all queries of the process share.
-static BUDGET: LazyLock<Arc<Budget>> = LazyLock::new(|| Budget::new(firn_exec::memory::query_memory()));
+static BUDGET: LazyLock<Arc<Budget>> = LazyLock::new(|| Budget::new(query_memory()));
 
 impl Prepared {
-    /// Prepares the one statement of a text.
+    /// Prepares a query or a row change.
     pub fn new(
-        text: &str,
+        parsed: &Parsed,
         parameters: &[Option<TypeId>],
         transaction: &Transaction,
         facts: &Arc<SessionFacts>,
@@ -33,7 +36,7 @@ impl Prepared {
         let zone = zone(&facts.time_zone);
         // Nobody asks for rows while a statement is prepared.
         let others =
-            SessionRelations { facts: facts.clone(), services: Arc::new(firn_exec::session::NoSession) };
+            SessionRelations { facts: facts.clone(), services: Arc::new(NoSession) };
         let preparing = Preparing {
             registry: registry(),
             transaction,
@@ -41,12 +44,17 @@ impl Prepared {
             others: &others,
             cancel,
         };
-        firn_query::Prepared::new(text, parameters, preparing).map(Prepared)
+        firn_query::Prepared::new(&parsed.script, &parsed.statement, parameters, preparing).map(Prepared)
     }
 
     /// The columns of its result.
-    pub fn columns(&self) -> &[ResultColumn] {
+    pub fn columns(&self) -> &Arc<[ResultColumn]> {
         self.0.columns()
+    }
+
+    /// The files that it reads.
+    pub fn files(&self) -> Box<[FileVersions]> {
+        Box::default()
     }
 
     /// The types of its parameters.

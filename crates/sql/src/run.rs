@@ -1,0 +1,120 @@
+//! How a statement is run: what stops it, what it may use, and what its functions ask of the session.
+
+use firn_base::sync::Arc;
+use firn_base::{Cancel, Error, Result, SqlState, clock};
+use std::any::Any;
+use std::fmt::Debug;
+
+/// How to run a statement.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// Stops it.
+    pub cancel: Cancel,
+    /// How many cores a query may use at once.
+    pub threads: usize,
+    /// When its transaction began: microseconds since 1970-01-01 UTC.
+    pub now: i64,
+    /// The session's time zone (`UTC` or a name of the IANA database).
+    pub time_zone: String,
+    /// What functions ask of the session.
+    pub services: Arc<dyn SessionServices>,
+}
+
+impl Default for RunOptions {
+    fn default() -> RunOptions {
+        RunOptions {
+            cancel: Cancel::new(),
+            threads: firn_base::thread::available_parallelism().map_or(1, usize::from),
+            now: clock::wall_clock_micros(),
+            time_zone: "UTC".to_owned(),
+            services: Arc::new(NoSession),
+        }
+    }
+}
+
+/// The session, as `nextval`, `currval`, `current_setting` and their like see it.
+///
+/// Whoever knows more of the session than is asked here may take it for what it is: it is [`Any`].
+pub trait SessionServices: Any + Debug + Send + Sync {
+    /// `pg_backend_pid`: the number of the session.
+    fn session(&self) -> Result<u32>;
+
+    /// `pg_current_xact_id`: the number of the transaction, which it is given if it `draws` one or has written; `None` if it has none.
+    fn transaction_number(&self, draws: bool) -> Result<Option<i64>>;
+
+    /// `nextval`: the sequence by its possibly qualified, possibly quoted name.
+    fn next_value(&self, sequence: &str) -> Result<i64>;
+
+    /// `currval`.
+    fn current_value(&self, sequence: &str) -> Result<i64>;
+
+    /// `lastval`.
+    fn last_value(&self) -> Result<i64>;
+
+    /// `setval`.
+    fn set_value(&self, sequence: &str, value: i64, is_called: bool) -> Result<()>;
+
+    /// What a sequence gave last, to whomever, and whether it gave anything yet; if not, that is what it
+    /// will give first.
+    fn sequence_state(&self, sequence: &str) -> Result<(i64, bool)>;
+
+    /// `current_setting`: `None` if there is no such setting.
+    fn setting(&self, name: &str) -> Option<String>;
+
+    /// `set_config`.
+    fn set_setting(&self, name: &str, value: &str, local: bool) -> Result<String>;
+
+    /// `pg_cancel_backend`, or `pg_terminate_backend` if the session is to end: whether that has been asked of one of that
+    /// number.
+    fn interrupt(&self, session: i32, ends: bool) -> Result<bool>;
+}
+
+/// No session: for tests and for expressions that ask nothing of one.
+#[derive(Debug)]
+pub struct NoSession;
+
+fn nobody() -> Error {
+    Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "no session runs this expression")
+}
+
+impl SessionServices for NoSession {
+    fn session(&self) -> Result<u32> {
+        Err(nobody())
+    }
+
+    fn transaction_number(&self, _draws: bool) -> Result<Option<i64>> {
+        Err(nobody())
+    }
+
+    fn next_value(&self, _sequence: &str) -> Result<i64> {
+        Err(nobody())
+    }
+
+    fn current_value(&self, _sequence: &str) -> Result<i64> {
+        Err(nobody())
+    }
+
+    fn last_value(&self) -> Result<i64> {
+        Err(nobody())
+    }
+
+    fn set_value(&self, _sequence: &str, _value: i64, _is_called: bool) -> Result<()> {
+        Err(nobody())
+    }
+
+    fn sequence_state(&self, _sequence: &str) -> Result<(i64, bool)> {
+        Err(nobody())
+    }
+
+    fn setting(&self, _name: &str) -> Option<String> {
+        None
+    }
+
+    fn set_setting(&self, _name: &str, _value: &str, _local: bool) -> Result<String> {
+        Err(nobody())
+    }
+
+    fn interrupt(&self, _session: i32, _ends: bool) -> Result<bool> {
+        Err(nobody())
+    }
+}
