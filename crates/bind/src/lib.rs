@@ -18,5 +18,5 @@ mod function;
 mod resolve;
 mod types;
 
-pub use binder::{Bound, OutputColumn, bind};
+pub use binder::{Bound, OutputColumn, bind, bind_arguments, bind_type_name};
 pub use catalog::{Attribute, Catalog, Generated, Key, Relation, RelationKind};

@@ -6,6 +6,7 @@
 //! (`attach`, `group`, `window`, `select`).
 
 mod aggregate;
+mod arguments;
 mod attach;
 mod call;
 mod change;
@@ -40,6 +41,7 @@ mod with;
 use crate::catalog::{Catalog, Relation};
 use crate::function::Handles;
 use aggregate::AggregateCall;
+pub use arguments::{bind_arguments, bind_type_name};
 use attach::Pending;
 use firn_base::{Error, Result, SqlState, Type, TypeId};
 use firn_plan::operator::{IterateId, SharedId};
@@ -253,6 +255,7 @@ pub(crate) enum Clause {
     UpdateTargets,
     MergeWhen,
     Default,
+    Execute,
 }
 
 /// A bound expression.
