@@ -144,6 +144,20 @@ pub fn makes_table(query: &Query) -> bool {
     has_into(&query.body)
 }
 
+/// The query of SELECT INTO.
+pub fn without_into(mut query: Query) -> Query {
+    fn remove(body: &mut QueryBody) {
+        match body {
+            QueryBody::Select(select) => select.into = None,
+            QueryBody::SetOperation(operation) => remove(&mut operation.first),
+            QueryBody::Nested(query) => remove(&mut query.body),
+            QueryBody::Values(_) | QueryBody::Table(_) => {}
+        }
+    }
+    remove(&mut query.body);
+    query
+}
+
 /// The command tag of a statement that changes rows; `None` of any other.
 pub fn change_tag(statement: &Statement) -> Option<&'static str> {
     match statement {
