@@ -4,10 +4,10 @@
 //! Decimals of up to 18 digits are narrowed, uuids and the scales of numerics are written anew.
 
 use arrow::array::types::{
-    ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type,
+    ArrowPrimitiveType, ByteViewType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type,
     Int64Type, IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType, UInt32Type,
 };
-use arrow::array::{Array, AsArray, ByteViewType, GenericByteViewArray, RecordBatch};
+use arrow::array::{Array, AsArray, GenericByteViewArray, RecordBatch};
 use arrow::buffer::ScalarBuffer;
 use arrow::datatypes::DataType;
 use firn_base::Representation;
