@@ -13,7 +13,6 @@ pub mod rows;
 pub mod run;
 
 pub mod activity;
-#[path = "stub/arrow.rs"]
 pub mod arrow;
 #[path = "stub/copy.rs"]
 pub mod copy;
@@ -24,7 +23,6 @@ pub mod files;
 pub mod services;
 pub mod session_facts;
 pub mod settings;
-#[path = "stub/sources.rs"]
 pub mod sources;
 
 mod information_schema;
