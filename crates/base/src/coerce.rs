@@ -126,7 +126,8 @@ pub fn assign_parameter(value: Value, to: Type, zone: &TimeZoneSetting) -> Resul
             let element = to.element().expect("a list has elements");
             let dimensions = array.dimensions().to_vec();
             let elements = array.into_elements().into_iter();
-            let elements = elements.map(|value| assign_parameter(value, element, zone)).collect::<Result<_>>()?;
+            let elements =
+                elements.map(|value| assign_parameter(value, element, zone)).collect::<Result<_>>()?;
             Ok(Value::Array(ArrayValue::new(dimensions, elements)))
         }
         (value, Some(Representation::Numeric)) => {
@@ -294,9 +295,10 @@ fn number(value: &Value, to: SqlType) -> Result<Value> {
             Value::Numeric { unscaled, scale } => numeric::rescale(unscaled, scale, 0)
                 .and_then(|value| i64::try_from(value).ok())
                 .ok_or_else(|| out_of_range(to)),
-            Value::Number(value) => {
-                value.rounded_at(0).and_then(|value| i64::try_from(value).ok()).ok_or_else(|| out_of_range(to))
-            }
+            Value::Number(value) => value
+                .rounded_at(0)
+                .and_then(|value| i64::try_from(value).ok())
+                .ok_or_else(|| out_of_range(to)),
             Value::Real(value) => whole(f64::from(value), to),
             Value::Double(value) => whole(value, to),
             _ => unreachable!("only numbers come here"),

@@ -1088,11 +1088,7 @@ fn changed_rows(columns: Arc<[Column]>, verb: &'static str, changed: Changed) ->
 }
 
 /// The parameters as values of the statement's types.
-fn coerced<'v>(
-    types: &[Type],
-    values: &'v [Value],
-    zone: &TimeZoneSetting,
-) -> Result<Cow<'v, [Value]>> {
+fn coerced<'v>(types: &[Type], values: &'v [Value], zone: &TimeZoneSetting) -> Result<Cow<'v, [Value]>> {
     if types.len() != values.len() {
         if values.is_empty() {
             return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1"));

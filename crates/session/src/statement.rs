@@ -133,11 +133,6 @@ impl Deref for PlanInUse<'_> {
 }
 
 impl Prepared {
-    /// Whether it changes or locks rows.
-    pub fn has_effects(&self) -> bool {
-        matches!(self.kind, Kind::Change(_)) || self.effect.is_some()
-    }
-
     /// Where a session looks for its plan.
     #[inline]
     fn place_for(&self, session: u32) -> &Place {
@@ -313,12 +308,7 @@ impl Connection {
 
     /// Plans a statement. Planning can take long: others see it as they see a statement that runs, and it ends once the client has gone.
     #[cold]
-    fn new_plan(
-        &self,
-        parsed: &Parsed,
-        types: &[Option<TypeId>],
-        transaction: &Transaction,
-    ) -> Result<Plan> {
+    fn new_plan(&self, parsed: &Parsed, types: &[Option<TypeId>], transaction: &Transaction) -> Result<Plan> {
         let is_told = self.tell_planning(|| Arc::new(Text(parsed.text().to_owned())));
         let plan = Plan::new(transaction, &self.facts, parsed, types, &self.options);
         if is_told {

@@ -35,11 +35,7 @@ pub(crate) struct Cursor {
 }
 
 fn columns(names: &[&str]) -> Arc<[Column]> {
-    let column = |name: &&str| Column {
-        name: (*name).to_owned(),
-        ty: Type::new(TypeId::TEXT),
-        origin: None,
-    };
+    let column = |name: &&str| Column { name: (*name).to_owned(), ty: Type::new(TypeId::TEXT), origin: None };
     names.iter().map(column).collect()
 }
 
@@ -408,7 +404,12 @@ impl Connection {
 
     // The rest.
 
-    fn explain(&mut self, statement: &Statement, parsed: &Parsed, explain: &tree::Explain) -> Result<Outcome> {
+    fn explain(
+        &mut self,
+        statement: &Statement,
+        parsed: &Parsed,
+        explain: &tree::Explain,
+    ) -> Result<Outcome> {
         let options = ExplainOptions::of(&explain.options, &parsed.script)?;
         let query = |query: &tree::Query| {
             Some(parsed.inner(tree::Statement::Query(Box::new(without_into(query.clone())))))

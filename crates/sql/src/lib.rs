@@ -30,7 +30,7 @@ pub mod pg_catalog;
 
 pub use firn_base::Cancel;
 pub use firn_base::cancel::cancelled;
-pub use firn_executor::budget::limit_query_memory;
+pub use firn_executor::budget::{limit_query_memory, query_memory};
 pub use firn_query::arrow::schema as result_schema;
 pub use firn_query::{ResultChunk, Stream};
 pub use firn_syntax::tree;

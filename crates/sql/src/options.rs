@@ -146,7 +146,8 @@ mod tests {
     fn options_of_explain_are_those_of_postgres() {
         let of = |text: &str| {
             let Statement::Explain(explain) = parse_one(text).unwrap().unwrap().statement else { panic!() };
-            ExplainOptions::of(&explain.options, text).map_err(|error| (error.state().as_str().to_owned(), error.position()))
+            ExplainOptions::of(&explain.options, text)
+                .map_err(|error| (error.state().as_str().to_owned(), error.position()))
         };
         let all = ExplainOptions { analyze: true, timing: true, summary: true };
         assert_eq!(of("explain analyze verbose select 1"), Ok(all));

@@ -35,7 +35,10 @@ pub fn refuse(statement: &Statement) -> Result<()> {
             Setting::Values { values, .. }
                 if values.iter().any(|value| matches!(value, SettingValue::Interval { .. })) =>
             {
-                Err(unsupported("a time zone as an interval", "Write the hours as a number: SET TIME ZONE 2."))
+                Err(unsupported(
+                    "a time zone as an interval",
+                    "Write the hours as a number: SET TIME ZONE 2.",
+                ))
             }
             _ => Ok(()),
         },
@@ -45,9 +48,10 @@ pub fn refuse(statement: &Statement) -> Result<()> {
         Statement::DeclareCursor(cursor) => refuse_cursor(cursor),
         Statement::Fetch(fetch) => refuse_direction(fetch),
         Statement::Prepare(prepare) => match &prepare.statement {
-            Statement::Query(query) if makes_table(query) => {
-                Err(unsupported("PREPARE … AS SELECT INTO", "Prepare the query and use CREATE TABLE … AS EXECUTE."))
-            }
+            Statement::Query(query) if makes_table(query) => Err(unsupported(
+                "PREPARE … AS SELECT INTO",
+                "Prepare the query and use CREATE TABLE … AS EXECUTE.",
+            )),
             _ => Ok(()),
         },
         Statement::Explain(explain) => match &explain.statement {
@@ -95,7 +99,8 @@ fn refuse_direction(fetch: &Fetch) -> Result<()> {
     match fetch.direction {
         FetchDirection::ForwardAll | FetchDirection::Forward(0..) => Ok(()),
         _ => {
-            let error = Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "cursor can only scan forward");
+            let error =
+                Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "cursor can only scan forward");
             Err(error.with_hint(FORWARD))
         }
     }
@@ -159,7 +164,8 @@ mod tests {
             assert_eq!(error.state(), SqlState::FEATURE_NOT_SUPPORTED, "{text}");
             assert!(error.hint().is_some(), "{text}");
         }
-        for text in ["fetch backward from c", "fetch absolute 3 from c", "move last in c", "fetch -1 from c"] {
+        for text in ["fetch backward from c", "fetch absolute 3 from c", "move last in c", "fetch -1 from c"]
+        {
             let parsed = parse_one(text).unwrap().unwrap();
             assert_eq!(refuse(&parsed.statement).unwrap_err().state().as_str(), "55000", "{text}");
         }

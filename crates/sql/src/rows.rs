@@ -103,7 +103,10 @@ mod tests {
         let (first, rest) = RowChunk::Values(values.clone()).split(1, 2);
         assert_eq!((first.rows(2), rest.rows(2)), (1, 1));
         let chunk = RowChunk::Vectors(vectors_of(&columns, &values));
-        assert_eq!(chunk.clone().into_values(&columns), RowChunk::Values(values.clone()).into_values(&columns));
+        assert_eq!(
+            chunk.clone().into_values(&columns),
+            RowChunk::Values(values.clone()).into_values(&columns)
+        );
         let schema = firn_query::arrow::schema(&columns);
         let batch = RowChunk::Values(values).into_batch(&columns, &schema).unwrap();
         assert_eq!(batch, chunk.into_batch(&columns, &schema).unwrap());
