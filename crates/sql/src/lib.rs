@@ -9,7 +9,6 @@ pub mod query;
 pub mod run;
 
 pub mod activity;
-#[path = "stub/arrow.rs"]
 pub mod arrow;
 #[path = "stub/copy.rs"]
 pub mod copy;
@@ -20,7 +19,6 @@ pub mod files;
 pub mod services;
 pub mod session_facts;
 pub mod settings;
-#[path = "stub/sources.rs"]
 pub mod sources;
 
 mod information_schema;
