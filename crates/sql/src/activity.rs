@@ -5,9 +5,9 @@
 //! that is some milliseconds coarse and costs a fifth of a fine one.
 
 use crate::copy::Progress;
+use firn_base::Cancel;
 use firn_base::clock::coarse_wall_clock_micros;
 use firn_base::sync::{Arc, AtomicI64, AtomicU8, AtomicU32, Mutex, Ordering, Weak};
-use firn_base::Cancel;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;

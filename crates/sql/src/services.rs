@@ -6,11 +6,11 @@
 
 use crate::activity::{Activity, Sessions};
 use crate::names::{Names, parse_qualified};
+use crate::run::SessionServices;
 use crate::session_facts::SessionFacts;
 use crate::settings::Settings;
 use firn_base::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
 use firn_base::{Error, Result, SqlState};
-use crate::run::SessionServices;
 use firn_txn::catalog::{Oid, SequenceDef};
 use firn_txn::{Catalog, Engine};
 use std::collections::HashMap;

@@ -3,6 +3,7 @@
 //! Only what differs from the defaults is kept. A SET inside a transaction block goes when the
 //! block rolls back; SET LOCAL goes when it ends either way.
 
+use crate::statement::Isolation;
 use arrow_array::timezone::Tz;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};

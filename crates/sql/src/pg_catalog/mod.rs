@@ -15,12 +15,12 @@ pub(crate) mod rows;
 mod script;
 pub(crate) mod source;
 
+use crate::run::SessionServices;
 use crate::services::Services;
 use crate::session_facts::SessionFacts;
 use definitions::{Object, quote_identifier};
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
-use crate::run::SessionServices;
 use firn_txn::Catalog;
 use firn_txn::catalog::{Oid, SchemaDef};
 use std::any::Any;

@@ -4,9 +4,9 @@
 
 use crate::pg_catalog::functions::{self as shared, Spec};
 use crate::pg_catalog::{Cell, Source};
+use crate::run::SessionServices;
 use crate::session_facts::SessionFacts;
 use firn_base::{Error, Representation, Result, SqlState, Type, Value};
-use crate::run::SessionServices;
 use firn_vector::Datum;
 use firn_vector::kernel::{Any, Call, Rest, Text};
 use firn_vector::registry::{Missing, RegistryBuilder};

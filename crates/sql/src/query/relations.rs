@@ -2,10 +2,10 @@
 
 use super::functions;
 use crate::pg_catalog::{self, CatalogRelation, Source as CatalogSource};
+use crate::run::SessionServices;
 use crate::session_facts::SessionFacts;
 use firn_base::sync::Arc;
 use firn_base::{Result, Type, Value};
-use crate::run::SessionServices;
 use firn_executor::source::{MemorySource, Request, Scan, SourceColumn, SourceStatistics};
 use firn_executor::{Reader, Source, values};
 use firn_plan::operator::SourceId;

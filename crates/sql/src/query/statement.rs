@@ -2,9 +2,9 @@
 
 use super::registry;
 use super::relations::SessionRelations;
-use crate::pg_catalog::Source as CatalogSource;
 use crate::files::FileVersions;
 use crate::parse::Parsed;
+use crate::pg_catalog::Source as CatalogSource;
 use crate::run::{NoSession, RunOptions, SessionServices};
 use crate::session_facts::SessionFacts;
 use firn_base::sync::Arc;
@@ -35,8 +35,7 @@ impl Prepared {
     ) -> Result<Prepared> {
         let zone = zone(&facts.time_zone);
         // Nobody asks for rows while a statement is prepared.
-        let others =
-            SessionRelations { facts: facts.clone(), services: Arc::new(NoSession) };
+        let others = SessionRelations { facts: facts.clone(), services: Arc::new(NoSession) };
         let preparing = Preparing {
             registry: registry(),
             transaction,

@@ -14,11 +14,28 @@ pub struct Context<'a> {
     pub notices: &'a mut Vec<Error>,
 }
 /// Runs a statement; how many rows it made, if the command tag has them.
-pub fn execute(context: &mut Context<'_>, parsed: &Parsed) -> Result<Option<u64>> { unimplemented!() }
+pub fn execute(context: &mut Context<'_>, parsed: &Parsed) -> Result<Option<u64>> {
+    unimplemented!()
+}
 /// The command tag of a statement that changes the catalog; `None` of any other.
-pub fn tag(statement: &firn_syntax::tree::Statement) -> Option<&'static str> { unimplemented!() }
-pub(crate) fn columns_in(table: &TableDef, expression: &firn_syntax::tree::Expr) -> Vec<u16> { unimplemented!() }
-pub(crate) mod view { use super::*; pub(crate) fn dependencies(catalog: &Catalog, view: &ViewDef) -> Vec<Oid> { unimplemented!() } }
-pub(crate) mod parameter { use super::*;
- pub(crate) fn options(settings: &TableSettings) -> Vec<String> { unimplemented!() }
- pub(crate) fn index_options(index: &IndexDef) -> Vec<String> { unimplemented!() } }
+pub fn tag(statement: &firn_syntax::tree::Statement) -> Option<&'static str> {
+    unimplemented!()
+}
+pub(crate) fn columns_in(table: &TableDef, expression: &firn_syntax::tree::Expr) -> Vec<u16> {
+    unimplemented!()
+}
+pub(crate) mod view {
+    use super::*;
+    pub(crate) fn dependencies(catalog: &Catalog, view: &ViewDef) -> Vec<Oid> {
+        unimplemented!()
+    }
+}
+pub(crate) mod parameter {
+    use super::*;
+    pub(crate) fn options(settings: &TableSettings) -> Vec<String> {
+        unimplemented!()
+    }
+    pub(crate) fn index_options(index: &IndexDef) -> Vec<String> {
+        unimplemented!()
+    }
+}
