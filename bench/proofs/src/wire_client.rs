@@ -117,7 +117,8 @@ impl SqlClient for WireClient {
         self.receive(&mut |message| {
             match message {
                 Message::ParameterDescription(body) => {
-                    statement.parameters = body.parameters().map(|oid| Ok(Type::new(TypeId(oid)))).collect()?;
+                    statement.parameters =
+                        body.parameters().map(|oid| Ok(Type::new(TypeId(oid)))).collect()?;
                 }
                 Message::RowDescription(body) => {
                     let columns = body.fields().map(|field| {
@@ -163,7 +164,9 @@ impl SqlClient for WireClient {
                     let cell = cells.next()?.expect("a row has all its columns");
                     row.push(match cell {
                         None => Value::Null,
-                        Some(range) => binary::decode_any(&body.buffer()[range], ty).map_err(io::Error::other)?,
+                        Some(range) => {
+                            binary::decode_any(&body.buffer()[range], ty).map_err(io::Error::other)?
+                        }
                     });
                 }
                 rows.push(row);

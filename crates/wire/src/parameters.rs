@@ -2,7 +2,7 @@
 
 use crate::decode::Format;
 use firn_base::binary::{self, utf8};
-use firn_base::{Error, Representation, Result, TimeZoneSetting, Type, TypeId, Value, text};
+use firn_base::{Error, Result, TimeZoneSetting, Type, TypeId, Value, text};
 
 /// The type that a client declares for a parameter. `unknown` leaves it to inference, like 0.
 pub(crate) fn declared(oid: u32) -> Result<Option<TypeId>> {
@@ -17,12 +17,7 @@ pub(crate) fn declared(oid: u32) -> Result<Option<TypeId>> {
 }
 
 /// The value of a parameter. Its type's modifier is applied.
-pub(crate) fn read(
-    bytes: Option<&[u8]>,
-    format: Format,
-    ty: Type,
-    zone: &TimeZoneSetting,
-) -> Result<Value> {
+pub(crate) fn read(bytes: Option<&[u8]>, format: Format, ty: Type, zone: &TimeZoneSetting) -> Result<Value> {
     let Some(bytes) = bytes else { return Ok(Value::Null) };
     match (ty.id, format) {
         (TypeId::INT4, Format::Text) if let Some(number) = short_number(bytes) => Ok(Value::Integer(number)),
@@ -37,20 +32,9 @@ pub(crate) fn read(
 /// A value from its text. The text of a type that names an object of the catalog stays a text: the session reads it when
 /// the statement runs.
 pub(crate) fn read_text(text: &str, ty: Type, zone: &TimeZoneSetting) -> Result<Value> {
-    match names_an_object(ty) {
+    match ty.names_objects() {
         true => Ok(Value::Text(text.to_owned())),
         false => text::parse_any(text, ty, zone),
-    }
-}
-
-/// Whether values of a type, or elements of its values, are objects of the catalog.
-fn names_an_object(ty: Type) -> bool {
-    match ty.element() {
-        Some(element) => names_an_object(element),
-        None => {
-            ty.representation() == Some(Representation::Oid)
-                && !matches!(ty.id, TypeId::OID | TypeId::XID | TypeId::CID)
-        }
     }
 }
 

@@ -185,7 +185,8 @@ fn converted(array: &ArrayRef, wanted: &DataType, most: usize) -> Result<Option<
             let Some(elements) = converted(&elements, field.data_type(), most as usize)? else {
                 return Ok(None);
             };
-            let offsets: ScalarBuffer<i32> = lists.value_offsets().iter().map(|offset| offset - first).collect();
+            let offsets: ScalarBuffer<i32> =
+                lists.value_offsets().iter().map(|offset| offset - first).collect();
             let (offsets, nulls) = (OffsetBuffer::new(offsets), lists.nulls().cloned());
             Arc::new(ListArray::try_new(field.clone(), offsets, elements, nulls).map_err(internal)?)
         }

@@ -11,8 +11,8 @@ use arrow_flight::sql::{
     SqlSupportedResultSetType, SqlSupportedSubqueries, SqlSupportedTransaction, SqlSupportedUnions,
     SqlTransactionIsolationLevel, SupportedSqlGrammar, XdbcDataType, XdbcDatetimeSubcode,
 };
-use firn_base::{Type, TypeId};
 use firn_base::sync::OnceLock;
+use firn_base::{Type, TypeId};
 
 use super::FlightConfig;
 
