@@ -86,6 +86,9 @@ pub fn parse_any(text: &str, ty: Type, zone: &TimeZoneSetting) -> Result<Value> 
         (TypeId::OID | TypeId::XID | TypeId::CID, _) => parse_oid(text, ty).map(Value::Oid),
         (TypeId::NAME, _) => Ok(Value::Text(fit_name(text).to_owned())),
         (TypeId::PG_LSN, _) => parse_lsn(text).map(Value::BigInt),
+        (TypeId::CHAR, _) => Ok(Value::Text(text.chars().take(1).collect())),
+        (TypeId::XID8, _) => parse_integer(text, SqlType::BigInt).map(Value::BigInt),
+        (TypeId::UNKNOWN | TypeId::CSTRING | TypeId::REFCURSOR, _) => Ok(Value::Text(text.to_owned())),
         // Without a length it is neither padded nor cut.
         (TypeId::BPCHAR, _) if ty.length().is_none() => Ok(Value::Text(text.to_owned())),
         _ => parse(text, SqlType::try_from(ty)?, zone),
