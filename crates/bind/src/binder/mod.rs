@@ -12,6 +12,7 @@ mod call;
 mod change;
 mod coerce;
 mod conflict;
+mod copy;
 mod expression;
 mod from;
 mod group;
@@ -37,6 +38,8 @@ mod type_name;
 mod values;
 mod window;
 mod with;
+
+pub use copy::{RowScalar, bind_assignments, bind_copy_condition};
 
 use crate::catalog::{Catalog, Relation};
 use crate::function::Handles;
@@ -256,6 +259,7 @@ pub(crate) enum Clause {
     MergeWhen,
     Default,
     Execute,
+    CopyWhere,
 }
 
 /// A bound expression.
