@@ -18,5 +18,8 @@ mod function;
 mod resolve;
 mod types;
 
-pub use binder::{Bound, OutputColumn, bind};
+pub use binder::{
+    Bound, BoundExpression, Described, OutputColumn, Place, RelationUses, bind, bind_expression, describe,
+    resolve_type,
+};
 pub use catalog::{Attribute, Catalog, Generated, Key, Relation, RelationKind};
