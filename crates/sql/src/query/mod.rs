@@ -3,11 +3,13 @@
 //!
 //! Invariant: nothing here names DataFusion or sqlparser.
 
+mod binding;
 mod functions;
 mod objects;
 mod registry;
 mod relations;
 mod statement;
 
+pub use binding::with_catalog;
 pub use registry::registry;
 pub use statement::Prepared;
