@@ -9,7 +9,6 @@ pub mod query;
 pub mod run;
 
 pub mod activity;
-#[path = "stub/arrow.rs"]
 pub mod arrow;
 #[path = "stub/copy.rs"]
 pub mod copy;
@@ -19,7 +18,6 @@ pub mod files;
 pub mod services;
 pub mod session_facts;
 pub mod settings;
-#[path = "stub/sources.rs"]
 pub mod sources;
 
 mod information_schema;
@@ -28,6 +26,7 @@ pub mod pg_catalog;
 pub use firn_base::Cancel;
 pub use firn_base::cancel::cancelled;
 pub use firn_query::ResultChunk;
+pub use firn_query::arrow::data_type as arrow_type;
 pub use firn_vector::Datum;
 pub use plan::{Changed, Column, Plan, RowChunk};
 pub use run::{RunOptions, SessionServices};

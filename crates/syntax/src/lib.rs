@@ -43,7 +43,7 @@ pub mod tree;
 pub mod visit;
 
 use firn_base::Result;
-pub use keyword::{Category, Keyword};
+pub use keyword::{Category, KEYWORDS, Keyword};
 pub use span::{Span, character_position};
 
 /// How many levels a statement may nest.

@@ -361,6 +361,7 @@ impl Clause {
             Clause::Default => "DEFAULT expressions",
             Clause::Check => "check constraints",
             Clause::Transform => "transform expressions",
+            Clause::CopyWhere => "COPY FROM WHERE conditions",
         }
     }
 }

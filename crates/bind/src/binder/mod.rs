@@ -12,6 +12,7 @@ mod change;
 mod coerce;
 mod conflict;
 mod definition;
+mod copy;
 mod expression;
 mod from;
 mod group;
@@ -41,6 +42,7 @@ mod with;
 pub use definition::{
     BoundExpression, Described, Place, Uses as RelationUses, bind_expression, describe, resolve_type,
 };
+pub use copy::{RowScalar, bind_assignments, bind_copy_condition};
 
 use crate::catalog::{Catalog, Relation};
 use crate::function::Handles;
@@ -267,6 +269,7 @@ pub(crate) enum Clause {
     Default,
     Check,
     Transform,
+    CopyWhere,
 }
 
 /// A bound expression.

@@ -3,7 +3,10 @@
 //! The actions of a statement are done in PostgreSQL's order: what drops first, then types, new columns, properties of columns,
 //! constraints, and all else; of each group in the order of the text.
 
-use super::{Context, alter_column, column, constraint, create, drop, expression, foreign_key, kinds, parameter, rewrite, view};
+use super::{
+    Context, alter_column, column, constraint, create, drop, expression, foreign_key, kinds, parameter,
+    rewrite, view,
+};
 use crate::names::{Relation, missing_relation, wrong_kind};
 use crate::statement::{ObjectKind, QualifiedName, quote_ident};
 use firn_base::sync::Arc;
@@ -106,7 +109,9 @@ fn pass(action: &AlterTableKind) -> Pass {
         AlterTableKind::DropColumn { .. } | AlterTableKind::DropConstraint { .. } => Pass::Drop,
         AlterTableKind::AddColumn { .. } => Pass::NewColumn,
         AlterTableKind::AlterColumn { change, .. } => match change {
-            ColumnChange::DropDefault | ColumnChange::DropNotNull | ColumnChange::DropIdentity { .. } => Pass::Drop,
+            ColumnChange::DropDefault | ColumnChange::DropNotNull | ColumnChange::DropIdentity { .. } => {
+                Pass::Drop
+            }
             ColumnChange::Type { .. } => Pass::Type,
             ColumnChange::SetDefault(_)
             | ColumnChange::SetNotNull
@@ -161,7 +166,12 @@ fn actions(context: &mut Context<'_>, text: &str, table: Oid, alter: &AlterTable
     Ok(())
 }
 
-fn operate(context: &mut Context<'_>, text: &str, mut table: TableDef, action: &AlterTableKind) -> Result<()> {
+fn operate(
+    context: &mut Context<'_>,
+    text: &str,
+    mut table: TableDef,
+    action: &AlterTableKind,
+) -> Result<()> {
     match action {
         AlterTableKind::AddColumn { if_not_exists, column } => {
             add_column(context, text, table, *if_not_exists, column)
@@ -169,7 +179,9 @@ fn operate(context: &mut Context<'_>, text: &str, mut table: TableDef, action: &
         AlterTableKind::DropColumn { if_exists, name, cascade } => {
             drop_column(context, table, &name.text, *if_exists, *cascade)
         }
-        AlterTableKind::AlterColumn { name, change } => alter_column::alter(context, text, table, name, change),
+        AlterTableKind::AlterColumn { name, change } => {
+            alter_column::alter(context, text, table, name, change)
+        }
         AlterTableKind::AddConstraint(wanted) => {
             constraint::add(context, text, &mut table, wanted, constraint::Rows::Check)?;
             context.put_table(table)
@@ -202,10 +214,12 @@ fn operate(context: &mut Context<'_>, text: &str, mut table: TableDef, action: &
         | AlterTableKind::RowSecurity { enable: false }
         | AlterTableKind::ForceRowSecurity { force: false }
         | AlterTableKind::Trigger { trigger: TriggerChoice::All | TriggerChoice::User, .. } => Ok(()),
-        AlterTableKind::ClusterOn(name) => match table.indexes.iter().any(|index| *index.name == *name.text) {
-            true => Ok(()),
-            false => Err(no_part(&table, "index", name)),
-        },
+        AlterTableKind::ClusterOn(name) => {
+            match table.indexes.iter().any(|index| *index.name == *name.text) {
+                true => Ok(()),
+                false => Err(no_part(&table, "index", name)),
+            }
+        }
         AlterTableKind::SetAccessMethod(name) => kinds::check_access_method(Some(name)),
         AlterTableKind::SetTablespace(name) => kinds::check_tablespace(Some(name)),
         AlterTableKind::Trigger { trigger: TriggerChoice::Name(name), .. } => {
@@ -224,8 +238,10 @@ fn operate(context: &mut Context<'_>, text: &str, mut table: TableDef, action: &
         | AlterTableKind::Of(_)
         | AlterTableKind::NotOf
         | AlterTableKind::AttachPartition { .. }
-        | AlterTableKind::DetachPartition { .. } => Err(Error::unsupported("table inheritance and partitioning")
-            .with_hint("One table holds as many rows as memory does.")),
+        | AlterTableKind::DetachPartition { .. } => {
+            Err(Error::unsupported("table inheritance and partitioning")
+                .with_hint("One table holds as many rows as memory does."))
+        }
         AlterTableKind::SetStatisticsOfNumber { .. } | AlterTableKind::Options(_) => {
             Err(Error::unsupported("this form of ALTER TABLE"))
         }
@@ -327,8 +343,7 @@ fn drop_column(
     let what = format!("column {name} of table {}", table.name);
     let views = view::dependents_on(context, &table, column.0);
     drop::refuse_or_drop_views(context, &what, views, cascade)?;
-    let is_over =
-        |index: &IndexDef| index.columns.iter().any(|indexed| indexed.column == column.0);
+    let is_over = |index: &IndexDef| index.columns.iter().any(|indexed| indexed.column == column.0);
     for index in table.indexes.iter().filter(|index| index.unique && is_over(index)) {
         let keys = drop::relying_foreign_keys(context, &table, index.oid);
         drop::refuse_or_drop_foreign_keys(context, &what, &keys, cascade)?;

@@ -51,7 +51,8 @@ pub(super) fn alter(
         ColumnChange::SetIdentity(changes) => set_identity(context, text, table, id, changes),
         ColumnChange::DropIdentity { if_exists } => drop_identity(context, table, id, *if_exists),
         ColumnChange::DropExpression { if_exists } => {
-            let message = format!("column \"{name}\" of relation \"{}\" is not a stored generated column", table.name);
+            let message =
+                format!("column \"{name}\" of relation \"{}\" is not a stored generated column", table.name);
             match if_exists {
                 true => {
                     context.notice(SqlState::SUCCESSFUL_COMPLETION, format!("{message}, skipping"));
@@ -61,7 +62,9 @@ pub(super) fn alter(
             }
         }
         // How PostgreSQL samples and stores, which FirnDB does in its own way.
-        ColumnChange::SetStatistics(_) | ColumnChange::SetStorage(_) | ColumnChange::SetCompression(_) => Ok(()),
+        ColumnChange::SetStatistics(_) | ColumnChange::SetStorage(_) | ColumnChange::SetCompression(_) => {
+            Ok(())
+        }
         ColumnChange::SetOptions(options) | ColumnChange::ResetOptions(options) => {
             parameter::check_of_column(options)
         }
@@ -167,7 +170,10 @@ fn set_identity(
         let options = sequence::options_of(context, text, &options, false)?;
         let owner = Some((table.oid, column.0));
         let sequences = context.transaction.catalog().sequences.values();
-        let owned = sequences.filter(|sequence| sequence.owner == owner).map(|found| SequenceDef::clone(found)).next();
+        let owned = sequences
+            .filter(|sequence| sequence.owner == owner)
+            .map(|found| SequenceDef::clone(found))
+            .next();
         let owned = owned.ok_or_else(|| Error::internal("an identity column has no sequence"))?;
         sequence::change(context, &owned, &options)?;
     }
@@ -178,7 +184,12 @@ fn set_identity(
     Ok(())
 }
 
-fn drop_identity(context: &mut Context<'_>, mut table: TableDef, column: ColumnId, if_exists: bool) -> Result<()> {
+fn drop_identity(
+    context: &mut Context<'_>,
+    mut table: TableDef,
+    column: ColumnId,
+    if_exists: bool,
+) -> Result<()> {
     if table.columns[column.index()].identity.is_none() {
         let message = not_an_identity(&table, column);
         if if_exists {
@@ -256,7 +267,11 @@ fn set_type(
             SqlState::DATATYPE_MISMATCH,
             format!("column \"{name}\" cannot be cast automatically to type {}", ty.declared),
         )
-        .with_hint(format!("You might need to specify \"USING {}::{}\".", quote_ident(&name), ty.declared)),
+        .with_hint(format!(
+            "You might need to specify \"USING {}::{}\".",
+            quote_ident(&name),
+            ty.declared
+        )),
         _ => error,
     })?;
     check_again(context, &TableDef::clone(&context.table(oid)), position)

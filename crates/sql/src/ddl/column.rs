@@ -5,8 +5,8 @@ use super::{Context, expression};
 use crate::statement::quote_literal;
 use firn_base::{Error, Result, SqlState, Type, TypeId, type_table};
 use firn_syntax::tree::{
-    self, BaseType, ColumnConstraint, ColumnConstraintKind, ConstraintAttributes, Name, ObjectName, TableConstraint,
-    TableConstraintKind, TypeName,
+    self, BaseType, ColumnConstraint, ColumnConstraintKind, ConstraintAttributes, Name, ObjectName,
+    TableConstraint, TableConstraintKind, TypeName,
 };
 use firn_syntax::{Span, character_position};
 use firn_txn::catalog::{ColumnDef, ColumnType, Identity, Oid};
@@ -31,9 +31,36 @@ const MOST_DIGITS: u16 = 38;
 
 /// PostgreSQL's types that FirnDB lacks.
 const OTHER_TYPES: &[&str] = &[
-    "json", "jsonb", "jsonpath", "xml", "money", "inet", "cidr", "macaddr", "macaddr8", "point", "box", "circle", "line",
-    "lseg", "path", "polygon", "tsvector", "tsquery", "timetz", "hstore", "bit", "varbit", "int4range", "int8range",
-    "numrange", "tsrange", "tstzrange", "daterange", "pg_lsn", "citext",
+    "json",
+    "jsonb",
+    "jsonpath",
+    "xml",
+    "money",
+    "inet",
+    "cidr",
+    "macaddr",
+    "macaddr8",
+    "point",
+    "box",
+    "circle",
+    "line",
+    "lseg",
+    "path",
+    "polygon",
+    "tsvector",
+    "tsquery",
+    "timetz",
+    "hstore",
+    "bit",
+    "varbit",
+    "int4range",
+    "int8range",
+    "numrange",
+    "tsrange",
+    "tstzrange",
+    "daterange",
+    "pg_lsn",
+    "citext",
 ];
 
 /// Takes a column definition of a table apart and checks its default. `text` is what it was parsed from.
@@ -59,8 +86,7 @@ pub(super) fn parts(
     if let Some(collation) = &definition.collation {
         check_collation(collation)?;
     }
-    let column =
-        ColumnDef { name, ty, not_null: serial, default: None, identity: None, dropped: false };
+    let column = ColumnDef { name, ty, not_null: serial, default: None, identity: None, dropped: false };
     let sequence = serial.then(SequenceOptions::default);
     let mut parts = ColumnParts { column, sequence, serial, constraints: Vec::new() };
     let (mut says_null, mut has_default) = (None, serial);
@@ -123,7 +149,9 @@ pub(super) fn parts(
         }
     }
     match says_null {
-        Some(span) if parts.column.not_null => wrong(span, "conflicting NULL/NOT NULL declarations".to_owned()),
+        Some(span) if parts.column.not_null => {
+            wrong(span, "conflicting NULL/NOT NULL declarations".to_owned())
+        }
         _ => Ok(parts),
     }
 }
@@ -300,9 +328,8 @@ pub(super) fn identity(always: bool) -> Identity {
 /// 0A000 for a collation that orders strings otherwise than by their bytes.
 pub(super) fn check_collation(name: &ObjectName) -> Result<()> {
     let is_in_catalog = matches!(name.schema().map(|schema| &*schema.text), None | Some("pg_catalog"));
-    let is_of_bytes = ["default", "c", "posix", "ucs_basic"]
-        .iter()
-        .any(|known| name.name.text.eq_ignore_ascii_case(known));
+    let is_of_bytes =
+        ["default", "c", "posix", "ucs_basic"].iter().any(|known| name.name.text.eq_ignore_ascii_case(known));
     match is_in_catalog && is_of_bytes {
         true => Ok(()),
         false => Err(Error::unsupported(format!("collation \"{}\"", name.name.text))

@@ -7,9 +7,7 @@ use firn_base::{Error, Result, SqlState};
 use firn_syntax::tree::{
     ConstraintAttributes, ConstraintIndex, Expr, Name, TableConstraint, TableConstraintKind,
 };
-use firn_txn::catalog::{
-    ConstraintDef, ConstraintKind, Deferral, IndexColumnDef, IndexDef, TableDef,
-};
+use firn_txn::catalog::{ConstraintDef, ConstraintKind, Deferral, IndexColumnDef, IndexDef, TableDef};
 
 /// Whether rows may already violate a constraint that is added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

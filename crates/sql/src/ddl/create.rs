@@ -8,8 +8,8 @@ use crate::statement::{ObjectKind, QualifiedName};
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, Type};
 use firn_syntax::tree::{
-    CreateSchema, CreateTable, CreateTableAs, Query, QueryBody, Role, RoleKind, Statement, TableConstraintKind,
-    TableElement, TableSource,
+    CreateSchema, CreateTable, CreateTableAs, Query, QueryBody, Role, RoleKind, Statement,
+    TableConstraintKind, TableElement, TableSource,
 };
 use firn_txn::catalog::{ColumnDef, ColumnType, Oid, SchemaDef, TableDef, TableSettings};
 
@@ -247,11 +247,7 @@ pub(super) fn plain_column(name: String, ty: ColumnType) -> ColumnDef {
 }
 
 /// CREATE TABLE AS; how many rows it stored.
-pub(super) fn table_as(
-    context: &mut Context<'_>,
-    text: &str,
-    create: &CreateTableAs,
-) -> Result<Option<u64>> {
+pub(super) fn table_as(context: &mut Context<'_>, text: &str, create: &CreateTableAs) -> Result<Option<u64>> {
     let TableSource::Query(query) = &create.source else {
         return Err(Error::unsupported("CREATE TABLE AS EXECUTE")
             .with_hint("Write the query out in place of EXECUTE."));

@@ -475,10 +475,7 @@ pub(super) fn refuse_or_drop_views(
 }
 
 /// TRUNCATE: the tables get new, empty storage.
-pub(super) fn truncate(
-    context: &mut Context<'_>,
-    truncate: &Truncate,
-) -> Result<()> {
+pub(super) fn truncate(context: &mut Context<'_>, truncate: &Truncate) -> Result<()> {
     let mut tables: Vec<Arc<TableDef>> = Vec::new();
     for relation in &truncate.tables {
         let table = context.names().table(&QualifiedName::from(&relation.name))?;

@@ -11,9 +11,9 @@ use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, TimeZoneSetting, Type, TypeId, Value, text};
 use firn_bind::{BoundExpression, Place};
 use firn_plan::Scalar;
+use firn_syntax::print;
 use firn_syntax::tree::{Expr, ExprKind, Name, StepKind};
 use firn_syntax::visit::{self, Visitor};
-use firn_syntax::print;
 use firn_txn::catalog::{SequenceDef, TableDef};
 
 /// The text of a default after a check that it can be evaluated and stored; `None` for NULL. `script` is what the expression was
@@ -29,7 +29,8 @@ pub(super) fn default(
         return Ok(None);
     }
     let place = Place::Default { column, ty };
-    let bound = context.bound(|catalog| firn_bind::bind_expression(script, expression, place, None, catalog))?;
+    let bound =
+        context.bound(|catalog| firn_bind::bind_expression(script, expression, place, None, catalog))?;
     Ok(Some(moment(expression, &bound).unwrap_or_else(|| print::expression(expression))))
 }
 
@@ -100,9 +101,8 @@ pub(super) fn over_table(
     context.bound(|catalog| {
         let schema = context.schema_name(table.schema);
         let relation = catalog.relation(Some(schema), &table.name)?;
-        let relation: Arc<_> = relation.ok_or_else(|| {
-            Error::internal(format!("table \"{}\" is not in the catalog", table.name))
-        })?;
+        let relation: Arc<_> = relation
+            .ok_or_else(|| Error::internal(format!("table \"{}\" is not in the catalog", table.name)))?;
         firn_bind::bind_expression(script, expression, place, Some(&relation), catalog)
     })
 }
@@ -231,7 +231,10 @@ mod tests {
             "lower('no')",
         ] {
             let mut expression = parse_expression(text).unwrap();
-            visit::expression(&mut NextValues(|name: &mut Box<str>| names.push(name.to_string())), &mut expression);
+            visit::expression(
+                &mut NextValues(|name: &mut Box<str>| names.push(name.to_string())),
+                &mut expression,
+            );
         }
         assert_eq!(names, ["public.s", "s2", "s3"]);
     }

@@ -7,7 +7,8 @@ use crate::statement::{ObjectKind, QualifiedName, quote_ident};
 use firn_base::{Error, Result, SqlState, TypeId};
 use firn_syntax::tree::{KeyAction, Name, Reference};
 use firn_txn::catalog::{
-    ColumnType, ConstraintDef, ConstraintKind, Deferral, IndexColumnDef, IndexDef, ReferentialAction, TableDef,
+    ColumnType, ConstraintDef, ConstraintKind, Deferral, IndexColumnDef, IndexDef, ReferentialAction,
+    TableDef,
 };
 use firn_vector::Datum;
 

@@ -132,7 +132,10 @@ pub fn refuse(statement: &Statement) -> Result<()> {
         Statement::RefreshView(_) => return Err(unsupported("REFRESH", DIALECT)),
         Statement::AlterTable(table) => refuse_alter(table.object_type)?,
         Statement::MoveAll(_) => {
-            return Err(unsupported("moving objects between tablespaces", "One directory holds one database."));
+            return Err(unsupported(
+                "moving objects between tablespaces",
+                "One directory holds one database.",
+            ));
         }
         Statement::Rename(rename) => refuse_alter(match rename.part {
             RenamedPart::Attribute(_) => ObjectType::Type,
@@ -155,10 +158,9 @@ fn refuse_temporary(persistence: Persistence) -> Result<()> {
     match persistence {
         // Every table is logged; UNLOGGED only asks to be faster than that.
         Persistence::Permanent | Persistence::Unlogged => Ok(()),
-        Persistence::Temporary => Err(unsupported(
-            "CREATE TEMPORARY",
-            "Make an ordinary table and drop it when the session ends.",
-        )),
+        Persistence::Temporary => {
+            Err(unsupported("CREATE TEMPORARY", "Make an ordinary table and drop it when the session ends."))
+        }
     }
 }
 
@@ -212,9 +214,10 @@ pub(super) fn check_access_method(name: Option<&firn_syntax::tree::Name>) -> Res
 /// 42704 for a tablespace that is not the one of the database.
 pub(super) fn check_tablespace(name: Option<&firn_syntax::tree::Name>) -> Result<()> {
     match name {
-        Some(name) if &*name.text != "pg_default" => {
-            Err(Error::new(SqlState::UNDEFINED_OBJECT, format!("tablespace \"{}\" does not exist", name.text)))
-        }
+        Some(name) if &*name.text != "pg_default" => Err(Error::new(
+            SqlState::UNDEFINED_OBJECT,
+            format!("tablespace \"{}\" does not exist", name.text),
+        )),
         _ => Ok(()),
     }
 }

@@ -29,18 +29,16 @@ pub(super) fn rename(context: &mut Context<'_>, rename: &Rename) -> Result<()> {
             }
             put_moved(context, relation, None, Some(to))
         }
-        RenamedPart::Column(column) => {
-            match relation_to_alter(context, kind, rename.if_exists, &name)? {
-                None => Ok(()),
-                Some(Relation::Table(table)) => {
-                    context.lock(&table)?;
-                    let table = TableDef::clone(&context.table(table.oid));
-                    rename_column(context, table, &column.text, to)
-                }
-                Some(Relation::View(view)) => rename_view_column(context, &view, column, to),
-                Some(_) => Err(wrong_kind(ObjectKind::Table, &name.name)),
+        RenamedPart::Column(column) => match relation_to_alter(context, kind, rename.if_exists, &name)? {
+            None => Ok(()),
+            Some(Relation::Table(table)) => {
+                context.lock(&table)?;
+                let table = TableDef::clone(&context.table(table.oid));
+                rename_column(context, table, &column.text, to)
             }
-        }
+            Some(Relation::View(view)) => rename_view_column(context, &view, column, to),
+            Some(_) => Err(wrong_kind(ObjectKind::Table, &name.name)),
+        },
         RenamedPart::Constraint(constraint) => {
             let found = alter::table_to_alter(context, rename.if_exists, &name)?;
             let Some(table) = found else { return Ok(()) };
@@ -171,11 +169,7 @@ fn rename_constraint(context: &mut Context<'_>, mut table: TableDef, from: &str,
 
 /// Builds a physical index as it is defined by now: the name of one, which messages show, and whether it is
 /// unique at every moment cannot change.
-pub(super) fn rebuild(
-    context: &mut Context<'_>,
-    table: &mut TableDef,
-    index: &IndexDef,
-) -> Result<()> {
+pub(super) fn rebuild(context: &mut Context<'_>, table: &mut TableDef, index: &IndexDef) -> Result<()> {
     context.lock(table)?;
     let storage = context.transaction.table(table.storage());
     context.transaction.drop_index(&storage, index.id())?;
@@ -353,9 +347,11 @@ fn rename_schema(context: &mut Context<'_>, from: &str, to: &str) -> Result<()> 
         tables.map(|table| table.name.clone()).chain(views.map(|view| view.name.clone())).collect()
     };
     // Defaults name the sequences of the schema.
-    let defaults = sequence_defaults(context, |sequence| sequence.schema == schema.oid, |sequence| {
-        format!("{}.{}", quote_ident(to), quote_ident(&sequence.name))
-    });
+    let defaults = sequence_defaults(
+        context,
+        |sequence| sequence.schema == schema.oid,
+        |sequence| format!("{}.{}", quote_ident(to), quote_ident(&sequence.name)),
+    );
     let renamed = SchemaDef { oid: schema.oid, name: to.to_owned() };
     context.catalog_mut()?.schemas.insert(schema.oid, Arc::new(renamed));
     put_defaults(context, defaults)?;

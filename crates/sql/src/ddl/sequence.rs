@@ -34,11 +34,7 @@ pub(super) struct SequenceOptions {
 }
 
 /// CREATE SEQUENCE
-pub(super) fn create(
-    context: &mut Context<'_>,
-    text: &str,
-    create: &CreateSequence,
-) -> Result<()> {
+pub(super) fn create(context: &mut Context<'_>, text: &str, create: &CreateSequence) -> Result<()> {
     let name = &QualifiedName::from(&create.name);
     let options = &options_of(context, text, &create.options, false)?;
     let schema = context.names().creation_schema(name)?;
@@ -88,11 +84,7 @@ pub(super) fn add(
 }
 
 /// ALTER SEQUENCE
-pub(super) fn alter(
-    context: &mut Context<'_>,
-    text: &str,
-    alter: &AlterSequence,
-) -> Result<()> {
+pub(super) fn alter(context: &mut Context<'_>, text: &str, alter: &AlterSequence) -> Result<()> {
     let name = &QualifiedName::from(&alter.name);
     context.names().refuse_source(name)?;
     let old = match context.names().find(name) {
@@ -110,11 +102,7 @@ pub(super) fn alter(
 }
 
 /// Changes a sequence as options say.
-pub(super) fn change(
-    context: &mut Context<'_>,
-    old: &SequenceDef,
-    options: &SequenceOptions,
-) -> Result<()> {
+pub(super) fn change(context: &mut Context<'_>, old: &SequenceDef, options: &SequenceOptions) -> Result<()> {
     let mut new = old.clone();
     if let Some(ty) = options.ty {
         // Bounds that were the old type's become the new one's.

@@ -13,8 +13,8 @@ use firn_bind::{Described, RelationUses};
 use firn_syntax::Span;
 use firn_syntax::print;
 use firn_syntax::tree::{
-    self, Alias, CommonTable, CreateView, Expr, ExprKind, FromItem, Join, JoinConstraint, JoinKind, Name, ObjectName,
-    Query, QueryBody, Select, Statement, Table, TableKind, Target, With,
+    self, Alias, CommonTable, CreateView, Expr, ExprKind, FromItem, Join, JoinConstraint, JoinKind, Name,
+    ObjectName, Query, QueryBody, Select, Statement, Table, TableKind, Target, With,
 };
 use firn_syntax::visit::{self, Visitor};
 use firn_txn::Catalog;
@@ -79,7 +79,10 @@ fn recursive(create: &CreateView) -> Query {
         cycle: None,
     };
     let column = |column: &Name| Target::Value {
-        value: Expr { kind: ExprKind::Column(Box::new(ObjectName::simple(column.clone()))), span: column.span },
+        value: Expr {
+            kind: ExprKind::Column(Box::new(ObjectName::simple(column.clone()))),
+            span: column.span,
+        },
         alias: None,
     };
     let relation = tree::Relation { name: ObjectName::simple(name.clone()), is_only: false };
@@ -402,9 +405,6 @@ mod tests {
             renamed("SELECT x.a FROM public.t AS x WHERE EXISTS (TABLE public.t)", ("public", "u")),
             "SELECT x.a FROM public.u AS x WHERE EXISTS (TABLE public.u)"
         );
-        assert_eq!(
-            renamed("SELECT t.*, public.t.b FROM public.t", ("s", "t")),
-            "SELECT t.*, s.t.b FROM s.t"
-        );
+        assert_eq!(renamed("SELECT t.*, public.t.b FROM public.t", ("s", "t")), "SELECT t.*, s.t.b FROM s.t");
     }
 }

@@ -8,6 +8,7 @@ mod functions;
 mod objects;
 mod registry;
 mod relations;
+mod sets;
 mod statement;
 
 pub use binding::with_catalog;

@@ -27,6 +27,10 @@ const SYSTEM: [&str; 2] = ["pg_catalog", "information_schema"];
 
 impl Relations for SessionRelations {
     fn relation(&self, schema: Option<&str>, name: &str) -> Result<Option<Found>> {
+        if let Some(source) = self.facts.sources.find(schema, name) {
+            let relation = Arc::new(source.relation(name));
+            return Ok(Some(Found { relation, source: Some(source.clone()) }));
+        }
         let Some(schema) = schema.filter(|schema| SYSTEM.contains(schema)) else { return Ok(None) };
         let found = pg_catalog::find(schema, name);
         Ok(found.map(|relation| Found {
