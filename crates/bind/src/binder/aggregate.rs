@@ -362,6 +362,7 @@ impl Clause {
             Clause::Check => "check constraints",
             Clause::Transform => "transform expressions",
             Clause::CopyWhere => "COPY FROM WHERE conditions",
+            Clause::Execute => "EXECUTE parameters",
         }
     }
 }

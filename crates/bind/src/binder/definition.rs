@@ -7,7 +7,7 @@ use crate::resolve::name as type_name;
 use firn_base::{Error, Result, SqlState, Type, TypeId};
 use firn_plan::{ColumnInfo, Origin, Scalar};
 use firn_syntax::Span;
-use firn_syntax::tree::{self, Expr, JoinConstraint, Name, ObjectName, Query, Statement, TypeName};
+use firn_syntax::tree::{self, Expr, JoinConstraint, Name, ObjectName, Query, Statement};
 use firn_vector::registry::CastContext;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -64,11 +64,6 @@ pub struct Uses {
     pub stars: Vec<(Span, Vec<ObjectName>)>,
     /// The columns that each NATURAL JOIN compares, by the join's place.
     pub natural: Vec<(Span, Vec<Box<str>>)>,
-}
-
-/// The type of that name. `text` is what the name was parsed from.
-pub fn resolve_type(text: &str, type_name: &TypeName, catalog: &dyn Catalog) -> Result<Type> {
-    Binder::new(text, &[], catalog).type_named(type_name, false)
 }
 
 /// An expression of a definition over the columns of a relation, if it sees any. `text` is what it was parsed from.
@@ -157,12 +152,13 @@ impl Binder<'_> {
         }
     }
 
-    /// 0A000 for a sub-query in an expression of a definition.
+    /// 0A000 for a sub-query where there is no row to evaluate it for: in an expression of a definition or an argument of EXECUTE.
     pub(super) fn refuse_query(&mut self, query: &Query) -> Result<()> {
         let what = match self.level().clause {
             Clause::Default => "DEFAULT expression",
             Clause::Check => "check constraint",
             Clause::Transform => "transform expression",
+            Clause::Execute => "EXECUTE parameter",
             _ => return Ok(()),
         };
         Err(self.unsupported_as(&format!("cannot use subquery in {what}"), query.span.start))

@@ -6,6 +6,7 @@
 //! (`attach`, `group`, `window`, `select`).
 
 mod aggregate;
+mod arguments;
 mod attach;
 mod call;
 mod change;
@@ -40,13 +41,14 @@ mod window;
 mod with;
 
 pub use definition::{
-    BoundExpression, Described, Place, Uses as RelationUses, bind_expression, describe, resolve_type,
+    BoundExpression, Described, Place, Uses as RelationUses, bind_expression, describe,
 };
 pub use copy::{RowScalar, bind_assignments, bind_copy_condition};
 
 use crate::catalog::{Catalog, Relation};
 use crate::function::Handles;
 use aggregate::AggregateCall;
+pub use arguments::{bind_arguments, bind_type_name};
 use attach::Pending;
 use definition::Uses;
 use firn_base::{Error, Result, SqlState, Type, TypeId};
@@ -270,6 +272,7 @@ pub(crate) enum Clause {
     Check,
     Transform,
     CopyWhere,
+    Execute,
 }
 
 /// A bound expression.

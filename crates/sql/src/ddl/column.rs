@@ -252,7 +252,7 @@ pub(super) fn column_type(
     column: &str,
     type_name: &TypeName,
 ) -> Result<ColumnType> {
-    let resolved = context.bound(|catalog| firn_bind::resolve_type(text, type_name, catalog));
+    let resolved = context.bound(|catalog| firn_bind::bind_type_name(text, type_name, catalog));
     let ty = resolved.map_err(|error| match &type_name.base {
         BaseType::Named { name, .. }
             if error.state() == SqlState::UNDEFINED_OBJECT

@@ -236,7 +236,7 @@ pub(super) fn options_of(
         let number = |text: &str| number(text).map_err(at);
         match &option.kind {
             SequenceOptionKind::Type(name) => {
-                let ty = context.bound(|catalog| firn_bind::resolve_type(text, name, catalog))?;
+                let ty = context.bound(|catalog| firn_bind::bind_type_name(text, name, catalog))?;
                 options.ty = Some(type_of(ty)?);
             }
             // Numbers are handed out from memory anyway.

@@ -13,4 +13,4 @@ mod statement;
 
 pub use binding::with_catalog;
 pub use registry::registry;
-pub use statement::Prepared;
+pub use statement::{Prepared, check_deferred, check_no_longer_deferred, type_named};
