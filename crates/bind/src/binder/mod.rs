@@ -12,8 +12,8 @@ mod call;
 mod change;
 mod coerce;
 mod conflict;
-mod definition;
 mod copy;
+mod definition;
 mod expression;
 mod from;
 mod group;
@@ -40,10 +40,8 @@ mod values;
 mod window;
 mod with;
 
-pub use definition::{
-    BoundExpression, Described, Place, Uses as RelationUses, bind_expression, describe,
-};
 pub use copy::{RowScalar, bind_assignments, bind_copy_condition};
+pub use definition::{BoundExpression, Described, Place, Uses as RelationUses, bind_expression, describe};
 
 use crate::catalog::{Catalog, Relation};
 use crate::function::Handles;
