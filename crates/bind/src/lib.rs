@@ -19,6 +19,7 @@ mod resolve;
 mod types;
 
 pub use binder::{
-    Bound, OutputColumn, RowScalar, bind, bind_arguments, bind_assignments, bind_copy_condition, bind_type_name,
+    Bound, BoundExpression, Described, OutputColumn, Place, RelationUses, RowScalar, bind, bind_arguments,
+    bind_assignments, bind_copy_condition, bind_expression, bind_type_name, describe,
 };
 pub use catalog::{Attribute, Catalog, Generated, Key, Relation, RelationKind};
