@@ -1,10 +1,10 @@
 //! Expressions that the catalog keeps as text: CHECK conditions and defaults, bound for the tables that a statement writes to.
 
-use crate::catalog::{Binding, quoted};
+use crate::catalog::Binding;
 use firn_base::sync::Arc;
-use firn_base::{ColumnId, Result, TableId};
+use firn_base::{ColumnId, Error, Result, TableId};
+use firn_bind::{Catalog, Place, Relation, bind_expression};
 use firn_executor::write::{CatalogExpressions, StoredExpression};
-use firn_plan::{Operator, Scalar};
 use firn_storage::Table;
 use firn_txn::Transaction;
 use firn_txn::catalog::TableDef;
@@ -19,46 +19,38 @@ pub struct TransactionExpressions<'a> {
 }
 
 impl TransactionExpressions<'_> {
-    /// An expression over the columns of a table.
-    fn bind(&self, table: &TableDef, expression: &str) -> Result<StoredExpression> {
-        let schema = &self.transaction.catalog().schemas[&table.schema].name;
-        let text = format!("SELECT ({expression}) FROM {}.{}", quoted(schema), quoted(&table.name));
-        let mut parsed = firn_syntax::parse(&text, firn_syntax::Options::default())?;
-        let statement = parsed.pop().expect("it is a statement").statement;
-        let plan = firn_bind::bind(&text, &statement, &[], self.binding)?.plan;
-        let mut stored = StoredExpression {
-            inputs: Vec::new(),
-            columns: plan.columns.clone(),
-            scalar: Scalar::Column(plan.output[0]),
-        };
-        for node in plan.post_order() {
-            match &plan[node] {
-                Operator::Scan(scan) => stored.inputs = scan.columns.clone(),
-                Operator::Map { outputs, .. } => {
-                    if let Some((_, scalar)) = outputs.iter().find(|(column, _)| *column == plan.output[0]) {
-                        stored.scalar = scalar.clone();
-                    }
-                }
-                other => panic!("an expression over a table needs no {other:?}"),
-            }
-        }
-        Ok(stored)
+    /// An expression over the columns of a relation, if it sees any. No place in it is one of the statement.
+    fn bind(
+        &self,
+        text: &str,
+        place: Place<'_>,
+        relation: Option<&std::sync::Arc<Relation>>,
+    ) -> Result<StoredExpression> {
+        let expression = firn_syntax::parse_expression(text, firn_syntax::Options::default());
+        let bound = expression
+            .and_then(|expression| bind_expression(text, &expression, place, relation, self.binding))
+            .map_err(Error::without_position)?;
+        Ok(StoredExpression { inputs: bound.inputs, columns: bound.columns, scalar: bound.scalar })
     }
 }
 
 impl CatalogExpressions for TransactionExpressions<'_> {
     fn registry(&self) -> &Registry {
-        firn_bind::Catalog::registry(self.binding)
+        self.binding.registry()
     }
 
     fn check(&self, table: &Arc<TableDef>, condition: &str) -> Result<StoredExpression> {
-        self.bind(table, condition)
+        let schema = &self.transaction.catalog().schemas[&table.schema].name;
+        let relation = self.binding.relation(Some(schema), &table.name)?;
+        let relation = relation.expect("a table that is written to is in the catalog");
+        self.bind(condition, Place::Check, Some(&relation))
     }
 
     fn default(&self, table: &Arc<TableDef>, column: ColumnId) -> Result<StoredExpression> {
         let definition = &table.columns[column.index()];
         let default = self.binding.default_of(table, column).unwrap_or_else(|| "NULL".to_owned());
-        self.bind(table, &format!("CAST({default} AS {})", definition.ty.declared))
+        let place = Place::Default { column: &definition.name, ty: definition.ty.declared };
+        self.bind(&default, place, None)
     }
 
     fn table(&self, id: TableId) -> Arc<Table> {
