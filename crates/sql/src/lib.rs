@@ -16,7 +16,6 @@ pub mod activity;
 pub mod arrow;
 #[path = "stub/copy.rs"]
 pub mod copy;
-#[path = "stub/ddl.rs"]
 pub mod ddl;
 #[path = "stub/files.rs"]
 pub mod files;
@@ -30,8 +29,8 @@ pub mod pg_catalog;
 
 pub use firn_base::Cancel;
 pub use firn_base::cancel::cancelled;
-pub use firn_query::arrow::data_type as arrow_type;
 pub use firn_executor::budget::{limit_query_memory, query_memory};
+pub use firn_query::arrow::data_type as arrow_type;
 pub use firn_query::arrow::schema as result_schema;
 pub use firn_query::{ResultChunk, Stream};
 pub use firn_syntax::tree;
