@@ -18,5 +18,5 @@ mod function;
 mod resolve;
 mod types;
 
-pub use binder::{Bound, OutputColumn, bind};
+pub use binder::{Bound, OutputColumn, RowScalar, bind, bind_assignments, bind_copy_condition};
 pub use catalog::{Attribute, Catalog, Generated, Key, Relation, RelationKind};

@@ -27,6 +27,7 @@ pub mod pg_catalog;
 pub use firn_base::Cancel;
 pub use firn_base::cancel::cancelled;
 pub use firn_query::ResultChunk;
+pub use firn_query::arrow::data_type as arrow_type;
 pub use firn_vector::Datum;
 pub use plan::{Changed, Column, Plan, RowChunk};
 pub use run::{RunOptions, SessionServices};

@@ -42,7 +42,7 @@ mod token;
 pub mod tree;
 
 use firn_base::Result;
-pub use keyword::{Category, Keyword};
+pub use keyword::{Category, KEYWORDS, Keyword};
 pub use span::{Span, character_position};
 
 /// How many levels a statement may nest.

@@ -359,6 +359,7 @@ impl Clause {
             Clause::UpdateTargets => "UPDATE",
             Clause::MergeWhen => "MERGE WHEN conditions",
             Clause::Default => "DEFAULT expressions",
+            Clause::CopyWhere => "COPY FROM WHERE conditions",
         }
     }
 }

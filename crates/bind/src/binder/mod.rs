@@ -11,6 +11,7 @@ mod call;
 mod change;
 mod coerce;
 mod conflict;
+mod copy;
 mod expression;
 mod from;
 mod group;
@@ -36,6 +37,8 @@ mod type_name;
 mod values;
 mod window;
 mod with;
+
+pub use copy::{RowScalar, bind_assignments, bind_copy_condition};
 
 use crate::catalog::{Catalog, Relation};
 use crate::function::Handles;
@@ -253,6 +256,7 @@ pub(crate) enum Clause {
     UpdateTargets,
     MergeWhen,
     Default,
+    CopyWhere,
 }
 
 /// A bound expression.

@@ -89,15 +89,16 @@ pub(super) struct Check {
 }
 
 /// An expression over columns of a row.
-pub(super) struct RowExpression {
+pub struct RowExpression {
     expression: Template<Expression>,
-    pub inputs: Vec<ColumnId>,
+    pub(super) inputs: Vec<ColumnId>,
     /// For each vector that it is evaluated with how it lies.
     representation: Representation,
 }
 
 impl RowExpression {
-    fn compile(stored: &StoredExpression, registry: &Registry) -> Result<RowExpression> {
+    /// Compiles it. What it is evaluated with are the columns of its attributes.
+    pub fn compile(stored: &StoredExpression, registry: &Registry) -> Result<RowExpression> {
         let layout: Layout = stored
             .inputs
             .iter()
@@ -251,6 +252,11 @@ impl TargetSet {
     /// No tables: of a statement that changes none.
     pub fn none() -> Arc<TargetSet> {
         Arc::new(TargetSet { targets: Vec::new(), named: Vec::new() })
+    }
+
+    /// Where the table is that the statement names first.
+    pub(super) fn first(&self) -> usize {
+        self.named.first().expect("the statement names a table").1
     }
 
     /// Whether the statement may write to a table.

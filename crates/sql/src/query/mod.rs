@@ -7,6 +7,7 @@ mod functions;
 mod objects;
 mod registry;
 mod relations;
+mod sets;
 mod statement;
 
 pub use registry::registry;

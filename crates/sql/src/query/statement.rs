@@ -9,7 +9,6 @@ use crate::run::{NoSession, RunOptions, SessionServices};
 use crate::session_facts::SessionFacts;
 use firn_base::sync::Arc;
 use firn_base::{Cancel, Result, TimeZoneSetting, Type, TypeId, Value, clock};
-use firn_executor::budget::query_memory;
 use firn_executor::{Budget, Options};
 use firn_query::catalog::Names;
 use firn_query::prepared::Preparing;
@@ -22,7 +21,7 @@ use std::sync::LazyLock;
 pub struct Prepared(firn_query::Prepared);
 
 /// What all queries of the process share.
-static BUDGET: LazyLock<Arc<Budget>> = LazyLock::new(|| Budget::new(query_memory()));
+static BUDGET: LazyLock<Arc<Budget>> = LazyLock::new(Budget::of_process);
 
 impl Prepared {
     /// Prepares a query or a row change.
