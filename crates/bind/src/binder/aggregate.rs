@@ -360,6 +360,8 @@ impl Clause {
             Clause::MergeWhen => "MERGE WHEN conditions",
             Clause::Default => "DEFAULT expressions",
             Clause::CopyWhere => "COPY FROM WHERE conditions",
+            Clause::Check => "check constraints",
+            Clause::Transform => "transform expressions",
         }
     }
 }

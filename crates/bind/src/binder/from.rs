@@ -172,6 +172,7 @@ impl Binder<'_> {
             return Ok(node);
         }
         let found = self.find_relation(name)?;
+        self.note_relation(name.span(), &found);
         if let RelationKind::View(text) = &found.kind {
             self.pushed_locks = self.locks_of(alias.map_or(&*found.name, |alias| &*alias.name.text));
             let rows = self.view(&text.clone())?;
@@ -377,6 +378,7 @@ impl Binder<'_> {
             }
             _ => Vec::new(),
         };
+        self.note_join(join, &using, &left_columns, &right_columns);
         let (conditions, merged) = self.merged(join.kind, &using, &left_columns, &right_columns)?;
         let node = match &join.constraint {
             JoinConstraint::On(condition) => {

@@ -10,6 +10,7 @@ use crate::query::registry;
 use arrow::array::ArrayRef;
 use arrow::buffer::{BooleanBuffer, MutableBuffer};
 use firn_base::{Representation, Type, TypeId, Value};
+use firn_executor::arrays::vector_of;
 use firn_executor::expression::{Compiler, Conditions, Expression, Layout, Scope};
 use firn_executor::source::Request;
 use firn_executor::values;
@@ -95,7 +96,7 @@ impl Condition {
         for from in (0..rows).step_by(ROWS_AT_ONCE) {
             let length = ROWS_AT_ONCE.min(rows - from);
             let vectors = columns.iter().zip(&self.representations).map(|(array, representation)| {
-                crate::arrow::vectors::vector(&array.slice(from, length), *representation)
+                vector_of(&array.slice(from, length), *representation)
             });
             let kept = self.select(Chunk::new(length, vectors.collect()))?;
             count += kept.count();

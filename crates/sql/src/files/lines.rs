@@ -10,12 +10,12 @@ use super::names::{self, Names};
 use super::version::FileVersion;
 use super::zones::{ChunkZones, Key, MOST_GATHERED_BYTES, Reading, Totals, ZoneMaps, Zones, bounds_of};
 use super::{AskedCsv, Kind, changed, file_error, no_columns};
-use crate::arrow::vectors::vector;
 use arrow::array::{ArrayRef, BooleanArray};
 use arrow::compute::filter;
 use firn_base::pipe;
 use firn_base::sync::Arc;
 use firn_base::{Error, Representation, Result, SqlState, SqlType};
+use firn_executor::arrays::vector_of;
 use firn_load::encoding::{Decoded, Encoding};
 use firn_load::sniff::{self, SAMPLE_BYTES, Sniffed, sniff};
 use firn_load::source::MARK;
@@ -435,7 +435,7 @@ impl Lines {
         let part = |from: usize| {
             let length = MOST_ROWS.min(rows - from);
             let part = |(array, representation): &(ArrayRef, Representation)| {
-                vector(&array.slice(from, length), *representation)
+                vector_of(&array.slice(from, length), *representation)
             };
             names::chunk(self.names, columns.iter().map(part).collect(), length, path)
         };
