@@ -14,7 +14,6 @@ pub mod arrow;
 pub mod copy;
 #[path = "stub/ddl.rs"]
 pub mod ddl;
-#[path = "stub/files.rs"]
 pub mod files;
 pub mod services;
 pub mod session_facts;

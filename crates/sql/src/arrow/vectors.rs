@@ -55,8 +55,8 @@ pub fn vector(array: &ArrayRef, representation: Representation) -> Vector {
 mod tests {
     use super::*;
     use arrow::array::{
-        BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, FixedSizeBinaryArray,
-        Float64Array, Int64Array, ListArray, NullArray, StringViewArray, TimestampMicrosecondArray,
+        BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, FixedSizeBinaryArray, Float64Array,
+        Int64Array, ListArray, NullArray, StringViewArray, TimestampMicrosecondArray,
     };
     use arrow::datatypes::Int64Type;
     use firn_base::{Type, TypeId, Value};
@@ -144,12 +144,16 @@ mod tests {
     #[test]
     fn numbers_and_strings_are_not_copied() {
         let numbers = Int64Array::from(vec![1, 2, 3]);
-        let Some(Data::Int64(shared)) = vector(&(Arc::new(numbers.clone()) as ArrayRef), Representation::Int64).data().cloned() else {
+        let Some(Data::Int64(shared)) =
+            vector(&(Arc::new(numbers.clone()) as ArrayRef), Representation::Int64).data().cloned()
+        else {
             panic!("they are numbers")
         };
         assert_eq!(shared.as_ptr(), numbers.values().as_ptr());
         let texts = StringViewArray::from(vec!["a string that does not lie in its view"]);
-        let Some(Data::Strings(shared)) = vector(&(Arc::new(texts.clone()) as ArrayRef), Representation::Text).data().cloned() else {
+        let Some(Data::Strings(shared)) =
+            vector(&(Arc::new(texts.clone()) as ArrayRef), Representation::Text).data().cloned()
+        else {
             panic!("they are strings")
         };
         assert_eq!(shared.buffers()[0].as_ptr(), texts.data_buffers()[0].as_ptr());

@@ -9,17 +9,17 @@
 use crate::query::registry;
 use arrow::array::ArrayRef;
 use arrow::buffer::{BooleanBuffer, MutableBuffer};
+use firn_base::sync::{Arc, Mutex};
 use firn_base::{Representation, Type, TypeId, Value};
 use firn_executor::arrays::vector_of;
 use firn_executor::expression::{Compiler, Conditions, Expression, Layout, Scope};
 use firn_executor::source::Request;
 use firn_executor::values;
 use firn_load::Sieve;
-use firn_plan::function::Strategy;
+use firn_plan::function::{Strategy, Volatility};
 use firn_plan::scalar::{Quantified, Values};
 use firn_plan::{Column, Scalar};
 use firn_vector::context::detached;
-use firn_vector::registry::Volatility;
 use firn_vector::{Chunk, Datum, Vector, order};
 use std::cmp::Ordering;
 
@@ -32,7 +32,8 @@ pub(super) struct Condition {
     /// The positions of the columns in the file, rising.
     pub columns: Vec<usize>,
     representations: Vec<Representation>,
-    conditions: Conditions,
+    /// What several threads copy before they evaluate it.
+    conditions: Arc<Mutex<Conditions>>,
     /// A constant vector of one row for each parameter of the statement.
     parameters: Vec<Vector>,
 }
@@ -77,7 +78,7 @@ impl Condition {
         Some(Condition {
             columns: columns.into_iter().map(|(position, _)| position).collect(),
             representations,
-            conditions: Conditions::new(compiled),
+            conditions: Arc::new(Mutex::new(Conditions::new(compiled))),
             parameters: parameters(request),
         })
     }
@@ -95,9 +96,10 @@ impl Condition {
         let mut count = 0;
         for from in (0..rows).step_by(ROWS_AT_ONCE) {
             let length = ROWS_AT_ONCE.min(rows - from);
-            let vectors = columns.iter().zip(&self.representations).map(|(array, representation)| {
-                vector_of(&array.slice(from, length), *representation)
-            });
+            let vectors = columns
+                .iter()
+                .zip(&self.representations)
+                .map(|(array, representation)| vector_of(&array.slice(from, length), *representation));
             let kept = self.select(Chunk::new(length, vectors.collect()))?;
             count += kept.count();
             kept.rows().each(|row| arrow::util::bit_util::set_bit(&mut met, from + row));
@@ -109,7 +111,8 @@ impl Condition {
     pub fn select(&self, chunk: Chunk) -> Option<Chunk> {
         let context = detached();
         let scope = Scope { context: &context, parameters: &self.parameters };
-        self.conditions.clone().select(&scope, chunk).ok()
+        let mut conditions = self.conditions.lock().clone();
+        conditions.select(&scope, chunk).ok()
     }
 }
 
@@ -145,7 +148,7 @@ fn parameters(request: &Request<'_>) -> Vec<Vector> {
 
 /// A condition over one column of a file, or several of these.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Test {
+pub(crate) enum Test {
     /// The column at that position compares so with one of these values, none of which is NULL.
     Compared { column: usize, representation: Representation, strategy: Strategy, values: Vec<Value> },
     /// The column is NULL.
@@ -160,7 +163,7 @@ pub(super) enum Test {
 
 /// What is known of the values of a column in some rows.
 #[derive(Clone, Default, PartialEq, Debug)]
-pub(super) struct Bounds {
+pub(crate) struct Bounds {
     /// No value is less.
     pub lower: Option<Value>,
     /// No value is greater.
@@ -180,6 +183,16 @@ impl Test {
         (!tests.is_empty()).then_some(Test::All(tests))
     }
 
+    /// Calls `visit` with each column that it is about, once for each place.
+    pub fn for_each_column(&self, visit: &mut impl FnMut(usize)) {
+        match self {
+            Test::Compared { column, .. } | Test::Null(column) | Test::NotNull(column) => visit(*column),
+            Test::All(tests) | Test::Any(tests) => {
+                tests.iter().for_each(|test| test.for_each_column(visit));
+            }
+        }
+    }
+
     /// Whether rows of which `bounds` knows the columns may meet it.
     pub fn may_hold<'b>(&self, bounds: &impl Fn(usize) -> Option<&'b Bounds>) -> bool {
         match self {
@@ -189,9 +202,8 @@ impl Test {
             Test::NotNull(column) => bounds(*column).is_none_or(|bounds| !bounds.are_null),
             Test::Compared { column, representation, strategy, values } => {
                 let Some(bounds) = bounds(*column) else { return true };
-                let compare = |bound: &Value, value: &Value| {
-                    order::of(&datum(bound), &datum(value), *representation)
-                };
+                let compare =
+                    |bound: &Value, value: &Value| order::of(&datum(bound), &datum(value), *representation);
                 let lower = |value: &Value| bounds.lower.as_ref().map(|lower| compare(lower, value));
                 let upper = |value: &Value| bounds.upper.as_ref().map(|upper| compare(upper, value));
                 !bounds.are_null
@@ -199,7 +211,8 @@ impl Test {
                         Strategy::Less => lower(value).is_none_or(Ordering::is_lt),
                         Strategy::LessOrEqual => lower(value).is_none_or(Ordering::is_le),
                         Strategy::Equal => {
-                            lower(value).is_none_or(Ordering::is_le) && upper(value).is_none_or(Ordering::is_ge)
+                            lower(value).is_none_or(Ordering::is_le)
+                                && upper(value).is_none_or(Ordering::is_ge)
                         }
                         Strategy::GreaterOrEqual => upper(value).is_none_or(Ordering::is_ge),
                         Strategy::Greater => upper(value).is_none_or(Ordering::is_gt),
@@ -250,9 +263,7 @@ impl Asked<'_, '_> {
                 let tests: Vec<Test> = list.iter().filter_map(|part| self.test(part)).collect();
                 (!tests.is_empty()).then_some(Test::All(tests))
             }
-            Scalar::Or(list) => {
-                list.iter().map(|part| self.test(part)).collect::<Option<_>>().map(Test::Any)
-            }
+            Scalar::Or(list) => list.iter().map(|part| self.test(part)).collect::<Option<_>>().map(Test::Any),
             Scalar::IsNull(operand, negated) => {
                 let (column, _) = self.column(operand)?;
                 Some(if *negated { Test::NotNull(column) } else { Test::Null(column) })

@@ -252,13 +252,7 @@ impl Lines {
     }
 
     /// Reads a file that is not packed, but for what is known to be of no use, and remembers what it finds out.
-    fn read_plain(
-        &self,
-        one: &OneFile<'_>,
-        mut file: File,
-        threads: usize,
-        sink: Sink<'_>,
-    ) -> Result<()> {
+    fn read_plain(&self, one: &OneFile<'_>, mut file: File, threads: usize, sink: Sink<'_>) -> Result<()> {
         let path = one.path;
         let failed = |error| file_error(path, &error);
         let begin = text_begins(&mut file).map_err(failed)?;
@@ -371,8 +365,9 @@ impl Lines {
         }
         let gathers = gathered.is_some();
         let known = gathered.as_ref().and_then(|gathered| gathered.known.clone());
-        let digest =
-            |extent: Extent, batch: Batch| self.digest(path, extent, batch, &order, gathers, known.as_deref());
+        let digest = |extent: Extent, batch: Batch| {
+            self.digest(path, extent, batch, &order, gathers, known.as_deref())
+        };
         let failed = |error: &std::io::Error| file_error(path, error);
         let read = reader.read_chunks(feed, &failed, threads, &digest, &mut |digested| {
             let Digested { chunks, totals, zones } = digested?;
@@ -422,11 +417,8 @@ impl Lines {
             (columns[place].clone(), *representation)
         };
         let columns: Vec<(ArrayRef, Representation)> = self.wanted.iter().map(column).collect();
-        let totals = Totals {
-            rows: rows as u64,
-            rows_passed_over: (in_all - rows) as u64,
-            bytes_read: extent.bytes,
-        };
+        let totals =
+            Totals { rows: rows as u64, rows_passed_over: (in_all - rows) as u64, bytes_read: extent.bytes };
         Ok(Digested { chunks: self.chunks(&columns, rows, path), totals, zones })
     }
 

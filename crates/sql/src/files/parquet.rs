@@ -189,7 +189,8 @@ impl ParquetFile {
     fn kept_bounds(&self, name: &str, plain: &DataType) -> Option<Vec<Option<Bounds>>> {
         let groups = self.groups();
         let converter =
-            StatisticsConverter::try_new(name, self.metadata.schema(), self.metadata.parquet_schema()).ok()?;
+            StatisticsConverter::try_new(name, self.metadata.schema(), self.metadata.parquet_schema())
+                .ok()?;
         let converter = converter.with_missing_null_counts_as_zero(false);
         let leaf = converter.parquet_column_index()?;
         // Old writers did not say in which order bounds are bounds.
@@ -203,8 +204,7 @@ impl ParquetFile {
         let lower = if has_bounds { converted(converter.row_group_mins(groups)) } else { None };
         // NaN is larger than all numbers, and kept out of bounds.
         let is_float = matches!(plain, DataType::Float32 | DataType::Float64);
-        let upper =
-            if has_bounds && !is_float { converted(converter.row_group_maxes(groups)) } else { None };
+        let upper = if has_bounds && !is_float { converted(converter.row_group_maxes(groups)) } else { None };
         let nulls: Option<UInt64Array> = converter.row_group_null_counts(groups).ok();
         let bound = |bounds: &Option<ArrayRef>, group: usize| match value_at(bounds.as_ref()?, group) {
             Ok(Value::Null) | Err(_) => None,

@@ -299,9 +299,8 @@ impl Zones {
     }
 
     fn bytes(&self) -> usize {
-        let bounds = |bounds: &Option<Bounds>| {
-            size_of::<Option<Bounds>>() + bounds.as_ref().map_or(0, Bounds::bytes)
-        };
+        let bounds =
+            |bounds: &Option<Bounds>| size_of::<Option<Bounds>>() + bounds.as_ref().map_or(0, Bounds::bytes);
         let columns = self.columns.values().flatten().map(bounds).sum::<usize>();
         self.extents.len() * (size_of::<Extent>() + size_of::<usize>()) + columns
     }

@@ -2,23 +2,28 @@
 
 use super::registry;
 use super::relations::SessionRelations;
-use crate::files::FileVersions;
+use crate::files::{FileVersions, Files};
 use crate::parse::Parsed;
 use crate::pg_catalog::Source as CatalogSource;
 use crate::run::{NoSession, RunOptions, SessionServices};
 use crate::session_facts::SessionFacts;
 use firn_base::sync::Arc;
 use firn_base::{Cancel, Result, TimeZoneSetting, Type, TypeId, Value, clock};
-use firn_executor::{Budget, Options};
+use firn_bind::FileArgument;
+use firn_executor::{Budget, Options, Source};
+use firn_plan::operator::SourceId;
 use firn_query::catalog::Names;
 use firn_query::prepared::Preparing;
-use firn_query::{Executed, ResultColumn, Stream, Surroundings};
+use firn_query::{Executed, Found, Relations, ResultColumn, Stream, Surroundings};
 use firn_txn::Transaction;
 use firn_vector::context::Settings;
 use std::sync::LazyLock;
 
 /// A prepared statement.
-pub struct Prepared(firn_query::Prepared);
+pub struct Prepared {
+    prepared: firn_query::Prepared,
+    files: Box<[FileVersions]>,
+}
 
 /// What all queries of the process share.
 static BUDGET: LazyLock<Arc<Budget>> = LazyLock::new(Budget::of_process);
@@ -34,7 +39,8 @@ impl Prepared {
     ) -> Result<Prepared> {
         let zone = zone(&facts.time_zone);
         // Nobody asks for rows while a statement is prepared.
-        let others = SessionRelations { facts: facts.clone(), services: Arc::new(NoSession) };
+        let relations = SessionRelations { facts: facts.clone(), services: Arc::new(NoSession) };
+        let others = Noting { relations, files: Files::default() };
         let preparing = Preparing {
             registry: registry(),
             transaction,
@@ -42,32 +48,33 @@ impl Prepared {
             others: &others,
             cancel,
         };
-        firn_query::Prepared::new(&parsed.script, &parsed.statement, parameters, preparing).map(Prepared)
+        let prepared = firn_query::Prepared::new(&parsed.script, &parsed.statement, parameters, preparing)?;
+        Ok(Prepared { prepared, files: others.files.versions() })
     }
 
     /// The columns of its result.
     pub fn columns(&self) -> &Arc<[ResultColumn]> {
-        self.0.columns()
+        self.prepared.columns()
     }
 
     /// The files that it reads.
     pub fn files(&self) -> Box<[FileVersions]> {
-        Box::default()
+        self.files.clone()
     }
 
     /// The types of its parameters.
     pub fn parameters(&self) -> &[Type] {
-        self.0.parameters()
+        self.prepared.parameters()
     }
 
     /// The lines of EXPLAIN.
     pub fn explain(&self) -> Vec<String> {
-        self.0.explain().lines().map(str::to_owned).collect()
+        self.prepared.explain().lines().map(str::to_owned).collect()
     }
 
     /// Whether it changes or locks rows.
     pub fn has_effects(&self) -> bool {
-        self.0.has_effects()
+        self.prepared.has_effects()
     }
 
     /// Executes a statement that changes or locks rows.
@@ -80,7 +87,7 @@ impl Prepared {
     ) -> Result<Executed> {
         let others = SessionRelations { facts: facts.clone(), services: options.services.clone() };
         let surroundings = surroundings(transaction, facts, options);
-        self.0.execute(transaction, &others, parameters, Arc::new(surroundings), run_options(options))
+        self.prepared.execute(transaction, &others, parameters, Arc::new(surroundings), run_options(options))
     }
 
     /// Starts it in a transaction, which must run as long as rows are drawn.
@@ -93,7 +100,39 @@ impl Prepared {
     ) -> Result<Stream> {
         let others = SessionRelations { facts: facts.clone(), services: options.services.clone() };
         let surroundings = surroundings(transaction, facts, options);
-        self.0.start(transaction, &others, parameters, Arc::new(surroundings), run_options(options))
+        self.prepared.start(transaction, &others, parameters, Arc::new(surroundings), run_options(options))
+    }
+}
+
+/// The relations of a session, and the files among them that were found: a plan over files holds as long as they are what they were.
+struct Noting {
+    relations: SessionRelations,
+    files: Files,
+}
+
+impl Relations for Noting {
+    fn relation(&self, schema: Option<&str>, name: &str) -> Result<Option<Found>> {
+        self.relations.relation(schema, name)
+    }
+
+    fn has_schema(&self, name: &str) -> bool {
+        self.relations.has_schema(name)
+    }
+
+    fn file(&self, pattern: &str) -> Result<Option<Found>> {
+        self.relations.files_named(pattern, &self.files).map(Some)
+    }
+
+    fn reads_files(&self, function: &str) -> bool {
+        self.relations.reads_files(function)
+    }
+
+    fn file_function(&self, function: &str, arguments: &[FileArgument<'_>]) -> Result<Found> {
+        self.relations.files_read_by(function, arguments, &self.files)
+    }
+
+    fn source(&self, id: SourceId, transaction: &Transaction) -> Arc<dyn Source> {
+        self.relations.source(id, transaction)
     }
 }
 
