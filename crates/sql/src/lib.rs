@@ -17,7 +17,6 @@ pub mod arrow;
 #[path = "stub/copy.rs"]
 pub mod copy;
 pub mod ddl;
-#[path = "stub/files.rs"]
 pub mod files;
 pub mod services;
 pub mod session_facts;
