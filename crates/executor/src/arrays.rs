@@ -4,15 +4,15 @@
 //! with scales of their own and arrays are images. Buffers are shared where both sides have the same.
 
 use crate::values::{push, value};
+use arrow_array::builder::BinaryViewBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
     IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType, UInt32Type,
 };
-use arrow_array::builder::BinaryViewBuilder;
 use arrow_array::{
-    Array, ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, Decimal128Array, FixedSizeBinaryArray, PrimitiveArray,
-    StringViewArray,
+    Array, ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, Decimal128Array,
+    FixedSizeBinaryArray, PrimitiveArray, StringViewArray,
 };
 use arrow_buffer::{Buffer, NullBuffer, ScalarBuffer};
 use firn_base::array::ArrayImage;
@@ -99,7 +99,9 @@ pub fn array_of(vector: &Vector) -> ArrayRef {
         (Representation::Date, Data::Int32(values)) => primitive::<Date32Type>(values, nulls),
         (_, Data::Int32(values)) => primitive::<Int32Type>(values, nulls),
         (Representation::Time, Data::Int64(values)) => primitive::<Time64MicrosecondType>(values, nulls),
-        (Representation::Timestamp, Data::Int64(values)) => primitive::<TimestampMicrosecondType>(values, nulls),
+        (Representation::Timestamp, Data::Int64(values)) => {
+            primitive::<TimestampMicrosecondType>(values, nulls)
+        }
         (Representation::TimestampTz, Data::Int64(values)) => {
             let array = PrimitiveArray::<TimestampMicrosecondType>::new(values.clone(), nulls);
             Arc::new(array.with_timezone("UTC"))

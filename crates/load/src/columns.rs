@@ -10,7 +10,8 @@ use arrow_array::{ArrayRef, StringViewArray};
 use arrow_buffer::IntervalMonthDayNano;
 use firn_base::sync::Arc;
 use firn_base::{
-    Error, Numeric, Representation, Result, SqlType, TimeZoneSetting, Type, Value, binary, datetime, interval, numeric, text,
+    Error, Numeric, Representation, Result, SqlType, TimeZoneSetting, Type, Value, binary, datetime,
+    interval, numeric, text,
 };
 
 /// Texts read as literals of a type. An error comes with the text.
@@ -37,7 +38,11 @@ pub(crate) enum ColumnBuilder {
     BigInt(Int64Builder),
     Real(Float32Builder),
     Double(Float64Builder),
-    Numeric { precision: u8, scale: u8, builder: Decimal128Builder },
+    Numeric {
+        precision: u8,
+        scale: u8,
+        builder: Decimal128Builder,
+    },
     Text(StringViewBuilder),
     Varchar(u32, StringViewBuilder),
     Char(u32, StringViewBuilder),
@@ -51,7 +56,13 @@ pub(crate) enum ColumnBuilder {
     /// The images of numerics with scales of their own, which precision and scale may limit.
     Numbers(Option<(u16, i16)>, BinaryViewBuilder),
     /// The images of arrays.
-    Arrays { ty: Type, element: Representation, zone: TimeZoneSetting, image: Vec<u8>, builder: BinaryViewBuilder },
+    Arrays {
+        ty: Type,
+        element: Representation,
+        zone: TimeZoneSetting,
+        image: Vec<u8>,
+        builder: BinaryViewBuilder,
+    },
     Oids(Type, UInt32Builder),
     /// Strings of a type with a length of its own, such as `name`.
     Names(Type, StringViewBuilder),
@@ -260,11 +271,7 @@ impl ColumnBuilder {
     }
 }
 
-fn append_number(
-    value: Numeric,
-    limit: Option<(u16, i16)>,
-    builder: &mut BinaryViewBuilder,
-) -> Result<()> {
+fn append_number(value: Numeric, limit: Option<(u16, i16)>, builder: &mut BinaryViewBuilder) -> Result<()> {
     let value = match limit {
         Some((precision, scale)) => value.fit(precision, scale)?,
         None => value,

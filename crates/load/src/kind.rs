@@ -39,9 +39,7 @@ impl Kind {
 }
 
 /// The columns of a file with the kinds of their values.
-pub(crate) fn kinds<T: Into<Type>>(
-    columns: impl IntoIterator<Item = (String, T)>,
-) -> Vec<(String, Kind)> {
+pub(crate) fn kinds<T: Into<Type>>(columns: impl IntoIterator<Item = (String, T)>) -> Vec<(String, Kind)> {
     columns.into_iter().map(|(name, ty)| (name, Kind::of(ty))).collect()
 }
 

@@ -1006,8 +1006,10 @@ fn binary_files_hold_values_of_every_type() {
     ];
     let columns: Vec<_> = cases.iter().map(|(ty, _)| (ty.to_string(), *ty)).collect();
     let types: Vec<SqlType> = cases.iter().map(|(ty, _)| *ty).collect();
-    let row: Vec<Value> =
-        cases.iter().map(|(ty, text)| firn_base::text::parse_any(text, (*ty).into(), &zone).unwrap()).collect();
+    let row: Vec<Value> = cases
+        .iter()
+        .map(|(ty, text)| firn_base::text::parse_any(text, (*ty).into(), &zone).unwrap())
+        .collect();
     let nulls = vec![Value::Null; row.len()];
     let batches = |format, file: &[u8]| -> Vec<Vec<ArrayRef>> {
         let mut reader = CopyReader::new("COPY t", columns.clone(), CopyOptions::new(format), zone).unwrap();

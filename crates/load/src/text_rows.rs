@@ -43,11 +43,7 @@ enum Style {
 }
 
 impl TextRows {
-    pub(crate) fn new(
-        columns: &[(String, Kind)],
-        options: &CopyOptions,
-        zone: TimeZoneSetting,
-    ) -> TextRows {
+    pub(crate) fn new(columns: &[(String, Kind)], options: &CopyOptions, zone: TimeZoneSetting) -> TextRows {
         let (special, is_plain) = match options.format {
             RowFormat::Text => {
                 let special = Special { below: 14, first: b'\\', second: options.delimiter };
@@ -351,7 +347,8 @@ impl Cells<'_> {
             Cells::Numeric { values, scale } => numeric::write(values[row], *scale, out),
             Cells::Numbers(images) => number_at(images, row).write(out),
             Cells::Arrays { images, ty, element } => {
-                let image = ArrayImage::new(images.value(row), *element).expect("it is the image of an array");
+                let image =
+                    ArrayImage::new(images.value(row), *element).expect("it is the image of an array");
                 text::write_any(&Value::Array(image.to_value()), *ty, zone, out);
             }
             Cells::Oids(values) => text::write_integer(values[row].into(), out),

@@ -56,10 +56,7 @@ pub fn bind_copy_condition(
 }
 
 /// Values of some types as values of columns, as an INSERT assigns them. Attributes of their row are numbered from 1 on.
-pub fn bind_assignments(
-    values: &[(Type, &Attribute)],
-    catalog: &dyn Catalog,
-) -> Result<Vec<RowScalar>> {
+pub fn bind_assignments(values: &[(Type, &Attribute)], catalog: &dyn Catalog) -> Result<Vec<RowScalar>> {
     let assigned = |(place, (ty, attribute)): (usize, &(Type, &Attribute))| {
         let mut binder = Binder::new("", &[], catalog);
         // There is no text.

@@ -14,12 +14,13 @@ mod lookup;
 mod path;
 mod restrictions;
 
+use crate::arrays::vector_of;
 use crate::expression::converted;
 use crate::source::{
     CandidateIndex, Lookup, Morsels, Reader, Request, Scan, Source, SourceColumn, SourceStatistics,
     representation,
 };
-use crate::arrays::vector_of;
+use crate::values::push;
 use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{Cell, ColumnId, ColumnSet, Representation, Result, RowId, Snapshot};
 use firn_plan::operator::ROW_ID;

@@ -37,7 +37,12 @@ impl Writer<'_> {
 
     /// Inserts rows that violate neither NOT NULL nor a CHECK, if they [can be](Writer::inserts_together) inserted together; all
     /// columns are known. The ordinal of an error is the place among `rows`.
-    pub(crate) fn insert_together(&mut self, target: usize, columns: &RowVectors, rows: &[u16]) -> Result<()> {
+    pub(crate) fn insert_together(
+        &mut self,
+        target: usize,
+        columns: &RowVectors,
+        rows: &[u16],
+    ) -> Result<()> {
         let set = self.set;
         let table = set.target(target);
         let (mut until, mut failure) = (rows.len(), None);
@@ -51,7 +56,8 @@ impl Writer<'_> {
         }
         if until > 0 {
             let length = columns.vector(ColumnId(0)).len();
-            let array = |number: usize| column_of(table, columns, ColumnId(number as u16), &rows[..until], length);
+            let array =
+                |number: usize| column_of(table, columns, ColumnId(number as u16), &rows[..until], length);
             let arrays = (0..table.width()).map(array).collect::<Result<Vec<ArrayRef>>>()?;
             self.insert_arrays(target, &arrays)?;
         }
@@ -89,8 +95,8 @@ impl Writer<'_> {
         error: Error,
         comes_before: impl FnOnce(&Transaction, &Error, &Error) -> bool,
     ) -> Error {
-        let class = &error.state().as_str()[..2];
-        if !["0A", "22", "23", "54"].contains(&class) {
+        let state = error.state();
+        if !["0A", "22", "23", "54"].contains(&&state.as_str()[..2]) {
             return error;
         }
         match self.enter_keys() {

@@ -45,7 +45,6 @@ impl Load {
         columns: Vec<ColumnId>,
         condition: Option<&StoredExpression>,
         expressions: &dyn CatalogExpressions,
-        key_threads: usize,
     ) -> Result<Load> {
         let target = set.first();
         let definition: &Arc<TableDef> = &set.target(target).definition;
@@ -59,7 +58,12 @@ impl Load {
             }
         }
         let condition = condition.map(|condition| RowExpression::compile(condition, registry)).transpose()?;
-        Ok(Load { set, target, columns, defaults, condition, key_threads, pending: VecDeque::new() })
+        Ok(Load { set, target, columns, defaults, condition, key_threads: 1, pending: VecDeque::new() })
+    }
+
+    /// How many threads may enter keys.
+    pub fn set_key_threads(&mut self, threads: usize) {
+        self.key_threads = threads;
     }
 
     fn table(&self) -> &Target {
@@ -83,10 +87,7 @@ impl Load {
         assert_eq!(columns.len(), self.columns.len());
         context.check_cancel()?;
         transaction.lock_row_exclusive(&self.table().table)?;
-        if self.condition.is_none()
-            && self.table().takes_arrays()
-            && !self.violates_not_null(columns)
-        {
+        if self.condition.is_none() && self.table().takes_arrays() && !self.violates_not_null(columns) {
             let whole = self.whole_columns(rows, columns, context)?;
             if let Some(whole) = whole {
                 let target = self.target;
@@ -94,7 +95,8 @@ impl Load {
                 return Ok(rows as u64);
             }
         }
-        let representations: Vec<_> = self.columns.iter().map(|column| self.table().general(*column)).collect();
+        let representations: Vec<_> =
+            self.columns.iter().map(|column| self.table().general(*column)).collect();
         let mut stored = 0;
         for first in (0..rows).step_by(TOGETHER) {
             let length = TOGETHER.min(rows - first);
@@ -103,12 +105,13 @@ impl Load {
                 .zip(&representations)
                 .map(|(column, representation)| vector_of(&column.slice(first, length), *representation))
                 .collect();
-            stored += self.insert_vectors(transaction, length, vectors, context).map_err(|error| {
-                match error.ordinal() {
-                    Some(ordinal) => error.with_ordinal(first as u64 + ordinal),
-                    None => error,
-                }
-            })?;
+            stored +=
+                self.insert_vectors(transaction, length, vectors, context).map_err(|error| {
+                    match error.ordinal() {
+                        Some(ordinal) => error.with_ordinal(first as u64 + ordinal),
+                        None => error,
+                    }
+                })?;
         }
         Ok(stored)
     }
@@ -127,16 +130,15 @@ impl Load {
         let (rows, failure) = self.chosen(&new, length, context);
         let target = self.target;
         self.write(transaction, |writer| {
-            let violated =
-                writer.first_violation(target, &new, Rows::at(&rows, length), None, context);
+            let violated = writer.first_violation(target, &new, Rows::at(&rows, length), None, context);
             let until = violated.as_ref().map_or(rows.len(), |(place, _)| *place);
             let row_of = |place: usize| u64::from(rows[place]);
             match writer.inserts_together(target) {
-                true => writer.insert_together(target, &new, &rows[..until]).map_err(|error| {
-                    match error.ordinal() {
-                        Some(place) => error.with_ordinal(row_of(place as usize)),
-                        None => error,
-                    }
+                true => writer.insert_together(target, &new, &rows[..until]).map_err(|error| match error
+                    .ordinal()
+                {
+                    Some(place) => error.with_ordinal(row_of(place as usize)),
+                    None => error,
                 })?,
                 false => {
                     for (place, row) in rows[..until].iter().enumerate() {
@@ -250,10 +252,13 @@ impl Load {
         for number in 0..table.width() {
             let column = ColumnId(number as u16);
             let general = table.general(column);
-            new.set(column, match self.default(column) {
-                Some(default) => default_of(default, general, length, context)?,
-                None => Vector::null(general, length),
-            });
+            new.set(
+                column,
+                match self.default(column) {
+                    Some(default) => default_of(default, general, length, context)?,
+                    None => Vector::null(general, length),
+                },
+            );
         }
         for (column, vector) in self.columns.iter().zip(given) {
             new.set(*column, fitted(&vector, table.general(*column), Rows::all(length))?);

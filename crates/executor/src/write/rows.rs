@@ -1,9 +1,9 @@
 //! Rows of a table as vectors, and their cells as storage takes them.
 
+use crate::expression::converted;
 use firn_base::types::Width;
 use firn_base::value::Stored;
 use firn_base::{Cell, ColumnId, Error, Numeric, Representation, Result, SqlState, Value, numeric};
-use crate::expression::converted;
 use firn_vector::builder::Builder;
 use firn_vector::selection::Rows;
 use firn_vector::{Datum, Vector};

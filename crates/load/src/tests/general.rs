@@ -57,7 +57,9 @@ fn a_number_is_one_in_json_unless_json_has_none() {
     let batches = read(TEXT, b"1.500\t1\t{1}\t{}\t{}\t7\tx\nInfinity\t1\t{}\t{}\t{}\t7\tx\n").unwrap();
     let json = String::from_utf8(written(JSON, &batches)).unwrap();
     let mut lines = json.lines();
-    assert!(lines.next().unwrap().starts_with("{\"numeric\":1.500,\"numeric(3,-2)\":100,\"integer[]\":\"{1}\","));
+    assert!(
+        lines.next().unwrap().starts_with("{\"numeric\":1.500,\"numeric(3,-2)\":0,\"integer[]\":\"{1}\",")
+    );
     assert!(lines.next().unwrap().starts_with("{\"numeric\":\"Infinity\","));
 }
 
@@ -68,7 +70,10 @@ fn mistakes_are_placed_and_limits_are_kept() {
         (error.state(), error.context().unwrap_or_default().to_owned())
     };
     let (state, context) = error("x\t1\t{}\t{}\t{}\t7\tx");
-    assert_eq!((state, context.as_str()), (SqlState::INVALID_TEXT_REPRESENTATION, "COPY t, line 1, column numeric: \"x\""));
+    assert_eq!(
+        (state, context.as_str()),
+        (SqlState::INVALID_TEXT_REPRESENTATION, "COPY t, line 1, column numeric: \"x\"")
+    );
     assert_eq!(error("1\t99999999\t{}\t{}\t{}\t7\tx").0, SqlState::NUMERIC_VALUE_OUT_OF_RANGE);
     assert_eq!(error("1\t1\t{1\t{}\t{}\t7\tx").0, SqlState::INVALID_TEXT_REPRESENTATION);
     assert_eq!(error("1\t1\t{}\t{}\t{}\t4294967296\tx").0, SqlState::NUMERIC_VALUE_OUT_OF_RANGE);

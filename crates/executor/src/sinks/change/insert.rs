@@ -32,7 +32,10 @@ impl Applying<'_, '_> {
         match plan.arms.is_empty() {
             true if self.inserts_together(until) => {
                 self.scope.context.check_cancel()?;
-                self.state.writer.insert_together(self.target, &new, &rows[..until]).map_err(Error::without_row)?;
+                self.state
+                    .writer
+                    .insert_together(self.target, &new, &rows[..until])
+                    .map_err(Error::without_row)?;
                 if violated.is_none() {
                     self.done(&rows, chunk, None, Some(&new))?;
                 }
