@@ -11,3 +11,4 @@ mod statement;
 
 pub use registry::registry;
 pub use statement::Prepared;
+pub(crate) use statement::{load_expressions, surroundings};
