@@ -13,7 +13,8 @@ use firn_bind::FileArgument;
 use firn_executor::write::{check_all, check_immediate};
 use firn_executor::{Budget, Options, Source};
 use firn_plan::operator::{LockStrength, SourceId};
-use firn_query::catalog::Names;
+use firn_query::catalog::{Binding, Names};
+use firn_query::expressions::TransactionExpressions;
 use firn_query::prepared::Preparing;
 use firn_query::{Executed, Found, Relations, ResultColumn, Stream, Surroundings};
 use firn_syntax::tree::{Expr, TypeName};
@@ -216,7 +217,25 @@ fn preparing<T>(
     Ok((done, others.files.versions()))
 }
 
-fn surroundings(transaction: &Transaction, facts: &Arc<SessionFacts>, options: &RunOptions) -> Surroundings {
+/// Calls with what binds the expressions that rows of a load need.
+pub(crate) fn load_expressions<T>(
+    transaction: &Transaction,
+    facts: &Arc<SessionFacts>,
+    call: impl FnOnce(&TransactionExpressions<'_>) -> Result<T>,
+) -> Result<T> {
+    let zone = zone(&facts.time_zone);
+    let others = SessionRelations { facts: facts.clone(), services: Arc::new(NoSession) };
+    let names = Names { search_path: &facts.search_path, database: &facts.database, zone: &zone };
+    let binding = Binding::new(registry(), transaction.catalog(), names, &others);
+    call(&TransactionExpressions { binding: &binding, transaction })
+}
+
+/// What the functions of a statement are called with.
+pub(crate) fn surroundings(
+    transaction: &Transaction,
+    facts: &Arc<SessionFacts>,
+    options: &RunOptions,
+) -> Surroundings {
     let services = &options.services;
     let session = Arc::new(CatalogSource::of_session(transaction.catalog(), facts, services));
     Surroundings {
