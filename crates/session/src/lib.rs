@@ -133,7 +133,7 @@ pub use database::Database;
 pub use firn_base as base;
 pub use firn_sql::arrow;
 pub use firn_sql::copy::CopyFormat;
-pub use firn_sql::parse::{Numbered, number_parameters};
+pub use firn_sql::parse::{Numbered, Parsed, number_parameters};
 pub use firn_sql::settings::{cooling_time as parse_cooling_time, parse_memory};
 pub use firn_sql::{Column, Datum, ResultChunk, arrow_type};
 pub use firn_txn::{Config, Granularity, Isolation, Progress, Running};

@@ -362,6 +362,7 @@ impl Clause {
             Clause::CopyWhere => "COPY FROM WHERE conditions",
             Clause::Check => "check constraints",
             Clause::Transform => "transform expressions",
+            Clause::Execute => "EXECUTE parameters",
         }
     }
 }

@@ -6,6 +6,7 @@
 //! (`attach`, `group`, `window`, `select`).
 
 mod aggregate;
+mod arguments;
 mod attach;
 mod call;
 mod change;
@@ -48,6 +49,7 @@ pub use definition::{
 use crate::catalog::{Catalog, Relation};
 use crate::function::Handles;
 use aggregate::AggregateCall;
+pub use arguments::{bind_arguments, bind_type_name};
 use attach::Pending;
 use definition::Uses;
 use firn_base::{Error, Result, SqlState, Type, TypeId};
@@ -271,6 +273,7 @@ pub(crate) enum Clause {
     CopyWhere,
     Check,
     Transform,
+    Execute,
 }
 
 /// A bound expression.

@@ -11,4 +11,4 @@ mod sets;
 mod statement;
 
 pub use registry::registry;
-pub use statement::Prepared;
+pub use statement::{Prepared, check_deferred, check_no_longer_deferred, type_named};

@@ -10,11 +10,13 @@ use crate::session_facts::SessionFacts;
 use firn_base::sync::Arc;
 use firn_base::{Cancel, Result, TimeZoneSetting, Type, TypeId, Value, clock};
 use firn_bind::FileArgument;
+use firn_executor::write::{check_all, check_immediate};
 use firn_executor::{Budget, Options, Source};
-use firn_plan::operator::SourceId;
+use firn_plan::operator::{LockStrength, SourceId};
 use firn_query::catalog::Names;
 use firn_query::prepared::Preparing;
 use firn_query::{Executed, Found, Relations, ResultColumn, Stream, Surroundings};
+use firn_syntax::tree::{Expr, TypeName};
 use firn_txn::Transaction;
 use firn_vector::context::Settings;
 use std::sync::LazyLock;
@@ -37,19 +39,25 @@ impl Prepared {
         facts: &Arc<SessionFacts>,
         cancel: &Cancel,
     ) -> Result<Prepared> {
-        let zone = zone(&facts.time_zone);
-        // Nobody asks for rows while a statement is prepared.
-        let relations = SessionRelations { facts: facts.clone(), services: Arc::new(NoSession) };
-        let others = Noting { relations, files: Files::default() };
-        let preparing = Preparing {
-            registry: registry(),
-            transaction,
-            names: Names { search_path: &facts.search_path, database: &facts.database, zone: &zone },
-            others: &others,
-            cancel,
-        };
-        let prepared = firn_query::Prepared::new(&parsed.script, &parsed.statement, parameters, preparing)?;
-        Ok(Prepared { prepared, files: others.files.versions() })
+        let (prepared, files) = prepare(transaction, facts, cancel, |preparing| {
+            firn_query::Prepared::new(&parsed.script, &parsed.statement, parameters, preparing)
+        })?;
+        Ok(Prepared { prepared, files })
+    }
+
+    /// Prepares the arguments of EXECUTE: a query for one row of values of these types.
+    pub fn arguments(
+        parsed: &Parsed,
+        arguments: &[Expr],
+        types: &[Type],
+        transaction: &Transaction,
+        facts: &Arc<SessionFacts>,
+        cancel: &Cancel,
+    ) -> Result<Prepared> {
+        let (prepared, files) = prepare(transaction, facts, cancel, |preparing| {
+            firn_query::Prepared::arguments(&parsed.script, arguments, types, preparing)
+        })?;
+        Ok(Prepared { prepared, files })
     }
 
     /// The columns of its result.
@@ -70,6 +78,11 @@ impl Prepared {
     /// The lines of EXPLAIN.
     pub fn explain(&self) -> Vec<String> {
         self.prepared.explain().lines().map(str::to_owned).collect()
+    }
+
+    /// How strongly it locks rows, if it does.
+    pub fn lock_strength(&self) -> Option<LockStrength> {
+        self.prepared.lock_strength()
     }
 
     /// Whether it changes or locks rows.
@@ -136,6 +149,64 @@ impl Relations for Noting {
     }
 }
 
+/// The type that a name in a statement means.
+pub fn type_named(
+    parsed: &Parsed,
+    name: &TypeName,
+    transaction: &Transaction,
+    facts: &Arc<SessionFacts>,
+) -> Result<Type> {
+    let (ty, _) = prepare(transaction, facts, &Cancel::new(), |preparing| {
+        firn_query::Prepared::type_named(&parsed.script, name, preparing)
+    })?;
+    Ok(ty)
+}
+
+/// Makes all checks that a transaction has deferred, before it commits. 23503 or 23505 if one fails.
+pub fn check_deferred(
+    transaction: &mut Transaction,
+    facts: &Arc<SessionFacts>,
+    options: &RunOptions,
+) -> Result<()> {
+    match transaction.has_deferred_checks() {
+        true => check_all(transaction, &surroundings(transaction, facts, options).context()),
+        false => Ok(()),
+    }
+}
+
+/// Makes the checks that are no longer deferred, after SET CONSTRAINTS. Errors likewise.
+pub fn check_no_longer_deferred(
+    transaction: &mut Transaction,
+    facts: &Arc<SessionFacts>,
+    options: &RunOptions,
+) -> Result<()> {
+    match transaction.has_deferred_checks() {
+        true => check_immediate(transaction, &surroundings(transaction, facts, options).context()),
+        false => Ok(()),
+    }
+}
+
+/// What a session prepares statements with, and the files that were looked at for that.
+fn prepare<T>(
+    transaction: &Transaction,
+    facts: &Arc<SessionFacts>,
+    cancel: &Cancel,
+    work: impl FnOnce(Preparing<'_>) -> Result<T>,
+) -> Result<(T, Box<[FileVersions]>)> {
+    let zone = zone(&facts.time_zone);
+    // Nobody asks for rows while a statement is prepared.
+    let relations = SessionRelations { facts: facts.clone(), services: Arc::new(NoSession) };
+    let others = Noting { relations, files: Files::default() };
+    let made = work(Preparing {
+        registry: registry(),
+        transaction,
+        names: Names { search_path: &facts.search_path, database: &facts.database, zone: &zone },
+        others: &others,
+        cancel,
+    })?;
+    Ok((made, others.files.versions()))
+}
+
 fn surroundings(transaction: &Transaction, facts: &Arc<SessionFacts>, options: &RunOptions) -> Surroundings {
     let services = &options.services;
     let session = Arc::new(CatalogSource::of_session(transaction.catalog(), facts, services));
@@ -156,7 +227,7 @@ fn run_options(options: &RunOptions) -> Options {
 }
 
 fn zone(name: &str) -> TimeZoneSetting {
-    TimeZoneSetting::from_name(name).unwrap_or(TimeZoneSetting::UTC)
+    TimeZoneSetting::parse(name).unwrap_or(TimeZoneSetting::UTC)
 }
 
 /// The settings of a session, for functions.
