@@ -17,7 +17,6 @@ pub mod arrow;
 #[path = "stub/copy.rs"]
 pub mod copy;
 pub mod ddl;
-#[path = "stub/files.rs"]
 pub mod files;
 pub mod services;
 pub mod session_facts;
@@ -30,7 +29,8 @@ pub mod pg_catalog;
 pub use firn_base::Cancel;
 pub use firn_base::cancel::cancelled;
 pub use firn_executor::budget::{limit_query_memory, query_memory};
-pub use firn_query::arrow::{data_type as arrow_type, schema as result_schema};
+pub use firn_query::arrow::data_type as arrow_type;
+pub use firn_query::arrow::schema as result_schema;
 pub use firn_query::{ResultChunk, Stream};
 pub use firn_syntax::tree;
 pub use firn_vector::Datum;

@@ -127,7 +127,10 @@ impl Binder<'_> {
                 self.add_derived(&alias.name.text, columns, Some(alias))?;
                 Ok(node)
             }
-            TableKind::Function(function) => self.table_function(function, table.alias.as_ref()),
+            TableKind::Function(function) => match self.file_function(function)? {
+                Some(relation) => Ok(self.scan(relation, table.alias.as_ref(), at)?.0),
+                None => self.table_function(function, table.alias.as_ref()),
+            },
             TableKind::Join(inner) => {
                 let start = self.level().items.len();
                 let node = self.joined_item(inner)?;
@@ -257,7 +260,9 @@ impl Binder<'_> {
                 ty: attribute.ty,
                 nullable: !attribute.not_null,
                 name: Some(attribute.name.clone()),
-                origin: Some(Origin { relation: relation.oid, attribute: attribute.number }),
+                // What is in no catalog has no oid.
+                origin: (relation.oid != 0)
+                    .then_some(Origin { relation: relation.oid, attribute: attribute.number }),
             };
             let column = self.new_column(info);
             produced.push((column, attribute.number));

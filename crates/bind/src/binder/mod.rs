@@ -15,6 +15,7 @@ mod conflict;
 mod copy;
 mod definition;
 mod expression;
+mod file_function;
 mod from;
 mod group;
 mod literal;

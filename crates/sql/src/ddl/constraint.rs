@@ -1,7 +1,6 @@
 //! Table constraints: making them, naming them, checking the rows that are already there.
 
 use super::{Context, drop, expression, foreign_key, index, parameter, rename, rewrite};
-use crate::names::missing_column;
 use crate::statement::{ObjectKind, quote_ident};
 use firn_base::{Error, Result, SqlState};
 use firn_syntax::tree::{
@@ -362,12 +361,4 @@ pub(super) fn missing_constraint(table: &TableDef, name: &str) -> Error {
         SqlState::UNDEFINED_OBJECT,
         format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name),
     )
-}
-
-/// The position of a column by name; 42703 without one.
-pub(super) fn column_position(table: &TableDef, name: &str) -> Result<u16> {
-    match table.column(name) {
-        Some((id, _)) => Ok(id.0),
-        None => Err(missing_column(table, name)),
-    }
 }

@@ -12,7 +12,7 @@ use firn_base::sync::Arc;
 use firn_base::{ColumnId, Error, Result, SqlState};
 use firn_syntax::print;
 use firn_syntax::tree::{DropObjects, ObjectReference, Truncate};
-use firn_txn::catalog::{ConstraintDef, ConstraintKind, IndexDef, Oid, TableDef, ViewDef};
+use firn_txn::catalog::{ConstraintDef, ConstraintKind, IndexDef, Oid, SequenceDef, TableDef, ViewDef};
 
 /// Something that may be dropped.
 #[derive(Clone, PartialEq, Debug)]

@@ -76,15 +76,7 @@ pub(super) fn check(
     condition: &Expr,
 ) -> Result<(String, Vec<u16>)> {
     let bound = over_table(context, script, table, condition, Place::Check)?;
-    if let Some(number) = bound.attributes.iter().find(|number| **number < 0) {
-        // The table's own oid is the only one that a row has before it is stored.
-        let name = if *number == -6 { "tableoid" } else { "ctid" };
-        return Err(Error::new(
-            SqlState::INVALID_COLUMN_REFERENCE,
-            format!("system column \"{name}\" reference in check constraint is invalid"),
-        ));
-    }
-    let columns = bound.attributes.iter().map(|number| *number as u16 - 1).collect();
+    let columns = bound.inputs.iter().map(|(_, number)| *number as u16 - 1).collect();
     let mut condition = condition.clone();
     visit::expression(&mut Unqualify, &mut condition);
     Ok((print::expression(&condition), columns))
@@ -101,8 +93,8 @@ pub(super) fn over_table(
     context.bound(|catalog| {
         let schema = context.schema_name(table.schema);
         let relation = catalog.relation(Some(schema), &table.name)?;
-        let relation: Arc<_> = relation
-            .ok_or_else(|| Error::internal(format!("table \"{}\" is not in the catalog", table.name)))?;
+        let relation: Arc<_> =
+            relation.ok_or_else(|| Error::internal("the table of an expression is not in the catalog"))?;
         firn_bind::bind_expression(script, expression, place, Some(&relation), catalog)
     })
 }
