@@ -18,5 +18,8 @@ mod function;
 mod resolve;
 mod types;
 
-pub use binder::{Bound, OutputColumn, RowScalar, bind, bind_assignments, bind_copy_condition};
+pub use binder::{
+    Bound, OutputColumn, RowScalar, bind, bind_arguments, bind_assignments, bind_copy_condition,
+    bind_type_name,
+};
 pub use catalog::{Attribute, Catalog, Generated, Key, Relation, RelationKind};

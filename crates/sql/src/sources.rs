@@ -108,11 +108,8 @@ impl Column {
 
 impl firn_executor::Source for Source {
     fn columns(&self) -> Vec<SourceColumn> {
-        let column = |(attribute, column): (i16, &Column)| SourceColumn {
-            attribute,
-            ty: column.ty,
-            nullable: true,
-        };
+        let column =
+            |(attribute, column): (i16, &Column)| SourceColumn { attribute, ty: column.ty, nullable: true };
         (1..).zip(&self.columns).map(column).collect()
     }
 

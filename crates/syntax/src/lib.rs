@@ -42,8 +42,9 @@ mod token;
 pub mod tree;
 
 use firn_base::Result;
-pub use keyword::{Category, Keyword};
+pub use keyword::{Category, KEYWORDS, Keyword};
 pub use span::{Span, character_position};
+pub use token::{Token, TokenKind};
 
 /// How many levels a statement may nest.
 pub const DEPTH_LIMIT: u32 = 300;
@@ -68,6 +69,21 @@ impl Default for Options {
 /// The statements of a text, which semicolons separate. Empty ones are left out.
 pub fn parse(text: &str, options: Options) -> Result<Vec<tree::StatementNode>> {
     parser::statements(text, options)
+}
+
+/// The tokens of a text, without comments.
+pub fn tokens(text: &str, options: Options) -> Result<Vec<Token>> {
+    let mut lexer = lexer::Lexer::new(text, options.standard_conforming_strings);
+    let mut tokens = Vec::new();
+    loop {
+        match lexer.next() {
+            Token { kind: TokenKind::End, .. } => return Ok(tokens),
+            Token { kind: TokenKind::Invalid, .. } => {
+                return Err(lexer.take_error().expect("the lexer keeps the reason"));
+            }
+            token => tokens.push(token),
+        }
+    }
 }
 
 /// A text that is one expression.

@@ -360,6 +360,7 @@ impl Clause {
             Clause::MergeWhen => "MERGE WHEN conditions",
             Clause::Default => "DEFAULT expressions",
             Clause::CopyWhere => "COPY FROM WHERE conditions",
+            Clause::Execute => "EXECUTE parameters",
         }
     }
 }

@@ -6,6 +6,7 @@
 //! (`attach`, `group`, `window`, `select`).
 
 mod aggregate;
+mod arguments;
 mod attach;
 mod call;
 mod change;
@@ -43,6 +44,7 @@ pub use copy::{RowScalar, bind_assignments, bind_copy_condition};
 use crate::catalog::{Catalog, Relation};
 use crate::function::Handles;
 use aggregate::AggregateCall;
+pub use arguments::{bind_arguments, bind_type_name};
 use attach::Pending;
 use firn_base::{Error, Result, SqlState, Type, TypeId};
 use firn_plan::operator::{IterateId, SharedId};
@@ -257,6 +259,7 @@ pub(crate) enum Clause {
     MergeWhen,
     Default,
     CopyWhere,
+    Execute,
 }
 
 /// A bound expression.

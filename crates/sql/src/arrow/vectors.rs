@@ -4,8 +4,9 @@
 //! Decimals of up to 18 digits are narrowed, uuids and the scales of numerics are written anew.
 
 use arrow::array::types::{
-    ArrowPrimitiveType, ByteViewType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type,
-    Int64Type, IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType, UInt32Type,
+    ArrowPrimitiveType, ByteViewType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type,
+    Int32Type, Int64Type, IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType,
+    UInt32Type,
 };
 use arrow::array::{Array, AsArray, GenericByteViewArray, RecordBatch};
 use arrow::buffer::ScalarBuffer;
@@ -20,7 +21,10 @@ use firn_vector::{Chunk, Data, Vector};
 /// Rows of a batch of plain types as a chunk, of at most 65,536 rows.
 pub fn chunk(batch: &RecordBatch, representations: &[Representation]) -> Chunk {
     let columns = batch.columns().iter().zip(representations);
-    Chunk::new(batch.num_rows(), columns.map(|(array, representation)| vector(array, *representation)).collect())
+    Chunk::new(
+        batch.num_rows(),
+        columns.map(|(array, representation)| vector(array, *representation)).collect(),
+    )
 }
 
 /// An array of a plain type as a vector of a representation that its values can have. Panics if it is of another type.
@@ -154,7 +158,9 @@ mod tests {
                 [Value::Bytea(long.into()), Value::Null, Value::Bytea(b"a".to_vec())],
             ),
             (
-                Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(uuids.into_iter(), 16).unwrap()),
+                Arc::new(
+                    FixedSizeBinaryArray::try_from_sparse_iter_with_size(uuids.into_iter(), 16).unwrap(),
+                ),
                 Type::new(TypeId::UUID),
                 [Value::Uuid(bytes), Value::Null, Value::Uuid([2; 16])],
             ),

@@ -39,3 +39,11 @@ pub(crate) mod parameter {
         unimplemented!()
     }
 }
+
+pub(crate) fn plain_table(
+    context: &mut Context<'_>,
+    name: &crate::statement::QualifiedName,
+    columns: &[(&str, firn_base::Type)],
+) -> Result<()> {
+    unimplemented!()
+}
