@@ -18,7 +18,7 @@ mod writer;
 
 pub use deferred::{check_all, check_immediate};
 pub use rows::RowVectors;
-pub(crate) use rows::stored;
+pub(crate) use rows::{Cells, RowData, fitted, stored};
 pub use target::{CatalogExpressions, StoredExpression, Target, TargetSet};
 pub(crate) use target::{UniqueIndex, column_id};
 pub(crate) use writer::Violation;
