@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """FirnDB and PostgreSQL over the wire, under pgbench, in alternating runs on one machine.
 
-    wire.py --firn target/release/firn --compare target/release/firn-compare [--seconds 10] [--rounds 3]
+    wire.py --firn target/release/firn --compare bench/compare/target/release/firn-compare [--seconds 10] [--rounds 3]
 
 For each load: transactions a second (of pipelines: selects), and the server's processor time for each
 from /proc/<pid>/stat, children included. With one client, client and server are also pinned to one core:

@@ -82,12 +82,22 @@ def test_values_survive_a_column_by_both_ways_of_reading(connection, name, kind,
         assert again == value or (kind is float and name == "real")
 
 
-def test_nan_is_a_float_and_no_decimal(connection):
+def test_values_that_are_no_numbers_stay_what_they_are(connection):
     (value,) = connection.execute("SELECT ?", (math.nan,)).fetchone()
-    assert math.isnan(value)
-    for value in ("NaN", "Infinity", "-Infinity"):
-        with pytest.raises(firndb.DataError, match="numeric cannot hold"):
-            connection.execute("SELECT ?", (Decimal(value),))
+    assert isinstance(value, float) and math.isnan(value)
+    for given in ("NaN", "Infinity", "-Infinity"):
+        (value,) = connection.execute("SELECT ?", (Decimal(given),)).fetchone()
+        assert isinstance(value, Decimal) and str(value) == given
+    with pytest.raises(firndb.DataError):
+        connection.execute("SELECT ?::numeric(4,1)", (Decimal("Infinity"),)).fetchone()
+
+
+def test_lists_of_lists_are_arrays_of_several_dimensions(connection):
+    for element, value in (("integer", [[1, 2], [3, None]]), ("text", [[["a"]], [["b"]]]), ("integer", [])):
+        assert connection.execute(f"SELECT ?::{element}[]", (value,)).fetchone() == (value,)
+    assert connection.execute("SELECT ?::integer[]", ([[], []],)).fetchone() == ([],)
+    with pytest.raises(firndb.DataError, match="matching dimensions"):
+        connection.execute("SELECT ?::integer[]", ([[1, 2], [3]],))
 
 
 def test_integers_of_any_size(connection):

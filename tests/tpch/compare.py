@@ -3,7 +3,7 @@
 
     compare.py DIRECTORY VENV
 
-DIRECTORY is what `firn-compare answers` has written: schema.sql, data/<table>.csv and
+DIRECTORY is what `firn-proofs answers` has written: schema.sql, data/<table>.csv and
 answers/q<n>.csv. VENV is a Python environment with the package duckdb; it is made if it is missing.
 Our answers are text, and are read as what DuckDB answers: exact numbers must be equal, floats may
 differ by 1e-9 of their size.

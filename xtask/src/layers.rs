@@ -56,7 +56,7 @@ const LAYERS: &[(&str, May)] = &[
     ("firn-python", May::Use(&["firn-session"])),
     ("firn-server", May::UseAll),
     ("firn-bench", May::UseAll),
-    ("firn-bench-compare", May::UseAll),
+    ("firn-proofs", May::UseAll),
     ("firn-slt", May::UseAll),
     ("firn-random", May::UseAll),
     ("xtask", May::Use(&[])),

@@ -219,7 +219,7 @@ impl Run<'_> {
     }
 
     /// The Python package's wheel, installed and tried. It is built with the profile of the tests, so that
-    /// DataFusion is not compiled once more. It is skipped where no Python or no package index is, and only there.
+    /// the engine is not compiled once more. It is skipped where no Python or no package index is, and only there.
     fn python(&mut self) -> Outcome {
         let environment = match Environment::prepare(self.root) {
             Ok(environment) => environment,

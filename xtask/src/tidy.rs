@@ -12,6 +12,9 @@ const LONGEST_FILE: usize = 1_200;
 /// shrinks; never raise one, never add a line.
 const LONGER_FILES: &[(&str, usize)] = &[];
 
+/// The folders that are workspaces of their own, whose lock files no other step reads.
+const WORKSPACES: &[&str] = &["bench/compare", "fuzz"];
+
 /// What must not stand in code, with the reason.
 const FORBIDDEN_CODE: &[(&str, &str)] = &[
     (concat!("to", "do!("), "finish it, or refuse it with Error::unsupported"),
@@ -46,17 +49,22 @@ pub fn run(root: &Path) -> bool {
         }
         Err(error) => problems.push(error),
     }
-    // The fuzz targets are a workspace of their own, whose lock file no other step looks at.
-    println!("tidy: asking cargo for the packages of the fuzz targets");
-    if let Err(error) = metadata::packages(&root.join("fuzz")) {
-        problems.push(format!("{error}; if its lock file is old, run cargo update --workspace in fuzz/"));
+    for folder in WORKSPACES {
+        println!("tidy: asking cargo for the packages of {folder}");
+        if let Err(error) = metadata::packages(&root.join(folder)) {
+            problems
+                .push(format!("{error}; if its lock file is old, run cargo update --workspace in {folder}/"));
+        }
     }
     println!("tidy: cargo fmt --check");
-    for arguments in [&["--all"][..], &["--manifest-path", "fuzz/Cargo.toml"]] {
+    // In the other workspaces, `--all` would format the crates of this one again.
+    for (folder, all) in
+        [("", Some("--all"))].into_iter().chain(WORKSPACES.iter().map(|folder| (*folder, None)))
+    {
         let mut format = Command::new("cargo");
-        format.args(["fmt", "--check"]).args(arguments).current_dir(root).stdin(Stdio::null());
+        format.args(["fmt", "--check"]).args(all).current_dir(root.join(folder)).stdin(Stdio::null());
         if !format.status().is_ok_and(|status| status.success()) {
-            problems.push(format!("some files are not formatted; run cargo fmt {}", arguments.join(" ")));
+            problems.push(format!("some files of ./{folder} are not formatted; run cargo fmt there"));
         }
     }
     for problem in &problems {

@@ -1,8 +1,7 @@
 //! What a workload in SQL needs of a connection, whether it goes through the embedded API or a
 //! socket: prepare once, run with typed parameters, get rows of values.
 
-use firn_base::coerce::assign_parameter;
-use firn_base::{Result, TimeZoneSetting, Value};
+use firn_base::{Result, Value};
 use firn_session::{Connection, Outcome, Statement};
 
 /// A connection.
@@ -13,8 +12,8 @@ pub trait SqlClient {
     /// Prepares one statement.
     fn prepare(&mut self, sql: &str) -> Result<Self::Statement>;
 
-    /// Runs a statement; the rows it yields, if any. A numeric parameter may have any scale that
-    /// the statement's parameter can hold.
+    /// Runs a statement; the rows it yields, if any. Parameters are assigned to the types that the statement
+    /// wants.
     fn run(&mut self, statement: &Self::Statement, parameters: &[Value]) -> Result<Vec<Vec<Value>>>;
 
     /// Prepares and runs a statement without parameters.
@@ -32,13 +31,7 @@ impl SqlClient for Connection {
     }
 
     fn run(&mut self, statement: &Statement, parameters: &[Value]) -> Result<Vec<Vec<Value>>> {
-        let zone = TimeZoneSetting::UTC;
-        let parameters = parameters
-            .iter()
-            .zip(statement.parameters())
-            .map(|(value, &ty)| assign_parameter(value.clone(), ty, &zone))
-            .collect::<Result<Vec<_>>>()?;
-        match Connection::run(self, statement, &parameters)? {
+        match Connection::run(self, statement, parameters)? {
             Outcome::Rows(rows) => rows.into_values(),
             _ => Ok(Vec::new()),
         }

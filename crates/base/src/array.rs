@@ -57,6 +57,28 @@ impl ArrayValue {
         ArrayValue { dimensions, elements }
     }
 
+    /// The array with one dimension more, along which these arrays lie. 2202E unless all have the same dimensions, 54000
+    /// if it has too many.
+    pub fn stacked(parts: Vec<ArrayValue>) -> Result<ArrayValue> {
+        let Some(first) = parts.first() else { return Ok(ArrayValue::default()) };
+        let inner = first.dimensions.clone();
+        if parts.iter().any(|part| part.dimensions != inner) {
+            return Err(Error::new(
+                SqlState::ARRAY_SUBSCRIPT_ERROR,
+                "multidimensional arrays must have array expressions with matching dimensions",
+            ));
+        }
+        if inner.len() == MAX_DIMENSIONS {
+            return Err(too_many_dimensions(MAX_DIMENSIONS + 1));
+        }
+        if inner.is_empty() {
+            return Ok(ArrayValue::default());
+        }
+        let length = u32::try_from(parts.len()).expect("arrays are shorter");
+        let dimensions = [&[Dimension { length, lower: 1 }], &inner[..]].concat();
+        Ok(ArrayValue::new(dimensions, parts.into_iter().flat_map(|part| part.elements).collect()))
+    }
+
     /// Length and lower bound of each dimension, the outermost first.
     pub fn dimensions(&self) -> &[Dimension] {
         &self.dimensions
@@ -164,6 +186,22 @@ mod tests {
     use super::*;
     use crate::data_type::{Type, TypeId};
     use crate::time_zone::TimeZoneSetting;
+
+    #[test]
+    fn arrays_of_the_same_dimensions_are_stacked() {
+        let element = Type::new(TypeId::INT4);
+        let read = |text: &str| parse_any(text, element, &TimeZoneSetting::UTC).expect("it is an array");
+        let stacked = |parts: &[&str]| ArrayValue::stacked(parts.iter().map(|part| read(part)).collect());
+        assert_eq!(stacked(&["{1,2}", "{3,NULL}"]).unwrap(), read("{{1,2},{3,NULL}}"));
+        assert_eq!(stacked(&["{{1}}", "{{2}}"]).unwrap(), read("{{{1}},{{2}}}"));
+        assert_eq!(stacked(&["{}", "{}"]).unwrap(), read("{}"));
+        assert_eq!(stacked(&[]).unwrap(), read("{}"));
+        for uneven in [["{1,2}", "{3}"], ["{1}", "{}"], ["{}", "{1}"]] {
+            assert_eq!(stacked(&uneven).unwrap_err().state(), SqlState::ARRAY_SUBSCRIPT_ERROR);
+        }
+        let deepest = "{{{{{{1}}}}}}";
+        assert_eq!(stacked(&[deepest]).unwrap_err().state(), SqlState::PROGRAM_LIMIT_EXCEEDED);
+    }
 
     /// PostgreSQL 15 orders them so, each before the next.
     #[test]

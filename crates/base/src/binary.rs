@@ -76,6 +76,11 @@ pub fn decode_any(bytes: &[u8], ty: Type) -> Result<Value> {
             Ok(Value::Oid(u32::from_be_bytes(bytes)))
         }
         (TypeId::NAME, _) => Ok(Value::Text(text::fit_name(utf8(bytes)?).to_owned())),
+        (TypeId::CHAR, _) => Ok(Value::Text(utf8(bytes)?.chars().take(1).collect())),
+        (TypeId::XID8, _) => Ok(Value::BigInt(i64::from_be_bytes(fixed(bytes, SqlType::BigInt)?))),
+        (TypeId::UNKNOWN | TypeId::CSTRING | TypeId::REFCURSOR, _) => {
+            Ok(Value::Text(utf8(bytes)?.to_owned()))
+        }
         // Without a length it is neither padded nor cut.
         (TypeId::BPCHAR, _) if ty.length().is_none() => Ok(Value::Text(utf8(bytes)?.to_owned())),
         _ => decode(bytes, SqlType::try_from(ty)?),

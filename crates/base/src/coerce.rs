@@ -2,10 +2,14 @@
 //!
 //! A literal in quotes has no type yet in SQL: it is read with [`crate::text::parse`], not assigned.
 
+use crate::array::ArrayValue;
+use crate::data_type::{Type, TypeId};
 use crate::datetime::{self, MICROS_PER_DAY};
 use crate::error::{Error, Result, SqlState};
+use crate::numeric::Numeric;
+use crate::representation::Representation;
 use crate::time_zone::TimeZoneSetting;
-use crate::types::{ParameterType, SqlType};
+use crate::types::SqlType;
 use crate::value::{Interval, Value};
 use crate::{numeric, text};
 
@@ -82,17 +86,102 @@ pub fn can_cast(from: SqlType, to: SqlType) -> bool {
         || matches!((from, to), (SqlType::Boolean, SqlType::Integer) | (SqlType::Integer, SqlType::Boolean))
 }
 
-/// The value of a parameter as the statement wants it: assigned, element by element if it is an array.
-/// 42804 if the one is an array and the other is not.
-pub fn assign_parameter(value: Value, to: ParameterType, zone: &TimeZoneSetting) -> Result<Value> {
-    match (value, to) {
-        (value, ParameterType::Single(to)) => assign(value, to, zone),
-        (Value::Null, ParameterType::Array(_)) => Ok(Value::Null),
-        (Value::Array(elements), ParameterType::Array(to)) => {
-            let assigned = elements.into_list()?.into_iter().map(|value| assign(value, to, zone));
-            assigned.collect::<Result<_>>().map(Value::Array)
+/// Whether a value is one of type `ty` as it is, which its kind alone can tell: strings and numbers of limited size may need to
+/// be cut or padded.
+pub fn is_of(value: &Value, ty: Type) -> bool {
+    match (value, ty.representation()) {
+        (Value::Null, _) => true,
+        (Value::Boolean(_), Some(Representation::Boolean))
+        | (Value::SmallInt(_), Some(Representation::Int16))
+        | (Value::Integer(_), Some(Representation::Int32))
+        | (Value::BigInt(_), Some(Representation::Int64))
+        | (Value::Oid(_), Some(Representation::Oid))
+        | (Value::Real(_), Some(Representation::Float32))
+        | (Value::Double(_), Some(Representation::Float64))
+        | (Value::Bytea(_), Some(Representation::Bytes))
+        | (Value::Date(_), Some(Representation::Date))
+        | (Value::Time(_), Some(Representation::Time))
+        | (Value::Timestamp(_), Some(Representation::Timestamp))
+        | (Value::TimestampTz(_), Some(Representation::TimestampTz))
+        | (Value::Interval(_), Some(Representation::Interval))
+        | (Value::Uuid(_), Some(Representation::Uuid)) => true,
+        (Value::Number(_), Some(Representation::Numeric)) => ty.modifier < 0,
+        (Value::Text(_), _) => {
+            matches!(ty.id, TypeId::TEXT | TypeId::VARCHAR | TypeId::BPCHAR) && ty.length().is_none()
         }
-        (value, to) => Err(not_assignable(&value.natural_type().map_or_else(String::new, name), &to)),
+        (Value::Array(array), Some(Representation::List(_))) => {
+            let element = ty.element().expect("a list has elements");
+            array.elements().iter().all(|value| is_of(value, element))
+        }
+        _ => false,
+    }
+}
+
+/// The value of a parameter as a statement takes it: assigned, element by element if it is an array. A numeric keeps its scale
+/// unless the type has one. 42804 if PostgreSQL has no assignment cast between the types.
+pub fn assign_parameter(value: Value, to: Type, zone: &TimeZoneSetting) -> Result<Value> {
+    match (value, to.representation()) {
+        (value, _) if is_of(&value, to) => Ok(value),
+        (Value::Array(array), Some(Representation::List(_))) => {
+            let element = to.element().expect("a list has elements");
+            let dimensions = array.dimensions().to_vec();
+            let elements = array.into_elements().into_iter();
+            let elements =
+                elements.map(|value| assign_parameter(value, element, zone)).collect::<Result<_>>()?;
+            Ok(Value::Array(ArrayValue::new(dimensions, elements)))
+        }
+        (value, Some(Representation::Numeric)) => {
+            let number = any_numeric(&value).ok_or_else(|| not_assignable(&type_of(&value), &to))??;
+            Ok(Value::Number(match to.precision_and_scale() {
+                Some((precision, scale)) => number.fit(precision, scale)?,
+                None => number,
+            }))
+        }
+        (value, Some(Representation::Oid)) => match value {
+            Value::SmallInt(_) | Value::Integer(_) | Value::BigInt(_) => {
+                let number = as_numeric(&value).expect("it is a whole number").0;
+                u32::try_from(number).map(Value::Oid).map_err(|_| {
+                    Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("OID out of range: {number}"))
+                })
+            }
+            value => Err(not_assignable(&type_of(&value), &to)),
+        },
+        (value, Some(Representation::Text | Representation::PaddedText)) => {
+            match assign(value, SqlType::try_from(to).unwrap_or(SqlType::Text), zone)? {
+                Value::Text(mut text) if to.id == TypeId::NAME => {
+                    text.truncate(text::fit_name(&text).len());
+                    Ok(Value::Text(text))
+                }
+                value => Ok(value),
+            }
+        }
+        (value, _) => match SqlType::try_from(to) {
+            Ok(single) => assign(value, single, zone),
+            Err(_) => Err(not_assignable(&type_of(&value), &to)),
+        },
+    }
+}
+
+/// A number with its own scale; `None` of other values.
+fn any_numeric(value: &Value) -> Option<Result<Numeric>> {
+    Some(match *value {
+        Value::Number(number) => Ok(number),
+        Value::Real(value) => Numeric::from_f32(value),
+        Value::Double(value) => Numeric::from_f64(value),
+        ref value => {
+            let (unscaled, scale) = as_numeric(value)?;
+            Ok(Numeric::from_decimal(unscaled, scale))
+        }
+    })
+}
+
+/// The type of a value as errors name it.
+fn type_of(value: &Value) -> String {
+    match value {
+        Value::Array(_) => "array".to_owned(),
+        Value::Oid(_) => "oid".to_owned(),
+        Value::Number(_) => "numeric".to_owned(),
+        value => value.natural_type().map_or_else(String::new, name),
     }
 }
 
@@ -103,11 +192,14 @@ fn not_assignable(from: &str, to: &dyn std::fmt::Display) -> Error {
 }
 
 fn convert(value: Value, to: SqlType, zone: &TimeZoneSetting, context: Context) -> Result<Value> {
-    let from = match value.natural_type() {
-        Some(from) => from,
-        None if value.is_null() => return Ok(Value::Null),
-        None if matches!(value, Value::Array(_)) => return Err(not_assignable("array", &to)),
-        None => return Err(Error::unsupported(format_args!("conversion of {value:?} to type {to}"))),
+    let value = match value {
+        Value::Null => return Ok(Value::Null),
+        Value::Oid(oid) => Value::BigInt(oid.into()),
+        value => value,
+    };
+    let from = match value {
+        Value::Number(_) => SqlType::NUMERIC,
+        ref value => value.natural_type().ok_or_else(|| not_assignable(&type_of(value), &to))?,
     };
     if context == Context::Assignment && !can_assign(from, to) {
         return Err(not_assignable(&name(from), &to));
@@ -132,7 +224,8 @@ fn convert(value: Value, to: SqlType, zone: &TimeZoneSetting, context: Context) 
             | Value::BigInt(_)
             | Value::Real(_)
             | Value::Double(_)
-            | Value::Numeric { .. }),
+            | Value::Numeric { .. }
+            | Value::Number(_)),
             ty,
         ) if can_assign(from, ty) => number(&value, ty)?,
         (Value::Date(days), SqlType::Timestamp) => Value::Timestamp(datetime::date_to_timestamp(days)?),
@@ -202,6 +295,10 @@ fn number(value: &Value, to: SqlType) -> Result<Value> {
             Value::Numeric { unscaled, scale } => numeric::rescale(unscaled, scale, 0)
                 .and_then(|value| i64::try_from(value).ok())
                 .ok_or_else(|| out_of_range(to)),
+            Value::Number(value) => value
+                .rounded_at(0)
+                .and_then(|value| i64::try_from(value).ok())
+                .ok_or_else(|| out_of_range(to)),
             Value::Real(value) => whole(f64::from(value), to),
             Value::Double(value) => whole(value, to),
             _ => unreachable!("only numbers come here"),
@@ -232,6 +329,11 @@ fn number(value: &Value, to: SqlType) -> Result<Value> {
             }
         },
         SqlType::Double => Value::Double(as_f64(value).expect("only numbers come here")),
+        SqlType::Numeric { precision, scale } if matches!(value, Value::Number(_)) => {
+            let fitting = any_numeric(value).expect("it is a number")?.fit(precision.into(), scale.into())?;
+            let unscaled = fitting.exactly_at(scale.into()).ok_or_else(|| out_of_range(to))?;
+            Value::Numeric { unscaled, scale }
+        }
         SqlType::Numeric { precision, scale } => {
             let (unscaled, from) = match *value {
                 Value::Real(value) => numeric::from_f64(f64::from(value), 6)?,

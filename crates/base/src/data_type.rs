@@ -136,6 +136,17 @@ impl Type {
         is_limited.then(|| (self.modifier - HEADER) as u32)
     }
 
+    /// Whether values, or the elements of arrays, are objects of the catalog: their text is a name, which the catalog has.
+    pub fn names_objects(self) -> bool {
+        match self.element() {
+            Some(element) => element.names_objects(),
+            None => {
+                self.representation() == Some(Representation::Oid)
+                    && !matches!(self.id, TypeId::OID | TypeId::XID | TypeId::CID)
+            }
+        }
+    }
+
     /// How values lie in memory. `None` of polymorphic pseudo-types and of types that are not built in.
     ///
     /// A numeric has one scale for all values if its declaration fits: 38 digits, and a scale from 0 to the precision.
@@ -306,6 +317,15 @@ mod tests {
             let error = SqlType::try_from(Type::new(id)).expect_err("the type is new");
             assert_eq!(error.state(), crate::SqlState::FEATURE_NOT_SUPPORTED);
         }
+    }
+
+    #[test]
+    fn objects_are_those_of_the_reg_types() {
+        let names = |id| Type::new(id).names_objects();
+        assert!(names(TypeId::REGCLASS) && names(TypeId::REGPROC) && names(TypeId(2210)));
+        assert!(
+            !names(TypeId::OID) && !names(TypeId::XID) && !names(TypeId::OIDVECTOR) && !names(TypeId::NAME)
+        );
     }
 
     #[test]

@@ -112,6 +112,8 @@ sql_states! {
     DUPLICATE_TABLE = "42P07";
     DUPLICATE_OBJECT = "42710";
     AMBIGUOUS_COLUMN = "42702";
+    AMBIGUOUS_FUNCTION = "42725";
+    INVALID_NAME = "42602";
     INVALID_COLUMN_REFERENCE = "42P10";
     INVALID_COLUMN_DEFINITION = "42611";
     INVALID_TABLE_DEFINITION = "42P16";
@@ -196,6 +198,12 @@ impl Error {
     /// Adds where in the statement, in characters from 1.
     pub fn with_position(mut self, position: u32) -> Error {
         self.0.position = Some(position);
+        self
+    }
+
+    /// The same without a place in a statement, for whoever has given another text than the user.
+    pub fn without_position(mut self) -> Error {
+        self.0.position = None;
         self
     }
 

@@ -4,20 +4,24 @@
 //! how deep they are; this module gives the thread that handles a deep one a stack on which the deepest fits.
 //!
 //! ```text
-//! depth ≤ SHALLOW               the thread's own stack
-//! SHALLOW < depth ≤ the limit   a stack of ROOM bytes, unless MARGIN bytes of the present one are free
+//! syntax trees, plans, compiled expressions   with_room_for_tree, Tree    TREE_MARGIN bytes are free
+//! binding, optimising                         with_room                   MARGIN bytes are free
 //! ```
+//! Where the bytes are not free on the present stack the work gets one of ROOM bytes.
 //!
-//! Invariant: the deepest tree that the parser accepts needs at most MARGIN bytes, also in a debug build. The tests of
-//! the limits in the session crate run statements of that depth on threads with small stacks.
+//! Invariant: to copy, compare, print, evaluate or drop the deepest tree that the parser accepts takes less than TREE_MARGIN
+//! bytes. The tests of the limits in the session crate run statements of that depth on threads with small stacks.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::Deref;
 
 /// Trees up to this depth are handled on any stack.
 pub const SHALLOW: u32 = 40;
 
 /// Free stack that work on a deep tree can rely on.
 const MARGIN: usize = 64 << 20;
+
+/// Free stack that walks over one tree can rely on. The stacks that the standard library gives to threads, of 2 MiB, have it.
+const TREE_MARGIN: usize = 3 << 19;
 
 /// Size of a new stack. Memory is taken only as far as it is touched.
 const ROOM: usize = 2 * MARGIN;
@@ -39,33 +43,27 @@ pub fn with_room_for<T>(depth: u32, work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// A value that contains a tree of a known depth, and is dropped with room for it.
+/// Runs `work` with room for walks over one tree: on the present stack if it has some, as usual stacks of threads do.
+#[inline]
+pub fn with_room_for_tree<T>(work: impl FnOnce() -> T) -> T {
+    stacker::maybe_grow(TREE_MARGIN, ROOM, work)
+}
+
+/// A value that contains trees, and is dropped with room for them.
 #[derive(Clone, Debug)]
-pub struct Deep<T> {
-    depth: u32,
+pub struct Tree<T> {
     /// `None` only while it is dropped.
     value: Option<T>,
 }
 
-impl<T> Deep<T> {
-    /// A value that contains a tree of that depth.
-    pub fn new(depth: u32, value: T) -> Deep<T> {
-        Deep { depth, value: Some(value) }
-    }
-
-    /// The value alone.
-    pub fn into_inner(mut self) -> T {
-        self.value.take().expect("it is there until it is dropped")
-    }
-
-    /// How deep the tree is.
-    #[inline]
-    pub fn depth(&self) -> u32 {
-        self.depth
+impl<T> Tree<T> {
+    /// A value that contains trees.
+    pub fn new(value: T) -> Tree<T> {
+        Tree { value: Some(value) }
     }
 }
 
-impl<T> Deref for Deep<T> {
+impl<T> Deref for Tree<T> {
     type Target = T;
 
     #[inline]
@@ -74,21 +72,10 @@ impl<T> Deref for Deep<T> {
     }
 }
 
-impl<T> DerefMut for Deep<T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        self.value.as_mut().expect("it is there until it is dropped")
-    }
-}
-
-impl<T> Drop for Deep<T> {
+impl<T> Drop for Tree<T> {
     #[inline]
     fn drop(&mut self) {
-        if self.depth > SHALLOW
-            && let Some(value) = self.value.take()
-        {
-            with_room(|| drop(value));
-        }
+        with_room_for_tree(|| drop(self.value.take()));
     }
 }
 
@@ -102,10 +89,10 @@ mod tests {
     fn a_deep_value_is_dropped_on_a_thread_with_a_small_stack() {
         let thread = crate::thread::try_spawn("small", 128 << 10, || {
             let mut list = List(None);
-            for _ in 0..10_000 {
+            for _ in 0..5_000 {
                 list = List(Some(Box::new(list)));
             }
-            drop(Deep::new(10_000, list));
+            drop(Tree::new(list));
         });
         thread.unwrap().join().unwrap();
     }

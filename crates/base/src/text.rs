@@ -1,5 +1,6 @@
 //! Values as text, read and written as PostgreSQL does.
 
+use crate::array::{ArrayValue, Dimension};
 use crate::data_type::{Type, TypeId};
 use crate::error::{Error, Result, SqlState};
 use crate::numeric::Numeric;
@@ -71,7 +72,7 @@ pub fn parse_any(text: &str, ty: Type, zone: &TimeZoneSetting) -> Result<Value> 
     if let Some(element) = ty.element() {
         return match ty.info().is_some_and(TypeInfo::is_array) {
             true => array::parse_any(text, element, zone).map(Value::Array),
-            false => Err(Error::unsupported(format_args!("type {ty} as text"))),
+            false => parse_vector(text, element, zone),
         };
     }
     match (ty.id, ty.representation()) {
@@ -84,6 +85,10 @@ pub fn parse_any(text: &str, ty: Type, zone: &TimeZoneSetting) -> Result<Value> 
         }
         (TypeId::OID | TypeId::XID | TypeId::CID, _) => parse_oid(text, ty).map(Value::Oid),
         (TypeId::NAME, _) => Ok(Value::Text(fit_name(text).to_owned())),
+        (TypeId::PG_LSN, _) => parse_lsn(text).map(Value::BigInt),
+        (TypeId::CHAR, _) => Ok(Value::Text(text.chars().take(1).collect())),
+        (TypeId::XID8, _) => parse_integer(text, SqlType::BigInt).map(Value::BigInt),
+        (TypeId::UNKNOWN | TypeId::CSTRING | TypeId::REFCURSOR, _) => Ok(Value::Text(text.to_owned())),
         // Without a length it is neither padded nor cut.
         (TypeId::BPCHAR, _) if ty.length().is_none() => Ok(Value::Text(text.to_owned())),
         _ => parse(text, SqlType::try_from(ty)?, zone),
@@ -94,9 +99,46 @@ pub fn parse_any(text: &str, ty: Type, zone: &TimeZoneSetting) -> Result<Value> 
 pub fn write_any(value: &Value, ty: Type, zone: &TimeZoneSetting, out: &mut String) {
     match value {
         Value::Numeric { unscaled, scale } => numeric::write(*unscaled, *scale, out),
+        Value::Array(vector) if matches!(ty.id, TypeId::INT2VECTOR | TypeId::OIDVECTOR) => {
+            for (place, value) in vector.elements().iter().enumerate() {
+                if place > 0 {
+                    out.push(' ');
+                }
+                write_any(value, ty.element().unwrap_or(ty), zone, out);
+            }
+        }
         Value::Array(array) => array::write_any(array, ty.element().unwrap_or(ty), zone, out),
+        Value::BigInt(value) if ty.id == TypeId::PG_LSN => write_lsn(*value, out),
         value => write(value, SqlType::Text, zone, out),
     }
+}
+
+/// The text of `int2vector` and `oidvector`: numbers with blanks between them. Their indexes begin at 0.
+fn parse_vector(text: &str, element: Type, zone: &TimeZoneSetting) -> Result<Value> {
+    let elements = text.split_ascii_whitespace().map(|number| parse_any(number, element, zone));
+    let elements: Vec<Value> = elements.collect::<Result<_>>()?;
+    if elements.is_empty() {
+        return Ok(Value::Array(ArrayValue::default()));
+    }
+    let dimension = Dimension { length: elements.len() as u32, lower: 0 };
+    Ok(Value::Array(ArrayValue::new(vec![dimension], elements)))
+}
+
+/// A place in the log: the upper and the lower half of a number in hexadecimal digits.
+fn parse_lsn(text: &str) -> Result<i64> {
+    let half = |digits: &str| match digits.len() {
+        1..=8 => u32::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+')),
+        _ => None,
+    };
+    let halves = text.split_once('/').and_then(|(upper, lower)| Some((half(upper)?, half(lower)?)));
+    let (upper, lower) = halves.ok_or_else(|| invalid(Type::new(TypeId::PG_LSN), text))?;
+    Ok((u64::from(upper) << 32 | u64::from(lower)) as i64)
+}
+
+/// Appends a place in the log.
+pub fn write_lsn(place: i64, out: &mut String) {
+    let place = place as u64;
+    write!(out, "{:X}/{:X}", place >> 32, place as u32).expect("strings take everything");
 }
 
 /// An oid: digits, with a sign as C's `strtoul` takes it.

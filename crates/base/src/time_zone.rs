@@ -3,7 +3,7 @@
 use crate::datetime::{MICROS_PER_DAY, civil_from_days, days_from_civil, days_in_month};
 use crate::error::{Error, Result, SqlState};
 use chrono::{LocalResult, NaiveDateTime, Offset, TimeZone as _};
-use chrono_tz::OffsetName as _;
+use chrono_tz::{OffsetComponents as _, OffsetName as _};
 use std::fmt;
 
 /// The largest offset from UTC that PostgreSQL takes, in seconds.
@@ -42,7 +42,8 @@ impl TimeZoneSetting {
         if name.eq_ignore_ascii_case("z") || name.eq_ignore_ascii_case("zulu") {
             return Some(TimeZoneSetting::UTC);
         }
-        if let Some((_, hours)) = ABBREVIATIONS.iter().find(|(known, _)| name.eq_ignore_ascii_case(known)) {
+        if let Some((_, hours, _)) = ABBREVIATIONS.iter().find(|(known, ..)| name.eq_ignore_ascii_case(known))
+        {
             return Some(TimeZoneSetting::Fixed(hours * 3600));
         }
         let place = name.parse().ok().or_else(|| {
@@ -72,6 +73,16 @@ impl TimeZoneSetting {
         let mut text = String::new();
         crate::datetime::write_offset(self.offset_at(utc), &mut text);
         text
+    }
+
+    /// Whether the clocks show daylight-saving time at a moment.
+    pub fn is_daylight_saving_at(&self, utc: i64) -> bool {
+        match self {
+            TimeZoneSetting::Fixed(_) => false,
+            TimeZoneSetting::Place(place) => {
+                !place.offset_from_utc_datetime(&naive(utc)).dst_offset().is_zero()
+            }
+        }
     }
 
     /// Seconds east of Greenwich when the clocks show `local`, in microseconds since 1970 by those
@@ -114,26 +125,36 @@ impl fmt::Display for TimeZoneSetting {
     }
 }
 
+/// The names of the zones of the IANA database.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    chrono_tz::TZ_VARIANTS.iter().map(|place| place.name())
+}
+
+/// Abbreviations that are no names of zones, with their hours east of Greenwich and whether they are of daylight-saving time.
+pub fn abbreviations() -> impl Iterator<Item = (&'static str, i32, bool)> {
+    ABBREVIATIONS.iter().copied()
+}
+
 /// The abbreviations that are no names of the IANA database, from PostgreSQL's default list.
-const ABBREVIATIONS: &[(&str, i32)] = &[
-    ("PST", -8),
-    ("PDT", -7),
-    ("CST", -6),
-    ("CDT", -5),
-    ("EDT", -4),
-    ("MDT", -6),
-    ("BST", 1),
-    ("CEST", 2),
-    ("EEST", 3),
-    ("MSK", 3),
-    ("JST", 9),
-    ("KST", 9),
-    ("AEST", 10),
-    ("AEDT", 11),
-    ("NZST", 12),
-    ("NZDT", 13),
-    ("AKST", -9),
-    ("AKDT", -8),
+const ABBREVIATIONS: &[(&str, i32, bool)] = &[
+    ("PST", -8, false),
+    ("PDT", -7, true),
+    ("CST", -6, false),
+    ("CDT", -5, true),
+    ("EDT", -4, true),
+    ("MDT", -6, true),
+    ("BST", 1, true),
+    ("CEST", 2, true),
+    ("EEST", 3, true),
+    ("MSK", 3, false),
+    ("JST", 9, false),
+    ("KST", 9, false),
+    ("AEST", 10, false),
+    ("AEDT", 11, true),
+    ("NZST", 12, false),
+    ("NZDT", 13, true),
+    ("AKST", -9, false),
+    ("AKDT", -8, true),
 ];
 
 /// `+hh`, `-hhmm`, `+hh:mm`, `+hh:mm:ss` to seconds east.

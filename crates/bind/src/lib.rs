@@ -18,5 +18,8 @@ mod function;
 mod resolve;
 mod types;
 
-pub use binder::{Bound, OutputColumn, bind};
-pub use catalog::{Attribute, Catalog, Generated, Key, Relation, RelationKind};
+pub use binder::{
+    Bound, BoundExpression, Described, OutputColumn, Place, RelationUses, RowScalar, bind, bind_arguments,
+    bind_assignments, bind_copy_condition, bind_expression, bind_type_name, describe,
+};
+pub use catalog::{Attribute, Catalog, FileArgument, Generated, Key, Relation, RelationKind};

@@ -5,6 +5,7 @@
 
 use firn_base::sync::{Arc, AtomicU64, OnceLock, Ordering};
 use firn_base::{Error, Result, SqlState, memory};
+use firn_storage::print_bytes;
 use firn_vector::context::Memory;
 
 static GIVEN: OnceLock<u64> = OnceLock::new();
@@ -21,17 +22,37 @@ pub fn query_memory() -> u64 {
     *GIVEN.get_or_init(|| memory::of_process().map_or(4 << 30, |bytes| bytes / 2))
 }
 
+/// Of the memory that the process does not use for its data, one part in this many is always there for queries, so that a
+/// store that is full can still be counted and searched.
+const RESERVED_PART: u64 = 4;
+
 /// How much memory queries may use together, and how much they do.
 #[derive(Debug)]
 pub struct Budget {
     limit: u64,
+    /// Granted however little the process has left.
+    reserve: u64,
     used: AtomicU64,
+    /// How much the process has left: see [`memory::left_for`].
+    left_for: fn(u64) -> i64,
 }
 
 impl Budget {
     /// A budget of so many bytes.
     pub fn new(limit: u64) -> Arc<Budget> {
-        Arc::new(Budget { limit, used: AtomicU64::new(0) })
+        Arc::new(Budget { limit, reserve: limit, used: AtomicU64::new(0), left_for: |_| i64::MAX })
+    }
+
+    /// The budget of all queries of the process: [`query_memory`], as far as the process has it. It is no exact account: what
+    /// was granted may not have been used yet. It keeps the process from growing beyond its memory.
+    pub fn of_process() -> Arc<Budget> {
+        let reserve = memory::margin() / RESERVED_PART;
+        Arc::new(Budget {
+            limit: query_memory(),
+            reserve,
+            used: AtomicU64::new(0),
+            left_for: memory::left_for,
+        })
     }
 
     /// How many bytes are in use.
@@ -43,12 +64,15 @@ impl Budget {
 impl Memory for Budget {
     fn grow(&self, bytes: usize) -> Result<()> {
         let bytes = bytes as u64;
+        if self.used().saturating_add(bytes) > self.reserve && (self.left_for)(bytes) < bytes as i64 {
+            return Err(process_is_full(bytes));
+        }
         let before = self.used.fetch_add(bytes, Ordering::Relaxed);
-        if before + bytes <= self.limit {
+        if before.saturating_add(bytes) <= self.limit {
             return Ok(());
         }
         self.used.fetch_sub(bytes, Ordering::Relaxed);
-        Err(exceeded(bytes))
+        Err(exceeded(bytes, self.limit, before))
     }
 
     fn shrink(&self, bytes: usize) {
@@ -56,11 +80,28 @@ impl Memory for Budget {
     }
 }
 
+/// The process has no memory left, though the budget has.
 #[cold]
-fn exceeded(bytes: u64) -> Error {
-    Error::new(SqlState::OUT_OF_MEMORY, "out of memory")
-        .with_detail(format!("A query asked for {bytes} bytes more than query_memory allows."))
-        .with_hint("Increase query_memory, or let fewer queries run at once.")
+fn process_is_full(bytes: u64) -> Error {
+    let detail = format!("It asked for {} more; the process has nothing left.", print_bytes(bytes));
+    refused(detail).with_hint(
+        "Let the query keep fewer rows at a time, delete rows, or give the process more memory; a lower memory_limit leaves \
+         more of it to queries.",
+    )
+}
+
+/// The budget is used up.
+#[cold]
+fn exceeded(bytes: u64, limit: u64, used: u64) -> Error {
+    let (bytes, limit, left) =
+        (print_bytes(bytes), print_bytes(limit), print_bytes(limit.saturating_sub(used)));
+    refused(format!("It asked for {bytes} more; of {limit} for all queries {left} are left.")).with_hint(
+        "Raise query_memory (firn serve --query-memory), or let the query keep fewer rows at a time.",
+    )
+}
+
+fn refused(detail: String) -> Error {
+    Error::new(SqlState::OUT_OF_MEMORY, "the query needs more memory than it may use").with_detail(detail)
 }
 
 /// What one operator keeps.
@@ -118,5 +159,31 @@ mod tests {
         other.add(31).unwrap();
         drop(one);
         assert_eq!(budget.used(), 31);
+    }
+
+    #[test]
+    fn queries_get_their_budget_as_far_as_the_process_has_it() {
+        let budget = |left_for| Budget { limit: 500, reserve: 10, used: AtomicU64::new(0), left_for };
+        let ample = budget(|_| 1000);
+        ample.grow(500).unwrap();
+        let error = ample.grow(1).unwrap_err();
+        assert_eq!(error.state(), SqlState::OUT_OF_MEMORY);
+        assert_eq!(
+            error.detail(),
+            Some("It asked for 1 bytes more; of 500 bytes for all queries 0 bytes are left.")
+        );
+        assert_eq!(ample.used(), 500);
+
+        let little = budget(|_| 100);
+        little.grow(100).unwrap();
+        let error = little.grow(101).unwrap_err();
+        assert_eq!((error.state(), little.used()), (SqlState::OUT_OF_MEMORY, 100));
+        assert!(error.detail().unwrap().ends_with("the process has nothing left."), "{error:?}");
+
+        // A full store is still counted.
+        let none = budget(|_| -1);
+        none.grow(10).unwrap();
+        assert_eq!(none.grow(1).unwrap_err().state(), SqlState::OUT_OF_MEMORY);
+        assert_eq!(none.used(), 10);
     }
 }

@@ -26,13 +26,14 @@ pub struct State<'a> {
 }
 
 impl<'a> State<'a> {
-    /// Nothing has been changed.
+    /// Nothing has been changed. Up to `key_threads` threads may enter keys.
     pub fn new(
         targets: &'a TargetSet,
         transaction: &'a mut Transaction,
         has_several_changes: bool,
+        key_threads: usize,
     ) -> State<'a> {
-        let writer = Writer::new(targets, transaction, has_several_changes);
+        let writer = Writer::new(targets, transaction, has_several_changes).with_key_threads(key_threads);
         State { writer, out_of_date: None, left_out: None }
     }
 

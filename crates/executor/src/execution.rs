@@ -43,7 +43,7 @@ use crate::spill::SpillArea;
 use crate::values::constant;
 use crate::write::TargetSet;
 use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering, RwLock};
-use firn_base::{Result, Value, clock, thread};
+use firn_base::{Error, Result, Value, clock, thread};
 use firn_plan::Columns;
 use firn_plan::operator::SourceId;
 use firn_storage::Table;
@@ -357,18 +357,23 @@ impl Run {
         parameters: &[Value],
         options: Options,
     ) -> Result<Run> {
-        fn request<'a>(scan: &'a PlannedScan, parameters: &'a [Value], all: &'a Columns) -> Request<'a> {
+        fn request<'a>(
+            scan: &'a PlannedScan,
+            parameters: &'a [Value],
+            all: &'a Columns,
+            workers: usize,
+        ) -> Request<'a> {
             let PlannedScan { columns, used, conditions, .. } = scan;
-            Request { columns, used: *used, conditions, parameters, all }
+            Request { columns, used: *used, conditions, parameters, all, workers }
         }
         let open = |scan: &PlannedScan| {
-            let request = request(scan, parameters, program.columns());
+            let request = request(scan, parameters, program.columns(), options.workers);
             let transaction = reader.transaction.filter(|_| scan.is_logged);
             sources.source(scan.source).open(&request, Reader { transaction, ..reader })
         };
         let scans = program.scans().iter().map(open).collect::<Result<_>>()?;
         let open = |PlannedLookup { scan, attributes }: &PlannedLookup| {
-            let request = request(scan, parameters, program.columns());
+            let request = request(scan, parameters, program.columns(), options.workers);
             sources.source(scan.source).open_lookup(&request, attributes, reader)
         };
         let lookups = program.lookups().iter().map(open).collect::<Result<_>>()?;
@@ -440,11 +445,19 @@ pub fn execute(
             *scan = Arc::new(KeptScan::new(&**scan, representations, &run.options, context)?);
         }
     }
-    let state = Mutex::new(EffectState::new(targets, transaction, program.changes().len() > 1));
+    let threads = run.options.workers;
+    let state = Mutex::new(EffectState::new(targets, transaction, program.changes().len() > 1, threads));
     let run = Arc::new(run);
     let work = Work { run: &run, context, effects: Some(&state as &dyn Effects) };
     for slot in program.changes() {
-        run.complete(*slot, work)?;
+        let changed = run.complete(*slot, work);
+        let mut state = state.lock();
+        let writer = &mut state.writer;
+        match changed {
+            Ok(()) => writer.enter_keys().map_err(Error::without_row)?,
+            // Rows that have been inserted have no order but that they came.
+            Err(error) => return Err(writer.first_error(error, |_, _, _| true).without_row()),
+        }
     }
     let count = |slot| run.filled::<Changed>(slot).expect("all changes have been made").count;
     let count = program.own_change().map(count);

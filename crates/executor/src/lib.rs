@@ -15,6 +15,7 @@ pub mod source;
 pub mod statistics;
 pub mod table;
 
+pub mod arrays;
 pub mod columns;
 pub mod expression;
 pub mod keys;

@@ -178,13 +178,13 @@ impl BinaryReader {
         for column in 0..expected {
             let (field, after) = field(rest);
             rest = after;
-            let (_, ty) = self.target.columns[column];
+            let (_, kind) = self.target.columns[column];
             let appended = match field {
                 None => {
                     self.builders[column].append_null();
                     Ok(())
                 }
-                Some(field) => self.builders[column].append_binary(field, ty),
+                Some(field) => self.builders[column].append_binary(field, kind),
             };
             appended.map_err(|error| error.with_context(self.context(Some(column))))?;
         }

@@ -3,12 +3,14 @@
 //! Where each row will end is found first. Then every column is written by one loop over its values, whose type is
 //! known: what a value costs is its bytes, not finding out what it is.
 
+use crate::kind::Kind;
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::IntervalMonthDayNano;
 use arrow_buffer::NullBuffer;
-use firn_base::{Interval, SqlType, Value, binary};
+use firn_base::array::ArrayImage;
+use firn_base::{Interval, Numeric, Representation, SqlType, TypeId, Value, binary};
 
 /// Rows that are written together: so many of usual width fit into a processor's cache.
 const TOGETHER: usize = 1024;
@@ -17,17 +19,17 @@ const LENGTH_BYTES: usize = 4;
 /// In the place of a length.
 const NULL: [u8; LENGTH_BYTES] = (-1i32).to_be_bytes();
 
-/// Appends `rows` rows of columns that have the Arrow types of `types`, but for the scale of numerics, which is the
+/// Appends `rows` rows of columns that have the Arrow types of `kinds`, but for the scale of decimals, which is the
 /// array's. Panics if one has another type.
-pub(crate) fn write(columns: &[ArrayRef], types: &[SqlType], rows: usize, out: &mut Vec<u8>) {
-    assert_eq!(columns.len(), types.len());
+pub(crate) fn write(columns: &[ArrayRef], kinds: &[Kind], rows: usize, out: &mut Vec<u8>) {
+    assert_eq!(columns.len(), kinds.len());
     let mut writer = RowsWriter { count: (columns.len() as i16).to_be_bytes(), ends: Vec::new() };
     for first in (0..rows).step_by(TOGETHER) {
         let rows = TOGETHER.min(rows - first);
         let columns: Vec<Column> = columns
             .iter()
-            .zip(types)
-            .map(|(column, ty)| Column::new(&column.slice(first, rows), *ty))
+            .zip(kinds)
+            .map(|(column, kind)| Column::new(&column.slice(first, rows), *kind))
             .collect();
         writer.write(&columns, rows, out);
     }
@@ -36,7 +38,7 @@ pub(crate) fn write(columns: &[ArrayRef], types: &[SqlType], rows: usize, out: &
 /// Some values of a column on their way out.
 struct Column {
     array: ArrayRef,
-    ty: SqlType,
+    kind: Kind,
     cells: Cells,
 }
 
@@ -46,13 +48,45 @@ enum Cells {
     Fixed(usize),
     /// As long as the strings are.
     Strings,
-    /// Numerics as they are sent, one after another, and where each ends.
-    Numerics { bytes: Vec<u8>, ends: Vec<usize> },
+    /// Values as they are sent, one after another, and where each ends.
+    Encoded { bytes: Vec<u8>, ends: Vec<usize> },
 }
 
 impl Column {
-    fn new(array: &ArrayRef, ty: SqlType) -> Column {
-        let cells = match ty {
+    fn new(array: &ArrayRef, kind: Kind) -> Column {
+        let cells = match kind {
+            Kind::Typed(ty) => Cells::typed(array, ty),
+            Kind::General(_, Representation::Oid) => Cells::Fixed(4),
+            Kind::General(_, Representation::Numeric) => {
+                let images = array.as_binary_view();
+                encoded(array, |row, bytes| {
+                    Numeric::from_image(images.value(row)).expect("it is an image").encode(bytes);
+                })
+            }
+            Kind::General(ty, Representation::List(element)) => {
+                let images = array.as_binary_view();
+                encoded(array, |row, bytes| {
+                    let image = ArrayImage::new(images.value(row), *element).expect("it is an image");
+                    binary::encode_any(&Value::Array(image.to_value()), ty, bytes);
+                })
+            }
+            Kind::General(..) => Cells::Strings,
+        };
+        Column { array: array.clone(), kind, cells }
+    }
+
+    /// The length of a string.
+    fn length(&self, row: usize) -> usize {
+        match self.kind {
+            Kind::Typed(SqlType::Bytea) => self.array.as_binary_view().views()[row] as u32 as usize,
+            _ => self.array.as_string_view().views()[row] as u32 as usize,
+        }
+    }
+}
+
+impl Cells {
+    fn typed(array: &ArrayRef, ty: SqlType) -> Cells {
+        match ty {
             SqlType::Boolean => Cells::Fixed(1),
             SqlType::SmallInt => Cells::Fixed(2),
             SqlType::Integer | SqlType::Real | SqlType::Date => Cells::Fixed(4),
@@ -61,31 +95,30 @@ impl Column {
             }
             SqlType::Interval | SqlType::Uuid => Cells::Fixed(16),
             SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Bytea => Cells::Strings,
-            SqlType::Numeric { .. } => numerics(array, ty),
-        };
-        Column { array: array.clone(), ty, cells }
-    }
-
-    /// The length of a string.
-    fn length(&self, row: usize) -> usize {
-        match self.ty {
-            SqlType::Bytea => self.array.as_binary_view().views()[row] as u32 as usize,
-            _ => self.array.as_string_view().views()[row] as u32 as usize,
+            SqlType::Numeric { .. } => decimals(array),
         }
     }
 }
 
-fn numerics(array: &ArrayRef, ty: SqlType) -> Cells {
+fn decimals(array: &ArrayRef) -> Cells {
     let numbers = array.as_primitive::<Decimal128Type>();
     let scale = u8::try_from(numbers.scale()).expect("numerics have no negative scale");
-    let (mut bytes, mut ends) = (Vec::with_capacity(16 * numbers.len()), Vec::with_capacity(numbers.len()));
-    for row in 0..numbers.len() {
-        if numbers.is_valid(row) {
-            binary::encode(&Value::Numeric { unscaled: numbers.value(row), scale }, ty, &mut bytes);
+    encoded(array, |row, bytes| {
+        let value = Value::Numeric { unscaled: numbers.value(row), scale };
+        binary::encode_any(&value, TypeId::NUMERIC.into(), bytes);
+    })
+}
+
+/// Values that `encode` appends, of the rows that are not NULL.
+fn encoded(array: &ArrayRef, encode: impl Fn(usize, &mut Vec<u8>)) -> Cells {
+    let (mut bytes, mut ends) = (Vec::with_capacity(16 * array.len()), Vec::with_capacity(array.len()));
+    for row in 0..array.len() {
+        if array.is_valid(row) {
+            encode(row, &mut bytes);
         }
         ends.push(bytes.len());
     }
-    Cells::Numerics { bytes, ends }
+    Cells::Encoded { bytes, ends }
 }
 
 struct RowsWriter {
@@ -130,13 +163,24 @@ impl RowsWriter {
             }
             Cells::Fixed(bytes) => add(&|_| *bytes),
             Cells::Strings => add(&|row| column.length(row)),
-            Cells::Numerics { ends, .. } => add(&|row| length_of(ends, row)),
+            Cells::Encoded { ends, .. } => add(&|row| length_of(ends, row)),
         }
     }
 
     fn write_column(&mut self, column: &Column, out: &mut [u8]) {
         let array = &column.array;
-        match column.ty {
+        if let Cells::Encoded { bytes, ends } = &column.cells {
+            return self.varying(array, out, |row| &bytes[ends[row] - length_of(ends, row)..ends[row]]);
+        }
+        let ty = match column.kind {
+            Kind::Typed(ty) => ty,
+            Kind::General(_, Representation::Oid) => {
+                let values = array.as_primitive::<UInt32Type>().values();
+                return self.fixed(array, out, |row| values[row].to_be_bytes());
+            }
+            Kind::General(..) => SqlType::Text,
+        };
+        match ty {
             SqlType::Boolean => {
                 let values = array.as_boolean();
                 self.fixed(array, out, |row| [u8::from(values.value(row))]);
@@ -192,10 +236,7 @@ impl RowsWriter {
                 let values = array.as_string_view();
                 self.varying(array, out, |row| values.value(row).as_bytes());
             }
-            SqlType::Numeric { .. } => {
-                let Cells::Numerics { bytes, ends } = &column.cells else { unreachable!("as it was made") };
-                self.varying(array, out, |row| &bytes[ends[row] - length_of(ends, row)..ends[row]]);
-            }
+            SqlType::Numeric { .. } => unreachable!("their values have been encoded"),
         }
     }
 

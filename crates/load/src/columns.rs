@@ -1,22 +1,26 @@
 //! Growing columns: text in, Arrow out, with no value in between for types of fixed width.
 
+use crate::kind::Kind;
 use arrow_array::builder::{
     BinaryViewBuilder, BooleanBuilder, Date32Builder, Decimal128Builder, FixedSizeBinaryBuilder,
     Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int64Builder, IntervalMonthDayNanoBuilder,
-    StringViewBuilder, Time64MicrosecondBuilder, TimestampMicrosecondBuilder,
+    StringViewBuilder, Time64MicrosecondBuilder, TimestampMicrosecondBuilder, UInt32Builder,
 };
 use arrow_array::{ArrayRef, StringViewArray};
 use arrow_buffer::IntervalMonthDayNano;
 use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlType, TimeZoneSetting, Value, binary, datetime, interval, numeric, text};
+use firn_base::{
+    Error, Numeric, Representation, Result, SqlType, TimeZoneSetting, Type, Value, binary, datetime,
+    interval, numeric, text,
+};
 
 /// Texts read as literals of a type. An error comes with the text.
 pub fn read_literals(
     texts: &StringViewArray,
-    ty: SqlType,
+    ty: impl Into<Type>,
     zone: TimeZoneSetting,
 ) -> std::result::Result<ArrayRef, (Error, String)> {
-    let mut builder = ColumnBuilder::new(ty, zone);
+    let mut builder = ColumnBuilder::new(Kind::of(ty), zone);
     for text in texts {
         match text {
             Some(text) => builder.append(text).map_err(|error| (error, text.to_owned()))?,
@@ -34,7 +38,11 @@ pub(crate) enum ColumnBuilder {
     BigInt(Int64Builder),
     Real(Float32Builder),
     Double(Float64Builder),
-    Numeric { precision: u8, scale: u8, builder: Decimal128Builder },
+    Numeric {
+        precision: u8,
+        scale: u8,
+        builder: Decimal128Builder,
+    },
     Text(StringViewBuilder),
     Varchar(u32, StringViewBuilder),
     Char(u32, StringViewBuilder),
@@ -45,6 +53,19 @@ pub(crate) enum ColumnBuilder {
     TimestampTz(TimeZoneSetting, TimestampMicrosecondBuilder),
     Interval(IntervalMonthDayNanoBuilder),
     Uuid(FixedSizeBinaryBuilder),
+    /// The images of numerics with scales of their own, which precision and scale may limit.
+    Numbers(Option<(u16, i16)>, BinaryViewBuilder),
+    /// The images of arrays.
+    Arrays {
+        ty: Type,
+        element: Representation,
+        zone: TimeZoneSetting,
+        image: Vec<u8>,
+        builder: BinaryViewBuilder,
+    },
+    Oids(Type, UInt32Builder),
+    /// Strings of a type with a length of its own, such as `name`.
+    Names(Type, StringViewBuilder),
 }
 
 /// The same statement for the builder of every type.
@@ -68,13 +89,29 @@ macro_rules! each {
             ColumnBuilder::TimestampTz(_, $builder) => $result,
             ColumnBuilder::Interval($builder) => $result,
             ColumnBuilder::Uuid($builder) => $result,
+            ColumnBuilder::Numbers(_, $builder) => $result,
+            ColumnBuilder::Arrays { builder: $builder, .. } => $result,
+            ColumnBuilder::Oids(_, $builder) => $result,
+            ColumnBuilder::Names(_, $builder) => $result,
         }
     };
 }
 
 impl ColumnBuilder {
     /// An empty column. Moments that name no zone are in `zone`.
-    pub(crate) fn new(ty: SqlType, zone: TimeZoneSetting) -> ColumnBuilder {
+    pub(crate) fn new(kind: Kind, zone: TimeZoneSetting) -> ColumnBuilder {
+        let ty = match kind {
+            Kind::Typed(ty) => ty,
+            Kind::General(ty, Representation::Numeric) => {
+                return ColumnBuilder::Numbers(ty.precision_and_scale(), BinaryViewBuilder::new());
+            }
+            Kind::General(ty, Representation::List(element)) => {
+                let (image, builder) = (Vec::new(), BinaryViewBuilder::new());
+                return ColumnBuilder::Arrays { ty, element: *element, zone, image, builder };
+            }
+            Kind::General(ty, Representation::Oid) => return ColumnBuilder::Oids(ty, UInt32Builder::new()),
+            Kind::General(ty, _) => return ColumnBuilder::Names(ty, StringViewBuilder::new()),
+        };
         match ty {
             SqlType::Boolean => ColumnBuilder::Boolean(BooleanBuilder::new()),
             SqlType::SmallInt => ColumnBuilder::SmallInt(Int16Builder::new()),
@@ -146,16 +183,60 @@ impl ColumnBuilder {
             ColumnBuilder::Uuid(builder) => {
                 builder.append_value(text::parse_uuid(field)?).expect("a uuid has 16 bytes")
             }
+            ColumnBuilder::Numbers(limit, builder) => append_number(Numeric::parse(field)?, *limit, builder)?,
+            ColumnBuilder::Arrays { ty, zone, .. } => {
+                let value = text::parse_any(field, *ty, zone)?;
+                self.append_array(value);
+            }
+            ColumnBuilder::Oids(ty, _) | ColumnBuilder::Names(ty, _) => {
+                let value = text::parse_any(field, *ty, &TimeZoneSetting::UTC)?;
+                self.append_general(value);
+            }
         }
         Ok(())
     }
 
-    /// Reads and appends a value in PostgreSQL's binary format; `ty` is the type of the column.
-    pub(crate) fn append_binary(&mut self, field: &[u8], ty: SqlType) -> Result<()> {
+    fn append_array(&mut self, value: Value) {
+        match (self, value) {
+            (ColumnBuilder::Arrays { element, image, builder, .. }, Value::Array(array)) => {
+                image.clear();
+                array.write_image(*element, image);
+                builder.append_value(&*image);
+            }
+            (_, value) => unreachable!("{value:?} is no array"),
+        }
+    }
+
+    fn append_general(&mut self, value: Value) {
+        match (self, value) {
+            (ColumnBuilder::Oids(_, builder), Value::Oid(value)) => builder.append_value(value),
+            (ColumnBuilder::Names(_, builder), Value::Text(value)) => builder.append_value(value),
+            (_, value) => unreachable!("{value:?} is of another type"),
+        }
+    }
+
+    /// Reads and appends a value in PostgreSQL's binary format; `kind` is that of the column.
+    pub(crate) fn append_binary(&mut self, field: &[u8], kind: Kind) -> Result<()> {
         // Strings need no copy of their own.
         if let ColumnBuilder::Text(_) | ColumnBuilder::Varchar(..) | ColumnBuilder::Char(..) = self {
             return self.append(binary::utf8(field)?);
         }
+        let ty = match (&mut *self, kind) {
+            (_, Kind::Typed(ty)) => ty,
+            (ColumnBuilder::Numbers(limit, builder), _) => {
+                return append_number(Numeric::decode(field)?, *limit, builder);
+            }
+            (ColumnBuilder::Arrays { ty, .. }, _) => {
+                let value = binary::decode_any(field, *ty)?;
+                self.append_array(value);
+                return Ok(());
+            }
+            (_, Kind::General(ty, _)) => {
+                let value = binary::decode_any(field, ty)?;
+                self.append_general(value);
+                return Ok(());
+            }
+        };
         match (self, binary::decode(field, ty)?) {
             (ColumnBuilder::Boolean(builder), Value::Boolean(value)) => builder.append_value(value),
             (ColumnBuilder::SmallInt(builder), Value::SmallInt(value)) => builder.append_value(value),
@@ -188,4 +269,13 @@ impl ColumnBuilder {
     pub(crate) fn finish(&mut self) -> ArrayRef {
         each!(self, builder => Arc::new(builder.finish()))
     }
+}
+
+fn append_number(value: Numeric, limit: Option<(u16, i16)>, builder: &mut BinaryViewBuilder) -> Result<()> {
+    let value = match limit {
+        Some((precision, scale)) => value.fit(precision, scale)?,
+        None => value,
+    };
+    builder.append_value(value.image().bytes());
+    Ok(())
 }

@@ -3,6 +3,7 @@
 //! Most fields are taken the quick way, by code for the type alone; what that does not know is read as everywhere else.
 
 use crate::columns::ColumnBuilder;
+use crate::kind::Kind;
 use crate::lanes::{Eight, LANES, Read};
 use crate::number;
 use arrow_array::builder::{NullBufferBuilder, PrimitiveBuilder};
@@ -98,8 +99,9 @@ pub(crate) struct Source<'c> {
 }
 
 /// A column of a type, to be filled.
-pub(crate) fn column<'c, F: Filler>(ty: SqlType, source: Source<'c>) -> Box<dyn Column<F> + 'c> {
+pub(crate) fn column<'c, F: Filler>(kind: Kind, source: Source<'c>) -> Box<dyn Column<F> + 'c> {
     let Source { rows, zone, .. } = source;
+    let Some(ty) = kind.typed() else { return boxed(ColumnBuilder::new(kind, zone)) };
     match ty {
         SqlType::SmallInt => numbers::<Int16Type, F>(
             PrimitiveBuilder::with_capacity(rows),
@@ -177,7 +179,7 @@ pub(crate) fn column<'c, F: Filler>(ty: SqlType, source: Source<'c>) -> Box<dyn 
             rewritten: Vec::new(),
         }),
         SqlType::Boolean | SqlType::Bytea | SqlType::Time | SqlType::Interval | SqlType::Uuid => {
-            boxed(ColumnBuilder::new(ty, zone))
+            boxed(ColumnBuilder::new(kind, zone))
         }
     }
 }

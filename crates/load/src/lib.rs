@@ -13,6 +13,7 @@ mod feed;
 mod field;
 mod filling;
 pub mod json;
+mod kind;
 mod lanes;
 mod number;
 pub mod options;

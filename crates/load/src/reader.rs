@@ -6,10 +6,11 @@ use crate::columns::ColumnBuilder;
 use crate::encoding::{Decoded, Encoding};
 use crate::feed::{Feed, InOrder, Way};
 use crate::json::JsonReader;
+use crate::kind::{Kind, kinds};
 use crate::options::{CopyOptions, RowFormat};
 use crate::parallel::{self, Named, Waits};
 use crate::records::{Batch, RecordReader, Scratch, Sieve};
-use firn_base::{Error, Result, SqlType, TimeZoneSetting};
+use firn_base::{Error, Result, TimeZoneSetting, Type};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read};
 use std::ops::ControlFlow;
@@ -37,26 +38,26 @@ enum Reader {
 pub(crate) struct Target {
     /// What is read and what for.
     pub(crate) place: String,
-    pub(crate) columns: Vec<(String, SqlType)>,
+    pub(crate) columns: Vec<(String, Kind)>,
 }
 
 impl Target {
     /// An empty column for each.
     pub(crate) fn builders(&self, zone: TimeZoneSetting) -> Vec<ColumnBuilder> {
-        self.columns.iter().map(|(_, ty)| ColumnBuilder::new(*ty, zone)).collect()
+        self.columns.iter().map(|(_, kind)| ColumnBuilder::new(*kind, zone)).collect()
     }
 }
 
 impl CopyReader {
     /// A reader of rows for columns; `place` is what errors call the file. Moments that name no zone are in `zone`.
-    pub fn new(
+    pub fn new<T: Into<Type>>(
         place: &str,
-        columns: Vec<(String, SqlType)>,
+        columns: Vec<(String, T)>,
         options: CopyOptions,
         zone: TimeZoneSetting,
     ) -> Result<CopyReader> {
         options.check()?;
-        let target = Target { place: place.to_owned(), columns };
+        let target = Target { place: place.to_owned(), columns: kinds(columns) };
         let encoding = options.encoding;
         let reader = match options.format {
             RowFormat::Text | RowFormat::Csv => Reader::Chunks(Box::new(Chunks::new(ChunkReader::Records(

@@ -9,6 +9,7 @@ use crate::chunk::{CHUNK_BYTES, Chunk, Cutter};
 use crate::fault::{Fault, Rejected, with_encoding_hint};
 use crate::field::{unescape, unquote};
 use crate::filling::{self, Column, Filler, Filling, Source};
+use crate::kind::Kind;
 use crate::lanes::{Eight, LANES};
 use crate::options::{CopyHeader, CopyOptions, OnError, RowFormat, forced};
 use crate::reader::Target;
@@ -38,14 +39,14 @@ const LEAST_CHUNK_BYTES: usize = 64;
 /// What a chunk of a file with such rows has about, if nobody says otherwise.
 pub(crate) fn chunk_bytes(target: &Target) -> usize {
     // Blanks that columns are filled up with may come to many times the file.
-    let filled: usize = target.columns.iter().map(|(_, ty)| filled_bytes(*ty)).sum();
+    let filled: usize = target.columns.iter().map(|(_, kind)| filled_bytes(*kind)).sum();
     let chunk_bytes = (MOST_FILLED / filled.max(1)).saturating_mul(target.columns.len().max(1));
     chunk_bytes.clamp(LEAST_CHUNK_BYTES, CHUNK_BYTES)
 }
 
-/// What each value of a type is filled up to.
-fn filled_bytes(ty: SqlType) -> usize {
-    if let SqlType::Char(length) = ty { length as usize } else { 0 }
+/// What each value of a column is filled up to.
+fn filled_bytes(kind: Kind) -> usize {
+    if let Kind::Typed(SqlType::Char(length)) = kind { length as usize } else { 0 }
 }
 
 /// Reads chunks, several at a time if several threads like.
@@ -660,8 +661,8 @@ impl Columns<'_> {
             zone: self.reader.zone,
         };
         let start = |column: &usize| {
-            let (_, ty) = self.reader.target.columns[*column];
-            (*column, filling::column::<Columns<'_>>(ty, source))
+            let (_, kind) = self.reader.target.columns[*column];
+            (*column, filling::column::<Columns<'_>>(kind, source))
         };
         let mut columns: Vec<(usize, Box<dyn Column<Self> + '_>)> = wanted.iter().map(start).collect();
         let row_bytes = self.bytes.len() / self.outline.rows.max(1) + 1;

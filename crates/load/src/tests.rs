@@ -1,6 +1,7 @@
 //! Reading and writing together: most cases go through both.
 
 mod chunks;
+mod general;
 mod sniffed;
 mod spectrum;
 mod values;
@@ -23,6 +24,7 @@ use written::file_of;
 const TEXT: RowFormat = RowFormat::Text;
 const CSV: RowFormat = RowFormat::Csv;
 const BINARY: RowFormat = RowFormat::Binary;
+const JSON: RowFormat = RowFormat::Json;
 
 fn columns() -> Vec<(String, SqlType)> {
     vec![("a".to_owned(), SqlType::Integer), ("b".to_owned(), SqlType::Text)]
@@ -1004,8 +1006,10 @@ fn binary_files_hold_values_of_every_type() {
     ];
     let columns: Vec<_> = cases.iter().map(|(ty, _)| (ty.to_string(), *ty)).collect();
     let types: Vec<SqlType> = cases.iter().map(|(ty, _)| *ty).collect();
-    let row: Vec<Value> =
-        cases.iter().map(|(ty, text)| firn_base::text::parse(text, *ty, &zone).unwrap()).collect();
+    let row: Vec<Value> = cases
+        .iter()
+        .map(|(ty, text)| firn_base::text::parse_any(text, (*ty).into(), &zone).unwrap())
+        .collect();
     let nulls = vec![Value::Null; row.len()];
     let batches = |format, file: &[u8]| -> Vec<Vec<ArrayRef>> {
         let mut reader = CopyReader::new("COPY t", columns.clone(), CopyOptions::new(format), zone).unwrap();

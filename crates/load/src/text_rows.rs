@@ -4,18 +4,22 @@
 //! is written to where it stays. Strings are looked at eight bytes at a time for what needs quotes or escapes. Numbers,
 //! dates and the like need none, unless somebody delimits fields by what numbers are made of.
 
+use crate::kind::Kind;
 use crate::options::{CopyOptions, RowFormat, forced};
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, StringViewArray};
 use arrow_buffer::{IntervalMonthDayNano, NullBuffer};
 use arrow_schema::{DataType, IntervalUnit, TimeUnit};
-use firn_base::{Interval, SqlType, TimeZoneSetting, datetime, interval, numeric, text};
+use firn_base::array::ArrayImage;
+use firn_base::{
+    Interval, Numeric, Representation, TimeZoneSetting, Type, Value, datetime, interval, numeric, text,
+};
 
 /// How rows of one COPY are written.
 pub(crate) struct TextRows {
     style: Style,
-    types: Vec<SqlType>,
+    kinds: Vec<Kind>,
     zone: TimeZoneSetting,
     /// What strings are searched for.
     special: Special,
@@ -39,11 +43,7 @@ enum Style {
 }
 
 impl TextRows {
-    pub(crate) fn new(
-        columns: &[(String, SqlType)],
-        options: &CopyOptions,
-        zone: TimeZoneSetting,
-    ) -> TextRows {
+    pub(crate) fn new(columns: &[(String, Kind)], options: &CopyOptions, zone: TimeZoneSetting) -> TextRows {
         let (special, is_plain) = match options.format {
             RowFormat::Text => {
                 let special = Special { below: 14, first: b'\\', second: options.delimiter };
@@ -62,7 +62,7 @@ impl TextRows {
         };
         let style = match options.format {
             RowFormat::Json => {
-                let key = |(position, (name, _)): (usize, &(String, SqlType))| {
+                let key = |(position, (name, _)): (usize, &(String, Kind))| {
                     let mut key = if position == 0 { "{" } else { "," }.to_owned();
                     write_json_string(name, &special, &mut key);
                     key.push(':');
@@ -73,14 +73,14 @@ impl TextRows {
             RowFormat::Csv => Style::Csv { options: options.clone(), is_only_column: columns.len() == 1 },
             _ => Style::Text { delimiter: options.delimiter, null: options.null.clone() },
         };
-        TextRows { style, types: columns.iter().map(|(_, ty)| *ty).collect(), zone, special, is_plain }
+        TextRows { style, kinds: columns.iter().map(|(_, kind)| *kind).collect(), zone, special, is_plain }
     }
 
     /// Appends rows. Panics if a column has an Arrow type that no SQL type is stored in.
     pub(crate) fn write(&self, columns: &[ArrayRef], rows: usize, out: &mut String) {
-        assert_eq!(columns.len(), self.types.len());
+        assert_eq!(columns.len(), self.kinds.len());
         let columns: Vec<Column> =
-            columns.iter().zip(&self.types).map(|(array, ty)| Column::new(array, *ty)).collect();
+            columns.iter().zip(&self.kinds).map(|(array, kind)| Column::new(array, *kind)).collect();
         match &self.style {
             Style::Text { delimiter, null } => {
                 let between = char::from(*delimiter);
@@ -155,7 +155,7 @@ impl TextRows {
             cells => {
                 let start = out.len();
                 cells.write(row, &self.zone, out);
-                if !self.is_plain || matches!(cells, Cells::Bytea(_)) {
+                if !self.is_plain || cells.needs_care() {
                     let field = out.split_off(start);
                     careful(&field, out);
                 }
@@ -190,7 +190,7 @@ impl TextRows {
             cells => {
                 let start = out.len();
                 cells.write(row, &self.zone, out);
-                if forced || !self.is_plain || matches!(cells, Cells::Bytea(_)) {
+                if forced || !self.is_plain || cells.needs_care() {
                     let field = out.split_off(start);
                     careful(&field, out);
                 }
@@ -203,9 +203,16 @@ impl TextRows {
         let is_number = match cells {
             Cells::Boolean(values) => return out.push_str(if values.value(row) { "true" } else { "false" }),
             Cells::Text(values) => return write_json_string(values.value(row), &self.special, out),
-            Cells::SmallInt(_) | Cells::Integer(_) | Cells::BigInt(_) | Cells::Numeric { .. } => true,
+            Cells::Arrays { .. } => {
+                let mut text = String::new();
+                cells.write(row, &self.zone, &mut text);
+                return write_json_string(&text, &self.special, out);
+            }
+            Cells::SmallInt(_) | Cells::Integer(_) | Cells::BigInt(_) | Cells::Oids(_) => true,
+            Cells::Numeric { .. } => true,
             Cells::Real(values) => values[row].is_finite(),
             Cells::Double(values) => values[row].is_finite(),
+            Cells::Numbers(images) => number_at(images, row).is_finite(),
             _ => false,
         };
         if is_number {
@@ -248,12 +255,20 @@ enum Cells<'a> {
     BigInt(&'a [i64]),
     Real(&'a [f32]),
     Double(&'a [f64]),
-    /// With the scale that the array has; its SQL type says what of it is shown.
+    /// With the scale that the array has.
     Numeric {
         values: &'a [i128],
         scale: u8,
-        ty: SqlType,
     },
+    /// The images of numerics with scales of their own.
+    Numbers(&'a BinaryViewArray),
+    /// The images of arrays with such elements.
+    Arrays {
+        images: &'a BinaryViewArray,
+        ty: Type,
+        element: Representation,
+    },
+    Oids(&'a [u32]),
     Text(&'a StringViewArray),
     Bytea(&'a BinaryViewArray),
     Date(&'a [i32]),
@@ -265,7 +280,7 @@ enum Cells<'a> {
 }
 
 impl<'a> Column<'a> {
-    fn new(array: &'a ArrayRef, ty: SqlType) -> Column<'a> {
+    fn new(array: &'a ArrayRef, kind: Kind) -> Column<'a> {
         let cells = match array.data_type() {
             DataType::Boolean => Cells::Boolean(array.as_boolean()),
             DataType::Int16 => Cells::SmallInt(array.as_primitive::<Int16Type>().values()),
@@ -276,10 +291,16 @@ impl<'a> Column<'a> {
             DataType::Decimal128(_, scale) => Cells::Numeric {
                 values: array.as_primitive::<Decimal128Type>().values(),
                 scale: u8::try_from(*scale).expect("numerics have no negative scale"),
-                ty,
             },
             DataType::Utf8View => Cells::Text(array.as_string_view()),
-            DataType::BinaryView => Cells::Bytea(array.as_binary_view()),
+            DataType::BinaryView => match kind {
+                Kind::General(_, Representation::Numeric) => Cells::Numbers(array.as_binary_view()),
+                Kind::General(ty, Representation::List(element)) => {
+                    Cells::Arrays { images: array.as_binary_view(), ty, element: *element }
+                }
+                _ => Cells::Bytea(array.as_binary_view()),
+            },
+            DataType::UInt32 => Cells::Oids(array.as_primitive::<UInt32Type>().values()),
             DataType::Date32 => Cells::Date(array.as_primitive::<Date32Type>().values()),
             DataType::Time64(TimeUnit::Microsecond) => {
                 Cells::Time(array.as_primitive::<Time64MicrosecondType>().values())
@@ -303,7 +324,16 @@ impl<'a> Column<'a> {
     }
 }
 
+fn number_at(images: &BinaryViewArray, row: usize) -> Numeric {
+    Numeric::from_image(images.value(row)).expect("it is the image of a numeric")
+}
+
 impl Cells<'_> {
+    /// Whether texts may have characters that numbers and dates do not have.
+    fn needs_care(&self) -> bool {
+        matches!(self, Cells::Bytea(_) | Cells::Arrays { .. })
+    }
+
     /// Appends a value as text.
     #[inline(always)]
     fn write(&self, row: usize, zone: &TimeZoneSetting, out: &mut String) {
@@ -314,10 +344,14 @@ impl Cells<'_> {
             Cells::BigInt(values) => text::write_integer(values[row], out),
             Cells::Real(values) => text::write_real(values[row], out),
             Cells::Double(values) => text::write_double(values[row], out),
-            Cells::Numeric { values, scale, ty } => {
-                let (unscaled, scale) = numeric::shown(values[row], *scale, *ty);
-                numeric::write(unscaled, scale, out);
+            Cells::Numeric { values, scale } => numeric::write(values[row], *scale, out),
+            Cells::Numbers(images) => number_at(images, row).write(out),
+            Cells::Arrays { images, ty, element } => {
+                let image =
+                    ArrayImage::new(images.value(row), *element).expect("it is the image of an array");
+                text::write_any(&Value::Array(image.to_value()), *ty, zone, out);
             }
+            Cells::Oids(values) => text::write_integer(values[row].into(), out),
             Cells::Text(values) => out.push_str(values.value(row)),
             Cells::Bytea(values) => text::write_bytea(values.value(row), out),
             Cells::Date(values) => datetime::write_date(values[row], out),

@@ -1,15 +1,16 @@
 //! Writing COPY's formats, so that [`crate::CopyReader`] and PostgreSQL read back what
 //! was written.
 
+use crate::kind::{Kind, kinds};
 use crate::options::{CopyHeader, CopyOptions, RowFormat};
 use crate::text_rows::{self, TextRows};
 use crate::{binary, binary_rows};
 use arrow_array::ArrayRef;
-use firn_base::{Result, SqlType, TimeZoneSetting};
+use firn_base::{Result, TimeZoneSetting, Type};
 
 /// Turns columns into the bytes of rows. Several threads may do so at once, each with rows of its own.
 pub struct CopyWriter {
-    columns: Vec<(String, SqlType)>,
+    columns: Vec<(String, Kind)>,
     options: CopyOptions,
     rows: Rows,
 }
@@ -17,20 +18,21 @@ pub struct CopyWriter {
 /// What writes rows.
 enum Rows {
     Text(TextRows),
-    /// The columns' types.
-    Binary(Vec<SqlType>),
+    /// The columns' kinds.
+    Binary(Vec<Kind>),
 }
 
 impl CopyWriter {
     /// A writer of rows with these columns; moments are shown in `zone`.
-    pub fn new(
-        columns: Vec<(String, SqlType)>,
+    pub fn new<T: Into<Type>>(
+        columns: Vec<(String, T)>,
         options: CopyOptions,
         zone: TimeZoneSetting,
     ) -> Result<CopyWriter> {
         options.check()?;
+        let columns = kinds(columns);
         let rows = match options.format {
-            RowFormat::Binary => Rows::Binary(columns.iter().map(|(_, ty)| *ty).collect()),
+            RowFormat::Binary => Rows::Binary(columns.iter().map(|(_, kind)| *kind).collect()),
             _ => Rows::Text(TextRows::new(&columns, &options, zone)),
         };
         Ok(CopyWriter { columns, options, rows })
@@ -61,12 +63,12 @@ impl CopyWriter {
         out.extend_from_slice(header.as_bytes());
     }
 
-    /// Appends `rows` rows of columns that have the Arrow types of their SQL types. Numerics may have any scale, and in
-    /// formats of text a column may have the Arrow type of another SQL type, whose texts then go out. Panics if one has
-    /// no such type.
+    /// Appends `rows` rows of columns that have the Arrow types in which tables store values of their types. Decimals may have
+    /// any scale, and in formats of text a column may have the Arrow type of another SQL type, whose texts then go out. Panics if
+    /// one has no such type.
     pub fn write_rows(&self, columns: &[ArrayRef], rows: usize, out: &mut Vec<u8>) {
         match &self.rows {
-            Rows::Binary(types) => binary_rows::write(columns, types, rows, out),
+            Rows::Binary(kinds) => binary_rows::write(columns, kinds, rows, out),
             Rows::Text(writer) => {
                 let mut text = String::new();
                 writer.write(columns, rows, &mut text);

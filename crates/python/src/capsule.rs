@@ -1,7 +1,7 @@
 //! Arrow over Python's boundary: the PyCapsule interface, by which only pointers travel.
 //!
-//! Written out instead of taken from `pyo3-arrow`, which would have DataFusion compiled with other features
-//! than everything else (docs/decisions/0025-python-package.md).
+//! Written out instead of taken from `pyo3-arrow`, which would have Arrow compiled with other features
+//! than everywhere else (docs/decisions/0025-python-package.md).
 
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi_and_data_type};
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;

@@ -1,9 +1,8 @@
 //! Python's objects as values of parameters.
 
 use crate::error;
-use firn_session::base::numeric::{MAX_PRECISION, parse};
 use firn_session::base::operators::one_nan;
-use firn_session::base::{Error, Interval, SqlState, Value};
+use firn_session::base::{ArrayValue, Error, Interval, Numeric, SqlState, Value};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -88,7 +87,9 @@ fn value(object: &Bound<'_, PyAny>) -> PyResult<Value> {
     }
     if object.cast::<PyList>().is_ok() || object.cast::<PyTuple>().is_ok() {
         let elements = object.try_iter()?.map(|element| value(&element?));
-        return elements.collect::<PyResult<_>>().map(Value::Array);
+        return array(elements.collect::<PyResult<_>>()?)
+            .map(Value::Array)
+            .map_err(|error| error::raised(py, &error));
     }
     let classes = classes(py)?;
     let is = |class: &Py<PyAny>| object.is_instance(class.bind(py));
@@ -140,6 +141,21 @@ fn value(object: &Bound<'_, PyAny>) -> PyResult<Value> {
     foreign(object)
 }
 
+/// A list's elements as an array; lists as one of several dimensions.
+fn array(elements: Vec<Value>) -> Result<ArrayValue, Error> {
+    if !elements.iter().any(|element| matches!(element, Value::Array(_))) {
+        return Ok(ArrayValue::from(elements));
+    }
+    let parts = elements.into_iter().map(|element| match element {
+        Value::Array(array) => Ok(array),
+        _ => Err(Error::new(
+            SqlState::ARRAY_SUBSCRIPT_ERROR,
+            "an array has arrays and single values as elements",
+        )),
+    });
+    ArrayValue::stacked(parts.collect::<Result<_, _>>()?)
+}
+
 /// Objects of NumPy and pandas, by what they can do: neither has to be there.
 fn foreign(object: &Bound<'_, PyAny>) -> PyResult<Value> {
     let name = object.get_type().name()?.to_string();
@@ -185,22 +201,13 @@ fn integer(value: &Bound<'_, PyInt>) -> PyResult<Value> {
 }
 
 fn decimal(value: &Bound<'_, PyAny>) -> PyResult<Value> {
-    if !value.call_method0("is_finite")?.extract::<bool>()? {
-        let message = format!("numeric cannot hold {}", value.str()?);
-        let error = Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message)
-            .with_hint("Pass a float, which double precision can hold.");
-        return Err(error::raised(value.py(), &error));
-    }
     // Without an exponent.
     let text: String = value.call_method1("__format__", ("f",))?.extract()?;
     digits(value, &text)
 }
 
 fn digits(value: &Bound<'_, PyAny>, text: &str) -> PyResult<Value> {
-    match parse(text) {
-        Ok((unscaled, scale)) if scale <= MAX_PRECISION => Ok(Value::Numeric { unscaled, scale }),
-        _ => Err(out_of_range(value, "numeric")),
-    }
+    Numeric::parse(text).map(Value::Number).map_err(|_| out_of_range(value, "numeric"))
 }
 
 fn out_of_range(value: &Bound<'_, PyAny>, ty: &str) -> PyErr {

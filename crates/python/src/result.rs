@@ -8,11 +8,11 @@ use crate::database::{has_forked, refuse_fork};
 use crate::error;
 use crate::interrupt::{self, lock};
 use crate::session::{Core, drop_released};
-use crate::to_python::{tuples_of_batch, tuples_of_values};
+use crate::to_python::{tuples_of_values, tuples_of_vectors};
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
-use firn_session::base::{Error, Result, SqlState, SqlType, Value};
-use firn_session::{Column, CommandTag, RowChunk, Rows};
+use firn_session::base::{Error, Result, SqlState, Value};
+use firn_session::{Column, CommandTag, ResultChunk, RowChunk, Rows};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
@@ -26,7 +26,7 @@ const TUPLES_AHEAD: usize = 256;
 /// A stretch of rows that are there.
 enum Stretch {
     Values(Vec<Value>),
-    Batch(RecordBatch, Range<usize>),
+    Vectors(ResultChunk, Range<usize>),
 }
 
 /// Rows being drawn. Locked after the connection's state.
@@ -63,11 +63,7 @@ impl Drawn {
                 return if self.ended { Ok(false) } else { Err(error::closed("result")) };
             };
             match rows.next_chunk() {
-                Ok(Some(values @ RowChunk::Values(_))) => self.chunk = Some(values),
-                Ok(Some(chunk)) => {
-                    let batch = Rows::batch(chunk, &self.columns, &self.schema)?;
-                    self.chunk = Some(RowChunk::Batch(batch));
-                }
+                Ok(Some(chunk)) => self.chunk = Some(chunk),
                 Ok(None) => {
                     (self.tag, self.ended) = (rows.tag(), true);
                     self.close();
@@ -89,8 +85,7 @@ impl Drawn {
         let (from, rows) = (self.offset, self.left().min(most));
         self.offset += rows;
         Ok(self.chunk.as_ref().map(|chunk| match chunk {
-            RowChunk::Batch(batch) => Stretch::Batch(batch.clone(), from..from + rows),
-            RowChunk::Vectors(_) => unreachable!("vectors become batches when they are drawn"),
+            RowChunk::Vectors(chunk) => Stretch::Vectors(chunk.clone(), from..from + rows),
             RowChunk::Values(values) => {
                 let width = self.columns.len();
                 Stretch::Values(values[from * width..(from + rows) * width].to_vec())
@@ -104,8 +99,8 @@ impl Drawn {
             return Ok(None);
         }
         let chunk = self.chunk.take().expect("there are rows");
-        let batch = Rows::batch(chunk, &self.columns, &self.schema)?;
-        Ok(Some(batch.slice(self.offset, batch.num_rows() - self.offset)))
+        let (_, chunk) = chunk.split(self.offset, self.columns.len());
+        Rows::batch(chunk, &self.columns, &self.schema).map(Some)
     }
 
     /// Tuples that were made ahead and are not wanted are rows again.
@@ -229,10 +224,10 @@ impl RowSet {
         let (tuples, rows) = match stretch {
             None => return Ok(false),
             Some(Stretch::Values(values)) => {
-                (tuples_of_values(py, columns, &values), values.len() / columns.len().max(1))
+                (tuples_of_values(py, columns.len(), &values), values.len() / columns.len().max(1))
             }
-            Some(Stretch::Batch(batch, rows)) => {
-                (tuples_of_batch(py, columns, batch.columns(), rows.clone()), rows.len())
+            Some(Stretch::Vectors(chunk, rows)) => {
+                (tuples_of_vectors(py, columns, &chunk, rows.clone()), rows.len())
             }
         };
         match tuples {
@@ -257,19 +252,12 @@ impl RowSet {
     /// Name, type, precision and scale of each column; None if the statement yields no rows.
     #[getter]
     #[allow(clippy::type_complexity)]
-    fn columns_of(&self) -> Option<Vec<(String, String, Option<u8>, Option<u8>)>> {
+    fn columns_of(&self) -> Option<Vec<(String, String, Option<u16>, Option<i16>)>> {
         let columns = self.columns.as_ref()?;
         let describe = |column: &Column| {
-            let (ty, mut name) = (column.element.unwrap_or(column.ty), String::new());
-            // The name without its modifier.
-            name.extend(ty.to_string().chars().take_while(|character| *character != '('));
-            if column.element.is_some() {
-                name.push_str("[]");
-            }
-            let (precision, scale) = match ty {
-                SqlType::Numeric { precision, scale } => (Some(precision), Some(scale)),
-                _ => (None, None),
-            };
+            let name =
+                column.ty.info().map_or_else(|| column.ty.to_string(), |info| info.sql_name.to_owned());
+            let (precision, scale) = column.ty.precision_and_scale().unzip();
             (column.name.clone(), name, precision, scale)
         };
         Some(columns.iter().map(describe).collect())

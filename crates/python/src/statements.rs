@@ -5,9 +5,8 @@
 //! know, the value's own type is declared: `WHERE id = $1` with 1.5 then finds nothing, instead of 2. Strings are as
 //! quoted literals are in SQL: of whatever type is wanted.
 
-use firn_session::base::coerce::cast;
 use firn_session::base::{
-    Error, ParameterType, Result, SqlState, SqlType, TimeZoneSetting, Value, array, numeric,
+    ArrayValue, Error, Numeric, Representation, Result, SqlState, TimeZoneSetting, Type, TypeId, Value, text,
 };
 use firn_session::{Connection, Numbered, Statement, number_parameters};
 use std::collections::HashMap;
@@ -16,7 +15,7 @@ use std::sync::Arc;
 /// When there are more, all are forgotten.
 const MOST: usize = 256;
 
-type Types = Box<[Option<ParameterType>]>;
+type Types = Box<[Option<TypeId>]>;
 
 /// The statements that a connection has prepared.
 #[derive(Default)]
@@ -129,86 +128,90 @@ fn check_count(wanted: usize, given: usize) -> Result<()> {
 }
 
 /// Whether a value can be made of a type without losing anything.
-fn fits(value: &Value, ty: ParameterType) -> bool {
-    let ty = match (value, ty) {
+fn fits(value: &Value, ty: Type) -> bool {
+    let element = ty.element().filter(|_| ty.info().is_some_and(|info| info.is_array()));
+    match (value, element) {
         (Value::Null | Value::Text(_), _) => return true,
-        (Value::Array(elements), ParameterType::Array(element)) => {
-            return elements.elements().iter().all(|value| fits(value, ParameterType::Single(element)));
+        (Value::Array(array), Some(element)) => {
+            return array.elements().iter().all(|value| fits(value, element));
         }
-        (_, ParameterType::Array(_)) | (Value::Array(_), _) => return false,
-        (_, ParameterType::Single(ty)) => ty,
-    };
+        (_, Some(_)) | (Value::Array(_), None) => return false,
+        (_, None) => {}
+    }
+    let is_float = matches!(ty.id, TypeId::FLOAT4 | TypeId::FLOAT8);
     let integer = match value {
         Value::Integer(value) => Some(i64::from(*value)),
         Value::BigInt(value) => Some(*value),
         _ => None,
     };
     if let Some(integer) = integer {
-        return match ty {
-            SqlType::SmallInt => i16::try_from(integer).is_ok(),
-            SqlType::Integer => i32::try_from(integer).is_ok(),
-            SqlType::BigInt => true,
-            SqlType::Real => integer.unsigned_abs() <= 1 << 24,
-            SqlType::Double => integer.unsigned_abs() <= 1 << 53,
-            SqlType::Numeric { precision, scale } => {
-                numeric::fit(i128::from(integer), 0, precision, scale).is_ok()
-            }
-            _ => false,
+        return match ty.id {
+            TypeId::INT2 => i16::try_from(integer).is_ok(),
+            TypeId::INT4 => i32::try_from(integer).is_ok(),
+            TypeId::INT8 => true,
+            TypeId::FLOAT4 => integer.unsigned_abs() <= 1 << 24,
+            TypeId::FLOAT8 => integer.unsigned_abs() <= 1 << 53,
+            TypeId::NUMERIC => is_kept(Numeric::from_decimal(integer.into(), 0), ty),
+            _ => ty.representation() == Some(Representation::Oid) && u32::try_from(integer).is_ok(),
         };
     }
-    match (value, ty) {
-        (Value::Numeric { unscaled, scale }, SqlType::Numeric { precision, scale: kept }) => {
-            *scale <= kept && numeric::fit(*unscaled, *scale, precision, kept).is_ok()
-        }
-        (Value::Numeric { .. }, SqlType::Real | SqlType::Double)
-        | (Value::Double(_), SqlType::Real | SqlType::Double)
-        | (Value::Date(_), SqlType::Date | SqlType::Timestamp | SqlType::TimestampTz)
-        | (Value::Timestamp(_), SqlType::Timestamp | SqlType::TimestampTz) => true,
-        (value, ty) => value.is_of(ty),
+    match value {
+        Value::Number(number) => is_float || ty.id == TypeId::NUMERIC && is_kept(*number, ty),
+        Value::Double(_) => is_float,
+        Value::Date(_) => matches!(ty.id, TypeId::DATE | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ),
+        Value::Timestamp(_) => matches!(ty.id, TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ),
+        value => natural(value) == Some(ty.id),
+    }
+}
+
+/// Whether a numeric of a type can have that value.
+fn is_kept(number: Numeric, ty: Type) -> bool {
+    match ty.precision_and_scale() {
+        Some((precision, scale)) => number.fit(precision, scale).is_ok_and(|fitted| fitted == number),
+        None => true,
     }
 }
 
 /// The type that a value has by itself; none for NULL and strings.
-fn natural(value: &Value) -> Option<ParameterType> {
+fn natural(value: &Value) -> Option<TypeId> {
     match value {
         Value::Text(_) => None,
-        Value::Array(elements) => {
-            let types = elements.elements().iter().filter_map(Value::natural_type);
-            types.reduce(wider).map(ParameterType::array_of)
+        Value::Number(_) | Value::Numeric { .. } => Some(TypeId::NUMERIC),
+        Value::Oid(_) => Some(TypeId::OID),
+        Value::Array(array) => {
+            let element = array.elements().iter().filter_map(natural).reduce(wider)?;
+            Type::new(element).array().map(|array| array.id)
         }
-        value => value.natural_type().map(ParameterType::Single),
+        value => value.natural_type().map(|ty| TypeId(ty.oid())),
     }
 }
 
 /// The type for elements of both.
-fn wider(left: SqlType, right: SqlType) -> SqlType {
-    let rank = |ty: &SqlType| match ty {
-        SqlType::Integer => 1,
-        SqlType::BigInt => 2,
-        SqlType::Numeric { .. } => 3,
-        SqlType::Double => 4,
+fn wider(left: TypeId, right: TypeId) -> TypeId {
+    let rank = |ty: TypeId| match ty {
+        TypeId::INT4 => 1,
+        TypeId::INT8 => 2,
+        TypeId::NUMERIC => 3,
+        TypeId::FLOAT8 => 4,
         _ => 0,
     };
-    if rank(&right) > rank(&left) { right } else { left }
+    if rank(right) > rank(left) { right } else { left }
 }
 
-/// A string read as what is wanted.
-fn read(value: Value, ty: ParameterType, connection: &Connection) -> Result<Value> {
-    let zone = || {
-        let name = connection.setting("timezone").unwrap_or_default();
-        TimeZoneSetting::from_name(&name).unwrap_or(TimeZoneSetting::UTC)
-    };
-    match (value, ty) {
-        (Value::Text(text), ParameterType::Array(element)) => array::parse(&text, element, &zone()),
-        (Value::Text(text), ParameterType::Single(ty)) if !ty.is_string() => {
-            cast(Value::Text(text), ty, &zone())
+/// A string read as what is wanted. The session reads names of objects of the catalog.
+fn read(value: Value, ty: Type, connection: &Connection) -> Result<Value> {
+    let is_read =
+        |ty: Type| !ty.names_objects() && !ty.representation().is_some_and(Representation::is_string);
+    match (value, ty.element()) {
+        (Value::Text(written), _) if is_read(ty) => {
+            let name = connection.setting("timezone").unwrap_or_default();
+            let zone = TimeZoneSetting::from_name(&name).unwrap_or(TimeZoneSetting::UTC);
+            text::parse_any(&written, ty, &zone)
         }
-        (Value::Array(elements), ParameterType::Array(element)) => {
-            let elements = elements
-                .into_list()?
-                .into_iter()
-                .map(|value| read(value, ParameterType::Single(element), connection));
-            elements.collect::<Result<_>>().map(Value::Array)
+        (Value::Array(array), Some(element)) if is_read(element) => {
+            let dimensions = array.dimensions().to_vec();
+            let elements = array.into_elements().into_iter().map(|value| read(value, element, connection));
+            Ok(Value::Array(ArrayValue::new(dimensions, elements.collect::<Result<_>>()?)))
         }
         (value, _) => Ok(value),
     }

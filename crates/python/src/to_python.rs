@@ -4,16 +4,9 @@
 //! never rounded. An interval is a `timedelta`; one whose parts that would mix up is a `firndb.Interval`.
 
 use crate::error;
-use arrow_array::cast::AsArray;
-use arrow_array::types::{
-    Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
-    IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType,
-};
-use arrow_array::{Array, ArrayRef};
-use arrow_schema::DataType;
-use firn_session::Column;
 use firn_session::base::datetime::civil_from_days;
-use firn_session::base::{Error, Interval, SqlState, SqlType, Value, numeric};
+use firn_session::base::{Error, Interval, Numeric, SqlState, Type, TypeId, Value};
+use firn_session::{Column, Datum, ResultChunk};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -52,77 +45,42 @@ fn classes(py: Python<'_>) -> PyResult<&'static Classes> {
 }
 
 /// Rows of values, row-major, as tuples.
-pub fn tuples_of_values(py: Python<'_>, columns: &[Column], values: &[Value]) -> PyResult<Vec<Py<PyTuple>>> {
+pub fn tuples_of_values(py: Python<'_>, columns: usize, values: &[Value]) -> PyResult<Vec<Py<PyTuple>>> {
     let row = |row: &[Value]| {
-        let cells = row.iter().zip(columns).map(|(cell, column)| value(py, cell, column.ty));
+        let cells = row.iter().map(|cell| value(py, cell));
         Ok(PyTuple::new(py, cells.collect::<PyResult<Vec<_>>>()?)?.unbind())
     };
-    values.chunks_exact(columns.len().max(1)).map(row).collect()
+    values.chunks_exact(columns.max(1)).map(row).collect()
 }
 
-/// Rows of a batch as tuples.
-pub fn tuples_of_batch(
+/// Some rows of vectors as tuples.
+pub fn tuples_of_vectors(
     py: Python<'_>,
     columns: &[Column],
-    arrays: &[ArrayRef],
+    chunk: &ResultChunk,
     rows: Range<usize>,
 ) -> PyResult<Vec<Py<PyTuple>>> {
-    let cells = arrays.iter().zip(columns);
-    let cells = cells.map(|(array, column)| {
-        objects(py, array.as_ref(), column.element.unwrap_or(column.ty), rows.clone())
-    });
-    let mut cells: Vec<_> = cells.map(|cells| cells.map(Vec::into_iter)).collect::<PyResult<_>>()?;
-    let tuple = |_| {
-        let row: Vec<Py<PyAny>> =
-            cells.iter_mut().map(|column| column.next().expect("one cell for each row")).collect();
-        Ok(PyTuple::new(py, row)?.unbind())
-    };
-    rows.map(tuple).collect()
+    // Names of objects are texts.
+    let described = columns.iter().zip(chunk.values.vectors()).enumerate();
+    let cells: Vec<_> = described
+        .map(|(place, (column, vector))| match chunk.text(place) {
+            Some(text) => (Type::new(TypeId::TEXT), text),
+            None => (column.ty, vector),
+        })
+        .collect();
+    rows.map(|row| {
+        let cells = cells.iter().map(|(ty, vector)| datum(py, vector.datum(row), *ty));
+        Ok(PyTuple::new(py, cells.collect::<PyResult<Vec<_>>>()?)?.unbind())
+    })
+    .collect()
 }
 
-/// A stretch of an array as objects; `ty` is the type of its elements, if they are arrays in their turn.
-fn objects(py: Python<'_>, array: &dyn Array, ty: SqlType, rows: Range<usize>) -> PyResult<Vec<Py<PyAny>>> {
-    macro_rules! each {
-        ($typed:expr, $value:ident => $object:expr) => {{
-            let typed = $typed;
-            rows.map(|row| {
-                if typed.is_null(row) {
-                    return Ok(py.None());
-                }
-                let $value = typed.value(row);
-                $object
-            })
-            .collect()
-        }};
-    }
-    match array.data_type() {
-        DataType::Boolean => each!(array.as_boolean(), value => any(py, value)),
-        DataType::Int16 => each!(array.as_primitive::<Int16Type>(), value => any(py, value)),
-        DataType::Int32 => each!(array.as_primitive::<Int32Type>(), value => any(py, value)),
-        DataType::Int64 => each!(array.as_primitive::<Int64Type>(), value => any(py, value)),
-        DataType::Float32 => each!(array.as_primitive::<Float32Type>(), value => any(py, value)),
-        DataType::Float64 => each!(array.as_primitive::<Float64Type>(), value => any(py, value)),
-        DataType::Decimal128(_, scale) => {
-            each!(array.as_primitive::<Decimal128Type>(), value => decimal(py, value, *scale as u8, ty))
-        }
-        DataType::Utf8View => each!(array.as_string_view(), value => text(py, value)),
-        DataType::Utf8 => each!(array.as_string::<i32>(), value => text(py, value)),
-        DataType::BinaryView => each!(array.as_binary_view(), value => bytes(py, value)),
-        DataType::Date32 => each!(array.as_primitive::<Date32Type>(), value => date(py, value)),
-        DataType::Time64(_) => each!(array.as_primitive::<Time64MicrosecondType>(), value => time(py, value)),
-        DataType::Timestamp(_, zone) => {
-            each!(array.as_primitive::<TimestampMicrosecondType>(), value => datetime(py, value, zone.is_some()))
-        }
-        DataType::Interval(_) => each!(array.as_primitive::<IntervalMonthDayNanoType>(), value => {
-            interval(py, Interval { months: value.months, days: value.days, nanoseconds: value.nanoseconds })
-        }),
-        DataType::FixedSizeBinary(_) => each!(array.as_fixed_size_binary(), value => uuid(py, value)),
-        DataType::List(_) => each!(array.as_list::<i32>(), value => {
-            let elements = objects(py, value.as_ref(), ty, 0..value.len())?;
-            Ok(PyList::new(py, elements)?.into_any().unbind())
-        }),
-        DataType::Null => Ok(rows.map(|_| py.None()).collect()),
-        other => unreachable!("no SQL type is {other} in Arrow"),
+fn datum(py: Python<'_>, datum: Datum<'_>, ty: Type) -> PyResult<Py<PyAny>> {
+    match datum {
+        // Without a copy between the two.
+        Datum::Text(value) => text(py, value),
+        Datum::Bytes(value) => bytes(py, value),
+        datum => value(py, &datum.to_value(ty)),
     }
 }
 
@@ -130,7 +88,7 @@ fn any<'py, T: IntoPyObjectExt<'py>>(py: Python<'py>, value: T) -> PyResult<Py<P
     value.into_py_any(py)
 }
 
-fn value(py: Python<'_>, value: &Value, ty: SqlType) -> PyResult<Py<PyAny>> {
+fn value(py: Python<'_>, value: &Value) -> PyResult<Py<PyAny>> {
     match value {
         Value::Null => Ok(py.None()),
         Value::Boolean(value) => any(py, *value),
@@ -139,7 +97,7 @@ fn value(py: Python<'_>, value: &Value, ty: SqlType) -> PyResult<Py<PyAny>> {
         Value::BigInt(value) => any(py, *value),
         Value::Real(value) => any(py, *value),
         Value::Double(value) => any(py, *value),
-        Value::Numeric { unscaled, scale } => decimal(py, *unscaled, *scale, ty),
+        Value::Numeric { unscaled, scale } => decimal(py, Numeric::from_decimal(*unscaled, *scale)),
         Value::Text(value) => text(py, value),
         Value::Bytea(value) => bytes(py, value),
         Value::Date(days) => date(py, *days),
@@ -148,13 +106,26 @@ fn value(py: Python<'_>, value: &Value, ty: SqlType) -> PyResult<Py<PyAny>> {
         Value::TimestampTz(micros) => datetime(py, *micros, true),
         Value::Interval(value) => interval(py, *value),
         Value::Uuid(value) => uuid(py, value),
-        Value::Number(value) => classes(py)?.decimal.call1(py, (value.to_string(),)),
+        Value::Number(value) => decimal(py, *value),
         Value::Oid(value) => any(py, *value),
         Value::Array(array) => {
-            let elements = array.elements().iter().map(|element| self::value(py, element, ty));
-            Ok(PyList::new(py, elements.collect::<PyResult<Vec<_>>>()?)?.into_any().unbind())
+            let lengths: Vec<usize> =
+                array.dimensions().iter().map(|dimension| dimension.length as usize).collect();
+            list(py, &lengths, array.elements())
         }
     }
+}
+
+/// An array as a list; one of several dimensions as a list of lists.
+fn list(py: Python<'_>, lengths: &[usize], elements: &[Value]) -> PyResult<Py<PyAny>> {
+    let inner: Vec<Py<PyAny>> = match lengths {
+        [] | [_] => elements.iter().map(|element| value(py, element)).collect::<PyResult<_>>()?,
+        [length, inner @ ..] => elements
+            .chunks_exact(elements.len() / length)
+            .map(|part| list(py, inner, part))
+            .collect::<PyResult<_>>()?,
+    };
+    Ok(PyList::new(py, inner)?.into_any().unbind())
 }
 
 fn text(py: Python<'_>, value: &str) -> PyResult<Py<PyAny>> {
@@ -165,10 +136,9 @@ fn bytes(py: Python<'_>, value: &[u8]) -> PyResult<Py<PyAny>> {
     Ok(PyBytes::new(py, value).into_any().unbind())
 }
 
-fn decimal(py: Python<'_>, unscaled: i128, scale: u8, ty: SqlType) -> PyResult<Py<PyAny>> {
-    let (unscaled, scale) = numeric::shown(unscaled, scale, ty);
+fn decimal(py: Python<'_>, value: Numeric) -> PyResult<Py<PyAny>> {
     let mut text = String::new();
-    numeric::write(unscaled, scale, &mut text);
+    value.write(&mut text);
     classes(py)?.decimal.call1(py, (text,))
 }
 

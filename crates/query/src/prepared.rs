@@ -10,17 +10,17 @@ use crate::sources::{FoundSources, TransactionSources};
 use crate::stream::{Stream, depends_on_session};
 use crate::surroundings::Surroundings;
 use firn_base::sync::{Arc, OnceLock};
-use firn_base::{Cancel, Result, Type, TypeId, Value, stack};
-use firn_bind::OutputColumn;
+use firn_base::{Cancel, Error, Result, SqlState, Type, TypeId, Value, stack};
+use firn_bind::{Bound, OutputColumn};
 use firn_executor::compile::targets_of;
 use firn_executor::execution::execute;
 use firn_executor::statistics::SourceFacts;
 use firn_executor::write::TargetSet;
 use firn_executor::{Options, Program, Reader, Rows, ShortProgram, Source, Sources};
 use firn_plan::evaluator::RegistryEvaluator;
-use firn_plan::operator::SourceId;
-use firn_plan::{Plan, rewrite, text};
-use firn_syntax::tree::Statement;
+use firn_plan::operator::{LockStrength, SourceId};
+use firn_plan::{Operator, Plan, rewrite, text};
+use firn_syntax::tree::{Expr, Statement, TypeName};
 use firn_txn::Transaction;
 use firn_txn::catalog::{Oid, TableDef};
 use firn_vector::context::detached;
@@ -80,18 +80,42 @@ impl Prepared {
         parameters: &[Option<TypeId>],
         preparing: Preparing<'_>,
     ) -> Result<Prepared> {
-        stack::with_room(|| Prepared::with_room(text, statement, parameters, preparing))
+        let bind = |binding: &Binding<'_>| firn_bind::bind(text, statement, parameters, binding);
+        stack::with_room(|| Prepared::compile(bind, preparing))
     }
 
-    fn with_room(
+    /// Prepares the arguments of EXECUTE: a query for one row, whose values are assigned to `types`. They have no parameters
+    /// of their own: 42P02.
+    pub fn arguments(
         text: &str,
-        statement: &Statement,
-        parameters: &[Option<TypeId>],
+        arguments: &[Expr],
+        types: &[Type],
+        preparing: Preparing<'_>,
+    ) -> Result<Prepared> {
+        let bind = |binding: &Binding<'_>| {
+            let bound = firn_bind::bind_arguments(text, arguments, types, binding)?;
+            match bound.parameters.is_empty() {
+                true => Ok(bound),
+                false => Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1")),
+            }
+        };
+        stack::with_room(|| Prepared::compile(bind, preparing))
+    }
+
+    /// The type that a name means.
+    pub fn type_named(text: &str, name: &TypeName, preparing: Preparing<'_>) -> Result<Type> {
+        let Preparing { registry, transaction, names, others, .. } = preparing;
+        let binding = Binding::new(registry, transaction.catalog(), names, others);
+        firn_bind::bind_type_name(text, name, &binding)
+    }
+
+    fn compile(
+        bind: impl FnOnce(&Binding<'_>) -> Result<Bound>,
         preparing: Preparing<'_>,
     ) -> Result<Prepared> {
         let Preparing { registry, transaction, names, others, cancel } = preparing;
         let binding = Binding::new(registry, transaction.catalog(), names, others);
-        let bound = firn_bind::bind(text, statement, parameters, &binding)?;
+        let bound = bind(&binding)?;
         let held = binding.held();
         let mut plan = bound.plan;
         let sources = TransactionSources { transaction, held: &held, others };
@@ -150,6 +174,14 @@ impl Prepared {
     /// Its plan as text, which EXPLAIN prints.
     pub fn explain(&self) -> String {
         text::print(&self.plan)
+    }
+
+    /// How strongly it locks rows of tables, if it does: of the first of them.
+    pub fn lock_strength(&self) -> Option<LockStrength> {
+        self.plan.post_order().into_iter().find_map(|node| match &self.plan[node] {
+            Operator::Lock { targets, .. } => targets.first().map(|target| target.strength),
+            _ => None,
+        })
     }
 
     /// Whether it changes or locks rows, so that it is [executed](Prepared::execute) and not [started](Prepared::start).

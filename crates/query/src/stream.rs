@@ -36,6 +36,13 @@ pub struct ResultChunk {
     texts: Vec<(usize, Vector)>,
 }
 
+impl From<Chunk> for ResultChunk {
+    /// Rows of columns whose text depends on nothing but their values.
+    fn from(values: Chunk) -> ResultChunk {
+        ResultChunk { values, texts: Vec::new() }
+    }
+}
+
 impl ResultChunk {
     /// How many rows.
     pub fn rows(&self) -> usize {

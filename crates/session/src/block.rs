@@ -15,7 +15,8 @@ use crate::rest::{self, AtRest, Resting};
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, clock};
 use firn_sql::settings::{Settings, isolation_name};
-use firn_sql::statement::{TransactionControl, TransactionModes};
+use firn_sql::statement::TransactionModes;
+use firn_sql::tree;
 use firn_txn::{Isolation, Savepoint, Transaction};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -359,15 +360,15 @@ impl Connection {
     }
 
     /// BEGIN and its relatives.
-    pub(crate) fn control(&mut self, control: &TransactionControl) -> Result<Outcome> {
+    pub(crate) fn control(&mut self, control: &tree::Transaction) -> Result<Outcome> {
         let verb = match control {
-            TransactionControl::Begin { modes, start } => {
-                self.begin(*modes)?;
-                if *start { "START TRANSACTION" } else { "BEGIN" }
+            tree::Transaction::Begin { is_start, modes } => {
+                self.begin(TransactionModes::of(modes))?;
+                if *is_start { "START TRANSACTION" } else { "BEGIN" }
             }
-            TransactionControl::Commit { chain } => self.commit(*chain)?,
-            TransactionControl::Rollback { chain } => self.roll_back(*chain)?,
-            TransactionControl::Savepoint(name) => {
+            tree::Transaction::Commit { and_chain } => self.commit(*and_chain)?,
+            tree::Transaction::Rollback { and_chain } => self.roll_back(*and_chain)?,
+            tree::Transaction::Savepoint(name) => {
                 self.in_open_block("SAVEPOINT")?;
                 self.streams.read_ahead();
                 let settings = self.services.with_settings(|settings| settings.clone());
@@ -375,36 +376,37 @@ impl Connection {
                 open.used = true;
                 let transaction = open.transaction.as_mut().expect("the transaction is at home");
                 let savepoint = transaction.savepoint();
-                open.savepoints.push(NamedSavepoint { name: name.clone(), savepoint, settings });
+                open.savepoints.push(NamedSavepoint { name: name.text.to_string(), savepoint, settings });
                 "SAVEPOINT"
             }
-            TransactionControl::Release(name) => {
+            tree::Transaction::Release(name) => {
                 self.in_open_block("RELEASE SAVEPOINT")?;
                 let open = self.block.open().expect("there is a block");
-                let position = find_savepoint(open, name)?;
+                let position = find_savepoint(open, &name.text)?;
                 open.savepoints.truncate(position);
                 "RELEASE"
             }
-            TransactionControl::RollbackTo(name) => {
+            tree::Transaction::RollbackTo(name) => {
                 self.in_open_block("ROLLBACK TO SAVEPOINT")?;
-                self.roll_back_to(name)?;
+                self.roll_back_to(&name.text)?;
                 "ROLLBACK"
             }
-            TransactionControl::Set(modes) => {
-                self.set_modes(*modes)?;
-                "SET"
-            }
-            TransactionControl::SetDefault(modes) => {
-                if let Some(isolation) = modes.isolation {
-                    self.set("default_transaction_isolation", isolation_name(isolation))?;
-                }
-                if let Some(read_only) = modes.read_only {
-                    self.set("default_transaction_read_only", if read_only { "on" } else { "off" })?;
-                }
-                "SET"
-            }
+            tree::Transaction::Prepare(_)
+            | tree::Transaction::CommitPrepared(_)
+            | tree::Transaction::RollbackPrepared(_) => unreachable!("it was refused when it was prepared"),
         };
         Ok(Outcome::Done(CommandTag { verb, rows: None }))
+    }
+
+    /// SET SESSION CHARACTERISTICS AS TRANSACTION
+    pub(crate) fn set_default_modes(&mut self, modes: TransactionModes) -> Result<()> {
+        if let Some(isolation) = modes.isolation {
+            self.set("default_transaction_isolation", isolation_name(isolation))?;
+        }
+        if let Some(read_only) = modes.read_only {
+            self.set("default_transaction_read_only", if read_only { "on" } else { "off" })?;
+        }
+        Ok(())
     }
 
     fn in_open_block(&self, what: &str) -> Result<()> {
@@ -455,7 +457,7 @@ impl Connection {
     }
 
     /// SET TRANSACTION
-    fn set_modes(&mut self, modes: TransactionModes) -> Result<()> {
+    pub(crate) fn set_modes(&mut self, modes: TransactionModes) -> Result<()> {
         let Some(open) = self.block.open() else {
             self.warn(
                 SqlState::NO_ACTIVE_SQL_TRANSACTION,

@@ -9,7 +9,7 @@
 //! catalogs go: nobody could use them, and tables that were dropped or truncated are to give up their memory.
 //! Statements that are prepared keep their plans likewise ([`crate::statement`]).
 
-use firn_base::ParameterType;
+use firn_base::TypeId;
 use firn_base::sync::{Arc, Mutex};
 use firn_sql::Plan;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ const GENERATION_PLANS: usize = 512;
 /// Longer texts are not kept; they are not sent twice.
 const LONGEST_TEXT: usize = 16 << 10;
 
-type Key = (Box<str>, Box<[Option<ParameterType>]>);
+type Key = (Box<str>, Box<[Option<TypeId>]>);
 
 /// See the module.
 #[derive(Default)]
@@ -40,7 +40,7 @@ impl PlanCache {
     pub fn get(
         &self,
         text: &str,
-        types: &[Option<ParameterType>],
+        types: &[Option<TypeId>],
         usable: impl Fn(&Plan) -> bool,
     ) -> Option<Arc<Plan>> {
         let key = (Box::from(text), Box::from(types));
@@ -54,7 +54,7 @@ impl PlanCache {
     }
 
     /// Keeps a plan.
-    pub fn put(&self, text: &str, types: &[Option<ParameterType>], plan: Arc<Plan>) {
+    pub fn put(&self, text: &str, types: &[Option<TypeId>], plan: Arc<Plan>) {
         if text.len() > LONGEST_TEXT {
             return;
         }

@@ -13,23 +13,26 @@ use crate::copy::{CopyIn, CopyOut};
 use crate::database::Shared;
 use crate::patience::Patience;
 use crate::rows::{Drawing, OpenStreams, Reading, Rows, StreamFailure};
-use crate::statement::{Prepared, Statement, Text};
+use crate::statement::{Kind, Prepared, Statement, Text};
 use crate::timer::Alarm;
 use crate::utility::Cursor;
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
 use firn_base::random::Random;
-use firn_base::stack::{self, Deep};
+use firn_base::stack;
 use firn_base::sync::{Arc, AtomicUsize, Ordering};
-use firn_base::{Error, ParameterType, Result, SqlState, TimeZoneSetting, Value, binary, clock, coerce};
+use firn_base::{Error, Result, SqlState, TimeZoneSetting, Type, TypeId, Value, binary, clock, coerce};
 use firn_sql::activity::{Activity, State};
-use firn_sql::plan::{Changed, QueryOutput};
+use firn_sql::parse::Parsed;
+use firn_sql::plan::{Changed, QueryEffect};
+use firn_sql::query::check_deferred;
+use firn_sql::refused::refuse;
 use firn_sql::services::Services;
 use firn_sql::session_facts::SessionFacts;
 use firn_sql::settings::Settings;
 use firn_sql::sources::{Source, Sources};
-use firn_sql::statement::{Parsed, Statement as Parse};
-use firn_sql::{Cancel, Column, RunOptions, cancelled, deferred, interruptible, parse};
+use firn_sql::statement::ends_failed_block;
+use firn_sql::{Cancel, Column, RunOptions, cancelled, parse};
 use firn_txn::catalog::TableDef;
 use firn_txn::{Catalog, Isolation, TableWaitLimit, Ticket, Transaction, Waited};
 use std::any::Any;
@@ -228,14 +231,24 @@ impl Connection {
 
     // Statements.
 
-    /// Splits a script into statements. Syntax errors (42601) carry their position in the script.
-    pub fn parse_script(&self, script: &str) -> Result<Vec<String>> {
-        Ok(parse::parse(script)?.into_iter().map(|parsed| parsed.text.clone()).collect())
+    /// Splits a script into statements. Syntax errors (42601) carry their position in the script, as do all errors of what
+    /// [`Connection::prepare_parsed`] makes of the statements.
+    pub fn parse_script(&self, script: &str) -> Result<Vec<Parsed>> {
+        stack::with_room_for_tree(|| parse::parse(script))
+    }
+
+    /// Prepares a statement of a script. Otherwise as [`Connection::prepare_typed`].
+    pub fn prepare_parsed(&mut self, parsed: Parsed, types: &[Option<TypeId>]) -> Result<Statement> {
+        let prepared = self.prepare_guarded(|connection| connection.prepare_inner(Some(parsed), types));
+        if let Err(error) = &prepared {
+            self.fail_block_of(error);
+        }
+        prepared
     }
 
     /// Prepares one statement. Types of parameters may be given; the others are inferred (42P18 if
     /// they cannot be). An empty text is fine.
-    pub fn prepare_typed(&mut self, sql: &str, types: &[Option<ParameterType>]) -> Result<Statement> {
+    pub fn prepare_typed(&mut self, sql: &str, types: &[Option<TypeId>]) -> Result<Statement> {
         let prepared = self.try_prepare(sql, types);
         if let Err(error) = &prepared {
             self.fail_block_of(error);
@@ -245,12 +258,20 @@ impl Connection {
 
     /// As [`Connection::prepare_typed`], but an error does not fail the transaction block: for callers that
     /// try several types.
-    pub fn try_prepare(&mut self, sql: &str, types: &[Option<ParameterType>]) -> Result<Statement> {
-        let cancel = self.options.cancel.clone();
-        cancel.reset();
+    pub fn try_prepare(&mut self, sql: &str, types: &[Option<TypeId>]) -> Result<Statement> {
+        self.prepare_guarded(|connection| connection.prepare_inner(parse::parse_one(sql)?, types))
+    }
+
+    /// Does what prepares a statement, with all that goes around it.
+    fn prepare_guarded(&mut self, prepare: impl FnOnce(&mut Self) -> Result<Statement>) -> Result<Statement> {
+        self.options.cancel.reset();
         let alarm = self.alarm();
-        let prepare = || interruptible(&cancel, || self.prepare_inner(sql, types));
-        let prepared = catch_unwind(AssertUnwindSafe(prepare));
+        let prepared = catch_unwind(AssertUnwindSafe(|| {
+            stack::with_room_for_tree(|| {
+                self.recall();
+                prepare(self)
+            })
+        }));
         let prepared = prepared.unwrap_or_else(|panic| Err(self.after_panic(&*panic)));
         self.rest();
         // A cancel that came too late for planning is not lost on who has sent the statement to be run at once.
@@ -263,14 +284,12 @@ impl Connection {
         self.prepare_typed(sql, &[])
     }
 
-    fn prepare_inner(&mut self, sql: &str, types: &[Option<ParameterType>]) -> Result<Statement> {
-        self.recall();
-        let parsed = parse::parse_one(sql)?;
+    fn prepare_inner(&mut self, parsed: Option<Parsed>, types: &[Option<TypeId>]) -> Result<Statement> {
         if let Some(parsed) = &parsed {
             self.refuse_in_failed_block(parsed)?;
+            refuse(&parsed.statement)?;
         }
-        let depth = parsed.as_ref().map_or(0, Deep::depth);
-        stack::with_room_for(depth, || self.prepare_parsed(parsed, types))
+        self.make_statement(parsed, types)
     }
 
     /// Lends the block's transaction, or one for the moment, to a statement that reads.
@@ -326,12 +345,7 @@ impl Connection {
         // An earlier one may have failed amid its rows.
         values.clear();
         self.tell_statement(statement);
-        let cancel = self.options.cancel.clone();
-        let depth = statement.prepared.parsed.as_ref().map_or(0, Deep::depth);
-        let run = || {
-            let run = || self.run_inner(statement, parameters, values);
-            interruptible(&cancel, || stack::with_room_for(depth, run))
-        };
+        let run = || stack::with_room_for_tree(|| self.run_inner(statement, parameters, values));
         let result = match catch_unwind(AssertUnwindSafe(run)) {
             Ok(result) => result,
             Err(panic) => Err(self.after_panic(&*panic)),
@@ -438,10 +452,10 @@ impl Connection {
         self.recall();
         self.refuse_in_failed_block(parsed)?;
         self.options.cancel.reset();
-        let result = match &parsed.statement {
-            Parse::Query(_) => self.run_query(prepared, parameters, values),
-            Parse::Change(change) => self.run_change(prepared, parameters, change.verb()).map(Ran::Outcome),
-            _ => self.run_utility(statement, parsed, parameters).map(Ran::Outcome),
+        let result = match prepared.kind {
+            Kind::Query => self.run_query(prepared, parameters, values),
+            Kind::Change(verb) => self.run_change(prepared, parameters, verb).map(Ran::Outcome),
+            Kind::Utility => self.run_utility(statement, parsed, parameters).map(Ran::Outcome),
         };
         if self.services.take_touched() {
             self.heed_settings();
@@ -458,73 +472,60 @@ impl Connection {
         parameters: &[Value],
         values: &mut Vec<Value>,
     ) -> Result<Ran> {
-        if let Some(clause) = prepared.locks {
-            return self.run_locking(prepared, parameters, clause).map(Ran::Outcome);
+        debug_assert!(values.is_empty());
+        if let Some(effect) = prepared.effect {
+            return self.run_query_with_effect(prepared, parameters, effect).map(Ran::Outcome);
         }
         let parameters = coerced(&prepared.parameters, parameters, &self.zone)?;
-        let columns = || prepared.columns.clone().expect("a query has columns");
+        let columns = prepared.columns.clone().expect("a query has columns");
         let alarm = self.alarm();
         if matches!(self.block, Block::Idle) {
             self.options.now = clock::wall_clock_micros();
             self.services.set_read_only(self.default_read_only);
-            let mut transaction = self.begin_reader()?;
+            let transaction = self.begin_reader()?;
             let plan = self.current_plan(prepared, &transaction)?;
-            if plan.is_short() && self.synchronous_commit {
-                transaction.track_read_durability();
-            }
-            let output = plan.query(&transaction, &parameters, &self.options, values);
-            // Before it waits for the disk.
+            let started = plan.query(&transaction, &parameters, &self.options);
+            // Before the rows are drawn.
             drop(plan);
-            return match output {
-                Ok(QueryOutput::Values(rows)) => {
-                    self.wait(transaction.commit()?)?;
-                    Ok(Ran::Rows(rows))
-                }
-                Ok(QueryOutput::Stream(stream)) => {
-                    let reading = Reading { transaction, waits: self.synchronous_commit };
-                    let drawing = Drawing::new(&self.activity, State::Idle);
-                    let rows = Rows::own(columns(), "SELECT", stream, reading, alarm, drawing);
-                    Ok(Ran::Outcome(Outcome::Rows(rows)))
-                }
-                Err(error) => Err(timed_out(error, alarm.as_ref())),
-            };
+            let stream = started.map_err(|error| timed_out(error, alarm.as_ref()))?;
+            let reading = Reading { transaction, waits: self.synchronous_commit };
+            let drawing = Drawing::new(&self.activity, State::Idle);
+            let rows = Rows::own(columns, "SELECT", stream, reading, alarm, drawing);
+            return Ok(Ran::Outcome(Outcome::Rows(rows)));
         }
         self.begin_statement();
-        let mut query = |connection: &Self, transaction: &Transaction| {
+        let query = |connection: &Self, transaction: &Transaction| {
             let plan = connection.current_plan(prepared, transaction)?;
-            plan.query(transaction, &parameters, &connection.options, values)
+            plan.query(transaction, &parameters, &connection.options)
         };
-        let output = match self.block.transaction() {
+        let started = match self.block.transaction() {
             Some(transaction) => query(self, transaction),
             None => self.with_planner(|connection, transaction| query(connection, transaction)),
         };
-        match output.map_err(|error| timed_out(error, alarm.as_ref()))? {
-            QueryOutput::Values(rows) => Ok(Ran::Rows(rows)),
-            QueryOutput::Stream(stream) => {
-                let failure = self.stream_failure.clone();
-                let drawing = Drawing::new(&self.activity, State::InBlock);
-                let (rows, shared) = Rows::shared(columns(), "SELECT", stream, alarm, failure, drawing);
-                self.streams.add(shared);
-                Ok(Ran::Outcome(Outcome::Rows(rows)))
-            }
-        }
+        let stream = started.map_err(|error| timed_out(error, alarm.as_ref()))?;
+        let failure = self.stream_failure.clone();
+        let drawing = Drawing::new(&self.activity, State::InBlock);
+        let (rows, shared) = Rows::shared(columns, "SELECT", stream, alarm, failure, drawing);
+        self.streams.add(shared);
+        Ok(Ran::Outcome(Outcome::Rows(rows)))
     }
 
-    /// Runs a query that locks rows: all of them before the first is handed out.
-    fn run_locking(
+    /// Runs a query that locks or changes rows: to its end before the first row is handed out.
+    fn run_query_with_effect(
         &mut self,
         prepared: &Arc<Prepared>,
         parameters: &[Value],
-        clause: &str,
+        effect: QueryEffect,
     ) -> Result<Outcome> {
         let parameters = coerced(&prepared.parameters, parameters, &self.zone)?;
-        self.refuse_read_only(&format!("SELECT {clause}"))?;
-        let rows = self.in_transaction(|connection, transaction| {
+        self.refuse_read_only(&effect.command())?;
+        let changed = self.in_transaction(|connection, transaction| {
             let plan = connection.current_plan(prepared, transaction)?;
-            plan.lock(transaction, &parameters, &connection.options)
+            plan.change(transaction, &parameters, &connection.options)
+                .map_err(|error| with_table_of_constraint(error, transaction.catalog()))
         })?;
         let columns = prepared.columns.clone().expect("a query has columns");
-        Ok(Outcome::Rows(changed_rows(columns, "SELECT", rows)))
+        Ok(Outcome::Rows(Rows::chunks(columns, "SELECT", changed.rows)))
     }
 
     pub(crate) fn run_change(
@@ -575,9 +576,14 @@ impl Connection {
         let alarm = self.alarm();
         transaction.refresh();
         self.in_block_transaction(transaction, &mut |connection, transaction| {
-            check_deferred(transaction, &connection.options)
+            connection.check_deferred(transaction)
         })
         .map_err(|error| timed_out(error, alarm.as_ref()))
+    }
+
+    fn check_deferred(&self, transaction: &mut Transaction) -> Result<()> {
+        check_deferred(transaction, &self.facts, &self.options)
+            .map_err(|error| with_table_of_constraint(error, transaction.catalog()))
     }
 
     /// Runs a statement in a transaction. Where it meets a row that another transaction is changing, it waits
@@ -680,7 +686,7 @@ impl Connection {
             let mut transaction = self.begin_transaction(self.default_isolation)?;
             let mut checked = |connection: &mut Self, transaction: &mut Transaction| {
                 let value = work(connection, transaction)?;
-                check_deferred(transaction, &connection.options)?;
+                connection.check_deferred(transaction)?;
                 Ok(value)
             };
             let mut begun = None;
@@ -748,7 +754,7 @@ impl Connection {
     }
 
     fn refuse_in_failed_block(&self, parsed: &Parsed) -> Result<()> {
-        if self.status() != TransactionStatus::Failed || parsed.statement.ends_failed_block() {
+        if self.status() != TransactionStatus::Failed || ends_failed_block(&parsed.statement) {
             return Ok(());
         }
         Err(self.why_failed())
@@ -783,7 +789,7 @@ impl Connection {
     /// ```
     pub fn execute(&mut self, sql: &str) -> Result<u64> {
         let mut touched = 0;
-        let statements = match parse::parse(sql) {
+        let statements = match self.parse_script(sql) {
             Ok(statements) => statements,
             Err(error) => {
                 self.fail_block_of(&error);
@@ -791,7 +797,7 @@ impl Connection {
             }
         };
         for parsed in statements {
-            let statement = self.prepare_typed(&parsed.text, &[])?;
+            let statement = self.prepare_parsed(parsed, &[])?;
             touched = self.execute_statement(&statement, &[])?;
         }
         Ok(touched)
@@ -928,18 +934,18 @@ impl Connection {
             self.statement_timeout = settings.statement_timeout();
             self.idle_in_transaction_timeout = settings.idle_in_transaction_timeout();
             self.idle_session_timeout = settings.idle_session_timeout();
-            self.zone = TimeZoneSetting::from_name(settings.time_zone()).unwrap_or(TimeZoneSetting::UTC);
+            self.zone = TimeZoneSetting::parse(settings.time_zone()).unwrap_or(TimeZoneSetting::UTC);
             self.activity
                 .set_client(|client| settings.application_name().clone_into(&mut client.application));
             if self.options.time_zone != settings.time_zone() {
                 self.options.time_zone = settings.time_zone().to_owned();
             }
-            (settings.search_path(), settings.time_zone().to_owned(), settings.engine())
+            (settings.search_path(), settings.time_zone().to_owned())
         };
-        let (search_path, time_zone, engine) = self.services.with_settings(heed);
+        let (search_path, time_zone) = self.services.with_settings(heed);
         let facts = &*self.facts;
-        if facts.search_path != search_path || facts.time_zone != time_zone || facts.engine != engine {
-            self.facts = Arc::new(SessionFacts { search_path, time_zone, engine, ..(*self.facts).clone() });
+        if facts.search_path != search_path || facts.time_zone != time_zone {
+            self.facts = Arc::new(SessionFacts { search_path, time_zone, ..(*self.facts).clone() });
         }
         // Sessions that see things alike share their plans at no cost.
         if *self.facts == *self.shared.facts {
@@ -1082,11 +1088,7 @@ fn changed_rows(columns: Arc<[Column]>, verb: &'static str, changed: Changed) ->
 }
 
 /// The parameters as values of the statement's types.
-fn coerced<'v>(
-    types: &[ParameterType],
-    values: &'v [Value],
-    zone: &TimeZoneSetting,
-) -> Result<Cow<'v, [Value]>> {
+fn coerced<'v>(types: &[Type], values: &'v [Value], zone: &TimeZoneSetting) -> Result<Cow<'v, [Value]>> {
     if types.len() != values.len() {
         if values.is_empty() {
             return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1"));
@@ -1101,7 +1103,7 @@ fn coerced<'v>(
         ));
     }
     values.iter().try_for_each(refuse_zero_bytes)?;
-    if types.iter().zip(values).all(|(ty, value)| ty.holds(value)) {
+    if types.iter().zip(values).all(|(ty, value)| coerce::is_of(value, *ty)) {
         return Ok(Cow::Borrowed(values));
     }
     let coerced =
@@ -1116,12 +1118,6 @@ fn refuse_zero_bytes(value: &Value) -> Result<()> {
         Value::Array(array) => array.elements().iter().try_for_each(refuse_zero_bytes),
         _ => Ok(()),
     }
-}
-
-/// Makes what checks a transaction has put off.
-pub(crate) fn check_deferred(transaction: &mut Transaction, options: &RunOptions) -> Result<()> {
-    deferred::check_all(transaction, options)
-        .map_err(|error| with_table_of_constraint(error, transaction.catalog()))
 }
 
 /// Adds to the error of a constraint which table it belongs to, as PostgreSQL does.

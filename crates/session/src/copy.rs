@@ -5,21 +5,23 @@
 //! when the COPY ends.
 
 use crate::connection::{
-    CommandTag, Connection, Outcome, check_deferred, internal_error, timed_out, with_table_of_constraint,
+    CommandTag, Connection, Outcome, internal_error, timed_out, with_table_of_constraint,
 };
 use crate::database::Shared;
 use crate::new_file::NewFile;
 use crate::rows::{Drawing, Pieces, Reading, SharedStream};
 use crate::timer::Alarm;
 use arrow_array::RecordBatch;
-use firn_base::stack::{self, Deep};
+use firn_base::stack;
 use firn_base::sync::{Arc, Mutex, Weak};
 use firn_base::{Error, Result, SqlState};
 use firn_sql::activity::State;
 use firn_sql::copy::{CopyFormat, CopyFrom, CopyTo, Deed, Progress, is_damage};
-use firn_sql::ddl;
-use firn_sql::statement::{Copy, CopyEndpoint, CopyOption, CopySubject};
-use firn_sql::{RunOptions, cancelled, interruptible};
+use firn_sql::parse::Parsed;
+use firn_sql::query::check_deferred;
+use firn_sql::session_facts::SessionFacts;
+use firn_sql::tree::{self, CopyTarget, CopyValue, UtilityValue};
+use firn_sql::{RunOptions, cancelled, ddl};
 use firn_txn::{Savepoint, Transaction};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -67,11 +69,12 @@ impl Home {
 
 /// COPY … FROM STDIN in progress. Dropping it aborts the statement.
 pub struct CopyIn {
-    copy: Option<Deep<CopyFrom>>,
+    copy: Option<CopyFrom>,
     columns: usize,
     format: CopyFormat,
     transaction: Option<Transaction>,
     options: RunOptions,
+    facts: Arc<SessionFacts>,
     end: End,
     /// What ends the statement when it has taken too long, the client's part included.
     alarm: Option<Alarm>,
@@ -118,9 +121,9 @@ impl CopyIn {
             return Err(ended());
         };
         let options = &self.options;
-        let work = || stack::with_room_for(copy.depth(), || work(copy, transaction, options));
-        let result = catch_unwind(AssertUnwindSafe(|| interruptible(&options.cancel, work)))
-            .unwrap_or_else(|panic| Err(internal_error(&*panic)));
+        let work = || stack::with_room_for_tree(|| work(copy, transaction, options));
+        let result =
+            catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(internal_error(&*panic)));
         result.map_err(|error| self.failed(error))
     }
 
@@ -133,14 +136,12 @@ impl CopyIn {
         let (Some(copy), Some(transaction)) = (self.copy.take(), &mut self.transaction) else {
             return Err(ended());
         };
-        let options = &self.options;
+        let (options, facts) = (&self.options, &self.facts);
         let commits = matches!(self.end, End::Commit { .. });
-        let depth = copy.depth();
         let finish = || {
-            let finish = || copy.into_inner().finish(transaction, options);
-            let copied = interruptible(&options.cancel, || stack::with_room_for(depth, finish))?;
+            let copied = stack::with_room_for_tree(|| copy.finish(transaction, options))?;
             if commits {
-                check_deferred(transaction, options)?;
+                check_deferred(transaction, facts, options)?;
             }
             Ok(copied)
         };
@@ -299,13 +300,13 @@ enum Rows {
 const PIECE_BYTES: usize = 64 << 10;
 
 impl Rows {
-    fn of(copy: &Copy, to: &CopyTo) -> Rows {
+    fn of(copy: &tree::Copy, to: &CopyTo) -> Rows {
         if !to.has_whole_rows() {
             return Rows::None;
         }
         let option = |name: &str| {
-            copy.options.iter().find_map(|(found, option)| match option {
-                CopyOption::Text(text) if found == name => Some(text.as_str()),
+            copy.options.iter().find_map(|option| match &option.value {
+                CopyValue::Value(UtilityValue::Word(text)) if *option.name.text == *name => Some(&**text),
                 _ => None,
             })
         };
@@ -346,26 +347,27 @@ impl Rows {
 }
 
 impl Connection {
-    /// COPY.
-    pub(crate) fn copy(&mut self, copy: &Copy) -> Result<Outcome> {
-        match (&copy.subject, &copy.endpoint) {
-            (CopySubject::Into(..), CopyEndpoint::Client) => {
+    /// COPY, which `parsed` is.
+    pub(crate) fn copy(&mut self, parsed: &Parsed, copy: &tree::Copy) -> Result<Outcome> {
+        match (copy.is_from, &copy.target) {
+            (true, CopyTarget::Standard) => {
                 self.refuse_read_only("COPY FROM")?;
-                self.copy_in(copy)
+                self.copy_in(parsed, copy)
             }
-            (CopySubject::Into(..), CopyEndpoint::File(path)) => {
+            (true, CopyTarget::File(path)) => {
                 self.refuse_read_only("COPY FROM")?;
-                let rows = self.copy_from_file(copy, path)?;
+                let rows = self.copy_from_file(parsed, copy, path)?;
                 Ok(Outcome::Done(CommandTag { verb: "COPY", rows: Some(rows) }))
             }
-            (_, CopyEndpoint::Client) => {
+            (false, CopyTarget::Standard) => {
                 let alarm = self.alarm();
-                self.copy_out(copy, alarm).map(|copy| Outcome::CopyOut(Box::new(copy)))
+                self.copy_out(parsed, copy, alarm).map(|copy| Outcome::CopyOut(Box::new(copy)))
             }
-            (_, CopyEndpoint::File(path)) => {
-                let rows = self.copy_to_file(copy, path)?;
+            (false, CopyTarget::File(path)) => {
+                let rows = self.copy_to_file(parsed, copy, path)?;
                 Ok(Outcome::Done(CommandTag { verb: "COPY", rows: Some(rows) }))
             }
+            (_, CopyTarget::Program(_)) => unreachable!("it was refused when it was prepared"),
         }
     }
 
@@ -376,12 +378,12 @@ impl Connection {
         Ok(tag)
     }
 
-    fn copy_in(&mut self, copy: &Copy) -> Result<Outcome> {
+    fn copy_in(&mut self, parsed: &Parsed, copy: &tree::Copy) -> Result<Outcome> {
         let (options, alarm) = (self.options.clone(), self.alarm());
         self.begin_statement();
         if let Some(mut transaction) = self.block.take_transaction() {
             self.streams.read_ahead();
-            let from = self.copy_from(&mut transaction, copy);
+            let from = self.copy_from(&mut transaction, parsed, copy);
             let from = match from {
                 Ok(from) => from,
                 Err(error) => {
@@ -400,13 +402,14 @@ impl Connection {
                 copy: Some(from),
                 transaction: Some(transaction),
                 options,
+                facts: self.facts.clone(),
                 end,
                 alarm,
             })));
         }
         self.services.set_read_only(false);
         let mut transaction = self.begin_transaction(self.default_isolation)?;
-        let from = self.copy_from(&mut transaction, copy);
+        let from = self.copy_from(&mut transaction, parsed, copy);
         let from = from.map_err(|error| timed_out(error, alarm.as_ref()))?;
         self.activity.show_copy(from.progress());
         from.release_snapshot(&mut transaction);
@@ -417,39 +420,43 @@ impl Connection {
             copy: Some(from),
             transaction: Some(transaction),
             options,
+            facts: self.facts.clone(),
             end,
             alarm,
         })))
     }
 
     /// Makes ready what takes the rows, also of those that are left out.
-    fn copy_from(&mut self, transaction: &mut Transaction, copy: &Copy) -> Result<Deep<CopyFrom>> {
-        if copy.rejects_table().is_some() {
+    fn copy_from(
+        &mut self,
+        transaction: &mut Transaction,
+        parsed: &Parsed,
+        copy: &tree::Copy,
+    ) -> Result<CopyFrom> {
+        if copy.options.iter().any(|option| &*option.name.text == "rejects_table") {
             let mut context = ddl::Context {
                 engine: &self.shared.engine,
                 transaction,
                 facts: &self.facts,
                 options: &self.options,
                 notices: &mut self.notices,
-                depth: 0,
             };
             if firn_sql::copy::make_rejects_table(&mut context, copy)? {
                 self.note_ddl(transaction);
             }
         }
-        let from = CopyFrom::new(transaction, &self.facts, copy, self.zone)?;
-        Ok(Deep::new(from.depth(), from))
+        CopyFrom::new(transaction, &self.facts, parsed, self.zone)
     }
 
-    fn copy_out(&mut self, copy: &Copy, alarm: Option<Alarm>) -> Result<CopyOut> {
+    fn copy_out(&mut self, parsed: &Parsed, copy: &tree::Copy, alarm: Option<Alarm>) -> Result<CopyOut> {
         // Else the statement lasts until the file is written.
-        let is_drawn = matches!(copy.endpoint, CopyEndpoint::Client);
+        let is_drawn = matches!(copy.target, CopyTarget::Standard);
         self.begin_statement();
         if let Some(mut transaction) = self.block.take_transaction() {
             self.streams.read_ahead();
             // Its rows are drawn beside later statements.
             transaction.pin_snapshot();
-            let to = CopyTo::new(&transaction, &self.facts, copy, &self.options, self.zone);
+            let to = CopyTo::new(&transaction, &self.facts, parsed, &self.options, self.zone);
             self.block.put_transaction(transaction);
             let to = to.map_err(|error| timed_out(error, alarm.as_ref()))?;
             return Ok(self.shown(copy, to, |connection, to| {
@@ -462,7 +469,7 @@ impl Connection {
             }));
         }
         let transaction = self.begin_reader()?;
-        let to = CopyTo::new(&transaction, &self.facts, copy, &self.options, self.zone)
+        let to = CopyTo::new(&transaction, &self.facts, parsed, &self.options, self.zone)
             .map_err(|error| timed_out(error, alarm.as_ref()))?;
         let reading = Some(Reading { transaction, waits: self.synchronous_commit });
         Ok(self.shown(copy, to, |_, copy| CopySource::Own(Box::new(OwnCopy { copy, alarm, reading }))))
@@ -471,7 +478,7 @@ impl Connection {
     /// A COPY that others see, and that draws its data so.
     fn shown(
         &mut self,
-        copy: &Copy,
+        copy: &tree::Copy,
         to: CopyTo,
         source: impl FnOnce(&mut Self, CopyTo) -> CopySource,
     ) -> CopyOut {
@@ -480,14 +487,14 @@ impl Connection {
         CopyOut { columns, format, rows: Rows::of(copy, &to), progress, source: source(self, to) }
     }
 
-    fn copy_from_file(&mut self, copy: &Copy, path: &str) -> Result<u64> {
+    fn copy_from_file(&mut self, parsed: &Parsed, copy: &tree::Copy, path: &str) -> Result<u64> {
         let is_pipe = std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file());
         let mut has_begun = false;
         let mut copied = self.in_transaction(|connection, transaction| {
             if is_pipe && std::mem::replace(&mut has_begun, true) {
                 return Err(read_once(path));
             }
-            let from = connection.copy_from(transaction, copy)?;
+            let from = connection.copy_from(transaction, parsed, copy)?;
             connection.activity.show_copy(from.progress());
             from.release_snapshot(transaction);
             let failed = |deed: Deed, error: &io::Error| match deed {
@@ -495,8 +502,7 @@ impl Connection {
                 Deed::Read if is_damage(error) => damaged(path, error),
                 Deed::Read => file_error(&format!("could not read file \"{path}\""), error),
             };
-            let copied =
-                from.into_inner().read_file(transaction, &connection.options, path.as_ref(), &failed);
+            let copied = from.read_file(transaction, &connection.options, path.as_ref(), &failed);
             transaction.acquire_snapshot();
             copied.map_err(|error| with_table_of_constraint(error, transaction.catalog()))
         })?;
@@ -504,12 +510,12 @@ impl Connection {
         Ok(copied.rows)
     }
 
-    fn copy_to_file(&mut self, copy: &Copy, path: &str) -> Result<u64> {
+    fn copy_to_file(&mut self, parsed: &Parsed, copy: &tree::Copy, path: &str) -> Result<u64> {
         if !std::path::Path::new(path).is_absolute() {
             return Err(Error::new(SqlState::new("42602"), "relative path not allowed for COPY to file"));
         }
         let alarm = self.alarm();
-        let out = self.copy_out(copy, None);
+        let out = self.copy_out(parsed, copy, None);
         let mut out = out.map_err(|error| timed_out(error, alarm.as_ref()))?;
         let failed = |what: String, error: &io::Error| match self.options.cancel.is_cancelled() {
             // A pipe that nobody reads is not waited for any more.

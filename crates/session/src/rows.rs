@@ -13,7 +13,7 @@ use arrow_schema::SchemaRef;
 use firn_base::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, Weak};
 use firn_base::{Error, Result, SqlState, Value};
 pub use firn_sql::RowChunk;
-use firn_sql::RowStream;
+use firn_sql::Stream;
 use firn_sql::activity::{Activity, State};
 use firn_txn::Transaction;
 use std::collections::VecDeque;
@@ -26,8 +26,6 @@ pub struct Rows {
     rows: u64,
     /// Whether the command tag tells the rows that were counted here; else it was told.
     told: Option<u64>,
-    /// The schema of a stream's batches.
-    drawn: Option<SchemaRef>,
     source: Source,
 }
 
@@ -39,7 +37,7 @@ enum Source {
     /// A stream in a transaction of its own.
     Own(Box<OwnStream>),
     /// A stream in the connection's transaction.
-    Shared(Arc<SharedStream<RowStream>>),
+    Shared(Arc<SharedStream<Stream>>),
 }
 
 /// The session that rows are drawn for, which does nothing else until that has ended.
@@ -66,7 +64,7 @@ impl Drop for Drawing {
 }
 
 struct OwnStream {
-    stream: Option<RowStream>,
+    stream: Option<Stream>,
     /// After the stream: it reads in this transaction.
     reading: Option<Reading>,
     alarm: Option<Alarm>,
@@ -135,11 +133,11 @@ pub(crate) trait Pieces: Send {
     fn next_piece(&mut self) -> Result<Option<Self::Piece>>;
 }
 
-impl Pieces for RowStream {
+impl Pieces for Stream {
     type Piece = RowChunk;
 
     fn next_piece(&mut self) -> Result<Option<RowChunk>> {
-        self.next()
+        Ok(self.next()?.map(RowChunk::Vectors))
     }
 }
 
@@ -294,12 +292,12 @@ fn pull<P: Pieces>(stream: &mut Option<P>, alarm: &mut Option<Alarm>) -> Result<
 impl Rows {
     /// Rows that are all there.
     pub(crate) fn ready(columns: Arc<[Column]>, verb: &'static str, values: Vec<Value>) -> Rows {
-        Rows { columns, verb, rows: 0, told: None, drawn: None, source: Source::Values(values) }
+        Rows { columns, verb, rows: 0, told: None, source: Source::Values(values) }
     }
 
     /// Rows that are all there, in pieces.
     pub(crate) fn chunks(columns: Arc<[Column]>, verb: &'static str, chunks: VecDeque<RowChunk>) -> Rows {
-        Rows { columns, verb, rows: 0, told: None, drawn: None, source: Source::Chunks(chunks) }
+        Rows { columns, verb, rows: 0, told: None, source: Source::Chunks(chunks) }
     }
 
     /// The command tag tells this many rows, however many are drawn.
@@ -311,29 +309,27 @@ impl Rows {
     pub(crate) fn own(
         columns: Arc<[Column]>,
         verb: &'static str,
-        stream: RowStream,
+        stream: Stream,
         reading: Reading,
         alarm: Option<Alarm>,
         drawing: Drawing,
     ) -> Rows {
-        let drawn = Some(stream.schema());
         let own = OwnStream { stream: Some(stream), reading: Some(reading), alarm, drawing: Some(drawing) };
-        Rows { columns, verb, rows: 0, told: None, drawn, source: Source::Own(Box::new(own)) }
+        Rows { columns, verb, rows: 0, told: None, source: Source::Own(Box::new(own)) }
     }
 
     /// Rows of a stream in the connection's transaction.
     pub(crate) fn shared(
         columns: Arc<[Column]>,
         verb: &'static str,
-        stream: RowStream,
+        stream: Stream,
         alarm: Option<Alarm>,
         failure: Arc<StreamFailure>,
         drawing: Drawing,
     ) -> (Rows, Weak<dyn InTransaction>) {
-        let drawn = Some(stream.schema());
         let shared = Arc::new(SharedStream::new(stream, alarm, failure, Some(drawing)));
-        let weak: Weak<SharedStream<RowStream>> = Arc::downgrade(&shared);
-        (Rows { columns, verb, rows: 0, told: None, drawn, source: Source::Shared(shared) }, weak)
+        let weak: Weak<SharedStream<Stream>> = Arc::downgrade(&shared);
+        (Rows { columns, verb, rows: 0, told: None, source: Source::Shared(shared) }, weak)
     }
 
     /// What they failed of when they were read ahead, if nobody has been told yet.
@@ -370,38 +366,18 @@ impl Rows {
 
     /// The columns as Arrow has them: those of [`Rows::batch`]. Every one may hold NULL.
     pub fn schema(&self) -> SchemaRef {
-        let first = match &self.source {
-            Source::Chunks(chunks) => chunks.iter().find_map(|chunk| match chunk {
-                RowChunk::Batch(batch) => Some(batch.schema()),
-                RowChunk::Vectors(_) | RowChunk::Values(_) => None,
-            }),
-            _ => None,
-        };
-        firn_sql::copy::schema_of(
-            &self.columns,
-            self.drawn.as_ref().or(first.as_ref()).map(|schema| &**schema),
-        )
+        firn_sql::result_schema(&self.columns)
     }
 
-    /// A chunk as a batch of that schema, which [`Rows::schema`] told before the first one. Columns of the engine's own
-    /// batches are not copied.
+    /// A chunk as a batch of that schema. Columns of fixed width and strings are not copied.
     pub fn batch(chunk: RowChunk, columns: &[Column], schema: &SchemaRef) -> Result<RecordBatch> {
-        let batch = match chunk {
-            RowChunk::Batch(batch) => batch,
-            RowChunk::Values(values) => firn_sql::copy::batch_of(columns, values)?,
-            RowChunk::Vectors(chunk) => firn_sql::copy::batch_of_vectors(columns, &chunk)?,
-        };
-        firn_sql::copy::with_schema(batch, schema)
+        chunk.into_batch(columns, schema)
     }
 
     /// The next rows as an Arrow batch; else as [`Rows::next_chunk`].
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
-        Ok(match self.next_chunk()? {
-            Some(RowChunk::Batch(batch)) => Some(batch),
-            Some(RowChunk::Values(values)) => Some(firn_sql::copy::batch_of(&self.columns, values)?),
-            Some(RowChunk::Vectors(chunk)) => Some(firn_sql::copy::batch_of_vectors(&self.columns, &chunk)?),
-            None => None,
-        })
+        let Some(chunk) = self.next_chunk()? else { return Ok(None) };
+        chunk.into_batch(&self.columns, &self.schema()).map(Some)
     }
 
     /// The command tag, once `next_chunk` has returned `None`.
@@ -411,39 +387,19 @@ impl Rows {
 
     /// All rows as Arrow batches.
     pub fn into_batches(mut self) -> Result<Vec<RecordBatch>> {
+        let schema = self.schema();
         let mut batches = Vec::new();
-        while let Some(batch) = self.next_batch()? {
-            batches.push(batch);
+        while let Some(chunk) = self.next_chunk()? {
+            batches.push(chunk.into_batch(&self.columns, &schema)?);
         }
         Ok(batches)
     }
 
     /// All rows as values, a vector each.
     pub fn into_values(mut self) -> Result<Vec<Vec<Value>>> {
-        let types: Vec<_> = self.columns.iter().map(|column| column.ty).collect();
         let mut rows = Vec::new();
         while let Some(chunk) = self.next_chunk()? {
-            let values = match chunk {
-                RowChunk::Values(values) => values,
-                RowChunk::Vectors(chunk) => {
-                    for row in 0..chunk.rows() {
-                        rows.push(firn_sql::copy::values_of_row(&self.columns, &chunk, row));
-                    }
-                    continue;
-                }
-                RowChunk::Batch(batch) => {
-                    let mut values = Vec::new();
-                    firn_sql::copy::values_of(&batch, &types, &mut values)?;
-                    if types.is_empty() {
-                        rows.extend(std::iter::repeat_n(Vec::new(), batch.num_rows()));
-                    }
-                    values
-                }
-            };
-            let mut values = values.into_iter();
-            while values.len() > 0 {
-                rows.push(values.by_ref().take(types.len()).collect());
-            }
+            rows.append(&mut chunk.into_values(&self.columns));
         }
         Ok(rows)
     }

@@ -26,12 +26,13 @@
 
 use crate::Column;
 use crate::connection::Connection;
-use firn_base::stack::Deep;
+use firn_base::stack::Tree;
 use firn_base::sync::{Arc, AtomicBool, Mutex, OnceLock, Ordering, RwLock, RwLockReadGuard, Spread, Weak};
-use firn_base::{Error, ParameterType, Result, SqlState};
-use firn_sql::Plan;
+use firn_base::{Error, Result, SqlState, Type, TypeId};
 use firn_sql::activity::QueryText;
-use firn_sql::statement::{Parsed, Statement as Parse};
+use firn_sql::parse::Parsed;
+use firn_sql::statement::{change_tag, is_query};
+use firn_sql::{Plan, QueryEffect, tree};
 use firn_txn::Transaction;
 use std::ops::Deref;
 
@@ -50,18 +51,41 @@ pub struct Statement {
 /// a plan would hold its tables all the while.
 pub(crate) struct Text(pub String);
 
+/// How a statement runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// As a query, by its plan.
+    Query,
+    /// As a change of rows with this command tag, by its plan.
+    Change(&'static str),
+    /// By itself.
+    Utility,
+}
+
+impl Kind {
+    fn of(statement: &tree::Statement) -> Kind {
+        match change_tag(statement) {
+            Some(tag) => Kind::Change(tag),
+            None if is_query(statement) => Kind::Query,
+            None => Kind::Utility,
+        }
+    }
+}
+
 pub(crate) struct Prepared {
     pub text: Arc<Text>,
     /// `None` for an empty text.
-    pub parsed: Option<Deep<Parsed>>,
+    pub parsed: Option<Tree<Parsed>>,
+    /// What it is.
+    pub kind: Kind,
     /// The parameter types that were declared.
-    declared: Box<[Option<ParameterType>]>,
+    declared: Box<[Option<TypeId>]>,
     /// The types that the parameters have.
-    pub parameters: Vec<ParameterType>,
+    pub parameters: Vec<Type>,
     /// The columns that it yields: those of its plan, or of SHOW, EXPLAIN, FETCH and EXECUTE, which have none.
     pub columns: Option<Arc<[Column]>>,
-    /// If it is a query that locks rows: the clause that says so.
-    pub locks: Option<&'static str>,
+    /// If it is a query that does more than read: what.
+    pub effect: Option<QueryEffect>,
     /// The session that has prepared it, by which its list is found.
     session: u32,
     /// What a query or a change was planned as, for the session that has prepared it, as long as no other one runs it.
@@ -109,12 +133,6 @@ impl Deref for PlanInUse<'_> {
 }
 
 impl Prepared {
-    /// Whether it changes rows.
-    pub fn is_change(&self) -> bool {
-        let parsed = self.parsed.as_ref();
-        parsed.is_some_and(|parsed| matches!(parsed.statement, Parse::Change(_)))
-    }
-
     /// Where a session looks for its plan.
     #[inline]
     fn place_for(&self, session: u32) -> &Place {
@@ -230,13 +248,14 @@ impl Listed {
 }
 
 impl Connection {
-    pub(crate) fn prepare_parsed(
+    pub(crate) fn make_statement(
         &mut self,
-        parsed: Option<Deep<Parsed>>,
-        types: &[Option<ParameterType>],
+        parsed: Option<Parsed>,
+        types: &[Option<TypeId>],
     ) -> Result<Statement> {
-        let (plan, columns) = match parsed.as_deref() {
-            Some(parsed @ Parsed { statement: Parse::Query(_) | Parse::Change(_), .. }) => {
+        let kind = parsed.as_ref().map_or(Kind::Utility, |parsed| Kind::of(&parsed.statement));
+        let (plan, columns) = match &parsed {
+            Some(parsed) if kind != Kind::Utility => {
                 let plan =
                     self.with_planner(|connection, transaction| connection.plan(parsed, types, transaction))?;
                 let columns = plan.columns.clone();
@@ -245,14 +264,15 @@ impl Connection {
             Some(parsed) => (None, self.columns_of(parsed)?),
             None => (None, None),
         };
-        let text = Arc::new(Text(parsed.as_ref().map_or_else(String::new, |parsed| parsed.text.clone())));
+        let text = parsed.as_ref().map_or_else(String::new, |parsed| parsed.text().to_owned());
         let prepared = Arc::new(Prepared {
-            text,
-            parsed,
+            text: Arc::new(Text(text)),
+            parsed: parsed.map(Tree::new),
+            kind,
             declared: Box::from(types),
             parameters: plan.as_ref().map_or_else(Vec::new, |plan| plan.parameters.clone()),
             columns,
-            locks: plan.as_ref().and_then(|plan| plan.locks()),
+            effect: plan.as_ref().and_then(|plan| plan.effect()),
             session: self.activity.id(),
             place: RwLock::default(),
             places: OnceLock::new(),
@@ -268,7 +288,7 @@ impl Connection {
     fn plan(
         &self,
         parsed: &Parsed,
-        types: &[Option<ParameterType>],
+        types: &[Option<TypeId>],
         transaction: &Transaction,
     ) -> Result<Arc<Plan>> {
         if !self.facts.sources.is_empty() {
@@ -278,24 +298,19 @@ impl Connection {
         let is_old = transaction.catalog_version() < self.shared.engine.catalog_version();
         let cache = self.block.old_plans().filter(|_| is_old).unwrap_or(&self.shared.plans);
         let usable = |plan: &Plan| plan.is_current(transaction, &self.facts);
-        if let Some(plan) = cache.get(&parsed.text, types, usable) {
+        if let Some(plan) = cache.get(parsed.text(), types, usable) {
             return Ok(plan);
         }
         let plan = Arc::new(self.new_plan(parsed, types, transaction)?);
-        cache.put(&parsed.text, types, plan.clone());
+        cache.put(parsed.text(), types, plan.clone());
         Ok(plan)
     }
 
     /// Plans a statement. Planning can take long: others see it as they see a statement that runs, and it ends once the client has gone.
     #[cold]
-    fn new_plan(
-        &self,
-        parsed: &Parsed,
-        types: &[Option<ParameterType>],
-        transaction: &Transaction,
-    ) -> Result<Plan> {
-        let is_told = self.tell_planning(|| Arc::new(Text(parsed.text.clone())));
-        let plan = Plan::new(transaction, &self.facts, parsed, types);
+    fn new_plan(&self, parsed: &Parsed, types: &[Option<TypeId>], transaction: &Transaction) -> Result<Plan> {
+        let is_told = self.tell_planning(|| Arc::new(Text(parsed.text().to_owned())));
+        let plan = Plan::new(transaction, &self.facts, parsed, types, &self.options);
         if is_told {
             self.tell_idle();
         }
@@ -346,7 +361,7 @@ impl QueryText for Text {
 
 impl Statement {
     /// The types of `$1`, `$2`, …
-    pub fn parameters(&self) -> &[ParameterType] {
+    pub fn parameters(&self) -> &[Type] {
         &self.prepared.parameters
     }
 
@@ -354,14 +369,13 @@ impl Statement {
     /// that begins for their sake.
     pub fn controls_transactions(&self) -> bool {
         let parsed = self.prepared.parsed.as_ref();
-        parsed.is_none_or(|parsed| matches!(parsed.statement, Parse::Transaction(_)))
+        parsed.is_none_or(|parsed| controls_transactions(&parsed.statement))
     }
 
     /// Whether it is a query: what it does lies in the rows that it yields, so that it may as well be run when
     /// somebody comes to draw them.
     pub fn is_query(&self) -> bool {
-        let parsed = self.prepared.parsed.as_ref();
-        parsed.is_some_and(|parsed| matches!(parsed.statement, Parse::Query(_)))
+        self.prepared.kind == Kind::Query
     }
 
     /// The columns it yields; `None` if it yields no rows.
@@ -373,5 +387,15 @@ impl Statement {
     #[cfg(test)]
     pub(crate) fn keeps_plan(&self) -> bool {
         self.prepared.all_places().any(|place| place.read().is_some())
+    }
+}
+
+fn controls_transactions(statement: &tree::Statement) -> bool {
+    match statement {
+        tree::Statement::Transaction(_) => true,
+        tree::Statement::Set(set) => {
+            matches!(set.setting, tree::Setting::Transaction(_) | tree::Setting::SessionCharacteristics(_))
+        }
+        _ => false,
     }
 }

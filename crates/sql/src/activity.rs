@@ -214,13 +214,24 @@ impl Activity {
 }
 
 /// The sessions of a database.
-#[derive(Default)]
 pub struct Sessions {
+    begun: i64,
     last: AtomicU32,
     all: Mutex<BTreeMap<u32, Weak<Activity>>>,
 }
 
+impl Default for Sessions {
+    fn default() -> Sessions {
+        Sessions { begun: coarse_wall_clock_micros(), last: AtomicU32::default(), all: Mutex::default() }
+    }
+}
+
 impl Sessions {
+    /// When the database was opened: microseconds since 1970 UTC.
+    pub fn begun(&self) -> i64 {
+        self.begun
+    }
+
     /// A number for a session to come.
     pub fn reserve(&self) -> u32 {
         let all = self.all.lock();

@@ -1,37 +1,39 @@
 //! Arrow batches that come from outside: their columns as types that SQL has, and their rows as values.
 
-use datafusion::arrow::array::{
+mod floats;
+pub mod types;
+pub mod vectors;
+
+use arrow::array::{
     Array, ArrayRef, AsArray, DictionaryArray, FixedSizeListArray, GenericListArray, ListArray,
     OffsetSizeTrait, PrimitiveArray, RecordBatch, RecordBatchOptions, StringViewArray,
     downcast_dictionary_array, new_null_array,
 };
-use datafusion::arrow::buffer::OffsetBuffer;
-use datafusion::arrow::compute::{CastOptions, cast_with_options, take};
-use datafusion::arrow::datatypes::{
+use arrow::buffer::OffsetBuffer;
+use arrow::compute::{CastOptions, cast_with_options, take};
+use arrow::datatypes::{
     ArrowDictionaryKeyType, ArrowPrimitiveType, BinaryViewType, DataType, Date32Type, Decimal128Type, Field,
     FieldRef, Int16Type, Int32Type, Int64Type, IntervalUnit, Schema, StringViewType, Time64MicrosecondType,
     TimeUnit, TimestampMicrosecondType,
 };
-use datafusion::arrow::error::ArrowError;
+use arrow::error::ArrowError;
 use firn_base::datetime::{MICROS_PER_DAY, check_date, check_timestamp};
 use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlState, SqlType, Value, numeric};
-use firn_exec::floats::with_one_nan;
-use firn_exec::{types, views_of};
+use firn_base::{Error, Result, SqlState, Type, TypeId, Value, numeric};
+use firn_executor::values::value;
+use firn_storage::views::views_of;
+use firn_vector::Datum;
+use floats::with_one_nan;
 
-pub use firn_exec::{strings_of, tightened};
+pub use firn_storage::views::{strings_of, tightened};
 
 /// The SQL type of a column of a table that is made for a field of somebody's Arrow schema.
 ///
-/// Errors: 0A000 for types that no SQL type stands for, and for arrays, which tables do not have.
-pub fn sql_type(field: &Field) -> Result<SqlType> {
+/// Errors: 0A000 for types that no SQL type stands for.
+pub fn sql_type(field: &Field) -> Result<Type> {
     let plain = plain_type(field.data_type()).ok_or_else(|| unsupported(field))?;
-    if plain.is_nested() {
-        return Err(Error::unsupported(format!("an array as column \"{}\" of a table", field.name()))
-            .with_hint("Send a row for each element, or arrays as text."));
-    }
     // What is declared beside the Arrow type holds if it is ours.
-    types::sql_type(&Field::new(field.name(), plain, true).with_metadata(field.metadata().clone()))
+    types::declared(&Field::new(field.name(), plain, true).with_metadata(field.metadata().clone()))
         .ok_or_else(|| unsupported(field))
 }
 
@@ -41,7 +43,7 @@ pub fn sql_type(field: &Field) -> Result<SqlType> {
 /// Errors: 0A000 for types that no SQL type stands for.
 pub fn plain_field(field: &Field) -> Result<FieldRef> {
     let plain = match field.data_type() {
-        DataType::Null => types::data_type(SqlType::Text),
+        DataType::Null => types::data_type(Type::new(TypeId::TEXT)),
         ty => plain_type(ty).ok_or_else(|| unsupported(field))?,
     };
     Ok(Arc::new(Field::new(field.name(), plain, true)))
@@ -53,7 +55,7 @@ pub fn plain_field(field: &Field) -> Result<FieldRef> {
 ///
 /// Errors: 0A000 for types that no SQL type stands for, 22003, 22008 and 22021 for values that do not fit, with the row
 /// of a value that its own type does not have.
-pub fn normalise(batch: &RecordBatch, targets: Option<&[SqlType]>) -> Result<RecordBatch> {
+pub fn normalise(batch: &RecordBatch, targets: Option<&[Type]>) -> Result<RecordBatch> {
     let mut fields: Vec<FieldRef> = Vec::with_capacity(batch.num_columns());
     let mut columns: Vec<ArrayRef> = Vec::with_capacity(batch.num_columns());
     for (position, (field, column)) in batch.schema().fields().iter().zip(batch.columns()).enumerate() {
@@ -69,8 +71,8 @@ pub fn normalise(batch: &RecordBatch, targets: Option<&[SqlType]>) -> Result<Rec
         columns.push(column);
     }
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
-        .map_err(|error| firn_exec::error::from_datafusion(error.into()))
+    let batch = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options);
+    Ok(batch.expect("columns have the types of their fields"))
 }
 
 /// The rows of a batch as values, a vector each. Lists become arrays, as parameters may be. Values take more
@@ -93,34 +95,29 @@ pub fn rows(batch: &RecordBatch, budget: &mut usize) -> Result<Vec<Vec<Value>>> 
     let mut rows: Vec<Vec<Value>> =
         (0..batch.num_rows()).map(|_| Vec::with_capacity(batch.num_columns())).collect();
     for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
-        let is_list = matches!(field.data_type(), DataType::List(_));
+        let ty = types::type_of(field.data_type()).ok_or_else(|| unsupported(field))?;
+        let representation = ty.representation().expect("a plain type is that of values");
+        let vector = vectors::vector(column, representation);
         for (row, values) in rows.iter_mut().enumerate() {
-            values.push(match is_list && column.is_valid(row) {
-                true => {
-                    let list = column.as_list::<i32>().value(row);
-                    spend(list.len().saturating_mul(size_of::<Value>()))?;
-                    let element = |position| {
-                        spend(text_bytes(list.as_ref(), position))?;
-                        types::value_at(list.as_ref(), position)
-                    };
-                    Value::Array((0..list.len()).map(element).collect::<Result<_>>()?)
-                }
-                false => {
-                    // Many views may stand for the same bytes; each value has its own.
-                    spend(text_bytes(column.as_ref(), row))?;
-                    types::value_at(column.as_ref(), row)?
-                }
-            });
+            let datum = vector.datum(row);
+            // Many views may stand for the same bytes; each value has its own.
+            spend(bytes_of(&datum))?;
+            values.push(value(datum, representation));
         }
     }
     Ok(rows)
 }
 
-/// The bytes of a string or of bytes, as they are once they are normal.
-fn text_bytes(array: &dyn Array, row: usize) -> usize {
-    match array.data_type() {
-        DataType::Utf8View if array.is_valid(row) => array.as_string_view().views()[row] as u32 as usize,
-        DataType::BinaryView if array.is_valid(row) => array.as_binary_view().views()[row] as u32 as usize,
+/// The bytes that a value takes beside itself.
+fn bytes_of(datum: &Datum<'_>) -> usize {
+    match datum {
+        Datum::Text(text) => text.len(),
+        Datum::Bytes(bytes) => bytes.len(),
+        Datum::List(list) => {
+            list.iter().fold(list.len().saturating_mul(size_of::<Value>()), |sum, element| {
+                sum.saturating_add(bytes_of(&element))
+            })
+        }
         _ => 0,
     }
 }
@@ -187,7 +184,7 @@ fn widest(values: &ArrayRef) -> usize {
 }
 
 /// The type that plans use for what a type of Arrow stands for; `None` if SQL has nothing like it.
-fn plain_type(given: &DataType) -> Option<DataType> {
+pub(crate) fn plain_type(given: &DataType) -> Option<DataType> {
     Some(match given {
         DataType::Null
         | DataType::Boolean
@@ -263,21 +260,6 @@ pub(crate) fn taken_over(field: &Field, column: &ArrayRef, plain: &DataType) -> 
 fn check_range(name: &str, column: &ArrayRef) -> Result<()> {
     let Some(outside) = outside(column) else { return Ok(()) };
     Err(out_of_range(name, column, outside))
-}
-
-/// Whether arrays of a type that plans use may hold values that [`taken_over`] refuses, or NaNs of more than one kind.
-pub(crate) fn may_be_foreign(plain: &DataType) -> bool {
-    match plain {
-        DataType::Decimal128(..)
-        | DataType::Time64(_)
-        | DataType::Date32
-        | DataType::Timestamp(..)
-        | DataType::Utf8View
-        | DataType::Float32
-        | DataType::Float64 => true,
-        DataType::List(element) => may_be_foreign(element.data_type()),
-        _ => false,
-    }
 }
 
 /// The row of the first value that is outside its SQL type; of a list, one with such an element.
@@ -377,8 +359,7 @@ fn out_of_range(name: &str, column: &ArrayRef, row: usize) -> Error {
             .with_detail(format!("Column \"{name}\" has a string with a zero byte in it."))
             .with_ordinal(row as u64);
     }
-    let ty =
-        types::sql_type(&Field::new(name, column.data_type().clone(), true)).expect("it is a plain type");
+    let ty = types::type_of(column.data_type()).expect("it is a plain type");
     let (state, shown) = match column.data_type() {
         DataType::Decimal128(_, scale) => {
             let unscaled = column.as_primitive::<Decimal128Type>().value(row);
@@ -495,7 +476,7 @@ pub fn converted(column: &ArrayRef, ty: &DataType) -> Result<ArrayRef> {
             SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
             format!("a value of the result does not fit its type: {message}"),
         ),
-        error => firn_exec::error::from_datafusion(error.into()),
+        error => Error::unsupported(format!("a result as Arrow: {error}")),
     })
 }
 
@@ -508,14 +489,14 @@ fn unsupported(field: &Field) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use datafusion::arrow::array::{
+    use arrow::array::{
         BinaryArray, Date32Array, Decimal128Array, Decimal256Array, Float64Array, Int32Array, Int64Array,
-        LargeListArray, LargeStringArray, NullArray, RunArray, StringArray, StringViewArray,
+        LargeListArray, LargeStringArray, NullArray, RunArray, StringArray, StringViewArray, StructArray,
         Time32SecondArray, Time64MicrosecondArray, TimestampMicrosecondArray, TimestampSecondArray,
         UInt64Array,
     };
-    use datafusion::arrow::buffer::NullBuffer;
-    use datafusion::arrow::datatypes::{Float64Type, Int8Type, i256};
+    use arrow::buffer::NullBuffer;
+    use arrow::datatypes::{Float64Type, Int8Type, i256};
 
     fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
         RecordBatch::try_from_iter(columns).unwrap()
@@ -680,7 +661,7 @@ mod tests {
     #[test]
     fn a_column_without_a_type_takes_that_of_its_target() {
         let given = batch(vec![("a", Arc::new(NullArray::new(3)) as ArrayRef)]);
-        let found = normalise(&given, Some(&[SqlType::Date])).unwrap();
+        let found = normalise(&given, Some(&[Type::new(TypeId::DATE)])).unwrap();
         assert_eq!((found.column(0).data_type(), found.column(0).null_count()), (&DataType::Date32, 3));
     }
 
@@ -688,13 +669,13 @@ mod tests {
     fn what_sql_has_no_type_for_is_refused() {
         let inner: ArrayRef = Arc::new(Int64Array::from(vec![1]));
         let field = Arc::new(Field::new("x", DataType::Int64, true));
-        let structs = datafusion::arrow::array::StructArray::from(vec![(field, inner)]);
+        let structs = StructArray::from(vec![(field, inner)]);
         let error = rows(&batch(vec![("s", Arc::new(structs))]), &mut usize::MAX.clone()).unwrap_err();
         assert_eq!(error.state(), SqlState::FEATURE_NOT_SUPPORTED);
         let field = Field::new("text", DataType::LargeUtf8, true);
-        assert_eq!(sql_type(&field).unwrap(), SqlType::Text);
+        assert_eq!(sql_type(&field).unwrap(), Type::new(TypeId::TEXT));
         let field = Field::new_list("list", Field::new_list_field(DataType::Int64, true), true);
-        assert_eq!(sql_type(&field).unwrap_err().state(), SqlState::FEATURE_NOT_SUPPORTED);
+        assert_eq!(sql_type(&field).unwrap(), Type::new(TypeId::INT8_ARRAY));
         let text: ArrayRef = Arc::new(StringArray::from(vec!["x"]));
         assert_eq!(
             rows(&batch(vec![("t", text)]), &mut usize::MAX.clone()).unwrap(),

@@ -3,24 +3,24 @@
 pub mod parse;
 pub mod statement;
 
+pub mod options;
+pub mod refused;
+
 pub mod names;
 pub mod plan;
 pub mod query;
+pub mod rows;
 pub mod run;
 
 pub mod activity;
-#[path = "stub/arrow.rs"]
 pub mod arrow;
 #[path = "stub/copy.rs"]
 pub mod copy;
-#[path = "stub/ddl.rs"]
 pub mod ddl;
-#[path = "stub/files.rs"]
 pub mod files;
 pub mod services;
 pub mod session_facts;
 pub mod settings;
-#[path = "stub/sources.rs"]
 pub mod sources;
 
 mod information_schema;
@@ -28,7 +28,12 @@ pub mod pg_catalog;
 
 pub use firn_base::Cancel;
 pub use firn_base::cancel::cancelled;
-pub use firn_query::ResultChunk;
+pub use firn_executor::budget::{limit_query_memory, query_memory};
+pub use firn_query::arrow::data_type as arrow_type;
+pub use firn_query::arrow::schema as result_schema;
+pub use firn_query::{ResultChunk, Stream};
+pub use firn_syntax::tree;
 pub use firn_vector::Datum;
-pub use plan::{Changed, Column, Plan, RowChunk};
+pub use plan::{Changed, Column, Plan, QueryEffect};
+pub use rows::RowChunk;
 pub use run::{RunOptions, SessionServices};

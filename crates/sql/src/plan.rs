@@ -3,12 +3,15 @@
 use crate::files::FileVersions;
 use crate::parse::Parsed;
 use crate::query::Prepared;
+use crate::rows::{RowChunk, values_of_row};
 use crate::run::RunOptions;
 use crate::session_facts::SessionFacts;
+use firn_base::stack::Tree;
 use firn_base::sync::Arc;
-use firn_base::{Result, Type, TypeId, Value};
-use firn_query::{ResultChunk, Stream};
-use firn_syntax::tree::Statement;
+use firn_base::{Error, Result, SqlState, Type, TypeId, Value};
+use firn_plan::operator::LockStrength;
+use firn_query::Stream;
+use firn_syntax::tree::{Execute, Statement};
 use firn_txn::Transaction;
 use std::collections::VecDeque;
 
@@ -27,9 +30,36 @@ pub struct Plan {
     pub facts: Arc<SessionFacts>,
     /// The files that it reads as tables.
     files: Box<[FileVersions]>,
-    prepared: Prepared,
-    /// If it is a query that locks rows: the clause that it is known by.
-    locks: Option<&'static str>,
+    prepared: Tree<Prepared>,
+    /// If it is a query that does more than read: what.
+    effect: Option<QueryEffect>,
+}
+
+/// What a query does to rows beside reading them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum QueryEffect {
+    /// It locks rows.
+    Locks(LockStrength),
+    /// A statement in its WITH changes rows.
+    Changes,
+}
+
+impl QueryEffect {
+    /// The clause that says so.
+    pub fn clause(self) -> Option<&'static str> {
+        match self {
+            QueryEffect::Locks(LockStrength::KeyShare) => Some("FOR KEY SHARE"),
+            QueryEffect::Locks(LockStrength::Share) => Some("FOR SHARE"),
+            QueryEffect::Locks(LockStrength::NoKeyUpdate) => Some("FOR NO KEY UPDATE"),
+            QueryEffect::Locks(LockStrength::Update) => Some("FOR UPDATE"),
+            QueryEffect::Changes => None,
+        }
+    }
+
+    /// What the refusal of a read-only transaction calls the query.
+    pub fn command(self) -> String {
+        self.clause().map_or_else(|| "SELECT".to_owned(), |clause| format!("SELECT {clause}"))
+    }
 }
 
 /// What a statement has done that changes or locks rows.
@@ -38,39 +68,6 @@ pub struct Changed {
     pub count: Option<u64>,
     /// The rows of RETURNING, or of the query.
     pub rows: VecDeque<RowChunk>,
-}
-
-/// Some rows of a result.
-#[derive(Clone, Debug)]
-pub enum RowChunk {
-    /// Row-major values: as many per row as there are columns.
-    Values(Vec<Value>),
-    /// A vector for each column, all rows of them.
-    Vectors(ResultChunk),
-}
-
-impl RowChunk {
-    /// How many rows, of so many columns.
-    pub fn rows(&self, columns: usize) -> usize {
-        match self {
-            RowChunk::Values(values) => values.len() / columns.max(1),
-            RowChunk::Vectors(chunk) => chunk.rows(),
-        }
-    }
-
-    /// Its first rows, so many, which it has, and the others.
-    pub fn split(self, first: usize, columns: usize) -> (RowChunk, RowChunk) {
-        match self {
-            RowChunk::Values(mut values) => {
-                let rest = values.split_off(first * columns);
-                (RowChunk::Values(values), RowChunk::Values(rest))
-            }
-            RowChunk::Vectors(chunk) => {
-                let rest = chunk.slice(first, chunk.rows() - first);
-                (RowChunk::Vectors(chunk.slice(0, first)), RowChunk::Vectors(rest))
-            }
-        }
-    }
 }
 
 impl Plan {
@@ -84,15 +81,16 @@ impl Plan {
     ) -> Result<Plan> {
         let prepared = Prepared::new(parsed, types, transaction, facts, &options.cancel)?;
         let is_query = matches!(parsed.statement, Statement::Query(_));
-        let locks = (is_query && prepared.has_effects()).then_some("FOR UPDATE");
+        let effect = (is_query && prepared.has_effects())
+            .then(|| prepared.lock_strength().map_or(QueryEffect::Changes, QueryEffect::Locks));
         Ok(Plan {
             parameters: prepared.parameters().to_vec(),
             columns: (is_query || !prepared.columns().is_empty()).then(|| prepared.columns().clone()),
             catalog_version: transaction.catalog_version(),
             facts: facts.clone(),
             files: prepared.files(),
-            locks,
-            prepared,
+            effect,
+            prepared: Tree::new(prepared),
         })
     }
 
@@ -104,13 +102,13 @@ impl Plan {
             && self.files.iter().all(FileVersions::is_current)
     }
 
-    /// If it is a query that locks rows: the clause that says so.
+    /// If it is a query that does more than read: what.
     #[inline]
-    pub fn locks(&self) -> Option<&'static str> {
-        self.locks
+    pub fn effect(&self) -> Option<QueryEffect> {
+        self.effect
     }
 
-    /// Runs a query that locks no rows.
+    /// Starts a query that only reads.
     pub fn query(
         &self,
         transaction: &Transaction,
@@ -127,11 +125,6 @@ impl Plan {
         parameters: &[Value],
         options: &RunOptions,
     ) -> Result<Changed> {
-        if !self.prepared.has_effects() {
-            // No row is locked where no table is read.
-            let rows = self.prepared.start(transaction, &self.facts, parameters, options)?;
-            return Ok(Changed { count: None, rows: drained(rows)? });
-        }
         let executed = self.prepared.execute(transaction, &self.facts, parameters, options)?;
         Ok(Changed { count: executed.count, rows: drained(executed.rows)? })
     }
@@ -148,4 +141,28 @@ fn drained(mut rows: Stream) -> Result<VecDeque<RowChunk>> {
         chunks.push_back(RowChunk::Vectors(chunk));
     }
     Ok(chunks)
+}
+
+/// The values of EXECUTE's arguments, as those of the statement's parameters. The arguments stand in the text of `parsed`.
+pub fn arguments(
+    transaction: &Transaction,
+    facts: &Arc<SessionFacts>,
+    options: &RunOptions,
+    parsed: &Parsed,
+    execute: &Execute,
+    types: &[Type],
+) -> Result<Vec<Value>> {
+    let Execute { name, arguments } = execute;
+    if arguments.len() != types.len() {
+        let message = format!("wrong number of parameters for prepared statement \"{}\"", name.text);
+        let detail = format!("Expected {} parameters but got {}.", types.len(), arguments.len());
+        return Err(Error::new(SqlState::SYNTAX_ERROR, message).with_detail(detail));
+    }
+    if arguments.is_empty() {
+        return Ok(Vec::new());
+    }
+    let prepared = Prepared::arguments(parsed, arguments, types, transaction, facts, &options.cancel)?;
+    let mut rows = prepared.start(transaction, facts, &[], options)?;
+    let row = rows.next()?.expect("arguments are one row");
+    Ok(values_of_row(prepared.columns(), &row, 0))
 }

@@ -3,199 +3,180 @@
 //! A source has a name that only its session knows, and which goes before the names of tables, as a
 //! temporary table's does in PostgreSQL. It can only be read, by queries and by what contains them. Its
 //! batches are read where they lie; a column of a type that SQL has no word for, such as a dictionary or an
-//! unsigned number, is cast batch by batch to the type that comes nearest, and values that no value of their type can be,
+//! unsigned number, is cast to the type that comes nearest as it is read, and values that no value of their type can be,
 //! such as times of day of thirty hours, are an error of whoever reads them.
 
-use crate::arrow;
-use async_trait::async_trait;
-use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
-use datafusion::arrow::compute::can_cast_types;
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
-use datafusion::catalog::{MemTable, Session, TableProvider};
-use datafusion::common::Result;
-use datafusion::logical_expr::{ColumnarValue, Expr, TableType};
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::projection::ProjectionExec;
-use firn_base::sync::Arc;
-use firn_base::{Error, ParameterType, SqlState, SqlType};
-use firn_exec::error::{from_datafusion, to_datafusion};
-use firn_exec::types;
+use crate::arrow::types::type_of;
+use crate::arrow::{plain_type, taken_over, vectors, with_row};
+use arrow::array::{Array, RecordBatch, RecordBatchOptions};
+use arrow::compute::can_cast_types;
+use arrow::datatypes::{DataType, Field, Schema};
+use firn_base::sync::{Arc, AtomicU64, Ordering};
+use firn_base::{Error, Representation, Result, SqlState, Type};
+use firn_bind::{Attribute, Generated, Relation, RelationKind};
+use firn_executor::Reader;
+use firn_executor::source::{Morsels, Request, Scan, SourceColumn, SourceStatistics};
+use firn_plan::operator::SourceId;
+use firn_vector::{Chunk, Vector};
 use std::collections::BTreeMap;
-use std::fmt::{self, Display, Formatter};
-use std::hash::{Hash, Hasher};
+
+/// Rows of a morsel.
+const MORSEL_ROWS: usize = 1 << 14;
 
 /// Batches that can be read as a table.
 #[derive(Debug)]
 pub struct Source {
-    /// As they came.
-    rows: MemTable,
-    /// As queries see them.
-    schema: SchemaRef,
+    columns: Vec<Column>,
+    /// As they came; those without rows are left out.
+    batches: Arc<[RecordBatch]>,
+}
+
+/// A column as queries see it.
+#[derive(Clone, Debug)]
+struct Column {
+    name: String,
+    ty: Type,
+    /// The plain Arrow type of its values.
+    plain: DataType,
+    representation: Representation,
 }
 
 impl Source {
     /// Batches of that schema, whose metadata is passed over. 0A000 for a column of a type that cannot be
     /// cast to any of SQL's, 42701 if two have one name.
-    pub fn new(schema: &Schema, batches: Vec<RecordBatch>) -> firn_base::Result<Source> {
-        let mut fields: Vec<FieldRef> = Vec::with_capacity(schema.fields().len());
+    pub fn new(schema: &Schema, batches: Vec<RecordBatch>) -> Result<Source> {
+        let mut columns: Vec<Column> = Vec::with_capacity(schema.fields().len());
         for field in schema.fields() {
-            if fields.iter().any(|known| known.name() == field.name()) {
+            if columns.iter().any(|known| known.name == *field.name()) {
                 let message = format!("column \"{}\" specified more than once", field.name());
                 return Err(Error::new(SqlState::DUPLICATE_COLUMN, message));
             }
-            let target = parameter_type(field.data_type())
-                .map(|ty| types::parameter_field(field.name(), ty))
-                .filter(|target| can_cast_types(field.data_type(), target.data_type()));
-            fields.push(target.ok_or_else(|| {
+            columns.push(Column::of(field).ok_or_else(|| {
                 Error::unsupported(format!("a column of type {} (\"{}\")", field.data_type(), field.name()))
                     .with_hint("Leave the column out, or convert it first.")
             })?);
         }
-        let plain = |field: &FieldRef| Field::new(field.name(), field.data_type().clone(), true);
+        // Whatever the batches say of their columns, they have the types of the schema.
+        let plain = |field: &Arc<Field>| Field::new(field.name(), field.data_type().clone(), true);
         let raw = Arc::new(Schema::new(schema.fields().iter().map(plain).collect::<Vec<_>>()));
-        let external = from_datafusion;
-        let batches = batches.into_iter().map(|batch| {
+        let batches = batches.into_iter().filter(|batch| batch.num_rows() > 0).map(|batch| {
             let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-            RecordBatch::try_new_with_options(Arc::clone(&raw), batch.columns().to_vec(), &options)
+            RecordBatch::try_new_with_options(raw.clone(), batch.columns().to_vec(), &options)
+                .map_err(|error| Error::new(SqlState::DATATYPE_MISMATCH, error.to_string()))
         });
-        let batches =
-            batches.collect::<std::result::Result<_, _>>().map_err(|error| external(error.into()))?;
-        let rows = MemTable::try_new(raw, vec![batches]).map_err(external)?;
-        Ok(Source { rows, schema: Arc::new(Schema::new(fields)) })
-    }
-}
-
-/// The type that comes nearest to an Arrow type.
-fn parameter_type(data_type: &DataType) -> Option<ParameterType> {
-    match data_type {
-        DataType::List(element) | DataType::LargeList(element) | DataType::FixedSizeList(element, _) => {
-            sql_type(element.data_type()).map(ParameterType::array_of)
-        }
-        other => sql_type(other).map(ParameterType::Single),
-    }
-}
-
-fn sql_type(data_type: &DataType) -> Option<SqlType> {
-    match data_type {
-        DataType::Dictionary(_, values) => sql_type(values),
-        DataType::RunEndEncoded(_, values) => sql_type(values.data_type()),
-        DataType::UInt64 => Some(SqlType::Numeric { precision: 20, scale: 0 }),
-        DataType::Float16 => Some(SqlType::Real),
-        DataType::Decimal32(precision, scale)
-        | DataType::Decimal64(precision, scale)
-        | DataType::Decimal128(precision, scale)
-        | DataType::Decimal256(precision, scale) => {
-            let precision = (*precision).min(38);
-            let scale = u8::try_from(*scale).ok().filter(|scale| *scale <= precision)?;
-            Some(SqlType::Numeric { precision, scale })
-        }
-        DataType::Date64 => Some(SqlType::Date),
-        DataType::FixedSizeBinary(bytes) if *bytes != 16 => Some(SqlType::Bytea),
-        nested if nested.is_nested() => None,
-        other => types::sql_type(&Field::new("", other.clone(), true)),
-    }
-}
-
-#[async_trait]
-impl TableProvider for Source {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
+        Ok(Source { columns, batches: batches.collect::<Result<_>>()? })
     }
 
-    fn table_type(&self) -> TableType {
-        TableType::Temporary
-    }
-
-    async fn scan(
-        &self,
-        state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
-        limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let scan = self.rows.scan(state, projection, filters, limit).await?;
-        let seen = match projection {
-            Some(projection) => Arc::new(self.schema.project(projection)?),
-            None => Arc::clone(&self.schema),
+    /// The relation that a name stands for.
+    pub(crate) fn relation(&self, name: &str) -> Relation {
+        let attribute = |(number, column): (i16, &Column)| Attribute {
+            number,
+            name: column.name.as_str().into(),
+            ty: column.ty,
+            not_null: false,
+            default: None,
+            generated: Generated::No,
         };
-        let is_checked = |field: &FieldRef| arrow::may_be_foreign(field.data_type());
-        if *seen == *scan.schema() && !seen.fields().iter().any(is_checked) {
-            return Ok(scan);
+        Relation {
+            oid: 0,
+            schema: "".into(),
+            name: name.into(),
+            kind: RelationKind::Source(SourceId(0)),
+            columns: (1..).zip(&self.columns).map(attribute).collect(),
+            keys: Vec::new(),
         }
-        let raw = scan.schema();
-        let cast = |(position, field): (usize, &FieldRef)| {
-            let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(field.name(), position));
-            let is_read_as_it_is = raw.field(position).data_type() == field.data_type()
-                && !arrow::may_be_foreign(field.data_type());
-            let expression = match is_read_as_it_is {
-                true => column,
-                false => Arc::new(TakenOver { column, field: Arc::clone(field) }),
-            };
-            (expression, field.name().clone())
+    }
+}
+
+impl Column {
+    fn of(field: &Field) -> Option<Column> {
+        let given = field.data_type();
+        let plain = match given {
+            DataType::Null => DataType::Utf8View,
+            given => plain_type(given)?,
         };
-        let columns: Vec<_> = seen.fields().iter().enumerate().map(cast).collect();
-        Ok(Arc::new(ProjectionExec::try_new(columns, scan)?))
+        let ty = type_of(&plain)?;
+        let can_be_read = *given == plain || can_cast_types(given, &plain);
+        can_be_read.then_some(Column {
+            name: field.name().clone(),
+            ty,
+            plain,
+            representation: ty.representation()?,
+        })
     }
 }
 
-/// A column as queries see it ([`arrow::taken_over`]). A cast of DataFusion's would be Arrow's, which reads NULLs in
-/// dictionaries as empty strings.
-#[derive(Debug)]
-struct TakenOver {
-    column: Arc<dyn PhysicalExpr>,
-    field: FieldRef,
-}
+impl firn_executor::Source for Source {
+    fn columns(&self) -> Vec<SourceColumn> {
+        let column =
+            |(attribute, column): (i16, &Column)| SourceColumn { attribute, ty: column.ty, nullable: true };
+        (1..).zip(&self.columns).map(column).collect()
+    }
 
-impl PartialEq for TakenOver {
-    fn eq(&self, other: &TakenOver) -> bool {
-        self.column.eq(&other.column) && self.field == other.field
+    fn statistics(&self) -> SourceStatistics {
+        SourceStatistics { rows: self.batches.iter().map(|batch| batch.num_rows() as u64).sum() }
+    }
+
+    fn open(&self, request: &Request<'_>, _: Reader<'_>) -> Result<Arc<dyn Scan>> {
+        let place = |(_, attribute): &(firn_plan::Column, i16)| *attribute as usize - 1;
+        let columns = request.columns.iter().map(place).map(|place| (place, self.columns[place].clone()));
+        let columns = columns.collect();
+        Ok(Arc::new(SourceScan(Arc::new(Wanted { columns, batches: self.batches.clone() }))))
     }
 }
 
-impl Eq for TakenOver {}
+/// Batches, and the columns of them that are read.
+struct Wanted {
+    columns: Vec<(usize, Column)>,
+    batches: Arc<[RecordBatch]>,
+}
 
-impl Hash for TakenOver {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.column.hash(state);
-        self.field.hash(state);
+struct SourceScan(Arc<Wanted>);
+
+impl Scan for SourceScan {
+    fn morsels(&self) -> Arc<dyn Morsels> {
+        let parts = self.0.batches.iter().map(|batch| batch.num_rows().div_ceil(MORSEL_ROWS) as u64);
+        let ends = parts.scan(0, |end, parts| {
+            *end += parts;
+            Some(*end)
+        });
+        Arc::new(SourceMorsels { wanted: self.0.clone(), ends: ends.collect(), next: AtomicU64::new(0) })
     }
 }
 
-impl Display for TakenOver {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "CAST({} AS {})", self.column, self.field.data_type())
+struct SourceMorsels {
+    wanted: Arc<Wanted>,
+    /// The number of the morsel behind the last one of each batch.
+    ends: Vec<u64>,
+    next: AtomicU64,
+}
+
+impl Morsels for SourceMorsels {
+    fn next(&self) -> Result<Option<Chunk>> {
+        // Relaxed: a number is given once, and nothing else depends on it.
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let place = self.ends.partition_point(|end| *end <= number);
+        let Some(batch) = self.wanted.batches.get(place) else { return Ok(None) };
+        let first = if place == 0 { 0 } else { self.ends[place - 1] };
+        let from = (number - first) as usize * MORSEL_ROWS;
+        let length = MORSEL_ROWS.min(batch.num_rows() - from);
+        let columns = self.wanted.columns.iter();
+        let vectors = columns.map(|(place, column)| column.read(batch, *place, from, length));
+        Ok(Some(Chunk::new(length, vectors.collect::<Result<_>>()?)))
     }
 }
 
-impl PhysicalExpr for TakenOver {
-    fn return_field(&self, _input: &Schema) -> Result<FieldRef> {
-        Ok(Arc::clone(&self.field))
-    }
-
-    fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
-        let column: ArrayRef = self.column.evaluate(batch)?.into_array(batch.num_rows())?;
-        let given = Field::new(self.field.name(), column.data_type().clone(), true);
-        let place = |row| format!("row {} of a batch", row + 1);
-        let taken = arrow::taken_over(&given, &column, self.field.data_type());
-        Ok(ColumnarValue::Array(taken.map_err(|error| to_datafusion(arrow::with_row(error, place)))?))
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
-        vec![&self.column]
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn PhysicalExpr>>,
-    ) -> Result<Arc<dyn PhysicalExpr>> {
-        let column = children.pop().expect("it has one child");
-        Ok(Arc::new(TakenOver { column, field: Arc::clone(&self.field) }))
-    }
-
-    fn fmt_sql(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        Display::fmt(self, f)
+impl Column {
+    /// Rows of a batch, of which it is the column at that place.
+    fn read(&self, batch: &RecordBatch, place: usize, from: usize, length: usize) -> Result<Vector> {
+        let array = batch.column(place).slice(from, length);
+        if array.data_type().is_null() {
+            return Ok(Vector::null(self.representation, length));
+        }
+        let given = Field::new(&self.name, array.data_type().clone(), true);
+        let row = |row| format!("row {} of a batch", from as u64 + row + 1);
+        let taken = taken_over(&given, &array, &self.plain).map_err(|error| with_row(error, row))?;
+        Ok(vectors::vector(&taken, self.representation))
     }
 }
 

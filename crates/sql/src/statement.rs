@@ -1,6 +1,8 @@
 //! What statements mean beside their trees: names, kinds of objects, modes of transactions, command tags.
 
-use firn_syntax::tree::ObjectName;
+use firn_syntax::tree::{
+    LockMode, ObjectName, Query, QueryBody, Statement, Transaction, TransactionMode, TransactionModeKind,
+};
 pub use firn_txn::Isolation;
 use std::fmt;
 
@@ -51,6 +53,21 @@ pub enum TableLock {
     Alone,
 }
 
+impl From<LockMode> for TableLock {
+    /// What a mode of PostgreSQL's comes to where readers are in nobody's way.
+    fn from(mode: LockMode) -> TableLock {
+        match mode {
+            LockMode::AccessShare => TableLock::Reading,
+            LockMode::RowShare => TableLock::LockingRows,
+            LockMode::RowExclusive => TableLock::Writing,
+            LockMode::ShareUpdateExclusive => TableLock::Maintaining,
+            LockMode::Share => TableLock::Sharing,
+            LockMode::ShareRowExclusive => TableLock::WritingAlone,
+            LockMode::Exclusive | LockMode::AccessExclusive => TableLock::Alone,
+        }
+    }
+}
+
 /// The kinds of objects that statements name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ObjectKind {
@@ -86,6 +103,83 @@ pub struct TransactionModes {
     pub read_only: Option<bool>,
     /// The isolation level, if one was said; READ UNCOMMITTED is run as READ COMMITTED.
     pub isolation: Option<Isolation>,
+}
+
+impl TransactionModes {
+    /// Modes as they were written; of those that contradict each other the last one counts.
+    pub fn of(modes: &[TransactionMode]) -> TransactionModes {
+        let mut read = TransactionModes::default();
+        for mode in modes {
+            match mode.kind {
+                TransactionModeKind::ReadUncommitted | TransactionModeKind::ReadCommitted => {
+                    read.isolation = Some(Isolation::ReadCommitted);
+                }
+                TransactionModeKind::RepeatableRead => read.isolation = Some(Isolation::Snapshot),
+                TransactionModeKind::Serializable => read.isolation = Some(Isolation::Serializable),
+                TransactionModeKind::ReadOnly => read.read_only = Some(true),
+                TransactionModeKind::ReadWrite => read.read_only = Some(false),
+                // A serializable transaction that only reads is never aborted, so none has to be deferred.
+                TransactionModeKind::Deferrable | TransactionModeKind::NotDeferrable => {}
+            }
+        }
+        read
+    }
+}
+
+/// Whether a statement is a query that yields rows, and not SELECT INTO.
+pub fn is_query(statement: &Statement) -> bool {
+    matches!(statement, Statement::Query(query) if !makes_table(query))
+}
+
+/// Whether a query is SELECT INTO.
+pub fn makes_table(query: &Query) -> bool {
+    fn has_into(body: &QueryBody) -> bool {
+        match body {
+            QueryBody::Select(select) => select.into.is_some(),
+            QueryBody::SetOperation(operation) => has_into(&operation.first),
+            QueryBody::Nested(query) => has_into(&query.body),
+            QueryBody::Values(_) | QueryBody::Table(_) => false,
+        }
+    }
+    has_into(&query.body)
+}
+
+/// The query of SELECT INTO.
+pub fn without_into(mut query: Query) -> Query {
+    fn remove(body: &mut QueryBody) {
+        match body {
+            QueryBody::Select(select) => select.into = None,
+            QueryBody::SetOperation(operation) => remove(&mut operation.first),
+            QueryBody::Nested(query) => remove(&mut query.body),
+            QueryBody::Values(_) | QueryBody::Table(_) => {}
+        }
+    }
+    remove(&mut query.body);
+    query
+}
+
+/// The command tag of a statement that changes rows; `None` of any other.
+pub fn change_tag(statement: &Statement) -> Option<&'static str> {
+    match statement {
+        Statement::Insert(_) => Some("INSERT"),
+        Statement::Update(_) => Some("UPDATE"),
+        Statement::Delete(_) => Some("DELETE"),
+        Statement::Merge(_) => Some("MERGE"),
+        _ => None,
+    }
+}
+
+/// Whether a failed transaction block accepts a statement.
+pub fn ends_failed_block(statement: &Statement) -> bool {
+    matches!(
+        statement,
+        Statement::Transaction(
+            Transaction::Commit { .. }
+                | Transaction::Rollback { .. }
+                | Transaction::RollbackTo(_)
+                | Transaction::Prepare(_)
+        )
+    )
 }
 
 pub use firn_syntax::print::quote_name as quote_ident;

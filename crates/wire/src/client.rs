@@ -19,13 +19,14 @@ use std::net::Shutdown;
 use std::rc::Rc;
 use std::time::Duration;
 
-use firn_base::binary::{self, utf8};
+use firn_base::binary::utf8;
 use firn_base::sync::{Arc, AtomicBool, Ordering};
-use firn_base::{Error, ParameterType, Result, SqlState, SqlType, TimeZoneSetting, Value, array, text};
+use firn_base::{Error, Result, SqlState, TimeZoneSetting, Value};
 use firn_session::{CommandTag, Connection, CopyIn, CopyOut, Outcome, Ran, Statement, TransactionStatus};
 
 use crate::decode::{Bind, Format, Message, Parse, Target, format_of};
 use crate::encode::{self, Output, Severity};
+use crate::parameters;
 use crate::rows::{CellWriter, Cursor, Progress, send_values};
 use crate::socket::Socket;
 
@@ -587,7 +588,7 @@ impl Client {
                 format!("prepared statement \"{name}\" already exists"),
             ));
         }
-        let types = parse.types().map(parameter_type).collect::<Result<Vec<_>>>()?;
+        let types = parse.types().map(parameters::declared).collect::<Result<Vec<_>>>()?;
         let statement = self.session.prepare_typed(sql, &types)?;
         let prepared = Prepared { statement, control: Control::of(sql), description: RefCell::default() };
         self.statements.insert(parse.name.into(), Rc::new(prepared));
@@ -615,7 +616,7 @@ impl Client {
         portal.formats.extend(bind.parameter_formats.iter());
         for (index, (bytes, ty)) in bind.parameters().zip(types).enumerate() {
             let format = format_of(&portal.formats, index);
-            let value = parameter(bytes, format, *ty, &self.zone);
+            let value = parameters::read(bytes, format, *ty, &self.zone);
             portal.parameters.push(value.map_err(|error| in_parameter(error, index))?);
         }
         portal.formats.clear();
@@ -891,50 +892,4 @@ fn moved(error: Error, by: u32) -> Error {
         Some(position) if by > 0 => error.with_position(position + by),
         _ => error,
     }
-}
-
-/// The type that a client declares for a parameter. `unknown` leaves it to inference, like 0.
-fn parameter_type(oid: u32) -> Result<Option<ParameterType>> {
-    const UNKNOWN: u32 = 705;
-    if matches!(oid, 0 | UNKNOWN) {
-        return Ok(None);
-    }
-    match ParameterType::from_oid(oid) {
-        Some(ty) => Ok(Some(ty)),
-        None => Err(Error::unsupported(format!("a parameter of the type with OID {oid}"))),
-    }
-}
-
-fn parameter(
-    bytes: Option<&[u8]>,
-    format: Format,
-    ty: ParameterType,
-    zone: &TimeZoneSetting,
-) -> Result<Value> {
-    let Some(bytes) = bytes else { return Ok(Value::Null) };
-    match (ty, format) {
-        (ParameterType::Single(SqlType::Integer), Format::Text) if let Some(number) = short_number(bytes) => {
-            Ok(Value::Integer(number))
-        }
-        (ParameterType::Single(SqlType::BigInt), Format::Text) if let Some(number) = short_number(bytes) => {
-            Ok(Value::BigInt(number.into()))
-        }
-        (ParameterType::Single(ty), Format::Text) => text::parse(utf8(bytes)?, ty, zone),
-        (ParameterType::Single(ty), Format::Binary) => binary::decode(bytes, ty),
-        (ParameterType::Array(element), Format::Text) => array::parse(utf8(bytes)?, element, zone),
-        (ParameterType::Array(element), Format::Binary) => array::decode(bytes, element),
-    }
-}
-
-/// A number of at most nine digits and nothing else: what keys mostly are, read without the checks that other
-/// texts need.
-#[inline]
-fn short_number(bytes: &[u8]) -> Option<i32> {
-    if bytes.is_empty() || bytes.len() > 9 {
-        return None;
-    }
-    bytes.iter().try_fold(0, |number, byte| {
-        let digit = byte.wrapping_sub(b'0');
-        (digit <= 9).then(|| 10 * number + i32::from(digit))
-    })
 }

@@ -1,7 +1,7 @@
 //! What the server sends, into bytes. Every message goes to the end of one output buffer, which the
 //! connection writes to its socket as rarely as the protocol allows.
 
-use firn_base::Error;
+use firn_base::{Error, Type};
 use firn_session::{Column, CommandTag, CopyFormat, TransactionStatus};
 
 use crate::decode::{Format, format_of};
@@ -209,11 +209,11 @@ pub(crate) fn copy_response(output: &mut Output, tag: u8, columns: usize, format
     });
 }
 
-pub(crate) fn parameter_description(output: &mut Output, types: &[firn_base::ParameterType]) {
+pub(crate) fn parameter_description(output: &mut Output, types: &[Type]) {
     message(output, b't', |output| {
         count(output, types.len());
         for ty in types {
-            output.extend_from_slice(&ty.oid().to_be_bytes());
+            output.extend_from_slice(&ty.id.0.to_be_bytes());
         }
     });
 }
@@ -226,11 +226,10 @@ pub(crate) fn row_description(output: &mut Output, columns: &[Column], formats: 
             let (table, number) = column.origin.map_or((0, 0), |origin| (origin.relation, origin.attribute));
             output.extend_from_slice(&table.to_be_bytes());
             output.extend_from_slice(&number.to_be_bytes());
-            let (oid, modifier) = (column.declared.id.0, column.declared.modifier);
-            let length = column.declared.info().map_or(-1, |info| info.length);
-            output.extend_from_slice(&oid.to_be_bytes());
+            let length = column.ty.info().map_or(-1, |info| info.length);
+            output.extend_from_slice(&column.ty.id.0.to_be_bytes());
             output.extend_from_slice(&length.to_be_bytes());
-            output.extend_from_slice(&modifier.to_be_bytes());
+            output.extend_from_slice(&column.ty.modifier.to_be_bytes());
             let format = format_of(formats, index);
             output.extend_from_slice(&u16::from(format == Format::Binary).to_be_bytes());
         }

@@ -17,9 +17,9 @@
 //!
 //! Modules from the bytes up.
 
-mod array;
 pub mod decode;
 mod encode;
+mod parameters;
 mod rows;
 
 mod scram;

@@ -4,7 +4,7 @@
 use crate::shown;
 use firn_base::{Error, TimeZoneSetting, Value, text};
 use firn_session::native::pin;
-use firn_session::{Config, Connection, Outcome, Progress, Statement, TransactionStatus};
+use firn_session::{Column, Config, Connection, Outcome, Progress, TransactionStatus};
 use firn_wire::{Server, WireConfig};
 use postgres::{Client, NoTls, SimpleQueryMessage};
 use std::cell::Cell;
@@ -62,38 +62,22 @@ impl Firn {
 
     fn answer(connection: &mut Connection, sql: &str) -> Result<Answer, Error> {
         let statement = connection.prepare(sql)?;
-        Firn::answer_of(connection, &statement)
-    }
-
-    fn answer_of(connection: &mut Connection, statement: &Statement) -> Result<Answer, Error> {
         let zone = TimeZoneSetting::parse(&connection.setting("TimeZone")?)?;
-        let is_new = connection.setting("firn.engine")? == "new";
-        match connection.run(statement, &[])? {
+        match connection.run(&statement, &[])? {
             Outcome::Done(tag) => Ok(Answer { rows: Vec::new(), count: tag.rows.unwrap_or(0) }),
             Outcome::Empty => Ok(Answer::default()),
             Outcome::Rows(rows) => {
                 let columns = rows.columns().clone();
-                let values = rows.into_values()?;
-                let rows: Vec<String> = values
+                let shown = |value: &Value, column: &Column| {
+                    let mut out = String::new();
+                    text::write_any(value, column.ty, &zone, &mut out);
+                    shown((!value.is_null()).then_some(&out))
+                };
+                let rows: Vec<String> = rows
+                    .into_values()?
                     .iter()
                     .map(|row| {
-                        let cells = row.iter().zip(&columns[..]).map(|(value, column)| {
-                            let mut out = String::new();
-                            match value.is_null() {
-                                true => shown(None),
-                                false => {
-                                    match value {
-                                        // Names of objects.
-                                        Value::Text(text) if is_new => out.push_str(text),
-                                        value if is_new => {
-                                            text::write_any(value, column.declared, &zone, &mut out)
-                                        }
-                                        value => text::write(value, column.ty, &zone, &mut out),
-                                    }
-                                    shown(Some(&out))
-                                }
-                            }
-                        });
+                        let cells = row.iter().zip(&columns[..]).map(|(value, column)| shown(value, column));
                         cells.collect::<Vec<_>>().join(" ")
                     })
                     .collect();
@@ -112,40 +96,6 @@ impl Firn {
                 Ok(Answer { count: copy.tag().rows.unwrap_or(0), rows })
             }
         }
-    }
-}
-
-impl Firn {
-    /// Fails the open transaction block of a connection, as a statement does that cannot be prepared.
-    pub fn fail_block(&mut self, connection: &str) {
-        self.connections.get_mut(connection).expect("it has run a statement").fail_block();
-    }
-
-    /// Prepares and runs one statement on the new engine. The caller runs it on the old one if it fails.
-    pub fn run_on_new_engine(&mut self, connection: &str, sql: &str) -> Result<Answer, Failure> {
-        let database = self.database.as_ref().expect("the database is open");
-        let connection = self.connections.entry(connection.to_owned()).or_insert_with(|| database.connect());
-        let failure =
-            |error: Error| Failure { code: error.state().as_str().to_owned(), text: error.to_string() };
-        connection.set("firn.engine", "new").expect("it is a setting");
-        let answer = match connection.try_prepare(sql, &[]) {
-            Err(error) => Err(failure(error)),
-            Ok(statement) => {
-                let in_block = connection.status() == TransactionStatus::InBlock;
-                let mut run = |sql: &str| connection.execute(sql).map(drop);
-                let began = if in_block { run("SAVEPOINT before_trial") } else { Ok(()) };
-                let answer = began.and_then(|()| Firn::answer_of(connection, &statement));
-                let mut run = |sql: &str| connection.execute(sql).expect("the savepoint is there");
-                match (in_block, &answer) {
-                    (true, Ok(_)) => drop(run("RELEASE before_trial")),
-                    (true, Err(_)) => drop(run("ROLLBACK TO before_trial; RELEASE before_trial")),
-                    _ => {}
-                }
-                answer.map_err(failure)
-            }
-        };
-        connection.set("firn.engine", "old").expect("it is a setting");
-        answer
     }
 }
 

@@ -206,58 +206,6 @@ pub fn run(script: &Script, database: &mut dyn Database) -> Vec<String> {
     complaints
 }
 
-/// What became of the queries and changes of scripts on the new engine.
-#[derive(Default, Debug)]
-pub struct Share {
-    /// How many there are.
-    pub all: usize,
-    /// Those that were not answered as expected, each with its line and what came instead.
-    pub missed: Vec<String>,
-}
-
-/// Runs a script, its queries and changes on the new engine first. Those that it refuses run on the old one, as does
-/// everything else. Lists what was not as expected on either.
-pub fn run_on_new_engine(script: &Script, database: &mut Firn, share: &mut Share) -> Vec<String> {
-    let mut complaints = Vec::new();
-    for record in &script.records {
-        if !record.conditions.iter().all(|condition| condition.is_met(database.name())) {
-            continue;
-        }
-        let is_planned = is_planned(&record.sql);
-        share.all += usize::from(is_planned);
-        let attempt = is_planned.then(|| database.run_on_new_engine(&record.connection, &record.sql));
-        let complaint = attempt.as_ref().map(|answer| judge(&record.expect, answer));
-        let has_run = match (&attempt, complaint) {
-            (Some(answer), Some(None)) => {
-                if answer.is_err() {
-                    database.fail_block(&record.connection);
-                }
-                true
-            }
-            (Some(answer), Some(Some(complaint))) => {
-                share.missed.push(format!("line {}: {}\n{complaint}", record.line, record.sql));
-                // A statement that failed where it should not has done nothing.
-                answer.is_ok()
-            }
-            _ => false,
-        };
-        if !has_run {
-            let answer = database.run(&record.connection, &record.sql);
-            if let Some(complaint) = judge(&record.expect, &answer) {
-                complaints.push(format!("line {}: {}\n{complaint}", record.line, record.sql));
-            }
-        }
-    }
-    complaints
-}
-
-/// Whether a statement is a query or changes rows.
-fn is_planned(sql: &str) -> bool {
-    let word = sql.trim_start().split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
-    let planned = ["select", "values", "table", "with", "insert", "update", "delete", "merge"];
-    planned.iter().any(|planned| word.eq_ignore_ascii_case(planned)) || sql.trim_start().starts_with('(')
-}
-
 fn judge(expect: &Expect, answer: &Result<Answer, Failure>) -> Option<String> {
     match (expect, answer) {
         (Expect::Ok, Ok(_)) => None,

@@ -462,12 +462,12 @@ fn text(value: &Value) -> &str {
 
 /// The digits of a numeric with that many after the point.
 fn scaled(value: &Value, wanted: u8) -> i64 {
-    match *value {
-        Value::Numeric { unscaled, scale } if scale <= wanted => {
-            (unscaled * 10i128.pow(u32::from(wanted - scale))) as i64
-        }
-        Value::Numeric { unscaled, scale } => (unscaled / 10i128.pow(u32::from(scale - wanted))) as i64,
-        ref other => panic!("{other:?} is no numeric"),
+    let Value::Number(number) = value else { panic!("{value:?} is no numeric") };
+    let (unscaled, scale) = number.number().expect("amounts of money are finite");
+    let wanted = u16::from(wanted);
+    match scale <= wanted {
+        true => (unscaled * 10i128.pow(u32::from(wanted - scale))) as i64,
+        false => (unscaled / 10i128.pow(u32::from(scale - wanted))) as i64,
     }
 }
 

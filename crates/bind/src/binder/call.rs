@@ -59,15 +59,20 @@ impl Binder<'_> {
         shape: CallShape<'_>,
         at: u32,
     ) -> Result<Meaning> {
-        let is_ours = match &function_name.qualifiers[..] {
-            [] => true,
-            [schema] => &*schema.text == "pg_catalog",
-            _ => false,
+        let schema = match &function_name.qualifiers[..] {
+            [] => Some("pg_catalog"),
+            [schema] => Some(&*schema.text),
+            _ => None,
         };
+        let is_ours = schema == Some("pg_catalog");
         let inputs: Vec<TypeId> = arguments.iter().map(|argument| argument.ty.id).collect();
-        let named = if is_ours { self.registry.functions_named(&function_name.name.text) } else { &[] };
+        let named = self.registry.functions_named(&function_name.name.text);
+        let in_schema = named.iter().filter(|function| match &function.schema {
+            None => is_ours,
+            Some(of) => schema == Some(&**of),
+        });
         let mut candidates: Vec<Candidate> =
-            named.iter().filter_map(|function| candidate(function, inputs.len(), shape)).collect();
+            in_schema.filter_map(|function| candidate(function, inputs.len(), shape)).collect();
         // One that packs its arguments gives way to one that takes them as they are.
         let plain: Vec<Vec<TypeId>> =
             candidates.iter().filter(|one| !one.is_variadic).map(|one| one.types.clone()).collect();

@@ -37,6 +37,7 @@ impl Binder<'_> {
 
     /// A query in an expression.
     pub(super) fn inner_query(&mut self, query: &Query) -> Result<Inner> {
+        self.refuse_query(query)?;
         let guards = std::mem::take(&mut self.guards);
         let bound = self.correlated(|binder| {
             let rows = binder.query(query, true)?;

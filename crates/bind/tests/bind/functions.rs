@@ -88,6 +88,7 @@ fn function(id: FunctionId, fields: &[&str], aggregates: &HashMap<&str, (&str, u
     };
     Function {
         id,
+        schema: None,
         name: fields[1].into(),
         parameters: parameters.into(),
         result: TypeId(fields[8].parse().expect("it is a number")),

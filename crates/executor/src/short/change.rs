@@ -6,7 +6,7 @@ use super::{Done, RowView, ShortProgram, State};
 use crate::effects::State as Effects;
 use crate::expression::{CellScope, datum_of_cell};
 use crate::stages::{LockedRows, lock_row_of};
-use crate::write::{Cells, RowData, Target, TargetSet, fitted};
+use crate::write::{Cells, RowData, Target, TargetSet, fitted_value};
 use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, Representation, Result, RowId, Value};
 use firn_plan::operator::LockWait;
@@ -83,7 +83,7 @@ impl Change {
         let row = RowView { places: &run.program.places, cells: &run.cells, registers };
         for (number, representation) in &self.values {
             let value = expressions[*number].evaluate(run.scope, &row)?;
-            keep(assigned, assigned_now, fitted(value, *representation)?);
+            keep(assigned, assigned_now, fitted_value(value, *representation)?);
         }
         ids.push(match self.kind {
             ChangeKind::Insert(_) => None,
@@ -161,13 +161,13 @@ impl ShortProgram {
             Body::Query => (None, rows),
             Body::Lock(lock) => {
                 let (take, skip) = self.limit(state, scope)?;
-                let mut effects = Effects::new(targets, transaction, false);
+                let mut effects = Effects::new(targets, transaction, false, 1);
                 let rows = self.lock(lock, state, &mut effects, (take, skip), begin, rows, scope, values)?;
                 effects.finish(scope.context)?;
                 (None, rows)
             }
             Body::Change(change) => {
-                let mut effects = Effects::new(targets, transaction, false);
+                let mut effects = Effects::new(targets, transaction, false, 1);
                 let count = self.write(change, state, &mut effects, rows, scope, values)?;
                 effects.finish(scope.context)?;
                 (Some(count), if self.outputs.is_empty() { 0 } else { count as usize })

@@ -249,6 +249,7 @@ impl<'r, 'g> Run<'r, 'g> {
             conditions: &lookup.noted.conditions,
             parameters: self.parameters,
             all: &lookup.noted.all,
+            workers: 1,
         };
         let (restrictions, columns) = noted(&request, &lookup.definition);
         match lookup.noted.keeps_order {

@@ -14,22 +14,15 @@ mod lookup;
 mod path;
 mod restrictions;
 
+use crate::arrays::vector_of;
 use crate::expression::converted;
 use crate::source::{
     CandidateIndex, Lookup, Morsels, Reader, Request, Scan, Source, SourceColumn, SourceStatistics,
     representation,
 };
 use crate::values::push;
-use arrow_array::cast::AsArray;
-use arrow_array::types::{
-    Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
-    IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType, UInt32Type,
-};
-use arrow_array::{Array, ArrayRef};
-use firn_base::array::ArrayImage;
-use firn_base::numeric::Numeric;
 use firn_base::sync::{Arc, AtomicU64, Ordering};
-use firn_base::{Cell, ColumnId, ColumnSet, Representation, Result, RowId, Snapshot, Value};
+use firn_base::{Cell, ColumnId, ColumnSet, Representation, Result, RowId, Snapshot};
 use firn_plan::operator::ROW_ID;
 use firn_plan::statistics::Reference;
 use firn_storage::{Index, Restriction, ScanBatch, Table, TableScan, pin};
@@ -37,7 +30,6 @@ use firn_txn::Transaction;
 use firn_txn::catalog::{ConstraintDef, ConstraintKind, Deferral, TableDef};
 use firn_vector::builder::Builder;
 use firn_vector::selection::Rows;
-use firn_vector::strings::Strings;
 use firn_vector::{Chunk, Data, Datum, Vector};
 use lookup::{KeyLog, TableLookup};
 use restrictions::Restrictions;
@@ -333,68 +325,4 @@ fn as_wanted(vector: &Vector, wanted: Representation, rows: Rows<'_>) -> Vector 
         }
         _ => converted(vector, wanted, rows),
     }
-}
-
-/// An array of the storage as a vector: buffers are shared, but narrow decimals, which Arrow has wide, and uuids are copied.
-fn vector_of(array: &ArrayRef, representation: Representation) -> Vector {
-    let data = match representation {
-        Representation::Boolean => Data::Boolean(array.as_boolean().values().clone()),
-        Representation::Int16 => Data::Int16(array.as_primitive::<Int16Type>().values().clone()),
-        Representation::Int32 => Data::Int32(array.as_primitive::<Int32Type>().values().clone()),
-        Representation::Date => Data::Int32(array.as_primitive::<Date32Type>().values().clone()),
-        Representation::Int64 => Data::Int64(array.as_primitive::<Int64Type>().values().clone()),
-        Representation::Time => Data::Int64(array.as_primitive::<Time64MicrosecondType>().values().clone()),
-        Representation::Timestamp | Representation::TimestampTz => {
-            Data::Int64(array.as_primitive::<TimestampMicrosecondType>().values().clone())
-        }
-        Representation::Float32 => Data::Float32(array.as_primitive::<Float32Type>().values().clone()),
-        Representation::Float64 => Data::Float64(array.as_primitive::<Float64Type>().values().clone()),
-        Representation::Decimal { precision, .. } => {
-            let values = array.as_primitive::<Decimal128Type>().values();
-            match precision {
-                ..=18 => Data::Int64(values.iter().map(|value| *value as i64).collect()),
-                _ => Data::Int128(values.clone()),
-            }
-        }
-        Representation::Interval => {
-            Data::Interval(array.as_primitive::<IntervalMonthDayNanoType>().values().clone())
-        }
-        Representation::Uuid => {
-            let values = array.as_fixed_size_binary().iter().map(|value| {
-                value.map_or(0, |bytes| u128::from_le_bytes(bytes.try_into().expect("a uuid has 16 bytes")))
-            });
-            Data::Uuid(values.collect())
-        }
-        Representation::Text | Representation::PaddedText => {
-            let array = array.as_string_view();
-            Data::Strings(Strings::new(array.views().clone(), array.data_buffers().to_vec().into()))
-        }
-        Representation::Bytes => {
-            let array = array.as_binary_view();
-            Data::Strings(Strings::new(array.views().clone(), array.data_buffers().to_vec().into()))
-        }
-        Representation::Oid => Data::UInt32(array.as_primitive::<UInt32Type>().values().clone()),
-        Representation::Numeric | Representation::List(_) => return of_images(array, representation),
-        Representation::Record => panic!("tables have no columns of records"),
-    };
-    Vector::flat(representation, data, array.nulls().cloned())
-}
-
-/// Numerics with scales of their own, and arrays, which blocks hold as images.
-fn of_images(array: &ArrayRef, representation: Representation) -> Vector {
-    let read = |image: &[u8]| match representation {
-        Representation::List(element) => {
-            let array = ArrayImage::new(image, *element).expect("blocks hold whole images");
-            Value::Array(array.to_value())
-        }
-        _ => Value::Number(Numeric::from_image(image).expect("blocks hold whole images")),
-    };
-    let mut builder = Builder::new(representation);
-    for image in array.as_binary_view().iter() {
-        match image {
-            Some(image) => push(&mut builder, &read(image), representation),
-            None => builder.push_null(),
-        }
-    }
-    builder.finish()
 }

@@ -1,8 +1,11 @@
 //! Rows of a table as vectors, and their cells as storage takes them.
 
+use crate::expression::converted;
 use firn_base::types::Width;
 use firn_base::value::Stored;
 use firn_base::{Cell, ColumnId, Error, Numeric, Representation, Result, SqlState, Value, numeric};
+use firn_vector::builder::Builder;
+use firn_vector::selection::Rows;
 use firn_vector::{Datum, Vector};
 use smallvec::SmallVec;
 
@@ -96,13 +99,35 @@ pub(crate) fn stored<'v>(datum: Datum<'v>, to: Representation) -> Result<Stored<
 }
 
 /// A value as a column of the table has it in vectors. 22003 if a column with one scale cannot hold a number.
-pub(crate) fn fitted(datum: Datum<'_>, to: Representation) -> Result<Datum<'_>> {
+pub(crate) fn fitted_value(datum: Datum<'_>, to: Representation) -> Result<Datum<'_>> {
     match (datum, to) {
         (Datum::Numeric(value), Representation::Decimal { precision, scale }) => {
             Ok(Datum::Numeric(Numeric::from_decimal(digits(value, precision, scale)?, scale)))
         }
         (datum, _) => Ok(datum),
     }
+}
+
+/// The same values as a column of the table has them in vectors. 22003 if a column with one scale cannot hold a number.
+pub(crate) fn fitted(vector: &Vector, to: Representation, rows: Rows<'_>) -> Result<Vector> {
+    let Representation::Decimal { .. } = to else { return Ok(converted(vector, to, rows)) };
+    if vector.representation() == to {
+        return Ok(vector.clone());
+    }
+    let mut builder = Builder::new(to);
+    rows.try_each(|row| {
+        builder.pad(row);
+        let stored = stored(vector.datum(row), to)?;
+        match stored.cell().to_value(to) {
+            Value::Numeric { unscaled, scale } => {
+                builder.push(Datum::Numeric(Numeric::from_decimal(unscaled, scale)));
+            }
+            _ => builder.push_null(),
+        }
+        Ok::<(), Error>(())
+    })?;
+    builder.pad(rows.length());
+    Ok(builder.finish())
 }
 
 /// The digits of a numeric in a column with one scale.

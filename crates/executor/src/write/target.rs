@@ -92,17 +92,18 @@ pub(super) struct Check {
 }
 
 /// An expression over columns of a row.
-pub(super) struct RowExpression {
+pub struct RowExpression {
     expression: Template<Expression>,
     /// The same for one row at a time, if there is such a form.
     cells: Option<Pool<CellExpression>>,
-    pub inputs: Vec<ColumnId>,
+    pub(super) inputs: Vec<ColumnId>,
     /// For each vector that it is evaluated with how it lies.
     representation: Representation,
 }
 
 impl RowExpression {
-    fn compile(stored: &StoredExpression, registry: &Registry) -> Result<RowExpression> {
+    /// Compiles it. What it is evaluated with are the columns of its attributes.
+    pub fn compile(stored: &StoredExpression, registry: &Registry) -> Result<RowExpression> {
         let layout: Layout = stored
             .inputs
             .iter()
@@ -146,6 +147,28 @@ impl RowExpression {
     ) -> Result<firn_vector::Vector> {
         let vectors: Vec<_> = self.inputs.iter().map(|column| columns.vector(*column).clone()).collect();
         self.expression.copy().evaluate_on(&Scope { context, parameters: &[] }, &vectors, rows)
+    }
+
+    /// As [`RowExpression::evaluate`]; an error has the first row that raises one for its ordinal.
+    pub fn evaluate_placed(
+        &self,
+        context: &Context<'_>,
+        columns: &RowVectors,
+        rows: Rows<'_>,
+    ) -> Result<firn_vector::Vector> {
+        self.evaluate(context, columns, rows).map_err(|error| {
+            let mut failure = None;
+            rows.each(|row| {
+                let one = [row as u16];
+                let one = Rows::at(&one, rows.length());
+                if failure.is_none()
+                    && let Err(error) = self.evaluate(context, columns, one)
+                {
+                    failure = Some(error.with_ordinal(row as u64));
+                }
+            });
+            failure.unwrap_or(error)
+        })
     }
 
     /// Its value without a row.
@@ -290,6 +313,11 @@ impl TargetSet {
     /// No tables: of a statement that changes none.
     pub fn none() -> Arc<TargetSet> {
         Arc::new(TargetSet { targets: Vec::new(), named: Vec::new() })
+    }
+
+    /// Where the table is that the statement names first.
+    pub(super) fn first(&self) -> usize {
+        self.named.first().expect("the statement names a table").1
     }
 
     /// Whether the statement may write to a table.

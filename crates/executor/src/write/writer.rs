@@ -28,7 +28,10 @@ pub struct Writer<'a> {
     pub(super) pending: VecDeque<Pending>,
     /// The rows that the statement has changed, each with its table's position: under the id that its snapshot sees, and the present one.
     changed: HashSet<(usize, RowId)>,
-    has_several_changes: bool,
+    pub(super) has_several_changes: bool,
+    /// The table whose rows have been inserted [together](super::bulk), if there is one: their keys may wait.
+    pub(super) inserted_together: Option<usize>,
+    pub(super) key_threads: usize,
 }
 
 /// The cells of a row with what their values do not have by themselves.
@@ -41,7 +44,15 @@ impl<'a> Writer<'a> {
         transaction: &'a mut Transaction,
         has_several_changes: bool,
     ) -> Writer<'a> {
-        Writer { set, transaction, pending: VecDeque::new(), changed: HashSet::new(), has_several_changes }
+        Writer {
+            set,
+            transaction,
+            pending: VecDeque::new(),
+            changed: HashSet::new(),
+            has_several_changes,
+            inserted_together: None,
+            key_threads: 1,
+        }
     }
 
     /// The tables that it may write to.

@@ -4,6 +4,7 @@
 //! contents are ours. What must come is what PostgreSQL 15 makes of them, except where a case says so.
 
 use super::{CSV, all_of};
+use crate::kind::Kind;
 use crate::{Batch, CopyHeader, CopyOptions, CopyReader, binary_rows};
 use firn_base::SqlType::{self, Integer, Text};
 use firn_base::{Error, Result, SqlState, TimeZoneSetting, binary, text};
@@ -84,7 +85,8 @@ fn read(reader: CopyReader, types: &[SqlType], file: &[u8], threads: usize) -> R
 /// Rows as texts, by way of the binary format.
 fn rows_of(batch: &Batch, types: &[SqlType]) -> Vec<Vec<String>> {
     let mut bytes = Vec::new();
-    binary_rows::write(&batch.columns, types, batch.rows, &mut bytes);
+    let kinds: Vec<Kind> = types.iter().map(|ty| Kind::of(*ty)).collect();
+    binary_rows::write(&batch.columns, &kinds, batch.rows, &mut bytes);
     let mut rest = bytes.as_slice();
     let row = |_| {
         rest = &rest[2..];

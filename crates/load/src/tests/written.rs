@@ -10,7 +10,7 @@ use arrow_array::{Array, ArrayRef, ArrowPrimitiveType};
 use arrow_buffer::IntervalMonthDayNano;
 use firn_base::random::Random;
 use firn_base::sync::Arc;
-use firn_base::{Interval, SqlType, TimeZoneSetting, Value, text};
+use firn_base::{Interval, Numeric, SqlType, TimeZoneSetting, Value, text};
 
 /// The rows in a file.
 pub(super) fn file_of(columns: &[(String, SqlType)], options: &CopyOptions, rows: &[Vec<Value>]) -> Vec<u8> {
@@ -69,6 +69,14 @@ fn array(values: &[Value], ty: SqlType) -> ArrayRef {
         SqlType::Timestamp => Arc::new(primitive!(TimestampMicrosecondType, Timestamp).finish()),
         SqlType::TimestampTz => {
             Arc::new(primitive!(TimestampMicrosecondType, TimestampTz).finish().with_timezone("UTC"))
+        }
+        SqlType::NUMERIC => {
+            let mut builder = BinaryViewBuilder::new();
+            values.iter().for_each(|value| match value {
+                Value::Number(value) => builder.append_value(value.image().bytes()),
+                _ => builder.append_null(),
+            });
+            Arc::new(builder.finish())
         }
         SqlType::Numeric { precision, scale } => {
             let pick = |value: &Value| match value {
@@ -210,6 +218,7 @@ impl Plain<'_> {
             Value::SmallInt(_) | Value::Integer(_) | Value::BigInt(_) | Value::Numeric { .. } => {
                 return out.extend_from_slice(written.as_bytes());
             }
+            Value::Number(value) if value.is_finite() => return out.extend_from_slice(written.as_bytes()),
             Value::Real(value) if value.is_finite() => return out.extend_from_slice(written.as_bytes()),
             Value::Double(value) if value.is_finite() => return out.extend_from_slice(written.as_bytes()),
             Value::Timestamp(_) | Value::TimestampTz(_) => {
@@ -300,6 +309,10 @@ fn any(random: &mut Random, ty: SqlType) -> Value {
             1 => bits() as f64 / 100.0,
             2 => -0.0,
             _ => f64::NEG_INFINITY,
+        }),
+        SqlType::NUMERIC => Value::Number(match bits() % 9 {
+            0 => Numeric::NAN,
+            _ => Numeric::from_decimal(bits().into(), (bits() % 38).unsigned_abs() as u8),
         }),
         SqlType::Numeric { precision, scale } => {
             let unscaled = i128::from(bits()) * i128::from(bits());

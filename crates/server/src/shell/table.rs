@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use firn_base::SqlType;
+use firn_base::TypeId;
 use unicode_width::UnicodeWidthStr;
 
 use crate::client::Column;
@@ -170,18 +170,20 @@ impl<'a> Aligned<'a> {
     }
 }
 
-/// Numbers stand at the right; so do PostgreSQL's `oid` and its kin, which are numbers.
+/// Numbers stand at the right; so do oids and numbers of transactions, as in psql.
 fn is_right_aligned(type_oid: u32) -> bool {
     matches!(
-        SqlType::from_oid(type_oid, -1),
-        Some(
-            SqlType::SmallInt
-                | SqlType::Integer
-                | SqlType::BigInt
-                | SqlType::Real
-                | SqlType::Double
-                | SqlType::Numeric { .. }
-        )
+        TypeId(type_oid),
+        TypeId::INT2
+            | TypeId::INT4
+            | TypeId::INT8
+            | TypeId::FLOAT4
+            | TypeId::FLOAT8
+            | TypeId::NUMERIC
+            | TypeId::OID
+            | TypeId::XID
+            | TypeId::CID
+            | TypeId::XID8
     )
 }
 
@@ -189,8 +191,8 @@ fn is_right_aligned(type_oid: u32) -> bool {
 mod tests {
     use super::*;
 
-    fn table(columns: &[(&str, SqlType)], rows: &[&[Option<&str>]]) -> Table {
-        let column = |(name, ty): &(&str, SqlType)| Column { name: (*name).to_owned(), type_oid: ty.oid() };
+    fn table(columns: &[(&str, TypeId)], rows: &[&[Option<&str>]]) -> Table {
+        let column = |(name, ty): &(&str, TypeId)| Column { name: (*name).to_owned(), type_oid: ty.0 };
         Table {
             columns: columns.iter().map(column).collect(),
             rows: rows.iter().map(|row| row.iter().map(|cell| cell.map(str::to_owned)).collect()).collect(),
@@ -203,7 +205,7 @@ mod tests {
 
     fn sample() -> Table {
         table(
-            &[("id", SqlType::Integer), ("name", SqlType::Text), ("note", SqlType::Text)],
+            &[("id", TypeId::INT4), ("name", TypeId::TEXT), ("note", TypeId::TEXT)],
             &[&[Some("1"), Some("雪"), Some("two\nlines")], &[Some("-20"), None, Some("x")]],
         )
     }
@@ -219,7 +221,7 @@ mod tests {
             "(2 rows)\n",
         );
         assert_eq!(sample().render(&style(Expanded::Off)), expected);
-        let empty = table(&[("a", SqlType::Text)], &[]);
+        let empty = table(&[("a", TypeId::TEXT)], &[]);
         assert_eq!(empty.render(&style(Expanded::Off)), " a \n---\n(0 rows)\n");
         let no_columns = table(&[], &[&[]]);
         assert_eq!(no_columns.render(&style(Expanded::Off)), "\n\n\n(1 row)\n");

@@ -1,13 +1,14 @@
 //! The relations of the SQL standard's `information_schema`. Shapes are PostgreSQL 15's
 //! (`relations.tsv`); what we have nothing to say about is empty.
 
+pub(crate) mod functions;
 mod rows;
 
 use crate::pg_catalog::{Relation, parse_relations};
 use std::sync::LazyLock;
 
 static RELATIONS: LazyLock<Vec<Relation>> =
-    LazyLock::new(|| parse_relations(include_str!("relations.tsv"), rows::of));
+    LazyLock::new(|| parse_relations(include_str!("relations.tsv"), true, rows::of));
 
 /// All relations, by name.
 pub(crate) fn all() -> &'static [Relation] {

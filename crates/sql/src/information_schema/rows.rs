@@ -1,8 +1,9 @@
 //! The rows of `information_schema`'s relations, one function each.
 
-use crate::pg_catalog::rows::{action_rule, parent_index, row, shown_default};
-use crate::pg_catalog::{Cell, Kind, Row, Source};
-use firn_base::{SqlType, Type};
+use super::functions::{datetime_precision, interval_type, numeric_precision, numeric_scale, octet_length};
+use crate::pg_catalog::rows::{action_rule, parent_index, plain_column, row, shown_default};
+use crate::pg_catalog::{Cell, Row, Source};
+use firn_base::{Type, TypeId};
 use firn_txn::catalog::{ColumnDef, ConstraintDef, ConstraintKind, Deferral, Identity, Oid, TableDef};
 
 /// What makes the rows of a relation; `None` for relations that are always empty.
@@ -105,12 +106,19 @@ fn columns(source: &Source) -> Vec<Row> {
     let mut rows = Vec::new();
     for table in source.catalog.tables.values() {
         for (position, definition) in table.visible_columns() {
-            rows.push(column(source, table.schema, &table.name, usize::from(position.0), definition, true));
+            rows.push(column_row(
+                source,
+                table.schema,
+                &table.name,
+                usize::from(position.0),
+                definition,
+                true,
+            ));
         }
     }
     for view in source.catalog.views.values() {
         for (position, definition) in view.columns.iter().enumerate() {
-            rows.push(column(source, view.schema, &view.name, position, definition, false));
+            rows.push(column_row(source, view.schema, &view.name, position, definition, false));
         }
     }
     for (schema, relations) in
@@ -118,66 +126,15 @@ fn columns(source: &Source) -> Vec<Row> {
     {
         for relation in relations {
             for (position, column) in relation.columns.iter().enumerate() {
-                rows.push(system_column(source, schema, relation.name, position, column.name, column.kind));
+                let definition = plain_column(column.name, column.ty);
+                rows.push(column_row(source, schema, relation.name, position, &definition, false));
             }
         }
     }
     rows
 }
 
-/// A column of a relation that the engine makes up.
-fn system_column(
-    source: &Source,
-    schema: Oid,
-    relation: &str,
-    position: usize,
-    name: &'static str,
-    kind: Kind,
-) -> Row {
-    let definition = |ty: SqlType| ColumnDef {
-        name: name.to_owned(),
-        ty: ty.into(),
-        not_null: false,
-        default: None,
-        identity: None,
-        dropped: false,
-    };
-    match ty_of(kind) {
-        Ok(ty) => column(source, schema, relation, position, &definition(ty), false),
-        Err(element) => {
-            let mut row = column(source, schema, relation, position, &definition(element), false);
-            // A later value of a column counts.
-            row.extend(sizes_unknown());
-            row.extend(row! {
-                "data_type": "ARRAY",
-                "udt_name": format!("_{}", element.typname()),
-            });
-            row
-        }
-    }
-}
-
-/// The type of a computed column; of arrays, that of their elements.
-fn ty_of(kind: Kind) -> Result<SqlType, SqlType> {
-    match kind {
-        Kind::Boolean => Ok(SqlType::Boolean),
-        Kind::SmallInt => Ok(SqlType::SmallInt),
-        Kind::Integer => Ok(SqlType::Integer),
-        Kind::BigInt => Ok(SqlType::BigInt),
-        Kind::Real => Ok(SqlType::Real),
-        Kind::Double => Ok(SqlType::Double),
-        Kind::Text => Ok(SqlType::Text),
-        Kind::TimestampTz => Ok(SqlType::TimestampTz),
-        Kind::Interval => Ok(SqlType::Interval),
-        Kind::Bytea => Ok(SqlType::Bytea),
-        Kind::SmallIntList => Err(SqlType::SmallInt),
-        Kind::IntegerList => Err(SqlType::Integer),
-        Kind::RealList => Err(SqlType::Real),
-        Kind::TextList => Err(SqlType::Text),
-    }
-}
-
-fn column(
+fn column_row(
     source: &Source,
     schema: Oid,
     relation: &str,
@@ -208,25 +165,8 @@ fn column(
         "is_generated": "NEVER",
         "is_updatable": yes_or_no(updatable),
     };
-    row.extend(sizes_unknown());
-    if let Some(ty) = column.ty.as_sql_type() {
-        row.extend(sizes(ty));
-    }
+    row.extend(sizes(column.ty.declared));
     row
-}
-
-/// Zero by default, but a size that does not apply is not known.
-fn sizes_unknown() -> Row {
-    row! {
-        "character_maximum_length": Cell::Null,
-        "character_octet_length": Cell::Null,
-        "numeric_precision": Cell::Null,
-        "numeric_precision_radix": Cell::Null,
-        "numeric_scale": Cell::Null,
-        "datetime_precision": Cell::Null,
-        "interval_precision": Cell::Null,
-        "maximum_cardinality": Cell::Null,
-    }
 }
 
 /// The type without its modifiers.
@@ -239,35 +179,21 @@ fn bare_name(ty: Type) -> &'static str {
 }
 
 /// The columns that say how large values of a type get.
-fn sizes(ty: SqlType) -> Row {
-    // UTF-8 takes up to four bytes for a character.
-    let text = |length: u32| {
-        row! {
-            "character_maximum_length": i64::from(length),
-            "character_octet_length": i64::from(length) * 4,
-        }
+fn sizes(ty: Type) -> Row {
+    let number = |size: Option<i32>| size.map(i64::from);
+    let precision = number(numeric_precision(ty));
+    let radix = match ty.id {
+        TypeId::NUMERIC => Some(10),
+        _ => precision.map(|_| 2),
     };
-    match ty {
-        SqlType::Text | SqlType::Varchar(None) => row! { "character_octet_length": 1 << 30 },
-        SqlType::Varchar(Some(length)) | SqlType::Char(length) => text(length),
-        SqlType::SmallInt | SqlType::Integer | SqlType::BigInt => row! {
-            "numeric_precision": i64::from(ty.typlen()) * 8,
-            "numeric_precision_radix": 2,
-            "numeric_scale": 0,
-        },
-        SqlType::Real => row! { "numeric_precision": 24, "numeric_precision_radix": 2 },
-        SqlType::Double => row! { "numeric_precision": 53, "numeric_precision_radix": 2 },
-        SqlType::NUMERIC => row! { "numeric_precision_radix": 10 },
-        SqlType::Numeric { precision, scale } => row! {
-            "numeric_precision": i64::from(precision),
-            "numeric_precision_radix": 10,
-            "numeric_scale": i64::from(scale),
-        },
-        SqlType::Date => row! { "datetime_precision": 0 },
-        SqlType::Time | SqlType::Timestamp | SqlType::TimestampTz | SqlType::Interval => {
-            row! { "datetime_precision": 6 }
-        }
-        SqlType::Boolean | SqlType::Bytea | SqlType::Uuid => Vec::new(),
+    row! {
+        "character_maximum_length": ty.length().map(i64::from),
+        "character_octet_length": number(octet_length(ty)),
+        "numeric_precision": precision,
+        "numeric_precision_radix": radix,
+        "numeric_scale": number(numeric_scale(ty)),
+        "datetime_precision": number(datetime_precision(ty)),
+        "interval_type": interval_type(ty),
     }
 }
 

@@ -3,7 +3,6 @@
 use super::Source;
 use super::relation::{self, Relation};
 use crate::ddl::parameter::index_options;
-use firn_base::SqlType;
 use firn_txn::catalog::{
     ConstraintDef, ConstraintKind, Deferral, IndexDef, Oid, ReferentialAction, SequenceDef, TableDef, ViewDef,
 };
@@ -245,25 +244,4 @@ pub(crate) fn split_name(text: &str) -> Option<Vec<String>> {
             None => return None,
         }
     }
-}
-
-/// The name of a type by its oid and modifier, as `format_type` prints it; without a modifier
-/// PostgreSQL prints the bare name.
-pub(crate) fn format_type(oid: i64, typmod: Option<i64>) -> Option<String> {
-    let row = super::rows::TYPES.iter().find(|row| row.oid == oid)?;
-    if row.is_array() {
-        return Some(format!("{}[]", format_type(row.element, typmod)?));
-    }
-    let system = matches!(row.name, "name" | "oid" | "char" | "unknown") || row.name.starts_with("reg");
-    let modifier = typmod.and_then(|typmod| i32::try_from(typmod).ok()).unwrap_or(-1);
-    Some(match SqlType::from_oid(oid as u32, modifier).filter(|_| !system) {
-        // An unlimited char(n) has no name of its own in SQL.
-        Some(SqlType::Text) if row.name == "bpchar" => match typmod {
-            Some(_) => "bpchar".to_owned(),
-            None => "character".to_owned(),
-        },
-        Some(ty) => ty.to_string(),
-        None if row.name == "char" => "\"char\"".to_owned(),
-        None => row.name.to_owned(),
-    })
 }

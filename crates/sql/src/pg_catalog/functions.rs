@@ -1,193 +1,209 @@
-//! The functions that clients use with the catalogs: names for oids, definitions as SQL, facts of the
+//! The functions that clients use with the catalogs: visibility, definitions as SQL, privileges, sizes, facts of the
 //! session. All are computed value by value; none is worth a vector.
-//!
-//! Functions whose name begins with `firn_` exist only for [`super::rewrite_query`] to call.
 
-use super::definitions::{Object, format_type, index_column, number, quote_identifier};
-use super::relation::{Cell, Kind};
-use super::rows::{PROCEDURES, TYPES};
-use super::{OWNER, Source};
+use super::definitions::{Object, index_column, number, quote_identifier};
+use super::facts::{COLLATIONS, OPERATOR_CLASSES, PROCEDURES};
+use super::names::{procedure_name, type_names};
+use super::relation::Cell;
+use super::types;
+use super::{DATABASE, OWNER, Source};
+use crate::query::registry;
 use firn_base::sync::Arc;
-use firn_base::{Error, SqlState, TypeId};
-use firn_txn::catalog::Identity;
-use std::ops::RangeInclusive;
+use firn_base::{Error, Result, SqlState};
+use firn_storage::Table;
+use firn_txn::catalog::{SequenceDef, TableDef};
+use firn_vector::registry::{Body, Function, FunctionId, Mode, OperatorId, Parallel, Volatility};
+use std::fmt::Write;
 
-/// A function of the catalogs.
+/// A function of the catalogs: the body of all functions of the name that the registry does not have yet.
 pub(crate) struct Spec {
     pub(crate) name: &'static str,
-    /// How many arguments it takes.
-    arguments: RangeInclusive<usize>,
-    returns: Kind,
-    /// Whether a NULL among the arguments makes the result NULL without asking.
-    pub(crate) strict: bool,
-    /// Whether it asks the session, whenever it is called.
-    asks: bool,
-    pub(crate) body: fn(&Source, &[Cell]) -> firn_base::Result<Cell>,
+    pub(crate) body: fn(&Source, &[Cell]) -> Result<Cell>,
 }
 
-const fn spec(
-    name: &'static str,
-    arguments: RangeInclusive<usize>,
-    returns: Kind,
-    body: fn(&Source, &[Cell]) -> firn_base::Result<Cell>,
-) -> Spec {
-    Spec { name, arguments, returns, strict: true, asks: false, body }
+const fn spec(name: &'static str, body: fn(&Source, &[Cell]) -> Result<Cell>) -> Spec {
+    Spec { name, body }
 }
 
-/// A function that is also asked about NULL.
-const fn lenient(
-    name: &'static str,
-    arguments: RangeInclusive<usize>,
-    returns: Kind,
-    body: fn(&Source, &[Cell]) -> firn_base::Result<Cell>,
-) -> Spec {
-    Spec { name, arguments, returns, strict: false, asks: false, body }
-}
-
-/// A function of what goes on.
-const fn asking(
-    name: &'static str,
-    arguments: RangeInclusive<usize>,
-    returns: Kind,
-    body: fn(&Source, &[Cell]) -> firn_base::Result<Cell>,
-) -> Spec {
-    Spec { name, arguments, returns, strict: true, asks: true, body }
-}
-
-/// For what nobody has: comments, triggers, rules, partitions.
-fn none(_: &Source, _: &[Cell]) -> firn_base::Result<Cell> {
+/// Of what no database here has: comments, triggers, rules, partitions.
+fn none(_: &Source, _: &[Cell]) -> Result<Cell> {
     Ok(Cell::Null)
 }
 
-fn yes(_: &Source, _: &[Cell]) -> firn_base::Result<Cell> {
+fn yes(_: &Source, _: &[Cell]) -> Result<Cell> {
     Ok(Cell::Boolean(true))
 }
 
-fn no(_: &Source, _: &[Cell]) -> firn_base::Result<Cell> {
+fn no(_: &Source, _: &[Cell]) -> Result<Cell> {
     Ok(Cell::Boolean(false))
 }
 
-fn zero(_: &Source, _: &[Cell]) -> firn_base::Result<Cell> {
+fn zero(_: &Source, _: &[Cell]) -> Result<Cell> {
     Ok(Cell::Integer(0))
 }
 
 pub(crate) static FUNCTIONS: &[Spec] = &[
     // Names and visibility.
-    lenient("format_type", 2..=2, Kind::Text, format_type_of),
-    spec("pg_get_userbyid", 1..=1, Kind::Text, user_by_id),
-    spec("pg_table_is_visible", 1..=1, Kind::Boolean, table_is_visible),
-    spec("pg_type_is_visible", 1..=1, Kind::Boolean, yes),
-    spec("pg_function_is_visible", 1..=1, Kind::Boolean, yes),
-    spec("pg_operator_is_visible", 1..=1, Kind::Boolean, yes),
-    spec("pg_opclass_is_visible", 1..=1, Kind::Boolean, yes),
-    spec("pg_collation_is_visible", 1..=1, Kind::Boolean, yes),
-    spec("quote_ident", 1..=1, Kind::Text, |_, arguments| Ok(quote_identifier(&text(&arguments[0])).into())),
-    spec("quote_literal", 1..=1, Kind::Text, |_, arguments| Ok(quote_literal(&text(&arguments[0])).into())),
-    lenient("quote_nullable", 1..=1, Kind::Text, |_, arguments| {
-        Ok(match &arguments[0] {
-            Cell::Null => "NULL".into(),
-            value => quote_literal(&text(value)).into(),
-        })
+    spec("format_type", format_type_of),
+    spec("pg_get_userbyid", user_by_id),
+    spec("pg_table_is_visible", table_is_visible),
+    spec("pg_type_is_visible", |_, arguments| Ok(is_there(types::numbered(oid(&arguments[0])?).is_some()))),
+    spec("pg_function_is_visible", |_, arguments| Ok(is_there(has_function(oid(&arguments[0])?)))),
+    spec("pg_operator_is_visible", |_, arguments| {
+        Ok(is_there(registry().operator(OperatorId(oid(&arguments[0])? as u32)).is_some()))
     }),
-    // Names to oids and back.
-    spec("to_regclass", 1..=1, Kind::Integer, |source, arguments| {
-        Ok(source.object_by_name(&text(&arguments[0])).map(|object| object.oid()).into())
+    spec("pg_opclass_is_visible", |_, arguments| {
+        let wanted = oid(&arguments[0])?;
+        Ok(is_there(OPERATOR_CLASSES.iter().any(|class| class.oid == wanted)))
     }),
-    spec("to_regtype", 1..=1, Kind::Integer, |_, arguments| Ok(type_oid(&text(&arguments[0])).into())),
-    spec("to_regnamespace", 1..=1, Kind::Integer, |source, arguments| {
-        Ok(namespace_oid(source, &text(&arguments[0])).into())
+    spec("pg_collation_is_visible", |_, arguments| {
+        let wanted = oid(&arguments[0])?;
+        Ok(is_there(COLLATIONS.iter().any(|(collation, ..)| *collation == wanted)))
     }),
-    spec("to_regproc", 1..=1, Kind::Integer, |_, arguments| Ok(procedure_oid(&text(&arguments[0])).into())),
-    spec("to_regrole", 1..=1, Kind::Integer, |source, arguments| {
-        Ok((source.facts.user == text(&arguments[0])).then_some(OWNER).into())
+    spec("pg_opfamily_is_visible", none),
+    spec("pg_conversion_is_visible", none),
+    spec("pg_statistics_obj_is_visible", none),
+    spec("pg_ts_config_is_visible", none),
+    spec("pg_ts_dict_is_visible", none),
+    spec("pg_ts_parser_is_visible", none),
+    spec("pg_ts_template_is_visible", none),
+    spec("oidvectortypes", |_, arguments| match &arguments[0] {
+        Cell::Integers(oids) => Ok(type_names(oids.iter().copied(), ", ").into()),
+        _ => Ok(Cell::Null),
     }),
-    spec("firn_regclass_oid", 1..=1, Kind::Integer, regclass_oid),
-    spec("firn_regclass_name", 1..=1, Kind::Text, regclass_name),
-    spec("firn_regtype_oid", 1..=1, Kind::Integer, regtype_oid),
-    spec("firn_regtype_name", 1..=1, Kind::Text, regtype_name),
-    spec("firn_regnamespace_oid", 1..=1, Kind::Integer, regnamespace_oid),
-    spec("firn_regnamespace_name", 1..=1, Kind::Text, regnamespace_name),
-    spec("firn_regproc_oid", 1..=1, Kind::Integer, regproc_oid),
-    spec("firn_regproc_name", 1..=1, Kind::Text, regproc_name),
-    spec("firn_regrole_oid", 1..=1, Kind::Integer, regrole_oid),
-    spec("firn_regrole_name", 1..=1, Kind::Text, user_by_id),
     // Definitions.
-    spec("pg_get_expr", 2..=3, Kind::Text, |_, arguments| Ok(arguments[0].clone())),
-    spec("pg_get_indexdef", 1..=3, Kind::Text, index_definition),
-    spec("pg_get_constraintdef", 1..=2, Kind::Text, constraint_definition),
-    spec("pg_get_viewdef", 1..=2, Kind::Text, view_definition),
-    spec("pg_get_serial_sequence", 2..=2, Kind::Text, serial_sequence),
-    spec("pg_get_ruledef", 1..=2, Kind::Text, none),
-    spec("pg_get_triggerdef", 1..=2, Kind::Text, none),
-    spec("pg_get_functiondef", 1..=1, Kind::Text, none),
-    spec("pg_get_function_result", 1..=1, Kind::Text, none),
-    spec("pg_get_function_arguments", 1..=1, Kind::Text, none),
-    spec("pg_get_function_identity_arguments", 1..=1, Kind::Text, none),
-    spec("pg_get_partkeydef", 1..=1, Kind::Text, none),
-    spec("pg_get_statisticsobjdef_columns", 1..=1, Kind::Text, none),
-    // There are no partitions, so that a table is its own and only ancestor.
-    spec("pg_partition_ancestors", 1..=1, Kind::Integer, regclass_oid),
+    spec("pg_get_expr", |_, arguments| Ok(arguments[0].clone())),
+    spec("pg_get_indexdef", index_definition),
+    spec("pg_get_constraintdef", constraint_definition),
+    spec("pg_get_viewdef", view_definition),
+    spec("pg_get_serial_sequence", serial_sequence),
+    spec("pg_get_ruledef", none),
+    spec("pg_get_triggerdef", none),
+    spec("pg_get_functiondef", function_definition),
+    spec("pg_get_function_result", function_result),
+    spec("pg_get_function_arguments", |_, arguments| function_arguments(&arguments[0], true)),
+    spec("pg_get_function_identity_arguments", |_, arguments| function_arguments(&arguments[0], false)),
+    spec("pg_get_function_sqlbody", none),
+    spec("pg_get_partkeydef", none),
+    spec("pg_get_statisticsobjdef", none),
+    spec("pg_get_statisticsobjdef_columns", none),
+    spec("pg_get_statisticsobjdef_expressions", none),
+    spec("pg_describe_object", |source, arguments| {
+        Ok(described(source, arguments)?.map(|(_, description)| description).into())
+    }),
     // Comments are not stored.
-    spec("obj_description", 1..=2, Kind::Text, none),
-    spec("col_description", 2..=2, Kind::Text, none),
-    spec("shobj_description", 2..=2, Kind::Text, none),
-    // Privileges: whoever is connected may do everything.
-    spec("has_table_privilege", 2..=3, Kind::Boolean, yes),
-    spec("has_any_column_privilege", 2..=3, Kind::Boolean, yes),
-    spec("has_column_privilege", 3..=4, Kind::Boolean, yes),
-    spec("has_schema_privilege", 2..=3, Kind::Boolean, yes),
-    spec("has_database_privilege", 2..=3, Kind::Boolean, yes),
-    spec("has_sequence_privilege", 2..=3, Kind::Boolean, yes),
-    spec("has_function_privilege", 2..=3, Kind::Boolean, yes),
-    spec("has_language_privilege", 2..=3, Kind::Boolean, yes),
-    spec("has_tablespace_privilege", 2..=3, Kind::Boolean, yes),
-    spec("has_type_privilege", 2..=3, Kind::Boolean, yes),
-    spec("pg_has_role", 2..=3, Kind::Boolean, yes),
-    // The session.
-    spec("current_schemas", 1..=1, Kind::TextList, current_schemas),
-    asking("pg_blocking_pids", 1..=1, Kind::IntegerList, blocking_pids),
-    spec("pg_client_encoding", 0..=0, Kind::Text, |_, _| Ok("UTF8".into())),
-    spec("pg_is_in_recovery", 0..=0, Kind::Boolean, no),
-    spec("pg_my_temp_schema", 0..=0, Kind::Integer, zero),
-    spec("pg_is_other_temp_schema", 1..=1, Kind::Boolean, no),
-    spec("inet_server_addr", 0..=0, Kind::Text, none),
-    spec("inet_server_port", 0..=0, Kind::Integer, none),
-    spec("inet_client_addr", 0..=0, Kind::Text, none),
-    spec("inet_client_port", 0..=0, Kind::Integer, none),
+    spec("obj_description", none),
+    spec("col_description", none),
+    spec("shobj_description", none),
+    // Privileges: every user may do everything.
+    spec("has_table_privilege", yes),
+    spec("has_any_column_privilege", yes),
+    spec("has_column_privilege", yes),
+    spec("has_schema_privilege", yes),
+    spec("has_database_privilege", yes),
+    spec("has_sequence_privilege", yes),
+    spec("has_function_privilege", yes),
+    spec("has_language_privilege", yes),
+    spec("has_tablespace_privilege", yes),
+    spec("has_type_privilege", yes),
+    spec("has_parameter_privilege", yes),
+    spec("has_foreign_data_wrapper_privilege", yes),
+    spec("has_server_privilege", yes),
+    spec("pg_has_role", yes),
+    spec("row_security_active", no),
+    // The session and the server.
+    spec("current_schemas", current_schemas),
+    spec("pg_blocking_pids", blocking_pids),
+    spec("pg_safe_snapshot_blocking_pids", |_, _| Ok(Vec::<i64>::new().into())),
+    spec("pg_client_encoding", |_, _| Ok("UTF8".into())),
+    spec("getdatabaseencoding", |_, _| Ok("UTF8".into())),
+    spec("pg_is_in_recovery", no),
+    spec("pg_my_temp_schema", zero),
+    spec("pg_is_other_temp_schema", no),
+    spec("inet_server_port", none),
+    spec("inet_client_port", |source, _| {
+        let client = source.session().and_then(|asking| asking.activity().client().address);
+        Ok(client.map(|(_, port)| i64::from(port)).into())
+    }),
+    spec("pg_postmaster_start_time", started),
+    spec("pg_conf_load_time", started),
+    spec("pg_current_wal_lsn", log_place),
+    spec("pg_current_wal_insert_lsn", log_place),
+    spec("pg_current_wal_flush_lsn", |source, _| {
+        Ok(source.session().map(|asking| asking.engine().log_bytes().1 as i64).into())
+    }),
+    spec("pg_is_wal_replay_paused", no_recovery),
+    spec("pg_last_wal_receive_lsn", none),
+    spec("pg_last_wal_replay_lsn", none),
+    spec("pg_last_xact_replay_timestamp", none),
+    // What statistics count that is known; nothing else is counted.
+    spec("pg_stat_get_live_tuples", |source, arguments| {
+        Ok(stored(source, &arguments[0]).map_or(0, |table| table.approximate_rows() as i64).into())
+    }),
+    spec("pg_stat_get_dead_tuples", |source, arguments| {
+        Ok(stored(source, &arguments[0]).map_or(0, |table| table.usage().free_slots as i64).into())
+    }),
+    spec("pg_stat_get_numscans", zero),
+    spec("pg_stat_get_tuples_returned", zero),
+    spec("pg_stat_get_tuples_fetched", zero),
+    spec("pg_stat_get_tuples_inserted", zero),
+    spec("pg_stat_get_tuples_updated", zero),
+    spec("pg_stat_get_tuples_deleted", zero),
+    spec("pg_stat_get_tuples_hot_updated", zero),
+    spec("pg_stat_get_mod_since_analyze", zero),
+    spec("pg_stat_get_blocks_fetched", zero),
+    spec("pg_stat_get_blocks_hit", zero),
+    spec("pg_stat_get_vacuum_count", zero),
+    spec("pg_stat_get_autovacuum_count", zero),
+    spec("pg_stat_get_analyze_count", zero),
+    spec("pg_stat_get_autoanalyze_count", zero),
+    spec("pg_stat_get_last_vacuum_time", none),
+    spec("pg_stat_get_last_autovacuum_time", none),
+    spec("pg_stat_get_last_analyze_time", none),
+    spec("pg_stat_get_last_autoanalyze_time", none),
     // The rest.
-    spec("pg_encoding_to_char", 1..=1, Kind::Text, |_, arguments| {
-        Ok(if arguments[0] == Cell::Integer(6) { "UTF8" } else { "" }.into())
+    spec("pg_encoding_to_char", |_, arguments| {
+        Ok(if arguments[0] == Cell::Integer(UTF8) { "UTF8" } else { "" }.into())
     }),
-    spec("pg_char_to_encoding", 1..=1, Kind::Integer, |_, arguments| {
-        Ok(if matches!(text(&arguments[0]).to_lowercase().as_str(), "utf8" | "utf-8") { 6 } else { -1 }
-            .into())
+    spec("pg_char_to_encoding", |_, arguments| {
+        let is_utf8 = matches!(text(&arguments[0]).to_lowercase().as_str(), "utf8" | "utf-8");
+        Ok(if is_utf8 { UTF8 } else { -1 }.into())
     }),
-    spec("pg_tablespace_location", 1..=1, Kind::Text, |_, _| Ok("".into())),
-    spec("pg_relation_is_publishable", 1..=1, Kind::Boolean, no),
-    // How large things are is not known here.
-    spec("pg_relation_size", 1..=2, Kind::BigInt, none),
-    spec("pg_table_size", 1..=1, Kind::BigInt, none),
-    spec("pg_indexes_size", 1..=1, Kind::BigInt, none),
-    spec("pg_total_relation_size", 1..=1, Kind::BigInt, none),
-    spec("pg_database_size", 1..=1, Kind::BigInt, none),
-    spec("pg_tablespace_size", 1..=1, Kind::BigInt, none),
-    spec("pg_size_pretty", 1..=1, Kind::Text, size_pretty),
-    spec("firn_subscripts", 2..=2, Kind::IntegerList, |_, arguments| {
-        Ok((1..=list_length(&arguments[0])).collect::<Vec<i64>>().into())
+    spec("pg_encoding_max_length", |_, arguments| {
+        Ok(if arguments[0] == Cell::Integer(UTF8) { Cell::Integer(4) } else { Cell::Null })
     }),
-    spec("firn_identity_options", 1..=1, Kind::Text, identity_options),
+    spec("pg_tablespace_location", |_, _| Ok("".into())),
+    spec("pg_relation_is_publishable", |source, arguments| {
+        Ok(relation(source, &arguments[0]).map(|object| matches!(object, Object::Table(_))).into())
+    }),
+    spec("pg_sequence_last_value", sequence_last_value),
+    // Files.
+    spec("pg_relation_filenode", |source, arguments| {
+        Ok(relation(source, &arguments[0]).filter(has_storage).map(|object| object.oid()).into())
+    }),
+    spec("pg_relation_filepath", |source, arguments| {
+        let object = relation(source, &arguments[0]).filter(has_storage);
+        Ok(object.map(|object| format!("base/{DATABASE}/{}", object.oid())).into())
+    }),
+    // Sizes are those in memory.
+    spec("pg_relation_size", |source, arguments| Ok(relation_size(source, &arguments[0]).into())),
+    spec("pg_table_size", |source, arguments| Ok(relation_size(source, &arguments[0]).into())),
+    spec("pg_indexes_size", |source, arguments| {
+        Ok(stored(source, &arguments[0]).map(|table| table.usage().index_bytes as i64).into())
+    }),
+    spec("pg_total_relation_size", |source, arguments| {
+        let of_table = stored(source, &arguments[0]).map(|table| {
+            let usage = table.usage();
+            (usage.bytes() + usage.index_bytes) as i64
+        });
+        Ok(of_table.or_else(|| relation_size(source, &arguments[0])).into())
+    }),
+    spec("pg_database_size", database_size),
+    spec("pg_tablespace_size", database_size),
 ];
 
-/// The function of that name.
-pub(crate) fn spec_named(name: &str) -> Option<&'static Spec> {
-    FUNCTIONS.iter().find(|spec| spec.name == name)
-}
-
-impl std::fmt::Debug for Spec {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name)
-    }
-}
+/// PostgreSQL's number of the one encoding.
+const UTF8: i64 = 6;
 
 fn text(cell: &Cell) -> String {
     match cell {
@@ -195,203 +211,95 @@ fn text(cell: &Cell) -> String {
         Cell::Integer(number) => number.to_string(),
         Cell::Boolean(value) => value.to_string(),
         Cell::Float(value) => value.to_string(),
-        Cell::Null | Cell::Integers(_) | Cell::Texts(_) => String::new(),
+        Cell::Null | Cell::Interval(_) | Cell::Integers(_) | Cell::Texts(_) => String::new(),
     }
 }
 
-/// An oid, or the text of one.
-fn oid(cell: &Cell) -> Option<i64> {
+/// An oid; 0 for NULL.
+fn oid(cell: &Cell) -> Result<i64> {
     match cell {
-        Cell::Integer(oid) => Some(*oid),
-        Cell::Text(text) => text.trim().parse().ok(),
+        Cell::Integer(oid) => Ok(*oid),
+        Cell::Null => Ok(0),
+        other => panic!("{other:?} is no oid"),
+    }
+}
+
+/// `true` of what there is, and NULL of what there is not: nothing hides anything else in `pg_catalog`.
+fn is_there(is_there: bool) -> Cell {
+    if is_there { Cell::Boolean(true) } else { Cell::Null }
+}
+
+/// A relation by its oid or, where a function takes one, its name.
+fn relation<'a>(source: &'a Source, argument: &Cell) -> Option<Object<'a>> {
+    match argument {
+        Cell::Integer(oid) => source.object(*oid),
+        argument => source.object_by_name(&text(argument)),
+    }
+}
+
+fn has_storage(object: &Object<'_>) -> bool {
+    matches!(object, Object::Table(_) | Object::Index(..) | Object::Sequence(_))
+}
+
+/// A table's rows.
+fn stored(source: &Source, argument: &Cell) -> Option<Arc<Table>> {
+    match relation(source, argument)? {
+        Object::Table(table) => source.session()?.engine().find_table(table.storage()),
         _ => None,
     }
 }
 
-fn list_length(cell: &Cell) -> i64 {
-    match cell {
-        Cell::Integers(values) => values.len() as i64,
-        Cell::Texts(values) => values.len() as i64,
-        _ => 0,
+fn relation_size(source: &Source, argument: &Cell) -> Option<i64> {
+    match relation(source, argument)? {
+        Object::Table(table) => {
+            let stored = source.session()?.engine().find_table(table.storage())?;
+            Some(stored.usage().bytes() as i64)
+        }
+        // Indexes of a table share what it counts for them.
+        Object::Index(table, _) => {
+            let stored = source.session()?.engine().find_table(table.storage())?;
+            Some((stored.usage().index_bytes / table.indexes.len().max(1) as u64) as i64)
+        }
+        _ => Some(0),
     }
 }
 
-fn quote_literal(value: &str) -> String {
-    let escape = if value.contains('\\') { "E" } else { "" };
-    format!("{escape}'{}'", value.replace('\\', "\\\\").replace('\'', "''"))
+fn database_size(source: &Source, _: &[Cell]) -> Result<Cell> {
+    Ok(source.session().map(|asking| asking.engine().memory().total() as i64).into())
 }
 
-/// A relation by its oid or name.
-fn relation<'a>(source: &'a Source, argument: &Cell) -> Option<Object<'a>> {
-    match oid(argument) {
-        Some(oid) => source.object(oid),
-        None => source.object_by_name(&text(argument)),
-    }
+fn has_function(oid: i64) -> bool {
+    registry().function(FunctionId(oid as u32)).is_some()
+        || PROCEDURES.iter().any(|procedure| procedure.oid == oid)
 }
 
-fn type_oid(name: &str) -> Option<i64> {
-    let bare = name.trim().trim_start_matches("pg_catalog.").trim_matches('"');
-    if let Some(element) = bare.strip_suffix("[]") {
-        let element = type_oid(element)?;
-        return TYPES.iter().find(|row| row.is_array() && row.element == element).map(|row| row.oid);
-    }
-    match TYPES.iter().find(|row| row.name == bare) {
-        Some(row) => Some(row.oid),
-        None => firn_base::SqlType::parse(bare).ok().map(|ty| i64::from(ty.oid())),
-    }
-}
-
-fn namespace_oid(source: &Source, name: &str) -> Option<i64> {
-    let name = super::definitions::split_name(name)?.pop()?;
-    source.schemas().find(|(_, schema)| *schema == name).map(|(oid, _)| number(oid))
-}
-
-fn procedure_oid(name: &str) -> Option<i64> {
-    let bare = name.trim().trim_start_matches("pg_catalog.");
-    PROCEDURES.iter().find(|procedure| procedure.name == bare).map(|procedure| procedure.oid)
-}
-
-fn format_type_of(_: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
-    let Some(ty) = oid(&arguments[0]) else { return Ok(Cell::Null) };
+fn format_type_of(_: &Source, arguments: &[Cell]) -> Result<Cell> {
+    let Cell::Integer(ty) = arguments[0] else { return Ok(Cell::Null) };
+    let modifier = match arguments[1] {
+        Cell::Integer(modifier) => Some(modifier),
+        _ => None,
+    };
     Ok(match ty {
         0 => "-".into(),
-        ty => format_type(ty, oid(&arguments[1])).unwrap_or_else(|| "???".to_owned()).into(),
+        ty => types::format_type(ty, modifier).unwrap_or_else(|| "???".to_owned()).into(),
     })
 }
 
-fn user_by_id(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
-    Ok(match oid(&arguments[0]) {
-        Some(OWNER) => source.facts.user.as_str().into(),
-        Some(other) => format!("unknown (OID={other})").into(),
-        None => Cell::Null,
+fn user_by_id(source: &Source, arguments: &[Cell]) -> Result<Cell> {
+    Ok(match oid(&arguments[0])? {
+        OWNER => source.facts.user.as_str().into(),
+        other => format!("unknown (OID={other})").into(),
     })
 }
 
-fn table_is_visible(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
+fn table_is_visible(source: &Source, arguments: &[Cell]) -> Result<Cell> {
     Ok(relation(source, &arguments[0]).map(|object| source.is_visible(&object)).into())
 }
 
-/// How an object is written as a value of a type such as `regclass`.
-pub(crate) fn object_name(source: &Source, ty: TypeId, oid: i64) -> Option<String> {
-    match ty {
-        TypeId::REGCLASS => source.object(oid).map(|object| source.name_to_find(&object)),
-        TypeId::REGTYPE => format_type(oid, None),
-        TypeId::REGNAMESPACE => {
-            let schema = source.schemas().find(|(schema, _)| number(*schema) == oid);
-            schema.map(|(_, name)| quote_identifier(name))
-        }
-        TypeId::REGROLE => (oid == OWNER).then(|| quote_identifier(&source.facts.user)),
-        TypeId::REGPROC => {
-            let procedure = PROCEDURES.iter().find(|procedure| procedure.oid == oid);
-            procedure.map(|procedure| procedure.name.to_owned())
-        }
-        _ => None,
-    }
-}
-
-/// The object that a text names as a value of such a type.
-pub(crate) fn object_oid(source: &Source, ty: TypeId, name: &Cell) -> Option<i64> {
-    let name = text(name);
-    match ty {
-        TypeId::REGCLASS => source.object_by_name(&name).map(|object| object.oid()),
-        TypeId::REGTYPE => type_oid(&name),
-        TypeId::REGNAMESPACE => namespace_oid(source, &name),
-        TypeId::REGROLE => (source.facts.user == name).then_some(OWNER),
-        TypeId::REGPROC => procedure_oid(&name),
-        _ => None,
-    }
-}
-
-fn regclass_oid(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
-    if let Some(oid) = oid(&arguments[0]) {
-        return Ok(oid.into());
-    }
-    let name = text(&arguments[0]);
-    match source.object_by_name(&name) {
-        Some(object) => Ok(object.oid().into()),
-        None => Err(Error::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))),
-    }
-}
-
-fn regclass_name(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
-    let Cell::Integer(oid) = regclass_oid(source, arguments)? else { return Ok(Cell::Null) };
-    Ok(name_or_number(oid, source.object(oid).map(|object| source.name_to_find(&object))))
-}
-
-/// The name of an oid, `-` for none, the number for one that nobody has.
-fn name_or_number(oid: i64, name: Option<String>) -> Cell {
-    match (oid, name) {
-        (0, _) => "-".into(),
-        (_, Some(name)) => name.into(),
-        (oid, None) => oid.to_string().into(),
-    }
-}
-
-fn regtype_oid(_: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
-    if let Some(oid) = oid(&arguments[0]) {
-        return Ok(oid.into());
-    }
-    let name = text(&arguments[0]);
-    match type_oid(&name) {
-        Some(oid) => Ok(oid.into()),
-        None => Err(Error::new(SqlState::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist"))),
-    }
-}
-
-fn regtype_name(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
-    let Cell::Integer(oid) = regtype_oid(source, arguments)? else { return Ok(Cell::Null) };
-    Ok(name_or_number(oid, format_type(oid, None)))
-}
-
-fn regnamespace_oid(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
-    if let Some(oid) = oid(&arguments[0]) {
-        return Ok(oid.into());
-    }
-    let name = text(&arguments[0]);
-    match namespace_oid(source, &name) {
-        Some(oid) => Ok(oid.into()),
-        None => Err(Error::new(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"))),
-    }
-}
-
-fn regnamespace_name(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
-    let Cell::Integer(oid) = regnamespace_oid(source, arguments)? else { return Ok(Cell::Null) };
-    let schema = source.schemas().find(|(schema, _)| number(*schema) == oid);
-    Ok(name_or_number(oid, schema.map(|(_, name)| quote_identifier(name))))
-}
-
-fn regproc_oid(_: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
-    if let Some(oid) = oid(&arguments[0]) {
-        return Ok(oid.into());
-    }
-    let name = text(&arguments[0]);
-    match procedure_oid(&name) {
-        Some(oid) => Ok(oid.into()),
-        None => Err(Error::new(SqlState::UNDEFINED_FUNCTION, format!("function \"{name}\" does not exist"))),
-    }
-}
-
-fn regproc_name(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
-    let Cell::Integer(oid) = regproc_oid(source, arguments)? else { return Ok(Cell::Null) };
-    let procedure = PROCEDURES.iter().find(|procedure| procedure.oid == oid);
-    Ok(name_or_number(oid, procedure.map(|procedure| procedure.name.to_owned())))
-}
-
-fn regrole_oid(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
-    if let Some(oid) = oid(&arguments[0]) {
-        return Ok(oid.into());
-    }
-    let name = text(&arguments[0]);
-    match name == source.facts.user {
-        true => Ok(OWNER.into()),
-        false => Err(Error::new(SqlState::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist"))),
-    }
-}
-
-fn index_definition(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
+fn index_definition(source: &Source, arguments: &[Cell]) -> Result<Cell> {
     let Some(Object::Index(table, index)) = relation(source, &arguments[0]) else { return Ok(Cell::Null) };
     // Column 0 asks for the whole, others for the name of that column.
-    Ok(match arguments.get(1).and_then(oid) {
+    Ok(match arguments.get(1).map(oid).transpose()? {
         None | Some(0) => source.index_definition(table, index).into(),
         Some(column) => match usize::try_from(column - 1) {
             Ok(position) if position < index.columns.len() => {
@@ -406,24 +314,24 @@ fn index_definition(source: &Source, arguments: &[Cell]) -> firn_base::Result<Ce
     })
 }
 
-fn constraint_definition(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
-    let wanted = oid(&arguments[0]);
+fn constraint_definition(source: &Source, arguments: &[Cell]) -> Result<Cell> {
+    let wanted = oid(&arguments[0])?;
     for table in source.catalog.tables.values() {
-        if let Some(constraint) = table.constraints.iter().find(|found| Some(number(found.oid)) == wanted) {
+        if let Some(constraint) = table.constraints.iter().find(|found| number(found.oid) == wanted) {
             return Ok(source.constraint_definition(table, constraint).into());
         }
     }
     Ok(Cell::Null)
 }
 
-fn view_definition(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
+fn view_definition(source: &Source, arguments: &[Cell]) -> Result<Cell> {
     Ok(match relation(source, &arguments[0]) {
         Some(Object::View(view)) => format!(" {};", view.query.trim().trim_end_matches(';')).into(),
         _ => Cell::Null,
     })
 }
 
-fn serial_sequence(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
+fn serial_sequence(source: &Source, arguments: &[Cell]) -> Result<Cell> {
     let (name, column) = (text(&arguments[0]), text(&arguments[1]));
     let Some(Object::Table(table)) = source.object_by_name(&name) else {
         return Err(Error::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")));
@@ -434,10 +342,9 @@ fn serial_sequence(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cel
             format!("column \"{column}\" of relation \"{}\" does not exist", table.name),
         ));
     };
-    let owned =
-        |sequence: &&Arc<firn_txn::catalog::SequenceDef>| sequence.owner == Some((table.oid, position.0));
+    let owned = |sequence: &&Arc<SequenceDef>| sequence.owner == Some((table.oid, position.0));
     let sequence = source.catalog.sequences.values().find(owned);
-    let name = |sequence: &Arc<firn_txn::catalog::SequenceDef>| {
+    let name = |sequence: &Arc<SequenceDef>| {
         format!(
             "{}.{}",
             quote_identifier(source.schema_name(sequence.schema)),
@@ -447,23 +354,188 @@ fn serial_sequence(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cel
     Ok(sequence.map(name).into())
 }
 
-fn current_schemas(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
+fn sequence_last_value(source: &Source, arguments: &[Cell]) -> Result<Cell> {
+    let name = source.sequence_name(oid(&arguments[0])?)?;
+    let services = source.services().ok_or_else(no_session)?;
+    let (last, is_called) = services.sequence_state(&name)?;
+    Ok(is_called.then_some(last).into())
+}
+
+/// A function that can be called.
+fn function(cell: &Cell) -> Result<Option<&'static Arc<Function>>> {
+    Ok(registry().function(FunctionId(oid(cell)? as u32)))
+}
+
+fn function_definition(_: &Source, arguments: &[Cell]) -> Result<Cell> {
+    let Some(function) = function(&arguments[0])? else { return Ok(Cell::Null) };
+    if matches!(function.body, Body::Aggregate(_)) {
+        let message = format!("\"{}\" is an aggregate function", function.name);
+        return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, message));
+    }
+    let name = quote_identifier(&function.name);
+    let schema = function.schema.as_deref().unwrap_or("pg_catalog");
+    let mut text = format!(
+        "CREATE OR REPLACE FUNCTION {schema}.{name}({})\n RETURNS {}\n LANGUAGE internal\n",
+        argument_list(function, true),
+        result_of(function),
+    );
+    let mut properties = String::new();
+    if matches!(function.body, Body::Window(_)) {
+        properties.push_str(" WINDOW");
+    }
+    properties.push_str(match function.volatility {
+        Volatility::Immutable => " IMMUTABLE",
+        Volatility::Stable => " STABLE",
+        Volatility::Volatile => "",
+    });
+    properties.push_str(match function.parallel {
+        Parallel::Safe => " PARALLEL SAFE",
+        Parallel::Restricted => " PARALLEL RESTRICTED",
+        Parallel::Unsafe => "",
+    });
+    if function.is_strict {
+        properties.push_str(" STRICT");
+    }
+    if !properties.is_empty() {
+        properties.push('\n');
+    }
+    write!(text, "{properties}AS $function${}$function$\n", function.name).expect("strings take all");
+    Ok(text.into())
+}
+
+fn function_result(_: &Source, arguments: &[Cell]) -> Result<Cell> {
+    Ok(function(&arguments[0])?.map(|function| result_of(function)).into())
+}
+
+fn function_arguments(of: &Cell, with_defaults: bool) -> Result<Cell> {
+    Ok(function(of)?.map(|function| argument_list(function, with_defaults)).into())
+}
+
+/// What a function returns, as CREATE FUNCTION has it.
+fn result_of(function: &Function) -> String {
+    let table: Vec<String> = function
+        .parameters
+        .iter()
+        .filter(|parameter| parameter.mode == Mode::Table)
+        .map(|parameter| {
+            let ty = type_names(std::iter::once(i64::from(parameter.ty.0)), "");
+            match &parameter.name {
+                Some(name) => format!("{} {ty}", quote_identifier(name)),
+                None => ty,
+            }
+        })
+        .collect();
+    if !table.is_empty() {
+        return format!("TABLE({})", table.join(", "));
+    }
+    let result = type_names(std::iter::once(i64::from(function.result.0)), "");
+    if function.returns_set() { format!("SETOF {result}") } else { result }
+}
+
+/// The parameters of a function, as CREATE FUNCTION has them.
+fn argument_list(function: &Function, with_defaults: bool) -> String {
+    let shown = function.parameters.iter().filter(|parameter| parameter.mode != Mode::Table);
+    let parameter = |parameter: &firn_vector::registry::Parameter| {
+        let mut text = match parameter.mode {
+            Mode::In | Mode::Table => "",
+            Mode::Out => "OUT ",
+            Mode::InOut => "INOUT ",
+            Mode::Variadic => "VARIADIC ",
+        }
+        .to_owned();
+        if let Some(name) = parameter.name.as_deref().filter(|name| !name.is_empty()) {
+            text.push_str(&quote_identifier(name));
+            text.push(' ');
+        }
+        text.push_str(&type_names(std::iter::once(i64::from(parameter.ty.0)), ""));
+        if let Some(default) = parameter.default.as_deref().filter(|_| with_defaults) {
+            write!(text, " DEFAULT {default}").expect("strings take all");
+        }
+        text
+    };
+    shown.map(parameter).collect::<Vec<_>>().join(", ")
+}
+
+/// The kind and the description of an object, by the oids of its catalog and of itself and the number of its column.
+pub(super) fn described(source: &Source, arguments: &[Cell]) -> Result<Option<(&'static str, String)>> {
+    let (class, object, column) = (oid(&arguments[0])?, oid(&arguments[1])?, oid(&arguments[2])?);
+    let class = super::numbered(class as u32).map_or("", |relation| relation.name);
+    Ok(match class {
+        "pg_class" => source.object(object).map(|found| {
+            let kind = match found {
+                Object::Table(_) => "table",
+                Object::Index(..) => "index",
+                Object::View(_) => "view",
+                Object::Sequence(_) => "sequence",
+                Object::System(_, relation) if relation.relkind == "r" => "table",
+                Object::System(..) => "view",
+            };
+            let name = format!("{kind} {}", source.name_to_find(&found));
+            match column_name(&found, column) {
+                Some(column) => ("table column", format!("column {column} of {name}")),
+                None => (kind, name),
+            }
+        }),
+        "pg_type" => types::format_type(object, None).map(|name| ("type", format!("type {name}"))),
+        "pg_proc" => procedure_name(object as u32).map(|name| ("function", format!("function {name}"))),
+        "pg_namespace" => {
+            let schema = source.schemas().find(|(schema, _)| number(*schema) == object);
+            schema.map(|(_, name)| ("schema", format!("schema {}", quote_identifier(name))))
+        }
+        "pg_constraint" => source.catalog.tables.values().find_map(|table: &Arc<TableDef>| {
+            let constraint = table.constraints.iter().find(|constraint| number(constraint.oid) == object)?;
+            let table = source.name_to_find(&Object::Table(table));
+            let name = quote_identifier(&constraint.name);
+            Some(("table constraint", format!("constraint {name} on table {table}")))
+        }),
+        _ => None,
+    })
+}
+
+/// The name of a column that is described beside its relation.
+fn column_name(object: &Object<'_>, column: i64) -> Option<String> {
+    let place = usize::try_from(column - 1).ok()?;
+    let columns = match object {
+        Object::Table(table) => &table.columns,
+        Object::View(view) => &view.columns,
+        _ => return None,
+    };
+    columns.get(place).map(|column| quote_identifier(&column.name))
+}
+
+fn current_schemas(source: &Source, arguments: &[Cell]) -> Result<Cell> {
     let implicit = matches!(&arguments[0], Cell::Boolean(true));
-    let system = implicit.then(|| "pg_catalog".to_owned());
-    Ok(system.into_iter().chain(source.facts.search_path.iter().cloned()).collect::<Vec<_>>().into())
+    let system = (implicit && !source.facts.search_path.iter().any(|schema| schema == "pg_catalog"))
+        .then(|| "pg_catalog".to_owned());
+    let exists = |schema: &&String| source.schemas().any(|(_, name)| name == schema.as_str());
+    let searched = source.facts.search_path.iter().filter(exists).cloned();
+    Ok(system.into_iter().chain(searched).collect::<Vec<_>>().into())
+}
+
+fn started(source: &Source, _: &[Cell]) -> Result<Cell> {
+    Ok(source.session().map(|asking| asking.sessions().begun()).into())
+}
+
+fn log_place(source: &Source, _: &[Cell]) -> Result<Cell> {
+    Ok(source.session().map(|asking| asking.engine().log_bytes().0 as i64).into())
+}
+
+fn no_recovery(_: &Source, _: &[Cell]) -> Result<Cell> {
+    Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "recovery is not in progress")
+        .with_hint("Recovery control functions can only be executed during recovery."))
+}
+
+#[cold]
+fn no_session() -> Error {
+    Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "no session runs this expression")
 }
 
 /// The sessions for whose transactions a session waits: for the end of one, or of all who write to a table that it locks.
-fn blocking_pids(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
-    let Some(asking) = source.session() else {
-        return Err(Error::new(
-            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-            "no session runs this expression",
-        ));
-    };
-    let pid = oid(&arguments[0]);
+fn blocking_pids(source: &Source, arguments: &[Cell]) -> Result<Cell> {
+    let asking = source.session().ok_or_else(no_session)?;
+    let pid = oid(&arguments[0])?;
     let running = asking.engine().running();
-    let waiting = running.iter().filter(|transaction| Some(i64::from(transaction.session)) == pid);
+    let waiting = running.iter().filter(|transaction| i64::from(transaction.session) == pid);
     let blocking = waiting.flat_map(|transaction| &transaction.waits_for);
     let mut pids: Vec<i64> = blocking
         .filter_map(|other| running.iter().find(|transaction| transaction.id == *other))
@@ -472,37 +544,4 @@ fn blocking_pids(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell>
     pids.sort_unstable();
     pids.dedup();
     Ok(pids.into())
-}
-
-/// A number of bytes in the largest unit that leaves at least 10 of it, rounded, as PostgreSQL does.
-fn size_pretty(_: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
-    let Some(bytes) = oid(&arguments[0]) else { return Ok(Cell::Null) };
-    let mut size = bytes as f64;
-    let mut unit = 0;
-    const UNITS: [&str; 6] = ["bytes", "kB", "MB", "GB", "TB", "PB"];
-    while size.abs() >= 10_240.0 && unit + 1 < UNITS.len() {
-        size /= 1_024.0;
-        unit += 1;
-    }
-    Ok(format!("{} {}", size.round(), UNITS[unit]).into())
-}
-
-/// The options of an identity column by the name of its sequence, as SQLAlchemy reads them.
-fn identity_options(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
-    let Some(Object::Sequence(sequence)) = relation(source, &arguments[0]) else { return Ok(Cell::Null) };
-    let owner = sequence.owner.and_then(|(table, column)| {
-        source.catalog.tables.get(&table).map(|table| table.columns[usize::from(column)].identity)
-    });
-    let Some(Some(identity)) = owner else { return Ok(Cell::Null) };
-    Ok(format!(
-        "{{\"always\": {}, \"start\": {}, \"increment\": {}, \"minvalue\": {}, \"maxvalue\": {}, \
-         \"cache\": 1, \"cycle\": {}}}",
-        identity == Identity::Always,
-        sequence.start,
-        sequence.increment,
-        sequence.minimum,
-        sequence.maximum,
-        sequence.cycle,
-    )
-    .into())
 }

@@ -2,18 +2,20 @@
 //! from our [`Catalog`] at the moment they are asked for.
 //!
 //! Clients ask these relations what a database holds, in queries that were written for PostgreSQL.
-//! Their shapes (`relations.tsv`) are PostgreSQL 15's to the last column; `firn_stat_…` are ours. Rows exist where we have
-//! something to say; relations about features that we lack are empty, and [`rewrite_query`] uses that: a
-//! query over an empty relation needs no planning. It also turns the syntax that DataFusion does not
-//! know (`::regclass`, `OPERATOR(pg_catalog.~)`, `COLLATE`) into what it does.
+//! Their shapes (`relations.tsv`) are PostgreSQL 15's to the last column; `firn_stat_…` are ours. Relations about features
+//! that FirnDB does not have are empty. `relation` says what a relation is, `source` makes one a source of rows for the
+//! executor, `rows` and `activity` make the rows of the database, `facts` those that every database has.
 
 mod activity;
 pub(crate) mod definitions;
+mod facts;
 pub(crate) mod functions;
+pub(crate) mod names;
 pub(crate) mod relation;
 pub(crate) mod rows;
 mod script;
 pub(crate) mod source;
+mod types;
 
 use crate::run::SessionServices;
 use crate::services::Services;
@@ -25,7 +27,7 @@ use firn_txn::Catalog;
 use firn_txn::catalog::{Oid, SchemaDef};
 use std::any::Any;
 
-pub(crate) use relation::{Cell, Kind, Relation, Row, parse_relations};
+pub(crate) use relation::{Cell, Relation, Row, parse_relations};
 pub(crate) use source::CatalogRelation;
 
 /// The oid of the one role that owns everything, as of PostgreSQL's bootstrap superuser.

@@ -1,64 +1,9 @@
 //! Relations that are computed: their shape from a table of texts, their rows from a function.
 
 use super::{Source, rows};
-use firn_base::{Type, TypeId, type_table};
+use firn_base::array::{ArrayValue, Dimension};
+use firn_base::{Interval, Representation, Type, TypeId, Value, type_table};
 use std::sync::LazyLock;
-
-/// What a column holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
-    Boolean,
-    SmallInt,
-    /// Also oids
-    Integer,
-    BigInt,
-    Real,
-    Double,
-    /// Also names and single characters
-    Text,
-    TimestampTz,
-    Interval,
-    Bytea,
-    SmallIntList,
-    IntegerList,
-    RealList,
-    TextList,
-}
-
-impl Kind {
-    /// What the old engine has for a type of PostgreSQL.
-    fn of(ty: Type) -> Kind {
-        match ty.id {
-            TypeId::BOOL => Kind::Boolean,
-            TypeId::INT2 => Kind::SmallInt,
-            TypeId::INT4 | TypeId::OID | TypeId::XID | TypeId::REGPROC | TypeId::REGTYPE => Kind::Integer,
-            TypeId::INT8 => Kind::BigInt,
-            TypeId::FLOAT4 => Kind::Real,
-            TypeId::FLOAT8 => Kind::Double,
-            TypeId::TIMESTAMPTZ => Kind::TimestampTz,
-            TypeId::INTERVAL => Kind::Interval,
-            TypeId::BYTEA => Kind::Bytea,
-            TypeId::INT2_ARRAY | TypeId::INT2VECTOR => Kind::SmallIntList,
-            TypeId::OIDVECTOR => Kind::IntegerList,
-            TypeId::FLOAT4_ARRAY => Kind::RealList,
-            _ => match ty.element().filter(|_| ty.info().is_some_and(|info| info.is_array())) {
-                Some(Type { id: TypeId::INT4 | TypeId::OID | TypeId::REGTYPE, .. }) => Kind::IntegerList,
-                Some(_) => Kind::TextList,
-                None => Kind::Text,
-            },
-        }
-    }
-
-    /// What a column holds that a row does not set: as in PostgreSQL, flags and numbers are never
-    /// NULL, texts and lists are where nothing is known.
-    pub(crate) fn default(self) -> Cell {
-        match self {
-            Kind::Boolean => Cell::Boolean(false),
-            Kind::SmallInt | Kind::Integer => Cell::Integer(0),
-            _ => Cell::Null,
-        }
-    }
-}
 
 /// One value of a computed row.
 #[derive(Clone, PartialEq, Debug)]
@@ -68,6 +13,8 @@ pub(crate) enum Cell {
     /// Of any width.
     Integer(i64),
     Float(f64),
+    /// Of so many seconds.
+    Interval(i64),
     Text(String),
     Integers(Vec<i64>),
     Texts(Vec<String>),
@@ -121,7 +68,63 @@ impl<T: Into<Cell>> From<Option<T>> for Cell {
     }
 }
 
-/// A row by column names; columns that it does not name hold [`Kind::default`].
+impl Cell {
+    /// What a column of a type holds that a row does not set: as in PostgreSQL's tables, flags and small numbers are never
+    /// NULL, texts and arrays are where nothing is known.
+    fn unset(ty: Type) -> Cell {
+        match ty.representation() {
+            Some(Representation::Boolean) => Cell::Boolean(false),
+            Some(Representation::Int16 | Representation::Int32 | Representation::Oid) => Cell::Integer(0),
+            _ => Cell::Null,
+        }
+    }
+
+    /// As a value of a type; `None` for NULL. Panics if it is of another kind.
+    pub(crate) fn into_value(self, ty: Type) -> Option<Value> {
+        let representation = ty.representation();
+        Some(match self {
+            Cell::Null => return None,
+            Cell::Boolean(value) => Value::Boolean(value),
+            Cell::Integer(value) => integer(value, representation),
+            Cell::Float(value) => match representation {
+                Some(Representation::Float32) => Value::Real(value as f32),
+                _ => Value::Double(value),
+            },
+            Cell::Interval(seconds) => {
+                Value::Interval(Interval { nanoseconds: seconds * 1_000_000_000, ..Interval::default() })
+            }
+            Cell::Text(text) => Value::Text(text),
+            Cell::Integers(values) => {
+                let element = ty.element().and_then(Type::representation);
+                array(ty, values.into_iter().map(|value| integer(value, element)).collect())
+            }
+            Cell::Texts(texts) => array(ty, texts.into_iter().map(Value::Text).collect()),
+        })
+    }
+}
+
+fn integer(value: i64, representation: Option<Representation>) -> Value {
+    match representation {
+        Some(Representation::Int16) => Value::SmallInt(value as i16),
+        Some(Representation::Int32) => Value::Integer(value as i32),
+        Some(Representation::Int64) => Value::BigInt(value),
+        Some(Representation::Oid) => Value::Oid(value as u32),
+        Some(Representation::TimestampTz) => Value::TimestampTz(value),
+        Some(Representation::Text) => Value::Text(value.to_string()),
+        other => panic!("an integer is no {other:?}"),
+    }
+}
+
+/// An array with its indexes from 1 on; those of `int2vector` and `oidvector` begin at 0.
+fn array(ty: Type, elements: Vec<Value>) -> Value {
+    if !matches!(ty.id, TypeId::INT2VECTOR | TypeId::OIDVECTOR) || elements.is_empty() {
+        return Value::Array(elements.into());
+    }
+    let dimension = Dimension { length: elements.len() as u32, lower: 0 };
+    Value::Array(ArrayValue::new(vec![dimension], elements))
+}
+
+/// A row by column names.
 pub(crate) type Row = Vec<(&'static str, Cell)>;
 
 /// A column of a relation.
@@ -129,8 +132,6 @@ pub(crate) type Row = Vec<(&'static str, Cell)>;
 pub(crate) struct Column {
     pub(crate) name: &'static str,
     pub(crate) ty: Type,
-    /// What the old engine has for the type.
-    pub(crate) kind: Kind,
 }
 
 impl Column {
@@ -149,7 +150,7 @@ impl Column {
         let named = || type_table::by_name(ty).map(|info| Type::new(info.id));
         let found = array.unwrap_or_else(named);
         let ty = found.unwrap_or_else(|| panic!("no type is called {ty}")).with_modifier(modifier);
-        Column { name, ty, kind: Kind::of(ty) }
+        Column { name, ty }
     }
 }
 
@@ -162,14 +163,25 @@ pub(crate) struct Relation {
     pub(crate) name: &'static str,
     pub(crate) columns: Vec<Column>,
     pub(crate) rows: Option<RowsOf>,
+    /// Whether columns that a row does not set are NULL whatever their type.
+    unset_is_null: bool,
 }
 
 impl Relation {
+    /// Whether it has no rows at any time.
+    pub(crate) fn is_always_empty(&self) -> bool {
+        self.rows.is_none()
+    }
+
     /// How many rows it has, and the cells of each column.
     pub(crate) fn cells(&self, source: &Source) -> (usize, Vec<Vec<Cell>>) {
         let rows = self.rows.map_or_else(Vec::new, |rows| rows(source));
+        let unset = |column: &Column| match self.unset_is_null {
+            true => Cell::Null,
+            false => Cell::unset(column.ty),
+        };
         let mut columns: Vec<Vec<Cell>> =
-            self.columns.iter().map(|column| vec![column.kind.default(); rows.len()]).collect();
+            self.columns.iter().map(|column| vec![unset(column); rows.len()]).collect();
         let count = rows.len();
         for (position, row) in rows.into_iter().enumerate() {
             for (name, cell) in row {
@@ -183,10 +195,14 @@ impl Relation {
 }
 
 /// What makes the rows of a relation.
-type RowsOf = fn(&Source) -> Vec<Row>;
+pub(crate) type RowsOf = fn(&Source) -> Vec<Row>;
 
 /// Reads shapes, one per line: oid, relkind, name, columns as `name:type`.
-pub(crate) fn parse_relations(text: &'static str, rows: fn(&str) -> Option<RowsOf>) -> Vec<Relation> {
+pub(crate) fn parse_relations(
+    text: &'static str,
+    unset_is_null: bool,
+    rows: fn(&str) -> Option<RowsOf>,
+) -> Vec<Relation> {
     let relation = |line: &'static str| {
         let mut fields = line.split('\t');
         let mut field = || fields.next().expect("four fields per line");
@@ -197,13 +213,18 @@ pub(crate) fn parse_relations(text: &'static str, rows: fn(&str) -> Option<RowsO
             name,
             columns: columns.split(' ').map(Column::parse).collect(),
             rows: rows(name),
+            unset_is_null,
         }
     };
     text.lines().map(relation).collect()
 }
 
-static RELATIONS: LazyLock<Vec<Relation>> =
-    LazyLock::new(|| parse_relations(include_str!("relations.tsv"), rows::of));
+/// PostgreSQL's relations, and those of this database alone (`firn_…`).
+static RELATIONS: LazyLock<Vec<Relation>> = LazyLock::new(|| {
+    let mut relations = parse_relations(include_str!("firn_relations.tsv"), false, rows::of);
+    relations.extend(parse_relations(include_str!("relations.tsv"), false, rows::of));
+    relations
+});
 
 /// The relations of `pg_catalog`, by name.
 pub(crate) fn all() -> &'static [Relation] {

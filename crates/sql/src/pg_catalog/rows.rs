@@ -1,17 +1,18 @@
 //! The rows of `pg_catalog`'s relations, one function each.
 
 use super::definitions::{Object, action_name, number};
-use super::{Cell, DATABASE, OWNER, Row, Source, activity, relation, script};
+use super::{Cell, DATABASE, OWNER, Row, Source, activity, facts, relation, script, types};
 use crate::ddl::columns_in;
-use firn_base::{SqlType, Type};
+use firn_base::Type;
+use firn_query::catalog::SEQUENCE_COLUMNS;
+use firn_txn::catalog::ColumnType;
 use firn_txn::catalog::{
     ColumnDef, ConstraintDef, ConstraintKind, Deferral, IndexDef, Oid, ReferentialAction, TableDef,
 };
-use std::sync::LazyLock;
 
 /// The access methods: PostgreSQL's oids of `heap` and `btree`.
 const HEAP: i64 = 2;
-const BTREE: i64 = 403;
+pub(super) const BTREE: i64 = 403;
 
 /// The catalog `pg_class` itself, as `pg_depend` names it.
 pub(super) const PG_CLASS: i64 = 1259;
@@ -22,100 +23,28 @@ const TABLESPACE: i64 = 1663;
 /// PostgreSQL's number for UTF8.
 const UTF8: i64 = 6;
 
-/// A row of `types.tsv`: PostgreSQL's own types, as far as clients ask for them.
-pub(crate) struct TypeRow {
-    pub(crate) oid: i64,
-    pub(crate) name: &'static str,
-    pub(crate) length: i64,
-    by_value: bool,
-    kind: &'static str,
-    category: &'static str,
-    preferred: bool,
-    delimiter: &'static str,
-    /// Of what the type is an array.
-    pub(crate) element: i64,
-    array: i64,
-    input: i64,
-    output: i64,
-    receive: i64,
-    send: i64,
-    modifier_in: i64,
-    modifier_out: i64,
-    alignment: &'static str,
-    storage: &'static str,
-    collation: i64,
-    subscript: i64,
-}
-
-impl TypeRow {
-    /// Whether this is an array of any length, unlike `int2vector` and `name`.
-    pub(crate) fn is_array(&self) -> bool {
-        self.category == "A" && self.length == -1 && self.name.starts_with('_')
-    }
-}
-
-pub(crate) static TYPES: LazyLock<Vec<TypeRow>> = LazyLock::new(|| {
-    let row = |line: &'static str| {
-        let fields: Vec<&'static str> = line.split('\t').collect();
-        let number = |field: usize| fields[field].parse().expect("a number");
-        let flag = |field: usize| fields[field] == "t";
-        TypeRow {
-            oid: number(0),
-            name: fields[1],
-            length: number(2),
-            by_value: flag(3),
-            kind: fields[4],
-            category: fields[5],
-            preferred: flag(6),
-            delimiter: fields[7],
-            element: number(8),
-            array: number(9),
-            input: number(10),
-            output: number(11),
-            receive: number(12),
-            send: number(13),
-            modifier_in: number(14),
-            modifier_out: number(15),
-            alignment: fields[16],
-            storage: fields[17],
-            collation: number(18),
-            subscript: number(19),
-        }
-    };
-    include_str!("types.tsv").lines().map(row).collect()
-});
-
-/// A row of `procedures.tsv`: the functions that [`TYPES`] refer to.
-pub(crate) struct Procedure {
-    pub(crate) oid: i64,
-    pub(crate) name: &'static str,
-    fields: Vec<&'static str>,
-}
-
-pub(crate) static PROCEDURES: LazyLock<Vec<Procedure>> = LazyLock::new(|| {
-    let row = |line: &'static str| {
-        let fields: Vec<&'static str> = line.split('\t').collect();
-        Procedure { oid: fields[0].parse().expect("a number"), name: fields[1], fields }
-    };
-    include_str!("procedures.tsv").lines().map(row).collect()
-});
-
 /// What makes the rows of a relation; `None` for relations that are always empty.
 pub(crate) fn of(relation: &str) -> Option<fn(&Source) -> Vec<Row>> {
     Some(match relation {
+        "pg_aggregate" => facts::pg_aggregate,
         "pg_am" => pg_am,
         "pg_attrdef" => pg_attrdef,
         "pg_attribute" => pg_attribute,
         "pg_authid" | "pg_roles" => pg_roles,
+        "pg_cast" => facts::pg_cast,
         "pg_class" => pg_class,
+        "pg_collation" => facts::pg_collation,
         "pg_constraint" => pg_constraint,
         "pg_database" => pg_database,
         "pg_depend" => pg_depend,
         "pg_index" => pg_index,
         "pg_indexes" => pg_indexes,
+        "pg_language" => facts::pg_language,
         "pg_namespace" => pg_namespace,
-        "pg_opclass" => pg_opclass,
-        "pg_proc" => pg_proc,
+        "pg_opclass" => facts::pg_opclass,
+        "pg_operator" => facts::pg_operator,
+        "pg_opfamily" => facts::pg_opfamily,
+        "pg_proc" => facts::pg_proc,
         "pg_sequence" => pg_sequence,
         "pg_sequences" => pg_sequences,
         "firn_blocks" => activity::firn_blocks,
@@ -135,7 +64,9 @@ pub(crate) fn of(relation: &str) -> Option<fn(&Source) -> Vec<Row>> {
         "pg_stat_database" => activity::pg_stat_database,
         "pg_tables" => pg_tables,
         "pg_tablespace" => pg_tablespace,
-        "pg_type" => pg_type,
+        "pg_timezone_abbrevs" => facts::pg_timezone_abbrevs,
+        "pg_timezone_names" => facts::pg_timezone_names,
+        "pg_type" => facts::pg_type,
         "pg_user" => pg_user,
         "pg_views" => pg_views,
         _ => return None,
@@ -162,11 +93,6 @@ fn attribute_numbers(positions: &[u16]) -> Vec<i64> {
 /// The default as the catalogs show it; an identity column's is not shown.
 pub(crate) fn shown_default(column: &ColumnDef) -> Option<&str> {
     column.default.as_deref().filter(|_| column.identity.is_none())
-}
-
-fn type_row(ty: Type) -> &'static TypeRow {
-    let oid = i64::from(ty.id.0);
-    TYPES.iter().find(|row| row.oid == oid).expect("types.tsv has all our types")
 }
 
 fn pg_namespace(source: &Source) -> Vec<Row> {
@@ -265,40 +191,14 @@ fn pg_attribute(source: &Source) -> Vec<Row> {
                 }
             }
             Object::Sequence(_) => {
-                for (position, (name, ty)) in [
-                    ("last_value", SqlType::BigInt),
-                    ("log_cnt", SqlType::BigInt),
-                    ("is_called", SqlType::Boolean),
-                ]
-                .into_iter()
-                .enumerate()
-                {
-                    let column = ColumnDef {
-                        name: name.to_owned(),
-                        ty: ty.into(),
-                        not_null: true,
-                        default: None,
-                        identity: None,
-                        dropped: false,
-                    };
+                for (position, (name, ty)) in SEQUENCE_COLUMNS.into_iter().enumerate() {
+                    let column = ColumnDef { not_null: true, ..plain_column(name, Type::new(ty)) };
                     rows.push(attribute(object.oid(), position, &column));
                 }
             }
             Object::System(_, relation) => {
                 for (position, column) in relation.columns.iter().enumerate() {
-                    rows.push(row! {
-                        "attrelid": object.oid(),
-                        "attname": column.name,
-                        "atttypid": i64::from(column.ty.id.0),
-                        "attnum": position as i64 + 1,
-                        "attstattarget": -1,
-                        "attcacheoff": -1,
-                        "atttypmod": i64::from(column.ty.modifier),
-                        "attidentity": "",
-                        "attgenerated": "",
-                        "attcompression": "",
-                        "attislocal": true,
-                    });
+                    rows.push(attribute(object.oid(), position, &plain_column(column.name, column.ty)));
                 }
             }
         }
@@ -306,8 +206,20 @@ fn pg_attribute(source: &Source) -> Vec<Row> {
     rows
 }
 
+/// A column that nobody has defined.
+pub(crate) fn plain_column(name: &str, ty: Type) -> ColumnDef {
+    ColumnDef {
+        name: name.to_owned(),
+        ty: ColumnType::new(ty).expect("its type is one of values"),
+        not_null: false,
+        default: None,
+        identity: None,
+        dropped: false,
+    }
+}
+
 fn attribute(relation: i64, position: usize, column: &ColumnDef) -> Row {
-    let ty = type_row(column.ty.declared);
+    let ty = types::of(column.ty.declared);
     let number = position as i64 + 1;
     row! {
         "attrelid": relation,
@@ -322,8 +234,8 @@ fn attribute(relation: i64, position: usize, column: &ColumnDef) -> Row {
         "attcacheoff": -1,
         "atttypmod": i64::from(column.ty.declared.modifier),
         "attbyval": ty.by_value,
-        "attalign": ty.alignment,
-        "attstorage": ty.storage,
+        "attalign": ty.alignment.to_string(),
+        "attstorage": ty.storage.to_string(),
         "attcompression": "",
         "attnotnull": column.not_null,
         "atthasdef": shown_default(column).is_some(),
@@ -357,65 +269,6 @@ fn pg_attrdef(source: &Source) -> Vec<Row> {
     rows
 }
 
-fn pg_type(_: &Source) -> Vec<Row> {
-    let row = |row: &TypeRow| {
-        row! {
-            "oid": row.oid,
-            "typname": row.name,
-            "typnamespace": number(Oid::PG_CATALOG),
-            "typowner": OWNER,
-            "typlen": row.length,
-            "typbyval": row.by_value,
-            "typtype": row.kind,
-            "typcategory": row.category,
-            "typispreferred": row.preferred,
-            "typisdefined": true,
-            "typdelim": row.delimiter,
-            "typelem": row.element,
-            "typarray": row.array,
-            "typinput": row.input,
-            "typoutput": row.output,
-            "typreceive": row.receive,
-            "typsend": row.send,
-            "typmodin": row.modifier_in,
-            "typmodout": row.modifier_out,
-            "typalign": row.alignment,
-            "typstorage": row.storage,
-            "typtypmod": -1,
-            "typcollation": row.collation,
-            "typsubscript": row.subscript,
-        }
-    };
-    TYPES.iter().map(row).collect()
-}
-
-fn pg_proc(_: &Source) -> Vec<Row> {
-    let row = |procedure: &Procedure| {
-        let fields = &procedure.fields;
-        let numbers = |text: &str| {
-            text.split_whitespace().filter_map(|number| number.parse().ok()).collect::<Vec<i64>>()
-        };
-        row! {
-            "oid": procedure.oid,
-            "proname": procedure.name,
-            "pronamespace": number(Oid::PG_CATALOG),
-            "proowner": OWNER,
-            "procost": 1.0,
-            "prorows": 0.0,
-            "pronargs": numbers(fields[2]).first().copied(),
-            "prorettype": numbers(fields[3]).first().copied(),
-            "proargtypes": numbers(fields[4]),
-            "provolatile": fields[5],
-            "prokind": fields[6],
-            "proretset": fields[7] == "t",
-            "proisstrict": fields[8] == "t",
-            "proparallel": "s",
-            "prosrc": procedure.name,
-        }
-    };
-    PROCEDURES.iter().map(row).collect()
-}
-
 /// Every index with its table.
 fn indexes(source: &Source) -> impl Iterator<Item = (&TableDef, &IndexDef)> {
     source
@@ -429,8 +282,8 @@ fn pg_index(source: &Source) -> Vec<Row> {
     let row = |(table, index): (&TableDef, &IndexDef)| {
         let columns: Vec<u16> = index.columns.iter().map(|column| column.column).collect();
         let types = columns.iter().map(|column| table.columns[usize::from(*column)].ty.declared);
-        let classes: Vec<i64> = types.clone().map(operator_class).collect();
-        let collations: Vec<i64> = types.map(|ty| type_row(ty).collation).collect();
+        let classes: Vec<i64> = types.clone().map(facts::operator_class).collect();
+        let collations: Vec<i64> = types.map(|ty| i64::from(ty.collation.0)).collect();
         // PostgreSQL's flags: 1 for DESC, 2 for NULLS FIRST.
         let flags = index
             .columns
@@ -454,47 +307,6 @@ fn pg_index(source: &Source) -> Vec<Row> {
         }
     };
     indexes(source).map(row).collect()
-}
-
-/// PostgreSQL's oid of a type's default B-tree operator class.
-fn operator_class(ty: Type) -> i64 {
-    OPERATOR_CLASSES.iter().find(|(of, ..)| *of == ty.id.0).map_or(0, |(_, oid, _)| *oid)
-}
-
-/// Type, oid and name of the default B-tree operator classes. varchar shares text's.
-const OPERATOR_CLASSES: [(u32, i64, &str); 17] = [
-    (16, 10003, "bool_ops"),
-    (17, 10006, "bytea_ops"),
-    (20, 3124, "int8_ops"),
-    (21, 1979, "int2_ops"),
-    (23, 1978, "int4_ops"),
-    (25, 3126, "text_ops"),
-    (700, 10012, "float4_ops"),
-    (701, 3123, "float8_ops"),
-    (1042, 10004, "bpchar_ops"),
-    (1043, 3126, "text_ops"),
-    (1082, 3122, "date_ops"),
-    (1083, 10038, "time_ops"),
-    (1114, 3128, "timestamp_ops"),
-    (1184, 3127, "timestamptz_ops"),
-    (1186, 10022, "interval_ops"),
-    (1700, 3125, "numeric_ops"),
-    (2950, 10065, "uuid_ops"),
-];
-
-fn pg_opclass(_: &Source) -> Vec<Row> {
-    let row = |(ty, oid, name): &(u32, i64, &str)| {
-        row! {
-            "oid": *oid,
-            "opcmethod": BTREE,
-            "opcname": *name,
-            "opcnamespace": number(Oid::PG_CATALOG),
-            "opcowner": OWNER,
-            "opcintype": i64::from(*ty),
-            "opcdefault": true,
-        }
-    };
-    OPERATOR_CLASSES.iter().filter(|(ty, ..)| *ty != SqlType::Varchar(None).oid()).map(row).collect()
 }
 
 fn pg_constraint(source: &Source) -> Vec<Row> {
@@ -603,7 +415,7 @@ fn pg_sequences(source: &Source) -> Vec<Row> {
             "schemaname": source.schema_name(sequence.schema),
             "sequencename": sequence.name.as_str(),
             "sequenceowner": source.facts.user.as_str(),
-            "data_type": sequence.ty.to_string(),
+            "data_type": i64::from(sequence.ty.oid()),
             "start_value": sequence.start,
             "min_value": sequence.minimum,
             "max_value": sequence.maximum,

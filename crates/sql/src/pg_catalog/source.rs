@@ -55,7 +55,7 @@ impl firn_executor::Source for CatalogRelation {
     }
 
     fn statistics(&self) -> SourceStatistics {
-        SourceStatistics { rows: if self.relation.rows.is_none() { 0 } else { ROWS } }
+        SourceStatistics { rows: if self.relation.is_always_empty() { 0 } else { ROWS } }
     }
 
     fn open(&self, request: &Request<'_>, _: Reader<'_>) -> Result<Arc<dyn Scan>> {

@@ -1,66 +1,67 @@
 //! Functions that need the catalog or the session, for the registry.
 //!
-//! A call finds them in its context: [`Source`]. Functions whose bodies the old engine has as well are called with its cells.
+//! A call finds them in its context: [`Source`]. Functions of the catalogs are called with its cells.
 
-use crate::pg_catalog::functions::{self as shared, Spec};
+use super::sets;
+use crate::information_schema;
+use crate::pg_catalog::functions::{FUNCTIONS, Spec};
 use crate::pg_catalog::{Cell, Source};
 use crate::run::SessionServices;
 use crate::session_facts::SessionFacts;
-use firn_base::{Error, Representation, Result, SqlState, Type, Value};
+use firn_base::{Error, Representation, Result, SqlState};
 use firn_vector::Datum;
 use firn_vector::kernel::{Any, Call, Rest, Text};
 use firn_vector::registry::{Missing, RegistryBuilder};
 
 /// Adds them.
 pub fn register(builder: &mut RegistryBuilder) {
-    for spec in shared::FUNCTIONS {
+    for spec in FUNCTIONS {
         for missing in builder.missing_named(spec.name) {
-            add_shared(builder, &missing, spec);
+            add_catalog_function(builder, &missing, spec);
         }
     }
+    sets::register(builder);
+    information_schema::functions::register(builder);
     session(builder);
     sequences(builder);
     settings(builder);
 }
 
-/// Adds a function whose body the old engine has as well.
-fn add_shared(builder: &mut RegistryBuilder, missing: &Missing, spec: &'static Spec) {
+/// Adds a function of the catalogs.
+fn add_catalog_function(builder: &mut RegistryBuilder, missing: &Missing, spec: &'static Spec) {
     let signature = &missing.signature;
     match (missing.is_strict, missing.arguments) {
         (_, 0) => {
-            builder.scalar::<(), _>(signature, move |call, _| call_shared(spec, call, std::iter::empty()))
+            builder.scalar::<(), _>(signature, move |call, _| call_body(spec, call, std::iter::empty()))
         }
         (true, 1) => builder.scalar::<(Datum,), _>(signature, move |call, (first,)| {
-            call_shared(spec, call, [first].into_iter())
+            call_body(spec, call, [first].into_iter())
         }),
         (true, 2) => builder.scalar::<(Datum, Datum), _>(signature, move |call, (first, second)| {
-            call_shared(spec, call, [first, second].into_iter())
+            call_body(spec, call, [first, second].into_iter())
         }),
         (true, 3) => builder
             .scalar::<(Datum, Datum, Datum), _>(signature, move |call, (first, second, third)| {
-                call_shared(spec, call, [first, second, third].into_iter())
+                call_body(spec, call, [first, second, third].into_iter())
             }),
         (true, 4..) => builder.scalar::<(Datum, Datum, Datum, Datum), _>(
             signature,
             move |call, (first, second, third, fourth)| {
-                call_shared(spec, call, [first, second, third, fourth].into_iter())
+                call_body(spec, call, [first, second, third, fourth].into_iter())
             },
         ),
         _ => builder.scalar::<Rest, _>(signature, move |call, arguments| {
-            call_shared(spec, call, (0..arguments.len()).map(|number| arguments.get(number)))
+            call_body(spec, call, (0..arguments.len()).map(|number| arguments.get(number)))
         }),
     };
 }
 
-fn call_shared<'a>(
+fn call_body<'a>(
     spec: &'static Spec,
     call: &mut Call<'_>,
     arguments: impl Iterator<Item = Datum<'a>>,
 ) -> Result<Option<Any>> {
     let cells: Vec<Cell> = arguments.map(cell).collect();
-    if spec.strict && cells.contains(&Cell::Null) {
-        return Ok(None);
-    }
     let cell = (spec.body)(source(call)?, &cells)?;
     let Some(value) = cell.into_value(call.signature.result) else { return Ok(None) };
     let ty = call.signature.result;
@@ -69,7 +70,7 @@ fn call_shared<'a>(
 }
 
 /// The session and the catalog of the statement that calls.
-fn source<'a>(call: &Call<'a>) -> Result<&'a Source> {
+pub(super) fn source<'a>(call: &Call<'a>) -> Result<&'a Source> {
     call.context.session.downcast_ref().ok_or_else(nobody)
 }
 
@@ -86,7 +87,7 @@ pub(super) fn nobody() -> Error {
     Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "no session runs this expression")
 }
 
-/// An argument as the shared functions take it.
+/// An argument as functions of the catalogs take it.
 fn cell(datum: Datum<'_>) -> Cell {
     match datum {
         Datum::Null => Cell::Null,
@@ -160,6 +161,8 @@ fn session(builder: &mut RegistryBuilder) {
     builder.scalar::<(), _>("txid_current()", |call, _| services(call)?.transaction_number(true));
     builder
         .scalar::<Rest, _>("txid_current_if_assigned()", |call, _| services(call)?.transaction_number(false));
+    // Transactions have no numbers that are used again.
+    builder.scalar::<(u32,), _>("age(xid) mxid_age(xid)", |_, (_,)| i32::MAX);
     builder.scalar::<(i32,), _>("pg_cancel_backend(int4)", |call, (session,)| {
         services(call)?.interrupt(session, false)
     });
@@ -227,41 +230,6 @@ fn settings(builder: &mut RegistryBuilder) {
             Ok::<_, Error>(Text)
         },
     );
-}
-
-impl Cell {
-    /// As a value of a type; `None` for NULL. Panics if it is of another kind.
-    pub(crate) fn into_value(self, ty: Type) -> Option<Value> {
-        let representation = ty.representation();
-        let integer = |value: i64, representation: Option<Representation>| match representation {
-            Some(Representation::Int16) => Value::SmallInt(value as i16),
-            Some(Representation::Int32) => Value::Integer(value as i32),
-            Some(Representation::Int64) => Value::BigInt(value),
-            Some(Representation::Oid) => Value::Oid(value as u32),
-            Some(Representation::TimestampTz) => Value::TimestampTz(value),
-            Some(Representation::Text) => Value::Text(value.to_string()),
-            other => panic!("an integer is no {other:?}"),
-        };
-        Some(match self {
-            Cell::Null => return None,
-            Cell::Boolean(value) => Value::Boolean(value),
-            Cell::Integer(value) => integer(value, representation),
-            Cell::Float(value) => match representation {
-                Some(Representation::Float32) => Value::Real(value as f32),
-                _ => Value::Double(value),
-            },
-            Cell::Text(text) => Value::Text(text),
-            Cell::Integers(values) => {
-                let element = ty.element().and_then(Type::representation);
-                let elements: Vec<Value> = values.into_iter().map(|value| integer(value, element)).collect();
-                Value::Array(elements.into())
-            }
-            Cell::Texts(texts) => {
-                let elements: Vec<Value> = texts.into_iter().map(Value::Text).collect();
-                Value::Array(elements.into())
-            }
-        })
-    }
 }
 
 #[cfg(test)]

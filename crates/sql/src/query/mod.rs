@@ -3,11 +3,15 @@
 //!
 //! Invariant: nothing here names DataFusion or sqlparser.
 
+mod binding;
 mod functions;
 mod objects;
 mod registry;
 mod relations;
+mod sets;
 mod statement;
 
+pub use binding::with_catalog;
 pub use registry::registry;
-pub use statement::Prepared;
+pub use statement::{Prepared, check_deferred, check_no_longer_deferred, type_named};
+pub(crate) use statement::{load_expressions, surroundings};

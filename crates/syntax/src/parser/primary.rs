@@ -340,7 +340,9 @@ impl Parser<'_> {
     /// `value`, `name => value` or `name := value` (PostgreSQL's func_arg_expr).
     pub(super) fn argument(&mut self) -> Result<Argument> {
         let mut name: Option<Name> = None;
-        if Self::is_type_or_function_name(self.kind())
+        // `null => 'NA'` names an option of a function that reads files.
+        let is_null = self.options.additions && self.at_keyword(Keyword::Null);
+        if (is_null || Self::is_type_or_function_name(self.kind()))
             && matches!(self.peek(1), TokenKind::ColonEquals | TokenKind::EqualsGreater)
         {
             name = Some(self.take_name());

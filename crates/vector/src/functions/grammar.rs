@@ -78,6 +78,7 @@ fn add<A: Arguments, O: Outcome + 'static>(
     let kernel = scalar::<A, O>(call);
     builder.add(Function {
         id: FunctionId(oid),
+        schema: None,
         name: name.into(),
         parameters: parameters.iter().map(parameter).collect(),
         result,

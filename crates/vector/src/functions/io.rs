@@ -97,6 +97,15 @@ pub fn register(builder: &mut RegistryBuilder) {
         call.value.set_list(Arc::new(elements.finish()), (!is_plain).then(|| parsed.dimensions.into()));
         Ok::<_, Error>(Any)
     });
+    builder.scalar::<(&str,), _>(
+        "int2vectorin(cstring) oidvectorin(cstring) pg_lsn_in(cstring)",
+        |call, (text,)| {
+            let ty = call.signature.result;
+            let value = text::parse_any(text, ty, call.context.zone)?;
+            call.value.set_value(&value, ty);
+            Ok::<_, Error>(Any)
+        },
+    );
 
     output::<bool>(builder, "boolout(bool)", |call, value| call.text.push(if value { 't' } else { 'f' }));
     output::<i16>(builder, "int2out(int2)", |call, value| text::write_integer(value.into(), &mut call.text));
@@ -110,6 +119,7 @@ pub fn register(builder: &mut RegistryBuilder) {
     output::<f32>(builder, "float4out(float4)", |call, value| text::write_real(value, &mut call.text));
     output::<f64>(builder, "float8out(float8)", |call, value| text::write_double(value, &mut call.text));
     output::<Numeric>(builder, "numeric_out(numeric)", |call, value| value.write(&mut call.text));
+    output::<i64>(builder, "pg_lsn_out(pg_lsn)", |call, value| text::write_lsn(value, &mut call.text));
     output::<i32>(builder, "date_out(date)", |call, value| datetime::write_date(value, &mut call.text));
     output::<i64>(builder, "time_out(time)", |call, value| datetime::write_time(value, &mut call.text));
     output::<i64>(builder, "timestamp_out(timestamp)", |call, value| {
@@ -128,11 +138,14 @@ pub fn register(builder: &mut RegistryBuilder) {
         "textout(text) varcharout(varchar) bpcharout(bpchar) nameout(name) charout(char) unknownout(unknown)",
         |call, value| call.text.push_str(value),
     );
-    builder.scalar::<(Datum,), _>("array_out(anyarray) record_out(record)", |call, (value,)| {
-        let ty = call.signature.arguments[0];
-        write(value, ty, call)?;
-        Ok::<_, Error>(Text)
-    });
+    builder.scalar::<(Datum,), _>(
+        "array_out(anyarray) record_out(record) int2vectorout(int2vector) oidvectorout(oidvector)",
+        |call, (value,)| {
+            let ty = call.signature.arguments[0];
+            write(value, ty, call)?;
+            Ok::<_, Error>(Text)
+        },
+    );
 }
 
 fn input<O: Output>(
@@ -206,6 +219,15 @@ pub fn write(value: Datum<'_>, ty: Type, call: &mut Call<'_>) -> Result<()> {
 fn write_list(list: &List<'_>, ty: Type, call: &mut Call<'_>) -> Result<()> {
     let element = ty.element().expect("arrays have elements");
     let delimiter = ',';
+    if type_table::info(ty.id).is_some_and(|info| !info.is_array()) {
+        for (place, value) in list.iter().enumerate() {
+            if place > 0 {
+                call.text.push(' ');
+            }
+            write(value, element, call)?;
+        }
+        return Ok(());
+    }
     if list.is_empty() {
         call.text.push_str("{}");
         return Ok(());
@@ -224,9 +246,8 @@ fn write_list(list: &List<'_>, ty: Type, call: &mut Call<'_>) -> Result<()> {
         span *= dimension.length as usize;
         spans[level] = span;
     }
-    let is_vector = matches!(type_table::info(ty.id), Some(info) if !info.is_array());
     for (place, value) in list.iter().enumerate() {
-        if place > 0 && !is_vector {
+        if place > 0 {
             call.text.push(delimiter);
         }
         spans.iter().filter(|span| place % **span == 0).for_each(|_| call.text.push('{'));

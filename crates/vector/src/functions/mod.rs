@@ -26,6 +26,7 @@ mod roots;
 mod safety;
 mod series;
 mod session;
+mod sizes;
 mod texts;
 mod windows;
 
@@ -58,6 +59,7 @@ pub fn register(builder: &mut RegistryBuilder) {
     hashes::register(builder);
     names::register(builder);
     session::register(builder);
+    sizes::register(builder);
     aggregates::register(builder);
     windows::register(builder);
     safety::register(builder);

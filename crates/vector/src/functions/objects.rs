@@ -20,7 +20,10 @@ pub fn register(builder: &mut RegistryBuilder) {
             // PostgreSQL takes numbers for no names here.
             match number(text) {
                 Some(_) => Ok(None),
-                None => call.context.objects.oid(ty, text),
+                None => match call.context.objects.oid(ty, text) {
+                    Err(error) if error.state() == SqlState::AMBIGUOUS_FUNCTION => Ok(None),
+                    found => found,
+                },
             }
         });
     }

@@ -60,7 +60,17 @@ impl Registry {
         if from.kind == TypeKind::Pseudo && source != TypeId::UNKNOWN || to.kind == TypeKind::Pseudo {
             return None;
         }
-        if from.is_array() && to.is_array() {
+        // Vectors are arrays whose indexes begin at 0, but nothing becomes one by its elements.
+        let is_vector = matches!(source, TypeId::INT2VECTOR | TypeId::OIDVECTOR);
+        if is_vector && from.element == to.element && to.is_array() {
+            return Some(Cast {
+                source,
+                target,
+                context: CastContext::Implicit,
+                method: CastMethod::Relabel,
+            });
+        }
+        if (from.is_array() || is_vector) && to.is_array() {
             let element = self.cast(from.element?, to.element?)?;
             let method = match element.method {
                 CastMethod::InputOutput { .. } => self.by_text(source, target)?,

@@ -39,12 +39,23 @@ pub(super) struct CastFacts {
     pub method: u8,
 }
 
-/// What `pg_type` says of the functions of a type.
-#[derive(Clone, Copy)]
-pub(super) struct TypeFacts {
+/// What `pg_type` says of the functions of a type. Those that it does not have are 0.
+#[derive(Clone, Copy, Debug)]
+pub struct TypeFunctions {
+    /// The type.
     pub id: TypeId,
+    /// Reads its text.
     pub input: FunctionId,
+    /// Writes its text.
     pub output: FunctionId,
+    /// Reads its binary form.
+    pub receive: FunctionId,
+    /// Writes its binary form.
+    pub send: FunctionId,
+    /// Reads its modifiers.
+    pub modifier_input: FunctionId,
+    /// Writes its modifiers.
+    pub modifier_output: FunctionId,
 }
 
 /// The functions by what `regprocedure` would print with the names of `pg_type`: `int4pl(int4,int4)`.
@@ -104,12 +115,19 @@ pub(super) fn casts() -> impl Iterator<Item = CastFacts> {
     })
 }
 
-/// The functions of all types.
-pub(super) fn types() -> impl Iterator<Item = TypeFacts> {
-    rows(include_str!("../facts/types.tsv")).map(|fields| TypeFacts {
-        id: TypeId(number(fields[0])),
-        input: FunctionId(number(fields[1])),
-        output: FunctionId(number(fields[2])),
+/// The functions of all types, in the order of their oids.
+pub fn type_functions() -> impl Iterator<Item = TypeFunctions> {
+    rows(include_str!("../facts/types.tsv")).map(|fields| {
+        let function = |place: usize| FunctionId(number(fields[place]));
+        TypeFunctions {
+            id: TypeId(number(fields[0])),
+            input: function(1),
+            output: function(2),
+            receive: function(3),
+            send: function(4),
+            modifier_input: function(5),
+            modifier_output: function(6),
+        }
     })
 }
 

@@ -146,6 +146,8 @@ impl fmt::Debug for CannotFail {
 pub struct Function {
     /// Its oid.
     pub id: FunctionId,
+    /// The schema that it is in, if that is not `pg_catalog`.
+    pub schema: Option<Arc<str>>,
     /// Its name, of which there may be several with other parameters.
     pub name: Arc<str>,
     /// All parameters in their order, those of the result among them.

@@ -18,6 +18,7 @@ use firn_base::{Representation, Type, TypeId, Value};
 use std::collections::HashMap;
 
 pub use cast::{Cast, CastContext, CastMethod};
+pub use facts::{TypeFunctions, type_functions};
 pub use function::{
     AggregateBody, AggregateKind, Body, CannotFail, Function, FunctionId, Kernels, Mode, Parallel, Parameter,
     Special, Volatility,
@@ -327,7 +328,7 @@ impl RegistryBuilder {
         }
         registry.operators_by_name.values_mut().for_each(|named| named.sort_by_key(|operator| operator.id));
 
-        for facts in facts::types() {
+        for facts in facts::type_functions() {
             if registry.functions.contains_key(&facts.input) {
                 registry.inputs.insert(facts.id, facts.input);
             }
@@ -367,6 +368,7 @@ fn known(signature: &str, kind: u8, returns_set: bool) -> &'static FunctionFacts
 fn of_facts(facts: &FunctionFacts, can_fail: bool, body: Body) -> Function {
     Function {
         id: facts.id,
+        schema: None,
         name: facts.name.into(),
         parameters: facts.parameters.clone(),
         result: facts.result,

@@ -7,14 +7,14 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{BinaryType, Utf8Type};
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow_buffer::Buffer;
+use arrow_array::{Array, ArrayRef, ListArray, RecordBatch, RecordBatchOptions};
+use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_flight::{FlightData, IpcMessage, SchemaAsIpc};
 use arrow_ipc::writer::{IpcWriteOptions, StreamEncoder};
-use arrow_schema::{ArrowError, DataType, Field, FieldRef, IntervalUnit, Schema, SchemaRef, TimeUnit};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
 use firn_base::sync::Arc;
-use firn_base::{Error, ParameterType, Result, SqlState, SqlType};
-use firn_session::{Column, arrow};
+use firn_base::{Error, Result, SqlState, Type};
+use firn_session::{Column, arrow, arrow_type};
 use std::collections::HashMap;
 
 use super::auth::Strings;
@@ -30,67 +30,38 @@ pub(super) fn schema_of(columns: &[Column], strings: Strings) -> SchemaRef {
 }
 
 /// The schema for parameters.
-pub(super) fn schema_of_parameters(types: &[ParameterType], strings: Strings) -> Schema {
-    let field = |(position, ty): (usize, &ParameterType)| {
-        let name = format!("${}", position + 1);
-        let data_type = match *ty {
-            ParameterType::Single(ty) => data_type(ty, strings),
-            ParameterType::Array(element) => list(data_type(element, strings)),
-        };
-        Field::new(name, data_type, true)
+pub(super) fn schema_of_parameters(types: &[Type], strings: Strings) -> Schema {
+    let field = |(position, ty): (usize, &Type)| {
+        Field::new(format!("${}", position + 1), sent_type(&arrow_type(*ty), strings), true)
     };
     Schema::new(types.iter().enumerate().map(field).collect::<Vec<_>>())
 }
 
 fn field_of(column: &Column, strings: Strings) -> FieldRef {
-    let element = data_type(column.element.unwrap_or(column.ty), strings);
-    let data_type = (0..column.dimensions).fold(element, |inner, _| list(inner));
-    // What JDBC's ResultSetMetaData tells (Flight SQL's "column metadata").
+    let data_type = sent_type(&arrow_type(column.ty), strings);
+    // What JDBC's ResultSetMetaData returns (Flight SQL's "column metadata").
     let mut metadata = HashMap::from([("ARROW:FLIGHT:SQL:CATALOG_NAME".to_owned(), CATALOG.to_owned())]);
-    let mut tell = |key: &str, value: String| metadata.insert(format!("ARROW:FLIGHT:SQL:{key}"), value);
-    let type_name = column.element.unwrap_or(column.ty).to_string() + &"[]".repeat(column.dimensions.into());
-    tell("TYPE_NAME", type_name);
-    match column.ty {
-        SqlType::Numeric { precision, scale } if column.dimensions == 0 => {
-            tell("PRECISION", precision.to_string());
-            tell("SCALE", scale.to_string());
-        }
-        SqlType::Varchar(Some(length)) | SqlType::Char(length) => {
-            tell("PRECISION", length.to_string());
-        }
-        _ => {}
+    let mut insert = |key: &str, value: String| metadata.insert(format!("ARROW:FLIGHT:SQL:{key}"), value);
+    insert("TYPE_NAME", column.ty.to_string());
+    if let DataType::Decimal128(precision, scale) = data_type {
+        insert("PRECISION", precision.to_string());
+        insert("SCALE", scale.to_string());
+    } else if let Some(length) = column.ty.length() {
+        insert("PRECISION", length.to_string());
     }
     Arc::new(Field::new(&column.name, data_type, true).with_metadata(metadata))
 }
 
-fn list(inner: DataType) -> DataType {
-    DataType::List(Arc::new(Field::new_list_field(inner, true)))
-}
-
-/// The Arrow type that clients get.
-fn data_type(ty: SqlType, strings: Strings) -> DataType {
-    match ty {
-        SqlType::Boolean => DataType::Boolean,
-        SqlType::SmallInt => DataType::Int16,
-        SqlType::Integer => DataType::Int32,
-        SqlType::BigInt => DataType::Int64,
-        SqlType::Real => DataType::Float32,
-        SqlType::Double => DataType::Float64,
-        SqlType::Numeric { precision, scale } => DataType::Decimal128(precision, scale as i8),
-        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => match strings {
-            Strings::Plain => DataType::Utf8,
-            Strings::Views => DataType::Utf8View,
-        },
-        SqlType::Bytea => match strings {
-            Strings::Plain => DataType::Binary,
-            Strings::Views => DataType::BinaryView,
-        },
-        SqlType::Date => DataType::Date32,
-        SqlType::Time => DataType::Time64(TimeUnit::Microsecond),
-        SqlType::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
-        SqlType::TimestampTz => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
-        SqlType::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
-        SqlType::Uuid => DataType::FixedSizeBinary(16),
+/// The Arrow type that clients get for one that results have.
+fn sent_type(ty: &DataType, strings: Strings) -> DataType {
+    match (ty, strings) {
+        (DataType::Utf8View, Strings::Plain) => DataType::Utf8,
+        (DataType::BinaryView, Strings::Plain) => DataType::Binary,
+        (DataType::List(element), _) => {
+            let data_type = sent_type(element.data_type(), strings);
+            DataType::List(Arc::new(element.as_ref().clone().with_data_type(data_type)))
+        }
+        (ty, _) => ty.clone(),
     }
 }
 
@@ -207,8 +178,21 @@ fn converted(array: &ArrayRef, wanted: &DataType, most: usize) -> Result<Option<
             arrow::tightened(array)
         }
         (given, wanted) if given == wanted => array.clone(),
-        // Lists, and what an operator has left in another form than its column's.
-        (_, wanted) => arrow::converted(array, wanted)?,
+        (DataType::List(_), DataType::List(field)) => {
+            let lists = array.as_list::<i32>();
+            let (first, last) = (lists.value_offsets()[0], lists.value_offsets()[lists.len()]);
+            let elements = lists.values().slice(first as usize, (last - first) as usize);
+            let Some(elements) = converted(&elements, field.data_type(), most as usize)? else {
+                return Ok(None);
+            };
+            let offsets: ScalarBuffer<i32> =
+                lists.value_offsets().iter().map(|offset| offset - first).collect();
+            let (offsets, nulls) = (OffsetBuffer::new(offsets), lists.nulls().cloned());
+            Arc::new(ListArray::try_new(field.clone(), offsets, elements, nulls).map_err(internal)?)
+        }
+        (given, wanted) => {
+            return Err(Error::internal(&format!("a column came as {given} and not as {wanted}")));
+        }
     }))
 }
 
@@ -260,7 +244,13 @@ pub(super) fn internal(error: ArrowError) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use arrow_array::builder::{ListBuilder, StringViewBuilder};
     use arrow_array::{Int64Array, StringViewArray};
+    use firn_base::TypeId;
+
+    fn text_column() -> Column {
+        Column { name: "text".to_owned(), ty: Type::new(TypeId::TEXT), origin: None }
+    }
 
     fn messages(batch: &RecordBatch, columns: &[Column], strings: Strings) -> Vec<FlightData> {
         let (mut encoder, _) = Encoder::new(schema_of(columns, strings)).unwrap();
@@ -285,7 +275,7 @@ mod tests {
 
     #[test]
     fn slices_of_one_string_array_do_not_each_bring_all_its_bytes() {
-        let columns = [Column::new("text", SqlType::Text)];
+        let columns = [text_column()];
         let whole = text_batch(10_000, 100);
         for (strings, most) in [(Strings::Plain, 1_100_000), (Strings::Views, 1_300_000)] {
             let sent: usize =
@@ -296,7 +286,7 @@ mod tests {
 
     #[test]
     fn messages_hold_no_more_than_clients_take_and_all_rows() {
-        let columns = [Column::new("text", SqlType::Text)];
+        let columns = [text_column()];
         let large = text_batch(2000, 10_000);
         let sent = messages(&large, &columns, Strings::Plain);
         assert!(sent.len() >= 5);
@@ -308,7 +298,7 @@ mod tests {
 
     #[test]
     fn strings_that_share_their_bytes_are_counted_as_they_go_out() {
-        let columns = [Column::new("text", SqlType::Text)];
+        let columns = [text_column()];
         let shared = vec![b'x'; 10_000];
         let view = arrow_array::builder::make_view(&shared, 0, 0);
         let texts = StringViewArray::try_new(vec![view; 2000].into(), vec![shared.into()], None).unwrap();
@@ -323,7 +313,7 @@ mod tests {
 
     #[test]
     fn sending_ends_when_nobody_wants_more() {
-        let schema = schema_of(&[Column::new("text", SqlType::Text)], Strings::Plain);
+        let schema = schema_of(&[text_column()], Strings::Plain);
         let (mut encoder, _) = Encoder::new(schema).unwrap();
         let mut sent = 0;
         let all = encoder.batch(&text_batch(2000, 10_000), &mut |_| {
@@ -331,13 +321,6 @@ mod tests {
             false
         });
         assert_eq!((all.unwrap(), sent), (false, 1));
-    }
-
-    #[test]
-    fn a_value_that_does_not_fit_what_was_announced_goes_out_as_an_error() {
-        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1, i64::MAX]));
-        let error = converted(&numbers, &DataType::Int32, usize::MAX).unwrap_err();
-        assert_eq!(error.state(), SqlState::NUMERIC_VALUE_OUT_OF_RANGE);
     }
 
     #[test]
@@ -350,6 +333,25 @@ mod tests {
             assert!(plain.as_string::<i32>().iter().eq(part.as_string_view().iter()));
             plain.to_data().validate_full().unwrap();
         }
+    }
+
+    #[test]
+    fn lists_of_strings_go_out_as_clients_take_strings() {
+        let mut builder = ListBuilder::new(StringViewBuilder::new());
+        builder.append_value([Some("left out")]);
+        builder.append_value([Some("a"), None, Some("longer than twelve bytes")]);
+        builder.append_null();
+        builder.append_value([Some("b")]);
+        let lists: ArrayRef = Arc::new(builder.finish().slice(1, 3));
+        let wanted = sent_type(lists.data_type(), Strings::Plain);
+        let plain = converted(&lists, &wanted, usize::MAX).unwrap().unwrap();
+        plain.to_data().validate_full().unwrap();
+        assert_eq!(*plain.data_type(), wanted);
+        let plain = plain.as_list::<i32>();
+        assert_eq!(plain.value_offsets(), [0, 3, 3, 4]);
+        assert!(plain.is_null(1));
+        let strings: Vec<_> = plain.values().as_string::<i32>().iter().collect();
+        assert_eq!(strings, [Some("a"), None, Some("longer than twelve bytes"), Some("b")]);
     }
 
     #[test]

@@ -11,8 +11,8 @@ use arrow_flight::sql::{
     SqlSupportedResultSetType, SqlSupportedSubqueries, SqlSupportedTransaction, SqlSupportedUnions,
     SqlTransactionIsolationLevel, SupportedSqlGrammar, XdbcDataType, XdbcDatetimeSubcode,
 };
-use firn_base::SqlType;
 use firn_base::sync::OnceLock;
+use firn_base::{Type, TypeId};
 
 use super::FlightConfig;
 
@@ -320,7 +320,7 @@ pub(super) fn types() -> &'static XdbcTypeInfoData {
 }
 
 struct TypeRow {
-    ty: SqlType,
+    ty: TypeId,
     number: XdbcDataType,
     /// Digits, bits or characters, as the standard counts for the type.
     size: Option<i32>,
@@ -328,77 +328,67 @@ struct TypeRow {
     quoted: bool,
 }
 
-const fn row(ty: SqlType, number: XdbcDataType, size: i32) -> TypeRow {
+const fn row(ty: TypeId, number: XdbcDataType, size: i32) -> TypeRow {
     TypeRow { ty, number, size: Some(size), parameters: &[], quoted: false }
 }
 
-const fn quoted(ty: SqlType, number: XdbcDataType, size: Option<i32>) -> TypeRow {
+const fn quoted(ty: TypeId, number: XdbcDataType, size: Option<i32>) -> TypeRow {
     TypeRow { ty, number, size, parameters: &[], quoted: true }
 }
 
 const TYPE_ROWS: [TypeRow; 17] = [
-    row(SqlType::Boolean, XdbcDataType::XdbcBit, 1),
-    row(SqlType::SmallInt, XdbcDataType::XdbcSmallint, 5),
-    row(SqlType::Integer, XdbcDataType::XdbcInteger, 10),
-    row(SqlType::BigInt, XdbcDataType::XdbcBigint, 19),
-    row(SqlType::Real, XdbcDataType::XdbcReal, 7),
-    row(SqlType::Double, XdbcDataType::XdbcDouble, 15),
+    row(TypeId::BOOL, XdbcDataType::XdbcBit, 1),
+    row(TypeId::INT2, XdbcDataType::XdbcSmallint, 5),
+    row(TypeId::INT4, XdbcDataType::XdbcInteger, 10),
+    row(TypeId::INT8, XdbcDataType::XdbcBigint, 19),
+    row(TypeId::FLOAT4, XdbcDataType::XdbcReal, 7),
+    row(TypeId::FLOAT8, XdbcDataType::XdbcDouble, 15),
     TypeRow {
-        ty: SqlType::NUMERIC,
+        ty: TypeId::NUMERIC,
         number: XdbcDataType::XdbcNumeric,
         size: Some(38),
         parameters: &["precision", "scale"],
         quoted: false,
     },
-    quoted(SqlType::Text, XdbcDataType::XdbcLongvarchar, None),
+    quoted(TypeId::TEXT, XdbcDataType::XdbcLongvarchar, None),
     TypeRow {
-        ty: SqlType::Varchar(None),
+        ty: TypeId::VARCHAR,
         number: XdbcDataType::XdbcVarchar,
         size: None,
         parameters: &["length"],
         quoted: true,
     },
     TypeRow {
-        ty: SqlType::Char(1),
+        ty: TypeId::BPCHAR,
         number: XdbcDataType::XdbcChar,
         size: None,
         parameters: &["length"],
         quoted: true,
     },
-    quoted(SqlType::Bytea, XdbcDataType::XdbcVarbinary, None),
-    quoted(SqlType::Date, XdbcDataType::XdbcDate, Some(10)),
-    quoted(SqlType::Time, XdbcDataType::XdbcTime, Some(15)),
-    quoted(SqlType::Timestamp, XdbcDataType::XdbcTimestamp, Some(26)),
-    quoted(SqlType::TimestampTz, XdbcDataType::XdbcTimestamp, Some(32)),
-    quoted(SqlType::Interval, XdbcDataType::XdbcInterval, None),
-    quoted(SqlType::Uuid, XdbcDataType::XdbcBinary, Some(16)),
+    quoted(TypeId::BYTEA, XdbcDataType::XdbcVarbinary, None),
+    quoted(TypeId::DATE, XdbcDataType::XdbcDate, Some(10)),
+    quoted(TypeId::TIME, XdbcDataType::XdbcTime, Some(15)),
+    quoted(TypeId::TIMESTAMP, XdbcDataType::XdbcTimestamp, Some(26)),
+    quoted(TypeId::TIMESTAMPTZ, XdbcDataType::XdbcTimestamp, Some(32)),
+    quoted(TypeId::INTERVAL, XdbcDataType::XdbcInterval, None),
+    quoted(TypeId::UUID, XdbcDataType::XdbcBinary, Some(16)),
 ];
 
 impl TypeRow {
     fn info(&self) -> XdbcTypeInfo {
-        let is_number = matches!(
-            self.ty,
-            SqlType::SmallInt
-                | SqlType::Integer
-                | SqlType::BigInt
-                | SqlType::Real
-                | SqlType::Double
-                | SqlType::Numeric { .. }
-        );
-        let name = match self.ty {
-            SqlType::Char(_) => "character".to_owned(),
-            ty => ty.to_string(),
-        };
+        let described = Type::new(self.ty).info().expect("the type is built in");
+        let is_number = described.category == b'N';
+        let name = described.sql_name.to_owned();
         let (sql_data_type, datetime_subcode) = match self.ty {
             // The first code is that of a date, by whatever name.
-            SqlType::Date => (XdbcDataType::XdbcDatetime, Some(XdbcDatetimeSubcode::XdbcSubcodeYear)),
-            SqlType::Time => (XdbcDataType::XdbcDatetime, Some(XdbcDatetimeSubcode::XdbcSubcodeTime)),
-            SqlType::Timestamp | SqlType::TimestampTz => {
+            TypeId::DATE => (XdbcDataType::XdbcDatetime, Some(XdbcDatetimeSubcode::XdbcSubcodeYear)),
+            TypeId::TIME => (XdbcDataType::XdbcDatetime, Some(XdbcDatetimeSubcode::XdbcSubcodeTime)),
+            TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ => {
                 (XdbcDataType::XdbcDatetime, Some(XdbcDatetimeSubcode::XdbcSubcodeTimestamp))
             }
             _ => (self.number, None),
         };
-        let scale = matches!(self.ty, SqlType::Numeric { .. });
+        let scale = self.ty == TypeId::NUMERIC;
         XdbcTypeInfo {
             local_type_name: Some(name.clone()),
             type_name: name,
@@ -409,7 +399,7 @@ impl TypeRow {
             create_params: (!self.parameters.is_empty())
                 .then(|| self.parameters.iter().map(|name| (*name).to_owned()).collect()),
             nullable: Nullable::NullabilityNullable,
-            case_sensitive: self.ty.is_string(),
+            case_sensitive: described.category == b'S',
             searchable: Searchable::Full,
             unsigned_attribute: is_number.then_some(false),
             fixed_prec_scale: false,

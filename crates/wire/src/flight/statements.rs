@@ -12,7 +12,7 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use firn_base::sync::{Arc, Mutex};
-use firn_base::{Error, ParameterType, Result, SqlState, TimeZoneSetting, Value, clock, text};
+use firn_base::{Error, Representation, Result, SqlState, TimeZoneSetting, Type, Value, clock};
 use firn_session::{CommandTag, Connection, Outcome, Rows, Statement, TransactionStatus};
 use http_body::Frame;
 use tokio::sync::{OwnedSemaphorePermit, TryAcquireError, mpsc};
@@ -25,6 +25,7 @@ use super::message::Message;
 use super::state::{Handle, Noted, Ready, Running, State, Transaction, TransactionState};
 use super::status::status;
 use super::stopping::{Stop, StopOnDrop};
+use crate::parameters::read_text;
 
 /// Messages that may wait for a client: enough that encoding and sending go on side by side.
 const MESSAGES_AHEAD: usize = 4;
@@ -154,18 +155,19 @@ impl Run {
     /// sent as texts: dates, for one, are often written out.
     fn read_texts(&mut self, statement: &Statement, rows: &mut [Vec<Value>]) -> Result<()> {
         let types = statement.parameters();
-        let wants = |value: &Value, ty: &ParameterType| match (value, ty) {
-            (Value::Text(_), ParameterType::Single(ty)) if !ty.is_string() => Some(*ty),
-            _ => None,
+        let is_read = |value: &Value, ty: &Type| {
+            matches!(value, Value::Text(_)) && !ty.representation().is_some_and(Representation::is_string)
         };
-        if !rows.iter().any(|row| row.iter().zip(types).any(|(value, ty)| wants(value, ty).is_some())) {
+        if !rows.iter().any(|row| row.iter().zip(types).any(|(value, ty)| is_read(value, ty))) {
             return Ok(());
         }
         let zone = self.connection(|connection| connection.setting("timezone"))?;
         let zone = TimeZoneSetting::from_name(&zone).unwrap_or(TimeZoneSetting::UTC);
         for (value, ty) in rows.iter_mut().flat_map(|row| row.iter_mut().zip(types)) {
-            if let (Some(ty), Value::Text(written)) = (wants(value, ty), &*value) {
-                *value = text::parse(written, ty, &zone)?;
+            if let Value::Text(written) = &*value
+                && is_read(value, ty)
+            {
+                *value = read_text(written, *ty, &zone)?;
             }
         }
         Ok(())

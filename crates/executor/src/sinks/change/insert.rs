@@ -4,7 +4,7 @@ use super::conflict::ArmPlan;
 use super::{Applying, Assignments};
 use crate::pipeline::Template;
 use crate::write::RowVectors;
-use firn_base::{ColumnId, Result, RowId};
+use firn_base::{ColumnId, Error, Result, RowId};
 use firn_txn::pin;
 use firn_vector::selection::Rows;
 use firn_vector::{Chunk, Vector};
@@ -30,6 +30,16 @@ impl Applying<'_, '_> {
         );
         let until = violated.as_ref().map_or(rows.len(), |(place, _)| *place);
         match plan.arms.is_empty() {
+            true if self.inserts_together(until) => {
+                self.scope.context.check_cancel()?;
+                self.state
+                    .writer
+                    .insert_together(self.target, &new, &rows[..until])
+                    .map_err(Error::without_row)?;
+                if violated.is_none() {
+                    self.done(&rows, chunk, None, Some(&new))?;
+                }
+            }
             true => {
                 for row in &rows[..until] {
                     self.insert_row(&new, usize::from(*row))?;
@@ -52,6 +62,13 @@ impl Applying<'_, '_> {
             }
             None => Ok(()),
         }
+    }
+
+    /// Whether so many rows are inserted together.
+    fn inserts_together(&self, rows: usize) -> bool {
+        /// Fewer rows are faster one by one.
+        const LEAST: usize = 8;
+        self.change.rows_are_distinct && rows >= LEAST && self.state.writer.inserts_together(self.target)
     }
 
     /// All columns of new rows with these values, and which of a chunk's rows they are.

@@ -19,11 +19,10 @@ use crate::buffer::RowBuffer;
 use crate::effects::State;
 use crate::expression::{Expression, Scope, converted};
 use crate::pipeline::{Sink, SinkPlan, Work};
-use crate::write::{RowVectors, Target};
+use crate::write::{RowVectors, Target, fitted};
 use firn_base::sync::Arc;
-use firn_base::{ColumnId, Numeric, Representation, Result, RowId, SqlState};
+use firn_base::{ColumnId, Representation, Result, RowId, SqlState};
 use firn_plan::operator::SourceId;
-use firn_vector::builder::Builder;
 use firn_vector::selection::Rows;
 use firn_vector::{Chunk, Datum, Selection, Vector};
 use std::any::Any;
@@ -258,28 +257,6 @@ fn sorted(columns: impl Iterator<Item = ColumnId>) -> Vec<ColumnId> {
     columns.sort_unstable();
     columns.dedup();
     columns
-}
-
-/// The same values as a column of the table has them in vectors. 22003 if a column with one scale cannot hold a number.
-fn fitted(vector: &Vector, to: Representation, rows: Rows<'_>) -> Result<Vector> {
-    let Representation::Decimal { .. } = to else { return Ok(converted(vector, to, rows)) };
-    if vector.representation() == to {
-        return Ok(vector.clone());
-    }
-    let mut builder = Builder::new(to);
-    rows.try_each(|row| {
-        builder.pad(row);
-        let stored = crate::write::stored(vector.datum(row), to)?;
-        match stored.cell().to_value(to) {
-            firn_base::Value::Numeric { unscaled, scale } => {
-                builder.push(Datum::Numeric(Numeric::from_decimal(unscaled, scale)));
-            }
-            _ => builder.push_null(),
-        }
-        Ok::<(), firn_base::Error>(())
-    })?;
-    builder.pad(rows.length());
-    Ok(builder.finish())
 }
 
 /// The error of a second change of one row, where that is one.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const COMPARE: &str = env!("CARGO_BIN_EXE_firn-compare");
+const PROOFS: &str = env!("CARGO_BIN_EXE_firn-proofs");
 /// What `compare.py` ends with if DuckDB cannot be had.
 const UNAVAILABLE: i32 = 77;
 
@@ -11,7 +11,7 @@ const UNAVAILABLE: i32 = 77;
 #[test]
 fn our_answers_to_tpch_are_those_of_duckdb() {
     let directory = tempfile::tempdir().unwrap();
-    let status = Command::new(COMPARE).arg("answers").arg(directory.path()).status().unwrap();
+    let status = Command::new(PROOFS).arg("answers").arg(directory.path()).status().unwrap();
     assert!(status.success(), "answering failed");
     let script = root().join("tests/tpch/compare.py");
     let environment = Path::new(env!("CARGO_TARGET_TMPDIR")).join("duckdb");
@@ -49,7 +49,7 @@ fn long_histories_over_the_wire_with_many_kills_have_no_anomalies() {
 #[ignore = "takes minutes; cargo xtask soak runs it"]
 fn long_histories_in_process_have_no_anomalies() {
     for arguments in [&["--transactions", "100000"][..], &["--native", "--transactions", "1500000"]] {
-        let status = Command::new(COMPARE).arg("isolation").args(arguments).status().unwrap();
+        let status = Command::new(PROOFS).arg("isolation").args(arguments).status().unwrap();
         assert!(status.success(), "the history has anomalies");
     }
 }
@@ -58,12 +58,12 @@ fn long_histories_in_process_have_no_anomalies() {
 fn on_a_server(trial: &str, arguments: &[&str]) {
     // Tests of the whole workspace have built it with everything else. Alone, this crate's tests
     // would build all it stands on once more, with other features.
-    let firn = Path::new(COMPARE).with_file_name("firn");
+    let firn = Path::new(PROOFS).with_file_name("firn");
     if !firn.exists() {
         eprintln!("SKIPPED: run the tests of the whole workspace, which build the firn binary");
         return;
     }
-    let status = Command::new(COMPARE).arg(trial).args(arguments).arg("--firn").arg(firn).status().unwrap();
+    let status = Command::new(PROOFS).arg(trial).args(arguments).arg("--firn").arg(firn).status().unwrap();
     assert!(status.success(), "the trial has failed");
 }
 

@@ -4,7 +4,7 @@
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
 use firn_base::coerce::assign;
-use firn_base::{Error, Result, SqlState, SqlType, TimeZoneSetting, Value, binary};
+use firn_base::{Error, Result, SqlState, SqlType, TimeZoneSetting, Type, TypeId, Value, binary};
 use firn_bench::sql_client::SqlClient;
 use postgres_protocol::IsNull;
 use postgres_protocol::message::backend::Message;
@@ -26,8 +26,8 @@ pub struct WireClient {
 /// A statement that the server knows by name.
 pub struct WireStatement {
     name: String,
-    parameters: Vec<SqlType>,
-    columns: Vec<SqlType>,
+    parameters: Vec<Type>,
+    columns: Vec<Type>,
 }
 
 impl WireClient {
@@ -117,11 +117,13 @@ impl SqlClient for WireClient {
         self.receive(&mut |message| {
             match message {
                 Message::ParameterDescription(body) => {
-                    statement.parameters = body.parameters().map(|oid| sql_type(oid, -1)).collect()?;
+                    statement.parameters =
+                        body.parameters().map(|oid| Ok(Type::new(TypeId(oid)))).collect()?;
                 }
                 Message::RowDescription(body) => {
-                    let columns =
-                        body.fields().map(|field| sql_type(field.type_oid(), field.type_modifier()));
+                    let columns = body.fields().map(|field| {
+                        Ok(Type::new(TypeId(field.type_oid())).with_modifier(field.type_modifier()))
+                    });
                     statement.columns = columns.collect()?;
                 }
                 _ => {}
@@ -134,12 +136,13 @@ impl SqlClient for WireClient {
     fn run(&mut self, statement: &WireStatement, parameters: &[Value]) -> Result<Vec<Vec<Value>>> {
         let mut out = BytesMut::new();
         let values = parameters.iter().zip(&statement.parameters);
-        let encode = |(value, &ty): (&Value, &SqlType), out: &mut BytesMut| {
+        let encode = |(value, &ty): (&Value, &Type), out: &mut BytesMut| {
             if value.is_null() {
                 return Ok(IsNull::Yes);
             }
             let mut bytes = Vec::new();
-            binary::encode(&assign(value.clone(), ty, &TimeZoneSetting::UTC)?, ty, &mut bytes);
+            let value = assign(value.clone(), SqlType::try_from(ty)?, &TimeZoneSetting::UTC)?;
+            binary::encode_any(&value, ty, &mut bytes);
             out.extend_from_slice(&bytes);
             Ok(IsNull::No)
         };
@@ -161,7 +164,9 @@ impl SqlClient for WireClient {
                     let cell = cells.next()?.expect("a row has all its columns");
                     row.push(match cell {
                         None => Value::Null,
-                        Some(range) => binary::decode(&body.buffer()[range], ty).map_err(io::Error::other)?,
+                        Some(range) => {
+                            binary::decode_any(&body.buffer()[range], ty).map_err(io::Error::other)?
+                        }
                     });
                 }
                 rows.push(row);
@@ -189,8 +194,4 @@ fn translate(mut fields: postgres_protocol::message::backend::ErrorFields<'_>) -
         }
     }
     Ok(Error::new(state, message))
-}
-
-fn sql_type(oid: u32, modifier: i32) -> io::Result<SqlType> {
-    SqlType::from_oid(oid, modifier).ok_or_else(|| io::Error::other(format!("no type of ours has oid {oid}")))
 }

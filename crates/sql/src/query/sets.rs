@@ -1,0 +1,119 @@
+//! Functions that return sets and need the catalog or the session.
+
+use super::functions::source;
+use crate::pg_catalog::{self, Relation};
+use firn_base::{Representation, Result, Value};
+use firn_executor::values;
+use firn_syntax::{Category, KEYWORDS, Keyword};
+use firn_vector::Datum;
+use firn_vector::builder::Builder;
+use firn_vector::kernel::{Call, Set, SetKernel};
+use firn_vector::registry::RegistryBuilder;
+
+/// Adds them.
+pub(super) fn register(builder: &mut RegistryBuilder) {
+    for (signature, relation) in [
+        ("pg_cursor()", "pg_cursors"),
+        ("pg_lock_status()", "pg_locks"),
+        ("pg_prepared_statement()", "pg_prepared_statements"),
+        ("pg_show_all_settings()", "pg_settings"),
+        ("pg_timezone_abbrevs()", "pg_timezone_abbrevs"),
+        ("pg_timezone_names()", "pg_timezone_names"),
+    ] {
+        let relation = pg_catalog::find("pg_catalog", relation).expect("it is a relation");
+        builder.set(signature, Rows { relation });
+    }
+    builder.set("pg_get_keywords()", Keywords);
+    // There are no privileges that are granted, no partitions, and no channels.
+    builder.set("aclexplode(_aclitem) pg_partition_ancestors(regclass) pg_partition_tree(regclass)", Nothing);
+}
+
+/// The rows of a relation whose columns are those of the function.
+struct Rows {
+    relation: &'static Relation,
+}
+
+impl SetKernel for Rows {
+    fn can_fail(&self) -> bool {
+        false
+    }
+
+    fn begin(&self, call: &mut Call<'_>, _: &[Datum<'_>]) -> Result<Option<Box<dyn Set>>> {
+        let (count, cells) = self.relation.cells(source(call)?);
+        let columns = self.relation.columns.iter().zip(cells).map(|(column, cells)| {
+            let representation = column.ty.representation().expect("columns of catalogs have built-in types");
+            let values = cells.into_iter().map(|cell| cell.into_value(column.ty).unwrap_or(Value::Null));
+            (representation, values.collect())
+        });
+        Ok(Some(Box::new(Values { columns: columns.collect(), next: 0, count })))
+    }
+}
+
+/// Rows that are all there.
+struct Values {
+    columns: Vec<(Representation, Vec<Value>)>,
+    next: usize,
+    count: usize,
+}
+
+impl Set for Values {
+    fn next(&mut self, _: &mut Call<'_>, columns: &mut [Builder], most: usize) -> Result<bool> {
+        let end = self.count.min(self.next + most);
+        for ((representation, values), builder) in self.columns.iter().zip(columns) {
+            values[self.next..end].iter().for_each(|value| values::push(builder, value, *representation));
+        }
+        self.next = end;
+        Ok(end < self.count)
+    }
+}
+
+/// `pg_get_keywords`
+struct Keywords;
+
+impl SetKernel for Keywords {
+    fn can_fail(&self) -> bool {
+        false
+    }
+
+    fn begin(&self, _: &mut Call<'_>, _: &[Datum<'_>]) -> Result<Option<Box<dyn Set>>> {
+        let text = |of: fn(Keyword) -> &'static str| {
+            let values = KEYWORDS.iter().map(|keyword| Value::Text(of(*keyword).to_owned()));
+            (Representation::Text, values.collect())
+        };
+        let is_bare = KEYWORDS.iter().map(|keyword| Value::Boolean(keyword.is_bare_label())).collect();
+        let columns = vec![
+            text(Keyword::text),
+            text(|keyword| category(keyword).0),
+            (Representation::Boolean, is_bare),
+            text(|keyword| category(keyword).1),
+            text(|keyword| match keyword.is_bare_label() {
+                true => "can be bare label",
+                false => "requires AS",
+            }),
+        ];
+        Ok(Some(Box::new(Values { columns, next: 0, count: KEYWORDS.len() })))
+    }
+}
+
+/// The letter and the description of a keyword's category.
+fn category(keyword: Keyword) -> (&'static str, &'static str) {
+    match keyword.category() {
+        Category::Unreserved => ("U", "unreserved"),
+        Category::ColumnName => ("C", "unreserved (cannot be function or type name)"),
+        Category::TypeOrFunctionName => ("T", "reserved (can be function or type name)"),
+        Category::Reserved => ("R", "reserved"),
+    }
+}
+
+/// A set without rows.
+struct Nothing;
+
+impl SetKernel for Nothing {
+    fn can_fail(&self) -> bool {
+        false
+    }
+
+    fn begin(&self, _: &mut Call<'_>, _: &[Datum<'_>]) -> Result<Option<Box<dyn Set>>> {
+        Ok(None)
+    }
+}

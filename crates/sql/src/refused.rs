@@ -1,0 +1,176 @@
+//! Statements that PostgreSQL has and FirnDB does not: each is refused when it is prepared, so that nothing later meets it.
+//!
+//! What is missing of CREATE, ALTER, DROP and COMMENT is refused where these run (`ddl`), because it depends on their parts.
+
+use firn_base::{Error, Result, SqlState};
+use firn_syntax::tree::{
+    CopyTarget, CreateTableAs, DeclareCursor, Fetch, FetchDirection, Setting, SettingValue, Statement,
+    Transaction,
+};
+
+use crate::statement::makes_table;
+
+const ROLES: &str = "Roles and privileges come with a later release; every user may do everything.";
+const FUNCTIONS: &str = "Functions and procedures come with a later release.";
+const DIALECT: &str = "See docs/dialect.md.";
+const FORWARD: &str = "Cursors of FirnDB only move forward.";
+
+/// 0A000 with a hint for a statement that FirnDB does not have, and the errors that PostgreSQL finds before it runs a
+/// cursor's statement.
+pub fn refuse(statement: &Statement) -> Result<()> {
+    match statement {
+        Statement::Other(other) => Err(unsupported(other.tag, hint_of(other.tag))),
+        Statement::Listen(_) => Err(unsupported("LISTEN", NOTIFICATIONS)),
+        Statement::Notify(_) => Err(unsupported("NOTIFY", NOTIFICATIONS)),
+        Statement::Unlisten(_) => Err(unsupported("UNLISTEN", NOTIFICATIONS)),
+        Statement::Call(_) => Err(unsupported("CALL", FUNCTIONS)),
+        Statement::RefreshView(_) => Err(unsupported("REFRESH MATERIALIZED VIEW", DIALECT)),
+        Statement::Transaction(
+            Transaction::Prepare(_) | Transaction::CommitPrepared(_) | Transaction::RollbackPrepared(_),
+        ) => Err(unsupported("two-phase commit", "Two-phase commit is not planned.")),
+        Statement::Set(set) => match &set.setting {
+            Setting::Snapshot(_) => {
+                Err(unsupported("SET TRANSACTION SNAPSHOT", "Snapshots cannot be shared."))
+            }
+            Setting::Values { values, .. }
+                if values.iter().any(|value| matches!(value, SettingValue::Interval { .. })) =>
+            {
+                Err(unsupported(
+                    "a time zone as an interval",
+                    "Write the hours as a number: SET TIME ZONE 2.",
+                ))
+            }
+            _ => Ok(()),
+        },
+        Statement::Copy(copy) if matches!(copy.target, CopyTarget::Program(_)) => {
+            Err(unsupported("COPY PROGRAM", "Pipe through the client: COPY … FROM STDIN."))
+        }
+        Statement::DeclareCursor(cursor) => refuse_cursor(cursor),
+        Statement::Fetch(fetch) => refuse_direction(fetch),
+        Statement::Prepare(prepare) => match &prepare.statement {
+            Statement::Query(query) if makes_table(query) => Err(unsupported(
+                "PREPARE … AS SELECT INTO",
+                "Prepare the query and use CREATE TABLE … AS EXECUTE.",
+            )),
+            _ => Ok(()),
+        },
+        Statement::Explain(explain) => match &explain.statement {
+            Statement::CreateTableAs(create) => refuse_materialized(create),
+            inner => refuse(inner),
+        },
+        _ => Ok(()),
+    }
+}
+
+const NOTIFICATIONS: &str = "Poll a table instead; notifications come with a later release.";
+
+fn unsupported(what: &str, hint: &str) -> Error {
+    Error::unsupported(what).with_hint(hint)
+}
+
+fn refuse_materialized(create: &CreateTableAs) -> Result<()> {
+    match create.is_materialized_view {
+        true => Err(unsupported("CREATE MATERIALIZED VIEW", "Use CREATE TABLE AS, or a view.")),
+        false => Ok(()),
+    }
+}
+
+fn refuse_cursor(cursor: &DeclareCursor) -> Result<()> {
+    let both = |message: &str| Err(Error::new(SqlState::new("42P11"), message));
+    if cursor.scroll && cursor.no_scroll {
+        return both("cannot specify both SCROLL and NO SCROLL");
+    }
+    if cursor.is_asensitive && cursor.is_insensitive {
+        return both("cannot specify both INSENSITIVE and ASENSITIVE");
+    }
+    if cursor.is_binary {
+        return Err(unsupported("DECLARE BINARY", "Ask for binary results in the protocol."));
+    }
+    if cursor.scroll {
+        return Err(unsupported("a scrollable cursor", FORWARD));
+    }
+    match makes_table(&cursor.query) {
+        true => Err(unsupported("DECLARE CURSOR for SELECT INTO", "Make the table first.")),
+        false => Ok(()),
+    }
+}
+
+fn refuse_direction(fetch: &Fetch) -> Result<()> {
+    match fetch.direction {
+        FetchDirection::ForwardAll | FetchDirection::Forward(0..) => Ok(()),
+        _ => {
+            let error =
+                Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "cursor can only scan forward");
+            Err(error.with_hint(FORWARD))
+        }
+    }
+}
+
+/// What to do instead of a statement with this command tag.
+fn hint_of(tag: &str) -> &'static str {
+    let object = tag.split_once(' ').map_or("", |(_, object)| object);
+    match tag {
+        "GRANT" | "REVOKE" | "GRANT ROLE" | "REVOKE ROLE" | "REASSIGN OWNED" | "DROP OWNED" => return ROLES,
+        "DO" => return FUNCTIONS,
+        "ALTER SYSTEM" | "ALTER DATABASE" => {
+            return "Give settings to the server or set them in the session.";
+        }
+        "IMPORT FOREIGN SCHEMA" => return "COPY loads files.",
+        _ => {}
+    }
+    match object {
+        "ROLE" | "POLICY" | "DEFAULT PRIVILEGES" => ROLES,
+        "DATABASE" => "One directory holds one database; open another directory instead.",
+        "TABLESPACE" => "One directory holds one database.",
+        "FUNCTION" | "PROCEDURE" | "ROUTINE" | "LANGUAGE" => FUNCTIONS,
+        "TRIGGER" | "EVENT TRIGGER" => "Triggers come with a later release.",
+        "EXTENSION" => "FirnDB has no extensions.",
+        "TYPE" => "See docs/dialect.md for the types that FirnDB has.",
+        "DOMAIN" => "Use a CHECK constraint on the column.",
+        "RULE" => "Use a view.",
+        "COLLATION" => "Strings compare by their bytes (collation C).",
+        "SERVER" | "FOREIGN DATA WRAPPER" | "USER MAPPING" | "FOREIGN TABLE" => "COPY loads files.",
+        "PUBLICATION" | "SUBSCRIPTION" => "Replication comes with a later release.",
+        "STATISTICS" => "FirnDB needs no statistics objects.",
+        "MATERIALIZED VIEW" => "Use CREATE TABLE AS, or a view.",
+        _ => DIALECT,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::parse_one;
+
+    #[test]
+    fn statements_of_later_releases_are_refused_with_a_hint() {
+        for text in [
+            "create role x",
+            "grant select on t to x",
+            "create function f() returns int language sql as 'select 1'",
+            "listen x",
+            "notify x",
+            "call f()",
+            "do 'begin end'",
+            "prepare transaction 'x'",
+            "set transaction snapshot 'x'",
+            "copy t from program 'ls'",
+            "declare c scroll cursor for select 1",
+            "explain create materialized view v as select 1",
+            "refresh materialized view v",
+        ] {
+            let parsed = parse_one(text).unwrap().unwrap();
+            let error = refuse(&parsed.statement).unwrap_err();
+            assert_eq!(error.state(), SqlState::FEATURE_NOT_SUPPORTED, "{text}");
+            assert!(error.hint().is_some(), "{text}");
+        }
+        for text in ["fetch backward from c", "fetch absolute 3 from c", "move last in c", "fetch -1 from c"]
+        {
+            let parsed = parse_one(text).unwrap().unwrap();
+            assert_eq!(refuse(&parsed.statement).unwrap_err().state().as_str(), "55000", "{text}");
+        }
+        for text in ["fetch c", "fetch 3 from c", "fetch all from c", "move forward 0 in c", "select 1"] {
+            refuse(&parse_one(text).unwrap().unwrap().statement).unwrap();
+        }
+    }
+}
