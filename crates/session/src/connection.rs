@@ -802,6 +802,10 @@ impl Connection {
     /// # }
     /// ```
     pub fn execute(&mut self, sql: &str) -> Result<u64> {
+        stack::with_room_for_tree(|| self.execute_script(sql))
+    }
+
+    fn execute_script(&mut self, sql: &str) -> Result<u64> {
         let mut touched = 0;
         let statements = match self.parse_script(sql) {
             Ok(statements) => statements,
