@@ -16,7 +16,6 @@ pub mod activity;
 pub mod arrow;
 #[path = "stub/copy.rs"]
 pub mod copy;
-#[path = "stub/ddl.rs"]
 pub mod ddl;
 pub mod files;
 pub mod services;

@@ -74,7 +74,7 @@ pub fn bind_assignments(values: &[(Type, &Attribute)], catalog: &dyn Catalog) ->
 
 impl Binder<'_> {
     /// Puts values that several places of a scalar share into each of them.
-    fn inline(&self, scalar: &mut Scalar) {
+    pub(super) fn inline(&self, scalar: &mut Scalar) {
         if let Scalar::Column(column) = scalar {
             let column = self.aliases_of_pending.get(column).unwrap_or(column);
             if let Some(Pending::Value(value)) = self.pending.get(column) {

@@ -5,9 +5,9 @@ use super::{Binder, Clause, Item, ItemColumn, LevelId, Operand, OutputColumn, Ta
 use crate::catalog::{Catalog, Relation};
 use crate::resolve::name as type_name;
 use firn_base::{Error, Result, SqlState, Type, TypeId};
-use firn_plan::{ColumnInfo, Origin, Scalar};
+use firn_plan::{Column, ColumnInfo, Columns, Origin, Scalar};
 use firn_syntax::Span;
-use firn_syntax::tree::{self, Expr, JoinConstraint, Name, ObjectName, Query, Statement, TypeName};
+use firn_syntax::tree::{self, Expr, JoinConstraint, Name, ObjectName, Query, Statement};
 use firn_vector::registry::CastContext;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -40,8 +40,10 @@ pub struct BoundExpression {
     pub scalar: Scalar,
     /// Its type.
     pub ty: Type,
-    /// The numbers of the relation's columns that it uses, in their order; those of system columns are negative.
-    pub attributes: Vec<i16>,
+    /// The columns of the scalar.
+    pub columns: Columns,
+    /// Those that it uses, and the number of the relation's column that each is, in the order of the numbers.
+    pub inputs: Vec<(Column, i16)>,
 }
 
 /// What a query yields, and what its text uses.
@@ -66,11 +68,6 @@ pub struct Uses {
     pub natural: Vec<(Span, Vec<Box<str>>)>,
 }
 
-/// The type of that name. `text` is what the name was parsed from.
-pub fn resolve_type(text: &str, type_name: &TypeName, catalog: &dyn Catalog) -> Result<Type> {
-    Binder::new(text, &[], catalog).type_named(type_name, false)
-}
-
 /// An expression of a definition over the columns of a relation, if it sees any. `text` is what it was parsed from.
 pub fn bind_expression(
     text: &str,
@@ -80,6 +77,7 @@ pub fn bind_expression(
     catalog: &dyn Catalog,
 ) -> Result<BoundExpression> {
     let mut binder = Binder::new(text, &[], catalog);
+    // A definition has no parameters.
     binder.uses = Some(Box::default());
     binder.open();
     binder.level().clause = match place {
@@ -87,8 +85,9 @@ pub fn bind_expression(
         Place::Check => Clause::Check,
         Place::Using { .. } => Clause::Transform,
     };
+    let mut inputs = Vec::new();
     if let Some(relation) = relation {
-        let columns = binder.columns_of_row(relation);
+        let columns = binder.columns_of_row(relation, &mut inputs);
         binder.add_item(Table::of_relation(relation.clone(), None, columns, None));
     }
     let operand = binder.expression(expression)?;
@@ -112,9 +111,14 @@ pub fn bind_expression(
                 .with_hint("You might need to add an explicit cast.")
         })?,
     };
-    let uses = binder.uses.take().expect("it was asked for");
-    let attributes = uses.columns.iter().map(|(_, number)| *number).collect();
-    Ok(BoundExpression { scalar: operand.scalar, ty: operand.ty, attributes })
+    let Operand { mut scalar, ty, .. } = operand;
+    binder.inline(&mut scalar);
+    let mut used = BTreeSet::new();
+    scalar.for_each_column(&mut |column| {
+        used.insert(column);
+    });
+    inputs.retain(|(column, _)| used.contains(column));
+    Ok(BoundExpression { scalar, ty, columns: binder.plan.columns, inputs })
 }
 
 /// A query as the definition of a relation. `text` is what it was parsed from.
@@ -129,7 +133,7 @@ pub fn describe(text: &str, query: &Query, catalog: &dyn Catalog) -> Result<Desc
 
 impl Binder<'_> {
     /// The columns of a row of a relation, which no operator produces.
-    fn columns_of_row(&mut self, relation: &Relation) -> Vec<ItemColumn> {
+    fn columns_of_row(&mut self, relation: &Relation, inputs: &mut Vec<(Column, i16)>) -> Vec<ItemColumn> {
         let mut columns = Vec::with_capacity(relation.columns.len());
         for attribute in &relation.columns {
             let column = self.new_column(ColumnInfo {
@@ -138,6 +142,7 @@ impl Binder<'_> {
                 name: Some(attribute.name.clone()),
                 origin: Some(Origin { relation: relation.oid, attribute: attribute.number }),
             });
+            inputs.push((column, attribute.number));
             let name = (&*attribute.name).into();
             columns.push(ItemColumn { name, value: Scalar::Column(column), ty: attribute.ty });
         }
@@ -157,12 +162,13 @@ impl Binder<'_> {
         }
     }
 
-    /// 0A000 for a sub-query in an expression of a definition.
+    /// 0A000 for a sub-query where there is no row to evaluate it for: in an expression of a definition or an argument of EXECUTE.
     pub(super) fn refuse_query(&mut self, query: &Query) -> Result<()> {
         let what = match self.level().clause {
             Clause::Default => "DEFAULT expression",
             Clause::Check => "check constraint",
             Clause::Transform => "transform expression",
+            Clause::Execute => "EXECUTE parameter",
             _ => return Ok(()),
         };
         Err(self.unsupported_as(&format!("cannot use subquery in {what}"), query.span.start))

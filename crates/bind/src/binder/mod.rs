@@ -42,9 +42,7 @@ mod window;
 mod with;
 
 pub use copy::{RowScalar, bind_assignments, bind_copy_condition};
-pub use definition::{
-    BoundExpression, Described, Place, Uses as RelationUses, bind_expression, describe, resolve_type,
-};
+pub use definition::{BoundExpression, Described, Place, Uses as RelationUses, bind_expression, describe};
 
 use crate::catalog::{Catalog, Relation};
 use crate::function::Handles;
@@ -270,9 +268,9 @@ pub(crate) enum Clause {
     UpdateTargets,
     MergeWhen,
     Default,
-    CopyWhere,
     Check,
     Transform,
+    CopyWhere,
     Execute,
 }
 

@@ -45,7 +45,6 @@ impl Load {
         columns: Vec<ColumnId>,
         condition: Option<&StoredExpression>,
         expressions: &dyn CatalogExpressions,
-        key_threads: usize,
     ) -> Result<Load> {
         let target = set.first();
         let definition: &Arc<TableDef> = &set.target(target).definition;
@@ -59,7 +58,12 @@ impl Load {
             }
         }
         let condition = condition.map(|condition| RowExpression::compile(condition, registry)).transpose()?;
-        Ok(Load { set, target, columns, defaults, condition, key_threads, pending: VecDeque::new() })
+        Ok(Load { set, target, columns, defaults, condition, key_threads: 1, pending: VecDeque::new() })
+    }
+
+    /// How many threads may enter keys.
+    pub fn set_key_threads(&mut self, threads: usize) {
+        self.key_threads = threads;
     }
 
     fn table(&self) -> &Target {

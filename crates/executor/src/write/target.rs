@@ -122,6 +122,28 @@ impl RowExpression {
         self.expression.copy().evaluate_on(&Scope { context, parameters: &[] }, &vectors, rows)
     }
 
+    /// As [`RowExpression::evaluate`]; an error has the first row that raises one for its ordinal.
+    pub fn evaluate_placed(
+        &self,
+        context: &Context<'_>,
+        columns: &RowVectors,
+        rows: Rows<'_>,
+    ) -> Result<firn_vector::Vector> {
+        self.evaluate(context, columns, rows).map_err(|error| {
+            let mut failure = None;
+            rows.each(|row| {
+                let one = [row as u16];
+                let one = Rows::at(&one, rows.length());
+                if failure.is_none()
+                    && let Err(error) = self.evaluate(context, columns, one)
+                {
+                    failure = Some(error.with_ordinal(row as u64));
+                }
+            });
+            failure.unwrap_or(error)
+        })
+    }
+
     /// Its value without a row.
     pub fn value(&self, context: &Context<'_>) -> Result<Value> {
         let vector = self.evaluate(context, &RowVectors::default(), Rows::all(1))?;

@@ -3,7 +3,7 @@
 use super::{Asked, AskedCsv, Kind};
 use crate::query::registry;
 use firn_base::{Error, Result, SqlState, SqlType, TypeId, Value};
-use firn_bind::{Catalog, FileArgument, Relation, resolve_type};
+use firn_bind::{Catalog, FileArgument, Relation, bind_type_name};
 use firn_load::NO_QUOTE;
 use firn_load::encoding::Encoding;
 use firn_vector::Registry;
@@ -175,7 +175,7 @@ impl Reader {
                 return Err(self.wrong(format!("{name} names \"{column}\" twice")));
             }
             // Its position is one in this text, and not in that of the statement.
-            let ty = resolve_type(&text, &definition.type_name, &BuiltIn).map_err(without_position)?;
+            let ty = bind_type_name(&text, &definition.type_name, &BuiltIn).map_err(without_position)?;
             found.push((column.to_owned(), SqlType::try_from(ty)?));
         }
         Ok(found)

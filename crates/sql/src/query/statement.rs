@@ -13,7 +13,8 @@ use firn_bind::FileArgument;
 use firn_executor::write::{check_all, check_immediate};
 use firn_executor::{Budget, Options, Source};
 use firn_plan::operator::{LockStrength, SourceId};
-use firn_query::catalog::Names;
+use firn_query::catalog::{Binding, Names};
+use firn_query::expressions::TransactionExpressions;
 use firn_query::prepared::Preparing;
 use firn_query::{Executed, Found, Relations, ResultColumn, Stream, Surroundings};
 use firn_syntax::tree::{Expr, TypeName};
@@ -39,10 +40,9 @@ impl Prepared {
         facts: &Arc<SessionFacts>,
         cancel: &Cancel,
     ) -> Result<Prepared> {
-        let (prepared, files) = prepare(transaction, facts, cancel, |preparing| {
+        prepare(transaction, facts, cancel, |preparing| {
             firn_query::Prepared::new(&parsed.script, &parsed.statement, parameters, preparing)
-        })?;
-        Ok(Prepared { prepared, files })
+        })
     }
 
     /// Prepares the arguments of EXECUTE: a query for one row of values of these types.
@@ -54,10 +54,9 @@ impl Prepared {
         facts: &Arc<SessionFacts>,
         cancel: &Cancel,
     ) -> Result<Prepared> {
-        let (prepared, files) = prepare(transaction, facts, cancel, |preparing| {
+        prepare(transaction, facts, cancel, |preparing| {
             firn_query::Prepared::arguments(&parsed.script, arguments, types, preparing)
-        })?;
-        Ok(Prepared { prepared, files })
+        })
     }
 
     /// The columns of its result.
@@ -156,7 +155,7 @@ pub fn type_named(
     transaction: &Transaction,
     facts: &Arc<SessionFacts>,
 ) -> Result<Type> {
-    let (ty, _) = prepare(transaction, facts, &Cancel::new(), |preparing| {
+    let (ty, _) = preparing(transaction, facts, &Cancel::new(), |preparing| {
         firn_query::Prepared::type_named(&parsed.script, name, preparing)
     })?;
     Ok(ty)
@@ -186,8 +185,19 @@ pub fn check_no_longer_deferred(
     }
 }
 
-/// What a session prepares statements with, and the files that were looked at for that.
-fn prepare<T>(
+/// Prepares a statement of a session, with the files that it reads.
+fn prepare(
+    transaction: &Transaction,
+    facts: &Arc<SessionFacts>,
+    cancel: &Cancel,
+    work: impl FnOnce(Preparing<'_>) -> Result<firn_query::Prepared>,
+) -> Result<Prepared> {
+    let (prepared, files) = preparing(transaction, facts, cancel, work)?;
+    Ok(Prepared { prepared, files })
+}
+
+/// Lends what statements of a session are prepared with; with the files that were looked at.
+fn preparing<T>(
     transaction: &Transaction,
     facts: &Arc<SessionFacts>,
     cancel: &Cancel,
@@ -197,17 +207,35 @@ fn prepare<T>(
     // Nobody asks for rows while a statement is prepared.
     let relations = SessionRelations { facts: facts.clone(), services: Arc::new(NoSession) };
     let others = Noting { relations, files: Files::default() };
-    let made = work(Preparing {
+    let done = work(Preparing {
         registry: registry(),
         transaction,
         names: Names { search_path: &facts.search_path, database: &facts.database, zone: &zone },
         others: &others,
         cancel,
     })?;
-    Ok((made, others.files.versions()))
+    Ok((done, others.files.versions()))
 }
 
-fn surroundings(transaction: &Transaction, facts: &Arc<SessionFacts>, options: &RunOptions) -> Surroundings {
+/// Calls with what binds the expressions that rows of a load need.
+pub(crate) fn load_expressions<T>(
+    transaction: &Transaction,
+    facts: &Arc<SessionFacts>,
+    call: impl FnOnce(&TransactionExpressions<'_>) -> Result<T>,
+) -> Result<T> {
+    let zone = zone(&facts.time_zone);
+    let others = SessionRelations { facts: facts.clone(), services: Arc::new(NoSession) };
+    let names = Names { search_path: &facts.search_path, database: &facts.database, zone: &zone };
+    let binding = Binding::new(registry(), transaction.catalog(), names, &others);
+    call(&TransactionExpressions { binding: &binding, transaction })
+}
+
+/// What the functions of a statement are called with.
+pub(crate) fn surroundings(
+    transaction: &Transaction,
+    facts: &Arc<SessionFacts>,
+    options: &RunOptions,
+) -> Surroundings {
     let services = &options.services;
     let session = Arc::new(CatalogSource::of_session(transaction.catalog(), facts, services));
     Surroundings {
