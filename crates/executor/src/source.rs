@@ -9,6 +9,7 @@
 
 use crate::buffer::RowBuffer;
 use crate::execution::Options;
+use crate::table::TableSource;
 use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{Representation, Result, Snapshot, Type, Value};
 use firn_plan::operator::SourceId;
@@ -101,6 +102,11 @@ pub trait Source: Send + Sync {
 
     /// The table whose rows they are, if they can be changed and locked.
     fn table(&self) -> Option<Arc<Table>> {
+        None
+    }
+
+    /// The table of the catalog that it is, if short programs may read it.
+    fn as_table(&self) -> Option<&TableSource> {
         None
     }
 
