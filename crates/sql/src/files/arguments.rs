@@ -168,7 +168,7 @@ impl Reader {
                 asked.columns = Some(columns);
             }
             "types" => asked.types = self.declarations(name, value, registry)?,
-            "encoding" => known.encoding = encoding(&self.text(name, value)?)?,
+            "encoding" => known.encoding = Encoding::named(&self.text(name, value)?)?,
             _ => return Err(self.wrong(format!("there is no option \"{name}\""))),
         }
         Ok(())
@@ -220,13 +220,6 @@ fn plain_name(name: &str) -> &str {
         "dtypes" | "column_types" => "types",
         _ => name,
     }
-}
-
-fn encoding(given: &str) -> Result<Encoding> {
-    Encoding::of(given).ok_or_else(|| {
-        Error::unsupported(format!("encoding \"{given}\""))
-            .with_hint("There are UTF8, LATIN1, LATIN9 and WIN1252. Convert files in others to UTF-8.")
-    })
 }
 
 fn without_position(error: Error) -> Error {
