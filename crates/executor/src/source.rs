@@ -137,6 +137,12 @@ pub trait Lookup: Send + Sync {
 pub trait Scan: Send + Sync {
     /// Begins from the first row, any number of times.
     fn morsels(&self) -> Arc<dyn Morsels>;
+
+    /// Whether its rows have an order that a result keeps, as the lines of a file do. A single worker takes its morsels if they become
+    /// rows of a result.
+    fn is_ordered(&self) -> bool {
+        false
+    }
 }
 
 /// Rows in parts that workers take from one after the other.

@@ -39,7 +39,7 @@ impl RowVectors {
 }
 
 /// Some columns of one row that is written.
-pub(crate) trait RowData {
+pub trait RowData {
     /// The value of a column, if it is known.
     fn get(&self, column: ColumnId) -> Option<Datum<'_>>;
 

@@ -200,11 +200,12 @@ pub(super) fn options(
                             ));
                         }
                     }
-                    Ok(columns.iter().map(|(_, name, _)| names.iter().any(|wanted| **wanted == **name)).collect())
+                    Ok(columns
+                        .iter()
+                        .map(|(_, name, _)| names.iter().any(|wanted| **wanted == **name))
+                        .collect())
                 }
-                _ => {
-                    Err(syntax(format!("argument to option \"{name}\" must be a list of column names")))
-                }
+                _ => Err(syntax(format!("argument to option \"{name}\" must be a list of column names"))),
             }
         };
         match name {

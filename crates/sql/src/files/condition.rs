@@ -6,6 +6,7 @@
 //!
 //! Invariant: both admit more than the statement's conditions, never less.
 
+use super::zones::successor;
 use crate::query::registry;
 use arrow::array::ArrayRef;
 use arrow::buffer::{BooleanBuffer, MutableBuffer};
@@ -16,12 +17,15 @@ use firn_executor::expression::{Compiler, Conditions, Expression, Layout, Scope}
 use firn_executor::source::Request;
 use firn_executor::values;
 use firn_load::Sieve;
-use firn_plan::function::{Strategy, Volatility};
+use firn_plan::function::{Function, Strategy, Volatility};
 use firn_plan::scalar::{Quantified, Values};
-use firn_plan::{Column, Scalar};
+use firn_plan::{Column, Columns, Scalar};
 use firn_vector::context::detached;
 use firn_vector::{Chunk, Datum, Vector, order};
 use std::cmp::Ordering;
+
+/// The oid of `textlike`, which is `~~` of text.
+const TEXT_LIKE: u32 = 850;
 
 /// Rows that a condition is evaluated over at once.
 const ROWS_AT_ONCE: usize = 1 << 14;
@@ -53,7 +57,7 @@ impl Condition {
                 columns += 1;
                 are_ours &= place(column).is_some();
             });
-            columns > 0 && are_ours && !depends_on_statement(condition)
+            columns > 0 && are_ours && !depends_on_statement(condition, request.all)
         };
         let usable: Vec<&Scalar> = request.conditions.iter().filter(is_usable).collect();
         let mut columns: Vec<(usize, Column)> = Vec::new();
@@ -117,13 +121,16 @@ impl Condition {
 }
 
 /// Whether evaluating a condition needs more than its columns and the values of parameters: the time, the session, the catalog.
-fn depends_on_statement(condition: &Scalar) -> bool {
+fn depends_on_statement(condition: &Scalar, columns: &Columns) -> bool {
+    let is_immutable = |function: &Function| function.volatility == Volatility::Immutable;
     condition.any(&mut |scalar| match scalar {
-        Scalar::Call(call) => call.function.volatility != Volatility::Immutable,
-        Scalar::Quantified(quantified) => quantified.function.volatility != Volatility::Immutable,
-        Scalar::Cast(cast) => {
-            cast.function.as_ref().is_none_or(|function| function.volatility != Volatility::Immutable)
-        }
+        Scalar::Call(call) => !is_immutable(&call.function),
+        Scalar::Quantified(quantified) => !is_immutable(&quantified.function),
+        Scalar::Cast(cast) => match &cast.function {
+            Some(function) => !is_immutable(function),
+            // Through the text form, which may depend on settings, unless it is the same bits.
+            None => cast.argument.ty(columns).representation() != cast.ty.representation(),
+        },
         _ => false,
     })
 }
@@ -271,6 +278,9 @@ impl Asked<'_, '_> {
             Scalar::Test(operand, Some(which), false) => self.flag(operand, *which),
             Scalar::Not(operand) => self.flag(operand, false),
             Scalar::Column(_) => self.flag(condition, true),
+            Scalar::Call(call) if call.function.oid == TEXT_LIKE => {
+                self.like(&call.arguments[0], &call.arguments[1])
+            }
             Scalar::Call(call) if call.arguments.len() == 2 => {
                 let strategy = call.function.strategy?;
                 let (left, right) = (&call.arguments[0], &call.arguments[1]);
@@ -302,6 +312,24 @@ impl Asked<'_, '_> {
                 self.compared(&quantified.argument, strategy, &values)
             }
         }
+    }
+
+    /// A column that begins as a pattern of LIKE does.
+    fn like(&self, operand: &Scalar, pattern: &Scalar) -> Option<Test> {
+        let (ty, Value::Text(pattern)) = self.value(pattern)? else { return None };
+        let prefix: String =
+            pattern.chars().take_while(|character| !matches!(character, '%' | '_' | '\\')).collect();
+        let value = |text: &str| Value::Text(text.to_owned());
+        if prefix.len() == pattern.len() {
+            return self.compared(operand, Strategy::Equal, &[(ty, &value(&prefix))]);
+        }
+        let from = self.compared(operand, Strategy::GreaterOrEqual, &[(ty, &value(&prefix))])?;
+        Some(match successor(prefix) {
+            Some(end) => {
+                Test::All(vec![from, self.compared(operand, Strategy::Less, &[(ty, &value(&end))])?])
+            }
+            None => from,
+        })
     }
 
     /// A column of booleans that is TRUE, or FALSE.

@@ -381,16 +381,21 @@ fn beginning(text: &str) -> &str {
 
 /// A short string that is not less, if there is one.
 fn not_less(text: &str) -> Option<String> {
-    let mut short = beginning(text).to_owned();
+    let short = beginning(text).to_owned();
     if short.len() == text.len() {
         return Some(short);
     }
-    // With its last character replaced by the next one, it is larger than all that begin so.
-    while let Some(last) = short.pop() {
+    successor(short)
+}
+
+/// A string that is greater than all that begin with another one, which it replaces the last character of by the next one; `None` if there
+/// is none.
+pub(super) fn successor(mut prefix: String) -> Option<String> {
+    while let Some(last) = prefix.pop() {
         let next = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32);
         if let Some(next) = next {
-            short.push(next);
-            return Some(short);
+            prefix.push(next);
+            return Some(prefix);
         }
     }
     None

@@ -223,11 +223,12 @@ pub(crate) fn load_expressions<T>(
     facts: &Arc<SessionFacts>,
     call: impl FnOnce(&TransactionExpressions<'_>) -> Result<T>,
 ) -> Result<T> {
-    let zone = zone(&facts.time_zone);
-    let others = SessionRelations { facts: facts.clone(), services: Arc::new(NoSession) };
-    let names = Names { search_path: &facts.search_path, database: &facts.database, zone: &zone };
-    let binding = Binding::new(registry(), transaction.catalog(), names, &others);
-    call(&TransactionExpressions { binding: &binding, transaction })
+    let (done, _) = preparing(transaction, facts, &Cancel::new(), |preparing| {
+        let Preparing { registry, names, others, .. } = preparing;
+        let binding = Binding::new(registry, transaction.catalog(), names, others);
+        call(&TransactionExpressions { binding: &binding, transaction })
+    })?;
+    Ok(done)
 }
 
 /// What the functions of a statement are called with.
