@@ -1,6 +1,6 @@
 //! Relations outside of the catalog of tables: the system schemas, sequences, and what the session has registered.
 
-use super::functions;
+use super::{functions, registry};
 use crate::files::{self, Files};
 use crate::pg_catalog::{self, CatalogRelation, Source as CatalogSource};
 use crate::run::SessionServices;
@@ -58,7 +58,8 @@ impl Relations for SessionRelations {
     }
 
     fn source(&self, id: SourceId, transaction: &Transaction) -> Arc<dyn Source> {
-        let source = CatalogSource::of_session(transaction.catalog(), &self.facts, &self.services);
+        let source =
+            CatalogSource::of_session(transaction.catalog(), &self.facts, &self.services, registry());
         match pg_catalog::numbered(id.0) {
             Some(relation) => Arc::new(CatalogRelation::new(relation, source)),
             None => Arc::new(SequenceRelation { oid: id.0, source }),
