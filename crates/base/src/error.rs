@@ -201,6 +201,12 @@ impl Error {
         self
     }
 
+    /// The same without a place in a statement, for whoever has given another text than the user.
+    pub fn without_position(mut self) -> Error {
+        self.0.position = None;
+        self
+    }
+
     /// Adds the running transaction that stands in the way: once it has ended, trying again may succeed.
     pub fn with_blocker(mut self, transaction: Stamp) -> Error {
         self.0.blocker = Some(transaction);

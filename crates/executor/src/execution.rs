@@ -357,18 +357,23 @@ impl Run {
         parameters: &[Value],
         options: Options,
     ) -> Result<Run> {
-        fn request<'a>(scan: &'a PlannedScan, parameters: &'a [Value], all: &'a Columns) -> Request<'a> {
+        fn request<'a>(
+            scan: &'a PlannedScan,
+            parameters: &'a [Value],
+            all: &'a Columns,
+            workers: usize,
+        ) -> Request<'a> {
             let PlannedScan { columns, used, conditions, .. } = scan;
-            Request { columns, used: *used, conditions, parameters, all }
+            Request { columns, used: *used, conditions, parameters, all, workers }
         }
         let open = |scan: &PlannedScan| {
-            let request = request(scan, parameters, program.columns());
+            let request = request(scan, parameters, program.columns(), options.workers);
             let transaction = reader.transaction.filter(|_| scan.is_logged);
             sources.source(scan.source).open(&request, Reader { transaction, ..reader })
         };
         let scans = program.scans().iter().map(open).collect::<Result<_>>()?;
         let open = |PlannedLookup { scan, attributes }: &PlannedLookup| {
-            let request = request(scan, parameters, program.columns());
+            let request = request(scan, parameters, program.columns(), options.workers);
             sources.source(scan.source).open_lookup(&request, attributes, reader)
         };
         let lookups = program.lookups().iter().map(open).collect::<Result<_>>()?;

@@ -63,6 +63,8 @@ pub struct Request<'a> {
     pub parameters: &'a [Value],
     /// The columns of the statement.
     pub all: &'a Columns,
+    /// How many threads may take morsels at once.
+    pub workers: usize,
 }
 
 /// By what a statement reads.

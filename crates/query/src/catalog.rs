@@ -6,7 +6,7 @@
 use crate::relations::{FIRST_HELD, Found, Relations};
 use firn_base::sync::Arc;
 use firn_base::{ColumnId, Result, TimeZoneSetting, Type, TypeId};
-use firn_bind::{Attribute, Catalog as Asked, Generated, Key, Relation, RelationKind};
+use firn_bind::{Attribute, Catalog as Asked, FileArgument, Generated, Key, Relation, RelationKind};
 use firn_executor::Source;
 use firn_plan::operator::SourceId;
 use firn_txn::Catalog;
@@ -249,5 +249,13 @@ impl Asked for Binding<'_> {
         let found = self.others.file(pattern)?.map(|found| self.keep(found));
         self.found.borrow_mut().files.insert(pattern.to_owned(), found.clone());
         Ok(found)
+    }
+
+    fn reads_files(&self, function: &str) -> bool {
+        self.others.reads_files(function)
+    }
+
+    fn file_function(&self, function: &str, arguments: &[FileArgument<'_>]) -> Result<Arc<Relation>> {
+        Ok(self.keep(self.others.file_function(function, arguments)?))
     }
 }

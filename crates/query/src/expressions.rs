@@ -1,13 +1,12 @@
 //! Expressions that the catalog keeps as text: CHECK conditions and defaults, bound for the tables that a statement writes to.
 
-use crate::catalog::{Binding, quoted};
+use crate::catalog::Binding;
 use firn_base::sync::Arc;
-use firn_base::{ColumnId, Result, TableId, Type, stack};
-use firn_bind::{Catalog, Relation, RowScalar, bind_assignments, bind_copy_condition};
+use firn_base::{ColumnId, Error, Result, TableId, Type, stack};
+use firn_bind::{BoundExpression, Catalog, Place, Relation, bind_assignments, bind_expression};
 use firn_executor::TargetSet;
 use firn_executor::write::{CatalogExpressions, Load, RowExpression, StoredExpression};
 use firn_plan::operator::SourceId;
-use firn_plan::{Operator, Scalar};
 use firn_storage::Table;
 use firn_syntax::tree::Expr;
 use firn_txn::Transaction;
@@ -23,30 +22,18 @@ pub struct TransactionExpressions<'a> {
 }
 
 impl TransactionExpressions<'_> {
-    /// An expression over the columns of a table.
-    fn bind(&self, table: &TableDef, expression: &str) -> Result<StoredExpression> {
-        let schema = &self.transaction.catalog().schemas[&table.schema].name;
-        let text = format!("SELECT ({expression}) FROM {}.{}", quoted(schema), quoted(&table.name));
-        let mut parsed = firn_syntax::parse(&text, firn_syntax::Options::default())?;
-        let statement = parsed.pop().expect("it is a statement").statement;
-        let plan = firn_bind::bind(&text, &statement, &[], self.binding)?.plan;
-        let mut stored = StoredExpression {
-            inputs: Vec::new(),
-            columns: plan.columns.clone(),
-            scalar: Scalar::Column(plan.output[0]),
-        };
-        for node in plan.post_order() {
-            match &plan[node] {
-                Operator::Scan(scan) => stored.inputs = scan.columns.clone(),
-                Operator::Map { outputs, .. } => {
-                    if let Some((_, scalar)) = outputs.iter().find(|(column, _)| *column == plan.output[0]) {
-                        stored.scalar = scalar.clone();
-                    }
-                }
-                other => panic!("an expression over a table needs no {other:?}"),
-            }
-        }
-        Ok(stored)
+    /// An expression over the columns of a relation, if it sees any. No place in it is one of the statement.
+    fn bind(
+        &self,
+        text: &str,
+        place: Place<'_>,
+        relation: Option<&Arc<Relation>>,
+    ) -> Result<StoredExpression> {
+        let expression = firn_syntax::parse_expression(text, firn_syntax::Options::default());
+        let bound = expression
+            .and_then(|expression| bind_expression(text, &expression, place, relation, self.binding))
+            .map_err(Error::without_position)?;
+        Ok(stored(bound))
     }
 }
 
@@ -63,9 +50,9 @@ impl TransactionExpressions<'_> {
         let condition = match condition {
             Some((text, condition)) => {
                 let relation = self.relation(table)?;
-                let bound =
-                    stack::with_room(|| bind_copy_condition(text, condition, &relation, self.binding))?;
-                Some(stored(bound))
+                let bind =
+                    || bind_expression(text, condition, Place::CopyWhere, Some(&relation), self.binding);
+                Some(stored(stack::with_room(bind)?))
             }
             None => None,
         };
@@ -95,29 +82,30 @@ impl TransactionExpressions<'_> {
     /// A table as the binder sees it.
     fn relation(&self, table: &TableDef) -> Result<Arc<Relation>> {
         let schema = &self.transaction.catalog().schemas[&table.schema].name;
-        let found = Catalog::relation(self.binding, Some(schema), &table.name)?;
-        Ok(found.expect("the table is in its catalog"))
+        let found = self.binding.relation(Some(schema), &table.name)?;
+        Ok(found.expect("a table that is written to is in the catalog"))
     }
 }
 
-fn stored(bound: RowScalar) -> StoredExpression {
-    let RowScalar { inputs, columns, scalar } = bound;
+fn stored(bound: BoundExpression) -> StoredExpression {
+    let BoundExpression { inputs, columns, scalar, .. } = bound;
     StoredExpression { inputs, columns, scalar }
 }
 
 impl CatalogExpressions for TransactionExpressions<'_> {
     fn registry(&self) -> &Registry {
-        firn_bind::Catalog::registry(self.binding)
+        self.binding.registry()
     }
 
     fn check(&self, table: &Arc<TableDef>, condition: &str) -> Result<StoredExpression> {
-        self.bind(table, condition)
+        self.bind(condition, Place::Check, Some(&self.relation(table)?))
     }
 
     fn default(&self, table: &Arc<TableDef>, column: ColumnId) -> Result<StoredExpression> {
         let definition = &table.columns[column.index()];
         let default = self.binding.default_of(table, column).unwrap_or_else(|| "NULL".to_owned());
-        self.bind(table, &format!("CAST({default} AS {})", definition.ty.declared))
+        let place = Place::Default { column: &definition.name, ty: definition.ty.declared };
+        self.bind(&default, place, None)
     }
 
     fn table(&self, id: TableId) -> Arc<Table> {

@@ -15,9 +15,7 @@ pub mod run;
 pub mod activity;
 pub mod arrow;
 pub mod copy;
-#[path = "stub/ddl.rs"]
 pub mod ddl;
-#[path = "stub/files.rs"]
 pub mod files;
 pub mod services;
 pub mod session_facts;

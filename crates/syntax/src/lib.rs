@@ -1,7 +1,7 @@
 //! PostgreSQL 15's grammar: text to a syntax tree with positions, and back to text.
 //!
 //! The crate knows what a text says and nothing of what its names mean: no types, no catalog. In reading order:
-//! `span` (places), `keyword`, `token`, `lexer`, `tree` (what a text says), `parser`, `print`.
+//! `span` (places), `keyword`, `token`, `lexer`, `tree` (what a text says), `parser`, `print`, `visit`.
 //!
 //! * One pass, no backtracking: time is linear in the text (`parser`).
 //! * Chains are lists: `a + b + …`, AND, OR, casts, `IS NULL`, NOT, set operations and joins of any length make a tree of
@@ -40,6 +40,7 @@ pub mod print;
 mod span;
 mod token;
 pub mod tree;
+pub mod visit;
 
 use firn_base::Result;
 pub use keyword::{Category, KEYWORDS, Keyword};
@@ -89,6 +90,11 @@ pub fn tokens(text: &str, options: Options) -> Result<Vec<Token>> {
 /// A text that is one expression.
 pub fn parse_expression(text: &str, options: Options) -> Result<tree::Expr> {
     parser::expression(text, options)
+}
+
+/// A text that is a list of definitions of columns: `id bigint, name text`.
+pub fn parse_column_definitions(text: &str, options: Options) -> Result<Vec<tree::ColumnDefinition>> {
+    parser::column_definitions(text, options)
 }
 
 /// A text that is the name of a type.

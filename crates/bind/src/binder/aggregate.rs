@@ -359,6 +359,8 @@ impl Clause {
             Clause::UpdateTargets => "UPDATE",
             Clause::MergeWhen => "MERGE WHEN conditions",
             Clause::Default => "DEFAULT expressions",
+            Clause::Check => "check constraints",
+            Clause::Transform => "transform expressions",
             Clause::CopyWhere => "COPY FROM WHERE conditions",
             Clause::Execute => "EXECUTE parameters",
         }

@@ -127,7 +127,10 @@ impl Binder<'_> {
                 self.add_derived(&alias.name.text, columns, Some(alias))?;
                 Ok(node)
             }
-            TableKind::Function(function) => self.table_function(function, table.alias.as_ref()),
+            TableKind::Function(function) => match self.file_function(function)? {
+                Some(relation) => Ok(self.scan(relation, table.alias.as_ref(), at)?.0),
+                None => self.table_function(function, table.alias.as_ref()),
+            },
             TableKind::Join(inner) => {
                 let start = self.level().items.len();
                 let node = self.joined_item(inner)?;
@@ -172,6 +175,7 @@ impl Binder<'_> {
             return Ok(node);
         }
         let found = self.find_relation(name)?;
+        self.note_relation(name.span(), &found);
         if let RelationKind::View(text) = &found.kind {
             self.pushed_locks = self.locks_of(alias.map_or(&*found.name, |alias| &*alias.name.text));
             let rows = self.view(&text.clone())?;
@@ -256,7 +260,9 @@ impl Binder<'_> {
                 ty: attribute.ty,
                 nullable: !attribute.not_null,
                 name: Some(attribute.name.clone()),
-                origin: Some(Origin { relation: relation.oid, attribute: attribute.number }),
+                // What is in no catalog has no oid.
+                origin: (relation.oid != 0)
+                    .then_some(Origin { relation: relation.oid, attribute: attribute.number }),
             };
             let column = self.new_column(info);
             produced.push((column, attribute.number));
@@ -377,6 +383,7 @@ impl Binder<'_> {
             }
             _ => Vec::new(),
         };
+        self.note_join(join, &using, &left_columns, &right_columns);
         let (conditions, merged) = self.merged(join.kind, &using, &left_columns, &right_columns)?;
         let node = match &join.constraint {
             JoinConstraint::On(condition) => {

@@ -13,7 +13,9 @@ mod change;
 mod coerce;
 mod conflict;
 mod copy;
+mod definition;
 mod expression;
+mod file_function;
 mod from;
 mod group;
 mod literal;
@@ -39,13 +41,15 @@ mod values;
 mod window;
 mod with;
 
-pub use copy::{RowScalar, bind_assignments, bind_copy_condition};
+pub use copy::bind_assignments;
+pub use definition::{BoundExpression, Described, Place, Uses as RelationUses, bind_expression, describe};
 
 use crate::catalog::{Catalog, Relation};
 use crate::function::Handles;
 use aggregate::AggregateCall;
 pub use arguments::{bind_arguments, bind_type_name};
 use attach::Pending;
+use definition::Uses;
 use firn_base::{Error, Result, SqlState, Type, TypeId};
 use firn_plan::operator::{IterateId, SharedId};
 use firn_plan::{Column, ColumnInfo, NodeId, Origin, Plan, Scalar};
@@ -90,10 +94,14 @@ pub fn bind(
     parameters: &[Option<TypeId>],
     catalog: &dyn Catalog,
 ) -> Result<Bound> {
-    let mut binder = Binder::new(text, parameters, catalog);
+    bind_with(Binder::new(text, parameters, catalog), statement).map(|(bound, _)| bound)
+}
+
+/// The plan of a statement, and what else its binder knows.
+fn bind_with<'a>(mut binder: Binder<'a>, statement: &Statement) -> Result<(Bound, Binder<'a>)> {
     let output = binder.statement(statement)?;
     let parameters = binder.parameter_types(binder.plan.root)?;
-    let mut plan = binder.plan;
+    let mut plan = std::mem::replace(&mut binder.plan, Plan::new());
     plan.is_change = matches!(
         statement,
         Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_)
@@ -107,7 +115,7 @@ pub fn bind(
     plan.output = output.iter().map(|output| output.value.as_column().expect("it is projected")).collect();
     attach::drop_unused_columns(&mut plan);
     firn_plan::verify::debug_verify(&plan, "binding");
-    Ok(Bound { plan, columns, parameters })
+    Ok((Bound { plan, columns, parameters }, binder))
 }
 
 /// What a statement is bound with.
@@ -137,6 +145,8 @@ pub(crate) struct Binder<'a> {
     padded: std::collections::HashSet<Column>,
     /// Locking clauses that apply to the sub-query or view that is bound next.
     pushed_locks: Vec<Locking>,
+    /// What the text at hand uses, if that is asked.
+    uses: Option<Box<Uses>>,
     next_level: u32,
     next_shared: u32,
     next_iterate: u32,
@@ -258,6 +268,8 @@ pub(crate) enum Clause {
     UpdateTargets,
     MergeWhen,
     Default,
+    Check,
+    Transform,
     CopyWhere,
     Execute,
 }
@@ -305,6 +317,7 @@ impl<'a> Binder<'a> {
             guards: Vec::new(),
             padded: Default::default(),
             pushed_locks: Vec::new(),
+            uses: None,
             next_level: 0,
             next_shared: 0,
             next_iterate: 0,

@@ -33,6 +33,7 @@ impl Binder<'_> {
     /// A name as an expression: a column, or a whole row.
     pub(super) fn column_reference(&mut self, name: &ObjectName) -> Result<Operand> {
         let at = name.span().start;
+        self.refuse_column(at)?;
         match &name.qualifiers[..] {
             [] => {
                 if let Some(operand) = self.unqualified(&name.name.text, at)? {
@@ -191,6 +192,7 @@ impl Binder<'_> {
             let name = column.name.clone();
             references.push(Reference { column: used, at, table: table.clone(), name, owner });
         });
+        self.note_columns(&column.value);
         Operand { scalar: column.value, ty: column.ty, at }
     }
 

@@ -24,7 +24,8 @@ impl Parameters {
 impl Binder<'_> {
     /// `$number`
     pub(super) fn parameter(&mut self, number: u32, at: u32) -> Result<Operand> {
-        if number == 0 || number > MOST {
+        // A definition has none.
+        if number == 0 || number > MOST || self.uses.is_some() {
             return Err(self.error(
                 SqlState::UNDEFINED_PARAMETER,
                 format!("there is no parameter ${number}"),

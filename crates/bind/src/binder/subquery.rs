@@ -1,7 +1,7 @@
 //! Sub-queries in expressions: each becomes a join with the query that it stands in.
 
 use super::attach::{Pending, PendingQuery};
-use super::{Binder, Clause, Operand, Rows};
+use super::{Binder, Operand, Rows};
 use firn_base::{Result, SqlState, Type, TypeId, Value};
 use firn_plan::operator::{Aggregate, Group, JoinKind, SortKey};
 use firn_plan::{Column, ColumnInfo, NodeId, Operator, Scalar};
@@ -37,10 +37,7 @@ impl Binder<'_> {
 
     /// A query in an expression.
     pub(super) fn inner_query(&mut self, query: &Query) -> Result<Inner> {
-        if self.level().clause == Clause::Execute {
-            let message = "cannot use subquery in EXECUTE parameter";
-            return Err(self.error(SqlState::FEATURE_NOT_SUPPORTED, message, query.span.start));
-        }
+        self.refuse_query(query)?;
         let guards = std::mem::take(&mut self.guards);
         let bound = self.correlated(|binder| {
             let rows = binder.query(query, true)?;

@@ -22,11 +22,13 @@ impl Binder<'_> {
         for target in targets {
             match target {
                 Target::All(span) => {
+                    self.note_star(*span, None);
                     let columns = self.all_columns(span.start)?;
                     bound.extend(columns.into_iter().map(|(name, operand)| star(name, operand, *span)));
                 }
                 Target::Value { value, alias } => match &value.kind {
                     ExprKind::AllColumns(name) => {
+                        self.note_star(value.span, Some(name));
                         let columns = self.qualified_star(name)?;
                         bound.extend(
                             columns.into_iter().map(|(name, operand)| star(name, operand, value.span)),
@@ -40,6 +42,7 @@ impl Binder<'_> {
                         ) =>
                     {
                         let ExprKind::Column(name) = &chain.first.kind else { unreachable!("it was seen") };
+                        self.note_star(value.span, Some(name));
                         let columns = self.qualified_star(name)?;
                         bound.extend(
                             columns.into_iter().map(|(name, operand)| star(name, operand, value.span)),

@@ -325,7 +325,7 @@ fn no_column(table: Option<&TableDef>, name: &str) -> Error {
 }
 
 /// ENCODING, as far as it is known; 0A000 otherwise.
-pub(crate) fn encoding(given: &str) -> Result<Encoding> {
+fn encoding(given: &str) -> Result<Encoding> {
     Encoding::of(given).ok_or_else(|| {
         Error::unsupported(format!("encoding \"{given}\""))
             .with_hint("There are UTF8, LATIN1, LATIN9 and WIN1252. Convert files in others to UTF-8.")

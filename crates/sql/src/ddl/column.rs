@@ -1,12 +1,15 @@
 //! Column definitions: types, defaults, NOT NULL, serial and identity.
 
-use super::{Context, sequence};
-use crate::data_type::{Declared, declared, take_decimals};
-use crate::statement::{SequenceOptions, fold, quote_literal};
-use datafusion::common::DFSchema;
-use datafusion::sql::sqlparser::ast::{self, ColumnOption, DataType, Expr};
-use firn_base::{Error, Result, SqlState, SqlType};
-use firn_txn::catalog::{ColumnDef, Identity, Oid};
+use super::sequence::{self, SequenceOptions};
+use super::{Context, expression};
+use crate::statement::quote_literal;
+use firn_base::{Error, Result, SqlState, Type, TypeId, type_table};
+use firn_syntax::tree::{
+    self, BaseType, ColumnConstraint, ColumnConstraintKind, ConstraintAttributes, Name, ObjectName,
+    TableConstraint, TableConstraintKind, TypeName,
+};
+use firn_syntax::{Span, character_position};
+use firn_txn::catalog::{ColumnDef, ColumnType, Identity, Oid};
 
 /// A column as it was written, taken apart.
 pub(super) struct ColumnParts {
@@ -17,199 +20,321 @@ pub(super) struct ColumnParts {
     /// Whether the column's default is that sequence.
     pub serial: bool,
     /// The constraints written with the column, as constraints of the table.
-    pub constraints: Vec<ast::TableConstraint>,
+    pub constraints: Vec<TableConstraint>,
 }
 
 /// Names of system columns, which PostgreSQL keeps for itself, and the one that we do.
 const RESERVED_NAMES: &[&str] = &["tableoid", "xmin", "cmin", "xmax", "cmax", "ctid", "_rowid"];
 
-/// Tells that a column keeps more decimals of a second than its type asks for.
-pub(super) fn note_decimals(context: &mut Context<'_>, column: &str, data_type: &DataType) {
-    if let Some(decimals) = take_decimals(&mut data_type.clone()) {
-        let message =
-            format!("column \"{column}\" keeps microseconds, and does not round to {decimals} decimals");
-        context.notice(SqlState::SUCCESSFUL_COMPLETION, message);
-    }
-}
+/// The most digits of a numeric column.
+const MOST_DIGITS: u16 = 38;
 
-/// Takes a column definition apart and checks its default.
-pub(super) fn parts(context: &mut Context<'_>, definition: &ast::ColumnDef) -> Result<ColumnParts> {
-    let name = fold(&definition.name);
+/// PostgreSQL's types that FirnDB lacks.
+const OTHER_TYPES: &[&str] = &[
+    "json",
+    "jsonb",
+    "jsonpath",
+    "xml",
+    "money",
+    "inet",
+    "cidr",
+    "macaddr",
+    "macaddr8",
+    "point",
+    "box",
+    "circle",
+    "line",
+    "lseg",
+    "path",
+    "polygon",
+    "tsvector",
+    "tsquery",
+    "timetz",
+    "hstore",
+    "bit",
+    "varbit",
+    "int4range",
+    "int8range",
+    "numrange",
+    "tsrange",
+    "tstzrange",
+    "daterange",
+    "pg_lsn",
+    "citext",
+];
+
+/// Takes a column definition of a table apart and checks its default. `text` is what it was parsed from.
+pub(super) fn parts(
+    context: &Context<'_>,
+    text: &str,
+    table: &str,
+    definition: &tree::ColumnDef,
+) -> Result<ColumnParts> {
+    let name = definition.name.text.to_string();
+    let at = |span: Span, error: Error| error.with_position(character_position(text, span.start));
     if RESERVED_NAMES.contains(&name.as_str()) {
         return Err(Error::new(
             SqlState::DUPLICATE_COLUMN,
             format!("column name \"{name}\" conflicts with a system column name"),
         ));
     }
-    let (ty, serial) = match declared(&definition.data_type)? {
-        Declared::Type(ty) => (ty, false),
-        Declared::Serial(ty) => (ty, true),
+    let type_name = definition.type_name.as_ref().expect("typed tables are refused");
+    let (ty, serial) = match serial_type(type_name)? {
+        Some(ty) => (ColumnType::new(ty).expect("columns have integers"), true),
+        None => (column_type(context, text, &name, type_name)?, false),
     };
-    note_decimals(context, &name, &definition.data_type);
-    let mut parts = ColumnParts {
-        column: ColumnDef {
-            name,
-            ty: ty.into(),
-            not_null: serial,
-            default: None,
-            identity: None,
-            dropped: false,
-        },
-        sequence: serial.then(SequenceOptions::default),
-        serial,
-        constraints: Vec::new(),
+    if let Some(collation) = &definition.collation {
+        check_collation(collation)?;
+    }
+    let column = ColumnDef { name, ty, not_null: serial, default: None, identity: None, dropped: false };
+    let sequence = serial.then(SequenceOptions::default);
+    let mut parts = ColumnParts { column, sequence, serial, constraints: Vec::new() };
+    let (mut says_null, mut has_default) = (None, serial);
+    let wrong = |span: Span, message: String| {
+        let name = &definition.name.text;
+        let message = format!("{message} for column \"{name}\" of table \"{table}\"");
+        Err(at(span, Error::new(SqlState::SYNTAX_ERROR, message)))
     };
-    let mut says_null = false;
-    for option in &definition.options {
-        let constraint_name = option.name.clone();
-        match &option.option {
-            ColumnOption::Null => says_null = true,
-            ColumnOption::NotNull => parts.column.not_null = true,
-            ColumnOption::Default(expression) => {
-                if parts.column.default.is_some() || serial {
-                    return Err(Error::new(
-                        SqlState::SYNTAX_ERROR,
-                        format!("multiple default values specified for column \"{}\"", parts.column.name),
-                    ));
+    let mut last: Option<Attributed> = None;
+    for constraint in &definition.constraints {
+        let span = constraint.span;
+        if let Some(attribute) = attribute(&constraint.kind) {
+            let attributed = last.as_mut().filter(|last| last.may_be_deferred);
+            let Some(attributed) = attributed else {
+                let message = format!("misplaced {} clause", attribute.words());
+                return Err(at(span, Error::new(SqlState::SYNTAX_ERROR, message)));
+            };
+            let attributes = &mut parts.constraints[attributed.place].attributes;
+            attributed.add(attribute, attributes).map_err(|error| at(span, error))?;
+            continue;
+        }
+        let kind = table_constraint(&definition.name, constraint);
+        last = None;
+        match &constraint.kind {
+            ColumnConstraintKind::Null => says_null = Some(span),
+            ColumnConstraintKind::NotNull => parts.column.not_null = true,
+            ColumnConstraintKind::Default(default) => {
+                if has_default {
+                    return wrong(span, "multiple default values specified".to_owned());
                 }
-                parts.column.default = default(context, &parts.column.name, ty, expression)?;
+                has_default = true;
+                parts.column.default =
+                    expression::default(context, text, &parts.column.name, ty.declared, default)?;
             }
-            ColumnOption::PrimaryKey(key) => {
+            ColumnConstraintKind::Identity { always, options } => {
+                if parts.column.identity.is_some() {
+                    return wrong(span, "multiple identity specifications".to_owned());
+                }
+                check_identity_type(ty.declared)?;
+                parts.column.identity = Some(identity(*always));
                 parts.column.not_null = true;
-                let mut key = key.clone();
-                key.name = key.name.or(constraint_name);
-                key.columns = vec![index_column(&definition.name)];
-                parts.constraints.push(ast::TableConstraint::PrimaryKey(key));
+                parts.sequence = Some(sequence::options_of(context, text, options, true)?);
             }
-            ColumnOption::Unique(key) => {
-                let mut key = key.clone();
-                key.name = key.name.or(constraint_name);
-                key.columns = vec![index_column(&definition.name)];
-                parts.constraints.push(ast::TableConstraint::Unique(key));
+            ColumnConstraintKind::Generated(_) => {
+                return Err(Error::unsupported("a generated column")
+                    .with_hint("Use a view that computes the column."));
             }
-            ColumnOption::ForeignKey(key) => {
-                let mut key = key.clone();
-                key.name = key.name.or(constraint_name);
-                key.columns = vec![definition.name.clone()];
-                parts.constraints.push(ast::TableConstraint::ForeignKey(key));
-            }
-            ColumnOption::Check(check) => {
-                let mut check = check.clone();
-                check.name = check.name.or(constraint_name);
-                parts.constraints.push(ast::TableConstraint::Check(check));
-            }
-            ColumnOption::Generated { generated_as, sequence_options, generation_expr: None, .. } => {
-                if !matches!(ty, SqlType::SmallInt | SqlType::Integer | SqlType::BigInt) {
-                    return Err(Error::new(
-                        SqlState::INVALID_PARAMETER_VALUE,
-                        "identity column type must be smallint, integer, or bigint",
-                    ));
-                }
-                if serial || parts.column.default.is_some() {
-                    return Err(Error::new(
-                        SqlState::SYNTAX_ERROR,
-                        format!("both default and identity specified for column \"{}\"", parts.column.name),
-                    ));
-                }
-                parts.column.identity = Some(match generated_as {
-                    ast::GeneratedAs::Always => Identity::Always,
-                    ast::GeneratedAs::ByDefault => Identity::ByDefault,
-                    ast::GeneratedAs::ExpStored => return Err(generated()),
-                });
-                parts.column.not_null = true;
-                parts.sequence = Some(sequence::options_of_tree(sequence_options.as_deref().unwrap_or(&[]))?);
-            }
-            ColumnOption::Generated { .. } => return Err(generated()),
-            ColumnOption::Collation(name) => check_collation(name)?,
-            other => return Err(Error::unsupported(format!("column option {other}"))),
+            ColumnConstraintKind::PrimaryKey(_) => parts.column.not_null = true,
+            _ => {}
+        }
+        if has_default && parts.column.identity.is_some() {
+            return wrong(span, "both default and identity specified".to_owned());
+        }
+        if let Some(kind) = kind {
+            let may_be_deferred = !matches!(kind, TableConstraintKind::Check(_));
+            let attributes = ConstraintAttributes::default();
+            let name = constraint.name.clone();
+            parts.constraints.push(TableConstraint { span, name, kind, attributes });
+            last = Some(Attributed::new(parts.constraints.len() - 1, may_be_deferred));
         }
     }
-    if says_null && parts.column.not_null {
+    match says_null {
+        Some(span) if parts.column.not_null => {
+            wrong(span, "conflicting NULL/NOT NULL declarations".to_owned())
+        }
+        _ => Ok(parts),
+    }
+}
+
+/// What a constraint of a column says, as a constraint of its table.
+fn table_constraint(column: &Name, constraint: &ColumnConstraint) -> Option<TableConstraintKind> {
+    Some(match &constraint.kind {
+        ColumnConstraintKind::Unique { nulls_not_distinct, index } => TableConstraintKind::Unique {
+            is_primary: false,
+            nulls_not_distinct: *nulls_not_distinct,
+            columns: vec![column.clone()],
+            include: Vec::new(),
+            index: index.clone(),
+        },
+        ColumnConstraintKind::PrimaryKey(index) => TableConstraintKind::Unique {
+            is_primary: true,
+            nulls_not_distinct: false,
+            columns: vec![column.clone()],
+            include: Vec::new(),
+            index: index.clone(),
+        },
+        ColumnConstraintKind::Check { condition, .. } => TableConstraintKind::Check(condition.clone()),
+        ColumnConstraintKind::References(reference) => {
+            TableConstraintKind::ForeignKey { columns: vec![column.clone()], reference: reference.clone() }
+        }
+        _ => return None,
+    })
+}
+
+/// When a constraint of a column is tested, as words behind it say.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Attribute {
+    Deferrable(bool),
+    Initially { deferred: bool },
+}
+
+fn attribute(kind: &ColumnConstraintKind) -> Option<Attribute> {
+    Some(match kind {
+        ColumnConstraintKind::Deferrable => Attribute::Deferrable(true),
+        ColumnConstraintKind::NotDeferrable => Attribute::Deferrable(false),
+        ColumnConstraintKind::InitiallyDeferred => Attribute::Initially { deferred: true },
+        ColumnConstraintKind::InitiallyImmediate => Attribute::Initially { deferred: false },
+        _ => return None,
+    })
+}
+
+impl Attribute {
+    fn words(self) -> &'static str {
+        match self {
+            Attribute::Deferrable(true) => "DEFERRABLE",
+            Attribute::Deferrable(false) => "NOT DEFERRABLE",
+            Attribute::Initially { deferred: true } => "INITIALLY DEFERRED",
+            Attribute::Initially { deferred: false } => "INITIALLY IMMEDIATE",
+        }
+    }
+}
+
+/// A constraint behind which attributes may stand, and those that have been read.
+struct Attributed {
+    place: usize,
+    may_be_deferred: bool,
+    deferrable: Option<bool>,
+    initially_deferred: Option<bool>,
+}
+
+impl Attributed {
+    fn new(place: usize, may_be_deferred: bool) -> Attributed {
+        Attributed { place, may_be_deferred, deferrable: None, initially_deferred: None }
+    }
+
+    fn add(&mut self, attribute: Attribute, attributes: &mut ConstraintAttributes) -> Result<()> {
+        let refuse = |message: &str| Err(Error::new(SqlState::SYNTAX_ERROR, message));
+        match attribute {
+            Attribute::Deferrable(deferrable) => {
+                if self.deferrable.replace(deferrable).is_some() {
+                    return refuse("multiple DEFERRABLE/NOT DEFERRABLE clauses not allowed");
+                }
+            }
+            Attribute::Initially { deferred } => {
+                if self.initially_deferred.replace(deferred).is_some() {
+                    return refuse("multiple INITIALLY IMMEDIATE/DEFERRED clauses not allowed");
+                }
+            }
+        }
+        if self.deferrable == Some(false) && self.initially_deferred == Some(true) {
+            return refuse("constraint declared INITIALLY DEFERRED must be DEFERRABLE");
+        }
+        attributes.initially_deferred = self.initially_deferred == Some(true);
+        attributes.deferrable = attributes.initially_deferred || self.deferrable == Some(true);
+        Ok(())
+    }
+}
+
+/// The type of a column that a name means. `text` is what the name was parsed from.
+pub(super) fn column_type(
+    context: &Context<'_>,
+    text: &str,
+    column: &str,
+    type_name: &TypeName,
+) -> Result<ColumnType> {
+    let resolved = context.bound(|catalog| firn_bind::bind_type_name(text, type_name, catalog));
+    let ty = resolved.map_err(|error| match &type_name.base {
+        BaseType::Named { name, .. }
+            if error.state() == SqlState::UNDEFINED_OBJECT
+                && matches!(name.schema().map(|schema| &*schema.text), None | Some("pg_catalog"))
+                && OTHER_TYPES.contains(&&*name.name.text) =>
+        {
+            Error::unsupported(format!("type {}", name.name.text))
+                .with_hint("See docs/dialect.md for the types that FirnDB has.")
+        }
+        _ => error,
+    })?;
+    stored_type(column, ty)
+}
+
+/// A type as that of a column. 42P16 for types that have no values of their own.
+pub(super) fn stored_type(column: &str, ty: Type) -> Result<ColumnType> {
+    let element = ty.element().unwrap_or(ty);
+    let is_pseudo = [ty, element]
+        .iter()
+        .any(|ty| ty.info().is_some_and(|info| matches!(info.kind, type_table::TypeKind::Pseudo)));
+    if is_pseudo {
         return Err(Error::new(
-            SqlState::SYNTAX_ERROR,
-            format!("conflicting NULL/NOT NULL declarations for column \"{}\"", parts.column.name),
+            SqlState::INVALID_TABLE_DEFINITION,
+            format!("column \"{column}\" has pseudo-type {ty}"),
         ));
     }
-    Ok(parts)
+    if let Some((precision, _)) = Type::precision_and_scale(Type { id: element.id, ..ty })
+        && precision > MOST_DIGITS
+    {
+        return Err(Error::unsupported(format!("NUMERIC precision {precision}"))
+            .with_hint(format!("FirnDB holds up to {MOST_DIGITS} digits.")));
+    }
+    ColumnType::new(ty).ok_or_else(|| {
+        Error::unsupported(format!("type {ty}"))
+            .with_hint("See docs/dialect.md for the types that FirnDB has.")
+    })
+}
+
+/// The type of `smallserial`, `serial` and `bigserial`, which also make a sequence.
+fn serial_type(type_name: &TypeName) -> Result<Option<Type>> {
+    let BaseType::Named { name, modifiers } = &type_name.base else { return Ok(None) };
+    let id = match &*name.name.text {
+        "serial" | "serial4" => TypeId::INT4,
+        "bigserial" | "serial8" => TypeId::INT8,
+        "smallserial" | "serial2" => TypeId::INT2,
+        _ => return Ok(None),
+    };
+    if !name.qualifiers.is_empty() || !modifiers.is_empty() {
+        return Ok(None);
+    }
+    match type_name.bounds.is_empty() {
+        true => Ok(Some(Type::new(id))),
+        false => Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, "array of serial is not implemented")),
+    }
+}
+
+/// 22023 for a type that no identity column has.
+pub(super) fn check_identity_type(ty: Type) -> Result<()> {
+    match ty.id {
+        TypeId::INT2 | TypeId::INT4 | TypeId::INT8 => Ok(()),
+        _ => Err(Error::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            "identity column type must be smallint, integer, or bigint",
+        )),
+    }
+}
+
+/// GENERATED ALWAYS or BY DEFAULT.
+pub(super) fn identity(always: bool) -> Identity {
+    if always { Identity::Always } else { Identity::ByDefault }
 }
 
 /// 0A000 for a collation that orders strings otherwise than by their bytes.
-pub(crate) fn check_collation(name: &ast::ObjectName) -> Result<()> {
-    match crate::pg_catalog::is_default_collation(name) {
+pub(super) fn check_collation(name: &ObjectName) -> Result<()> {
+    let is_in_catalog = matches!(name.schema().map(|schema| &*schema.text), None | Some("pg_catalog"));
+    let is_of_bytes =
+        ["default", "c", "posix", "ucs_basic"].iter().any(|known| name.name.text.eq_ignore_ascii_case(known));
+    match is_in_catalog && is_of_bytes {
         true => Ok(()),
-        false => Err(Error::unsupported(format!("collation {name}"))
+        false => Err(Error::unsupported(format!("collation \"{}\"", name.name.text))
             .with_hint("Strings compare by their bytes: leave COLLATE out, or say COLLATE \"C\".")),
     }
-}
-
-fn generated() -> Error {
-    Error::unsupported("a generated column").with_hint("Use a view that computes the column.")
-}
-
-fn index_column(name: &ast::Ident) -> ast::IndexColumn {
-    ast::IndexColumn {
-        column: ast::OrderByExpr {
-            expr: Expr::Identifier(name.clone()),
-            options: ast::OrderByOptions { asc: None, nulls_first: None },
-            with_fill: None,
-        },
-        operator_class: None,
-    }
-}
-
-/// The text of a default after a check that it can be evaluated and stored; `None` for NULL.
-pub(super) fn default(
-    context: &Context<'_>,
-    column: &str,
-    ty: SqlType,
-    expression: &Expr,
-) -> Result<Option<String>> {
-    if let Expr::Value(value) = expression
-        && matches!(value.value, ast::Value::Null)
-    {
-        return Ok(None);
-    }
-    let refuse = |state, message: &str| Err(Error::new(state, message));
-    let mut found = None;
-    let _ = ast::visit_expressions(expression, |inner| {
-        found = match inner {
-            Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => Some("subquery"),
-            Expr::CompoundIdentifier(_) => Some("column reference"),
-            Expr::Identifier(ident) if !is_bare_function(ident) => Some("column reference"),
-            _ => return std::ops::ControlFlow::Continue(()),
-        };
-        std::ops::ControlFlow::Break(())
-    });
-    match found {
-        Some("subquery") => {
-            return refuse(SqlState::FEATURE_NOT_SUPPORTED, "cannot use subquery in DEFAULT expression");
-        }
-        Some(_) => {
-            return refuse(
-                SqlState::FEATURE_NOT_SUPPORTED,
-                "cannot use column reference in DEFAULT expression",
-            );
-        }
-        None => {}
-    }
-    context.bind(|binder| binder.assignment(expression, &DFSchema::empty(), column, ty))?;
-    Ok(Some(expression.to_string()))
-}
-
-/// Words that look like columns and call functions.
-fn is_bare_function(ident: &ast::Ident) -> bool {
-    ident.quote_style.is_none()
-        && [
-            "current_date",
-            "current_timestamp",
-            "current_time",
-            "localtime",
-            "localtimestamp",
-            "current_user",
-            "session_user",
-            "user",
-        ]
-        .contains(&ident.value.to_lowercase().as_str())
 }
 
 /// The default of a serial column over its sequence.

@@ -1,17 +1,12 @@
 //! Table constraints: making them, naming them, checking the rows that are already there.
 
-use super::{Context, alter, drop, index, rewrite};
-use crate::names::{Relation, missing_column, wrong_kind};
-use crate::statement::{ObjectKind, fold, qualified_name, quote_ident};
-use datafusion::arrow::array::AsArray;
-use datafusion::arrow::datatypes::{DataType, Schema};
-use datafusion::common::DFSchema;
-use datafusion::logical_expr::ExprSchemable;
-use datafusion::sql::sqlparser::ast::{self, Expr};
-use firn_base::{Error, Result, SqlState, SqlType};
-use firn_txn::catalog::{
-    ConstraintDef, ConstraintKind, Deferral, IndexColumnDef, IndexDef, ReferentialAction, TableDef,
+use super::{Context, drop, expression, foreign_key, index, parameter, rename, rewrite};
+use crate::statement::{ObjectKind, quote_ident};
+use firn_base::{Error, Result, SqlState};
+use firn_syntax::tree::{
+    ConstraintAttributes, ConstraintIndex, Expr, Name, TableConstraint, TableConstraintKind,
 };
+use firn_txn::catalog::{ConstraintDef, ConstraintKind, Deferral, IndexColumnDef, IndexDef, TableDef};
 
 /// Whether rows may already violate a constraint that is added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,101 +19,101 @@ pub(super) enum Rows {
     Trust,
 }
 
-/// Adds a constraint to a table that is in the catalog. The caller has locked it.
+/// Adds a constraint to a table that is in the catalog. The caller has locked it. `text` is what the constraint was parsed from.
 pub(super) fn add(
     context: &mut Context<'_>,
+    text: &str,
     table: &mut TableDef,
-    constraint: &ast::TableConstraint,
+    constraint: &TableConstraint,
     rows: Rows,
 ) -> Result<()> {
-    let kept_by_index = match constraint {
-        ast::TableConstraint::PrimaryKey(_) | ast::TableConstraint::PrimaryKeyUsingIndex(_) => "PRIMARY KEY",
-        ast::TableConstraint::Unique(_) | ast::TableConstraint::UniqueUsingIndex(_) => "UNIQUE",
-        _ => "",
+    let given = constraint.name.as_ref();
+    let attributes = &constraint.attributes;
+    let rows = match rows {
+        Rows::Check if attributes.not_valid => Rows::Trust,
+        rows => rows,
     };
-    if rows == Rows::Trust && !kept_by_index.is_empty() {
-        let message = format!("{kept_by_index} constraints cannot be marked NOT VALID");
-        return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message));
-    }
-    match constraint {
-        ast::TableConstraint::PrimaryKey(key) => {
-            let deferral = deferral(&key.characteristics)?;
-            if table.primary_key().is_some() {
-                return Err(Error::new(
-                    SqlState::INVALID_TABLE_DEFINITION,
-                    format!("multiple primary keys for table \"{}\" are not allowed", table.name),
-                ));
+    match &constraint.kind {
+        TableConstraintKind::Check(condition) => add_check(context, text, table, given, condition, rows),
+        TableConstraintKind::Unique { is_primary, nulls_not_distinct, columns, include, index } => {
+            check_index(index, *nulls_not_distinct)?;
+            for column in include {
+                if table.column(&column.text).is_none() {
+                    return Err(missing_in_key(&column.text));
+                }
             }
-            let columns = key_columns(table, &key.columns)?;
-            for column in &columns {
-                set_not_null(context, table, column.column, rows)?;
+            if *is_primary {
+                refuse_second_primary_key(table)?;
             }
-            add_key(context, table, key.name.as_ref(), columns, true, deferral)
+            let columns = key_columns(table, columns)?;
+            if *is_primary {
+                for column in &columns {
+                    set_not_null(context, table, column.column, rows)?;
+                }
+            }
+            add_key(context, table, given, columns, *is_primary, deferral(attributes))
         }
-        ast::TableConstraint::Unique(key) => {
-            let deferral = deferral(&key.characteristics)?;
-            if matches!(key.nulls_distinct, ast::NullsDistinctOption::NotDistinct) {
-                return Err(Error::unsupported("NULLS NOT DISTINCT"));
-            }
-            let columns = key_columns(table, &key.columns)?;
-            add_key(context, table, key.name.as_ref(), columns, false, deferral)
+        TableConstraintKind::UsingIndex { is_primary, index } => {
+            use_index(context, table, given, index, *is_primary, deferral(attributes), rows)
         }
-        ast::TableConstraint::Check(check) => add_check(context, table, check, rows),
-        ast::TableConstraint::ForeignKey(key) => add_foreign_key(context, table, key, rows),
-        ast::TableConstraint::PrimaryKeyUsingIndex(using) => use_index(context, table, using, true, rows),
-        ast::TableConstraint::UniqueUsingIndex(using) => use_index(context, table, using, false, rows),
-        other => Err(Error::unsupported(format!("constraint {other}"))),
+        TableConstraintKind::ForeignKey { columns, reference } => {
+            let key = foreign_key::Key { given, columns, reference, deferral: deferral(attributes) };
+            foreign_key::add(context, table, &key, rows)
+        }
+        TableConstraintKind::Exclude { .. } => Err(Error::unsupported("an exclusion constraint")
+            .with_hint("UNIQUE constraints exclude rows that are equal.")),
     }
 }
 
 /// The columns of a primary key among constraints that are about to be added.
-pub(super) fn primary_key_columns(constraints: &[ast::TableConstraint]) -> Vec<String> {
-    let key = constraints.iter().find_map(|constraint| match constraint {
-        ast::TableConstraint::PrimaryKey(key) => Some(&key.columns),
+pub(super) fn primary_key_columns(constraints: &[TableConstraint]) -> Vec<String> {
+    let key = constraints.iter().find_map(|constraint| match &constraint.kind {
+        TableConstraintKind::Unique { is_primary: true, columns, .. } => Some(columns),
         _ => None,
     });
-    let name = |column: &ast::IndexColumn| match &column.column.expr {
-        Expr::Identifier(name) => Some(fold(name)),
-        _ => None,
-    };
-    key.map(|columns| columns.iter().filter_map(name).collect()).unwrap_or_default()
+    key.map(|columns| columns.iter().map(|column| column.text.to_string()).collect()).unwrap_or_default()
 }
 
 /// When a constraint is tested, by what was written behind it.
-pub(super) fn deferral(characteristics: &Option<ast::ConstraintCharacteristics>) -> Result<Deferral> {
-    let Some(characteristics) = characteristics else { return Ok(Deferral::Never) };
-    refuse_unenforced(characteristics.enforced)?;
-    let initially_deferred = matches!(characteristics.initially, Some(ast::DeferrableInitial::Deferred));
-    match (characteristics.deferrable, initially_deferred) {
-        (Some(false), true) => Err(Error::new(
-            SqlState::SYNTAX_ERROR,
-            "constraint declared INITIALLY DEFERRED must be DEFERRABLE",
+pub(super) fn deferral(attributes: &ConstraintAttributes) -> Deferral {
+    match (attributes.deferrable, attributes.initially_deferred) {
+        (_, true) => Deferral::InitiallyDeferred,
+        (true, false) => Deferral::InitiallyImmediate,
+        (false, false) => Deferral::Never,
+    }
+}
+
+fn check_index(index: &ConstraintIndex, nulls_not_distinct: bool) -> Result<()> {
+    super::kinds::check_tablespace(index.tablespace.as_ref())?;
+    if nulls_not_distinct {
+        return Err(Error::unsupported("NULLS NOT DISTINCT"));
+    }
+    match parameter::keeps_values(&index.options)? {
+        true => Ok(()),
+        false => Err(index::unique_without_values()),
+    }
+}
+
+fn refuse_second_primary_key(table: &TableDef) -> Result<()> {
+    match table.primary_key() {
+        None => Ok(()),
+        Some(_) => Err(Error::new(
+            SqlState::INVALID_TABLE_DEFINITION,
+            format!("multiple primary keys for table \"{}\" are not allowed", table.name),
         )),
-        (_, true) => Ok(Deferral::InitiallyDeferred),
-        (Some(true), false) => Ok(Deferral::InitiallyImmediate),
-        (_, false) => Ok(Deferral::Never),
     }
 }
 
-fn refuse_unenforced(enforced: Option<bool>) -> Result<()> {
-    match enforced {
-        Some(false) => Err(Error::unsupported("NOT ENFORCED").with_hint("Constraints are always enforced.")),
-        _ => Ok(()),
-    }
+fn missing_in_key(column: &str) -> Error {
+    Error::new(SqlState::UNDEFINED_COLUMN, format!("column \"{column}\" named in key does not exist"))
 }
 
-fn key_columns(table: &TableDef, columns: &[ast::IndexColumn]) -> Result<Vec<IndexColumnDef>> {
-    let mut names = Vec::with_capacity(columns.len());
+fn key_columns(table: &TableDef, columns: &[Name]) -> Result<Vec<IndexColumnDef>> {
+    let mut names: Vec<String> = Vec::with_capacity(columns.len());
     for column in columns {
-        let Expr::Identifier(name) = &column.column.expr else {
-            return Err(Error::new(SqlState::SYNTAX_ERROR, "a key is made of columns"));
-        };
-        let name = fold(name);
+        let name = column.text.to_string();
         if table.column(&name).is_none() {
-            return Err(Error::new(
-                SqlState::UNDEFINED_COLUMN,
-                format!("column \"{name}\" named in key does not exist"),
-            ));
+            return Err(missing_in_key(&name));
         }
         if names.contains(&name) {
             return Err(Error::new(
@@ -132,17 +127,17 @@ fn key_columns(table: &TableDef, columns: &[ast::IndexColumn]) -> Result<Vec<Ind
 }
 
 /// Takes the name that was given, or makes one as PostgreSQL does. 42710 if the table has it.
-fn name(
+pub(super) fn name(
     context: &Context<'_>,
     table: &TableDef,
-    given: Option<&ast::Ident>,
+    given: Option<&Name>,
     stem: &str,
     suffix: &str,
 ) -> Result<String> {
     let taken: Vec<String> = table.constraints.iter().map(|constraint| constraint.name.clone()).collect();
     match given {
         Some(given) => {
-            let name = fold(given);
+            let name = given.text.to_string();
             if taken.contains(&name) {
                 return Err(Error::new(
                     SqlState::DUPLICATE_OBJECT,
@@ -163,7 +158,7 @@ fn name(
 pub(super) fn add_key(
     context: &mut Context<'_>,
     table: &mut TableDef,
-    given: Option<&ast::Ident>,
+    given: Option<&Name>,
     columns: Vec<IndexColumnDef>,
     primary: bool,
     deferral: Deferral,
@@ -195,12 +190,13 @@ pub(super) fn add_key(
 fn use_index(
     context: &mut Context<'_>,
     table: &mut TableDef,
-    using: &ast::ConstraintUsingIndex,
+    given: Option<&Name>,
+    index: &Name,
     primary: bool,
+    deferral: Deferral,
     rows: Rows,
 ) -> Result<()> {
-    let deferral = deferral(&using.characteristics)?;
-    let wanted = fold(&using.index_name);
+    let wanted = index.text.to_string();
     let Some(position) = table.indexes.iter().position(|index| index.name == wanted) else {
         return Err(Error::new(SqlState::UNDEFINED_OBJECT, format!("index \"{wanted}\" does not exist")));
     };
@@ -220,21 +216,16 @@ fn use_index(
         ));
     }
     if deferral != Deferral::Never && !drop::relying_foreign_keys(context, table, oid).is_empty() {
-        return Err(deferrable_target("unique constraint", table)
+        return Err(foreign_key::deferrable_target("unique constraint", table)
             .with_hint("Foreign keys rely on the index. Create another one for the constraint."));
     }
     if primary {
-        if table.primary_key().is_some() {
-            return Err(Error::new(
-                SqlState::INVALID_TABLE_DEFINITION,
-                format!("multiple primary keys for table \"{}\" are not allowed", table.name),
-            ));
-        }
+        refuse_second_primary_key(table)?;
         for column in table.indexes[position].columns.clone() {
             set_not_null(context, table, column.column, rows)?;
         }
     }
-    let name = match &using.name {
+    let name = match given {
         Some(given) => name(context, table, Some(given), "", "")?,
         None => wanted.clone(),
     };
@@ -243,7 +234,7 @@ fn use_index(
         definition.name = name.clone();
         definition.deferral = deferral;
         let definition = definition.clone();
-        alter::rebuild(context, table, &definition)?;
+        rename::rebuild(context, table, &definition)?;
     }
     let index = table.indexes[position].oid;
     let kind = if primary { ConstraintKind::PrimaryKey { index } } else { ConstraintKind::Unique { index } };
@@ -268,7 +259,7 @@ pub(super) fn set_not_null(
             context.sql_name(table.schema, &table.name),
             quote_ident(&table.columns[column].name)
         );
-        if context.any_row(&text)? {
+        if context.first_rows(&text)?.is_some() {
             return Err(rewrite::contains_nulls(context, table, &table.columns[column].name));
         }
     }
@@ -276,50 +267,20 @@ pub(super) fn set_not_null(
     Ok(())
 }
 
-/// The columns of a table as expressions see them.
-pub(super) fn schema_of(table: &TableDef) -> Result<DFSchema> {
-    let fields: Vec<_> = table
-        .visible_columns()
-        .map(|(_, column)| firn_exec::types::field(&column.name, column.ty.sql_type()))
-        .collect();
-    DFSchema::try_from_qualified_schema(table.name.as_str(), &Schema::new(fields))
-        .map_err(firn_exec::error::from_datafusion)
-}
-
 fn add_check(
     context: &mut Context<'_>,
+    text: &str,
     table: &mut TableDef,
-    check: &ast::CheckConstraint,
+    given: Option<&Name>,
+    condition: &Expr,
     rows: Rows,
 ) -> Result<()> {
-    refuse_unenforced(check.enforced)?;
-    let columns = columns_in(table, &check.expr);
+    let (expression, columns) = expression::check(context, text, table, condition)?;
     let stem = match columns.as_slice() {
         [only] => format!("{}_{}", table.name, table.columns[usize::from(*only)].name),
         _ => table.name.clone(),
     };
-    let name = name(context, table, check.name.as_ref(), &stem, "check")?;
-    let mut has_query = false;
-    let _ = ast::visit_expressions(&*check.expr, |inner| {
-        has_query |= matches!(inner, Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. });
-        std::ops::ControlFlow::<()>::Continue(())
-    });
-    if has_query {
-        return Err(Error::unsupported("a subquery in a check constraint")
-            .with_hint("Conditions over several rows or tables cannot be checked row by row."));
-    }
-    let schema = schema_of(table)?;
-    let bound = context.bind(|binder| binder.expression(&check.expr, &schema))?;
-    let ty = bound.get_type(&schema).map_err(firn_exec::error::from_datafusion)?;
-    if !matches!(ty, DataType::Boolean | DataType::Null) {
-        let ty = bound.to_field(&schema).ok().and_then(|(_, field)| firn_exec::types::sql_type(&field));
-        let ty = ty.map_or("unknown".to_owned(), |ty| ty.to_string());
-        return Err(Error::new(
-            SqlState::DATATYPE_MISMATCH,
-            format!("argument of CHECK must be type boolean, not type {ty}"),
-        ));
-    }
-    let expression = check.expr.to_string();
+    let name = name(context, table, given, &stem, "check")?;
     if rows == Rows::Check {
         verify_check(context, table, &name, &expression)?;
     }
@@ -341,7 +302,7 @@ pub(super) fn verify_check(
         context.sql_name(table.schema, &table.name),
         quote_ident(&table.name),
     );
-    if context.any_row(&text)? {
+    if context.first_rows(&text)?.is_some() {
         return Err(Error::new(
             SqlState::CHECK_VIOLATION,
             format!("check constraint \"{name}\" of relation \"{}\" is violated by some row", table.name),
@@ -351,230 +312,14 @@ pub(super) fn verify_check(
     Ok(())
 }
 
-/// The columns of the table that an expression names, in their order.
-pub(crate) fn columns_in(table: &TableDef, expression: &Expr) -> Vec<u16> {
-    let mut columns = Vec::new();
-    let _ = ast::visit_expressions(expression, |inner| {
-        let name = match inner {
-            Expr::Identifier(name) => Some(name),
-            Expr::CompoundIdentifier(parts) => parts.last(),
-            _ => None,
-        };
-        if let Some((id, _)) = name.and_then(|name| table.column(&fold(name)))
-            && !columns.contains(&id.0)
-        {
-            columns.push(id.0);
-        }
-        std::ops::ControlFlow::<()>::Continue(())
-    });
-    columns.sort_unstable();
-    columns
-}
-
-fn add_foreign_key(
-    context: &mut Context<'_>,
-    table: &mut TableDef,
-    key: &ast::ForeignKeyConstraint,
-    rows: Rows,
-) -> Result<()> {
-    let deferral = deferral(&key.characteristics)?;
-    if !matches!(key.match_kind, None | Some(ast::ConstraintReferenceMatchKind::Simple)) {
-        return Err(Error::unsupported("MATCH FULL and MATCH PARTIAL")
-            .with_hint("Declare the columns NOT NULL, or add a CHECK that they are all NULL or none."));
-    }
-    let mut columns = Vec::with_capacity(key.columns.len());
-    for column in &key.columns {
-        let column = fold(column);
-        match table.column(&column) {
-            Some((id, _)) => columns.push(id.0),
-            None => {
-                return Err(Error::new(
-                    SqlState::UNDEFINED_COLUMN,
-                    format!("column \"{column}\" referenced in foreign key constraint does not exist"),
-                ));
-            }
-        }
-    }
-    let parent_name = qualified_name(&key.foreign_table)?;
-    let to_itself = parent_name.name == table.name
-        && match &parent_name.schema {
-            Some(schema) => context.names().schema(schema)?.oid == table.schema,
-            None => true,
-        };
-    let parent = match to_itself {
-        true => table.clone(),
-        false => match context.names().relation(&parent_name)? {
-            Relation::Table(parent) => TableDef::clone(&parent),
-            _ => return Err(wrong_kind(ObjectKind::Table, &parent_name.name)),
-        },
-    };
-    let parent_columns: Vec<u16> = if key.referred_columns.is_empty() {
-        match parent.primary_key() {
-            Some(index) if !index.is_always_unique() => {
-                return Err(deferrable_target("primary key", &parent));
-            }
-            Some(index) => index.columns.iter().map(|column| column.column).collect(),
-            None => {
-                return Err(Error::new(
-                    SqlState::UNDEFINED_OBJECT,
-                    format!("there is no primary key for referenced table \"{}\"", parent.name),
-                ));
-            }
-        }
-    } else {
-        key.referred_columns
-            .iter()
-            .map(|column| {
-                let column = fold(column);
-                parent.column(&column).map(|(id, _)| id.0).ok_or_else(|| {
-                    Error::new(
-                        SqlState::UNDEFINED_COLUMN,
-                        format!("column \"{column}\" referenced in foreign key constraint does not exist"),
-                    )
-                })
-            })
-            .collect::<Result<_>>()?
-    };
-    if columns.len() != parent_columns.len() {
-        return Err(Error::new(
-            SqlState::INVALID_FOREIGN_KEY,
-            "number of referencing and referenced columns for foreign key disagree",
-        ));
-    }
-    let covers = |index: &&IndexDef| {
-        index.unique
-            && index.columns.len() == parent_columns.len()
-            && parent_columns.iter().all(|wanted| index.columns.iter().any(|found| found.column == *wanted))
-    };
-    let mut covering = parent.indexes.iter().filter(covers).peekable();
-    if covering.peek().is_some() && !covering.any(IndexDef::is_always_unique) {
-        return Err(deferrable_target("unique constraint", &parent));
-    }
-    if parent.indexes.iter().find(covers).is_none() {
-        return Err(Error::new(
-            SqlState::INVALID_FOREIGN_KEY,
-            format!(
-                "there is no unique constraint matching given keys for referenced table \"{}\"",
-                parent.name
-            ),
-        ));
-    }
-    let names: Vec<&str> =
-        columns.iter().map(|column| table.columns[usize::from(*column)].name.as_str()).collect();
-    let stem = format!("{}_{}", table.name, names.join("_"));
-    let name = name(context, table, key.name.as_ref(), &stem, "fkey")?;
-    for (column, parent_column) in columns.iter().zip(&parent_columns) {
-        let (ours, theirs) =
-            (&table.columns[usize::from(*column)], &parent.columns[usize::from(*parent_column)]);
-        if !comparable(ours.ty.sql_type(), theirs.ty.sql_type()) {
-            return Err(Error::new(
-                SqlState::DATATYPE_MISMATCH,
-                format!("foreign key constraint \"{name}\" cannot be implemented"),
-            )
-            .with_detail(format!(
-                "Key columns \"{}\" and \"{}\" are of incompatible types: {} and {}.",
-                ours.name, theirs.name, ours.ty, theirs.ty
-            )));
-        }
-    }
-    if !to_itself {
-        context.lock(&parent)?;
-    }
-    let constraint = ConstraintDef {
-        oid: context.allocate(),
-        name: name.clone(),
-        kind: ConstraintKind::ForeignKey {
-            columns: columns.clone(),
-            parent: parent.oid,
-            parent_columns: parent_columns.clone(),
-            on_delete: action(&key.on_delete),
-            on_update: action(&key.on_update),
-            deferral,
-        },
-        valid: rows != Rows::Trust,
-    };
-    if rows == Rows::Check {
-        verify_foreign_key(context, table, &constraint)?;
-    }
-    table.constraints.push(constraint);
-    index_foreign_keys(context, table)
-}
-
-/// Whether an index finds the rows that point somewhere by these columns.
-pub(super) fn leads_with(index: &IndexDef, columns: &[u16]) -> bool {
-    index.columns.len() >= columns.len()
-        && columns
-            .iter()
-            .all(|wanted| index.columns[..columns.len()].iter().any(|found| found.column == *wanted))
-}
-
-/// Makes an index of its own for every foreign key of a table that has lost the one, or has had none yet, by which those who point are found.
-/// Deleting a referenced row must find them, and meet those that other transactions are adding;
-/// PostgreSQL leaves that index to the user.
-pub(super) fn index_foreign_keys(context: &mut Context<'_>, table: &mut TableDef) -> Result<()> {
-    for constraint in table.constraints.clone() {
-        let ConstraintKind::ForeignKey { columns, .. } = &constraint.kind else { continue };
-        if table.indexes.iter().any(|index| leads_with(index, columns)) {
-            continue;
-        }
-        let names: Vec<&str> =
-            columns.iter().map(|column| table.columns[usize::from(*column)].name.as_str()).collect();
-        let stem = format!("{}_{}", table.name, names.join("_"));
-        let is_taken = context.names().relation_in(table.schema, &constraint.name).is_some();
-        let definition = IndexDef {
-            oid: context.allocate(),
-            name: match is_taken {
-                false => constraint.name.clone(),
-                true => context.names().fresh(table.schema, &stem, "fkey_idx", &[]),
-            },
-            columns: columns
-                .iter()
-                .map(|column| IndexColumnDef { column: *column, descending: false, nulls_first: false })
-                .collect(),
-            unique: false,
-            values: true,
-            deferral: Deferral::Never,
-        };
-        index::build(context, table, &definition)?;
-        table.indexes.push(definition);
-    }
-    Ok(())
-}
-
-/// 55000
-fn deferrable_target(what: &str, parent: &TableDef) -> Error {
-    Error::new(
-        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-        format!("cannot use a deferrable {what} for referenced table \"{}\"", parent.name),
-    )
-}
-
-/// Whether values of the types can be compared without losing anything.
-fn comparable(a: SqlType, b: SqlType) -> bool {
-    let integer = |ty| matches!(ty, SqlType::SmallInt | SqlType::Integer | SqlType::BigInt);
-    let numeric = |ty| integer(ty) || matches!(ty, SqlType::Numeric { .. });
-    let float = |ty| matches!(ty, SqlType::Real | SqlType::Double);
-    a == b || numeric(a) && numeric(b) || float(a) && float(b) || a.is_string() && b.is_string()
-}
-
-fn action(action: &Option<ast::ReferentialAction>) -> ReferentialAction {
-    match action {
-        None | Some(ast::ReferentialAction::NoAction) => ReferentialAction::NoAction,
-        Some(ast::ReferentialAction::Restrict) => ReferentialAction::Restrict,
-        Some(ast::ReferentialAction::Cascade) => ReferentialAction::Cascade,
-        Some(ast::ReferentialAction::SetNull) => ReferentialAction::SetNull,
-        Some(ast::ReferentialAction::SetDefault) => ReferentialAction::SetDefault,
-    }
-}
-
 /// ALTER CONSTRAINT: only when a foreign key is tested can be altered.
 pub(super) fn alter(
     context: &mut Context<'_>,
     mut table: TableDef,
     name: &str,
-    characteristics: &Option<ast::ConstraintCharacteristics>,
+    attributes: &ConstraintAttributes,
 ) -> Result<()> {
-    let wanted = deferral(characteristics)?;
+    let wanted = deferral(attributes);
     let Some(found) = table.constraints.iter_mut().find(|constraint| constraint.name == name) else {
         return Err(missing_constraint(&table, name));
     };
@@ -597,7 +342,7 @@ pub(super) fn validate(context: &mut Context<'_>, mut table: TableDef, name: &st
     match &found.kind {
         ConstraintKind::Check { .. } | ConstraintKind::ForeignKey { .. } if found.valid => return Ok(()),
         ConstraintKind::Check { expression } => verify_check(context, &table, name, expression)?,
-        ConstraintKind::ForeignKey { .. } => verify_foreign_key(context, &table, found)?,
+        ConstraintKind::ForeignKey { .. } => foreign_key::verify(context, &table, found)?,
         ConstraintKind::PrimaryKey { .. } | ConstraintKind::Unique { .. } => {
             let of = format!("constraint \"{name}\" of relation \"{}\"", table.name);
             return Err(Error::new(
@@ -610,96 +355,10 @@ pub(super) fn validate(context: &mut Context<'_>, mut table: TableDef, name: &st
     context.put_table(table)
 }
 
-/// 23503 if a row is there that points nowhere. `table` is as the catalog has it or will have it;
-/// the constraint need not be in it.
-pub(super) fn verify_foreign_key(
-    context: &mut Context<'_>,
-    table: &TableDef,
-    constraint: &ConstraintDef,
-) -> Result<()> {
-    let ConstraintKind::ForeignKey { columns, parent, parent_columns, .. } = &constraint.kind else {
-        panic!("{constraint:?} is no foreign key");
-    };
-    let parent = context.table(*parent);
-    let ours: Vec<String> =
-        columns.iter().map(|column| quote_ident(&table.columns[usize::from(*column)].name)).collect();
-    let theirs: Vec<String> =
-        parent_columns.iter().map(|column| quote_ident(&parent.columns[usize::from(*column)].name)).collect();
-    let join = |parts: Vec<String>, with: &str| parts.join(with);
-    let text = format!(
-        "SELECT {} FROM {} AS child WHERE {} AND NOT EXISTS (SELECT 1 FROM {} AS parent WHERE {}) LIMIT 1",
-        join(ours.iter().map(|column| format!("CAST(child.{column} AS text)")).collect(), ", "),
-        context.sql_name(table.schema, &table.name),
-        join(ours.iter().map(|column| format!("child.{column} IS NOT NULL")).collect(), " AND "),
-        context.sql_name(parent.schema, &parent.name),
-        join(
-            ours.iter()
-                .zip(&theirs)
-                .map(|(ours, theirs)| format!("parent.{theirs} = child.{ours}"))
-                .collect(),
-            " AND "
-        ),
-    );
-    let mut missing: Option<String> = None;
-    context.query(&text, |_, batch| {
-        if batch.num_rows() > 0 {
-            let values = batch.columns().iter().map(|column| {
-                let strings = datafusion::arrow::compute::cast(column, &DataType::Utf8);
-                strings.map(|strings| strings.as_string::<i32>().value(0).to_owned()).unwrap_or_default()
-            });
-            missing = Some(values.collect::<Vec<_>>().join(", "));
-        }
-        Ok(())
-    })?;
-    match missing {
-        None => Ok(()),
-        Some(values) => Err(Error::new(
-            SqlState::FOREIGN_KEY_VIOLATION,
-            format!(
-                "insert or update on table \"{}\" violates foreign key constraint \"{}\"",
-                table.name, constraint.name
-            ),
-        )
-        .with_detail(format!(
-            "Key ({})=({values}) is not present in table \"{}\".",
-            ours.join(", "),
-            parent.name
-        ))
-        .with_constraint(constraint.name.clone())),
-    }
-}
-
-/// Renames a column inside the text of an expression over the table.
-pub(super) fn rename_in_expression(text: &str, from: &str, to: &str) -> Result<String> {
-    let mut expression = crate::parse::parse_expression(text)?;
-    let _ = ast::visit_expressions_mut(&mut expression, |inner| {
-        let name = match inner {
-            Expr::Identifier(name) => Some(name),
-            Expr::CompoundIdentifier(parts) => parts.last_mut(),
-            _ => None,
-        };
-        if let Some(name) = name
-            && fold(name) == from
-        {
-            *name = ast::Ident::with_quote('"', to);
-        }
-        std::ops::ControlFlow::<()>::Continue(())
-    });
-    Ok(expression.to_string())
-}
-
 /// 42704
 pub(super) fn missing_constraint(table: &TableDef, name: &str) -> Error {
     Error::new(
         SqlState::UNDEFINED_OBJECT,
         format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name),
     )
-}
-
-/// The position of a column by name; 42703 without one.
-pub(super) fn column_position(table: &TableDef, name: &str) -> Result<u16> {
-    match table.column(name) {
-        Some((id, _)) => Ok(id.0),
-        None => Err(missing_column(table, name)),
-    }
 }

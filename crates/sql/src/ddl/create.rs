@@ -1,34 +1,72 @@
-//! CREATE SCHEMA, CREATE TABLE, CREATE TABLE AS.
+//! CREATE SCHEMA, CREATE TABLE, CREATE TABLE AS, SELECT INTO.
 
-use super::{Context, already_exists, column, constraint, like, modifier, parameter, rewrite, sequence};
-use crate::statement::{CreateTable, ObjectKind, QualifiedName, qualified_name};
-use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::sqlparser::ast;
+use super::sequence::SequenceOptions;
+use super::{
+    Context, already_exists, column, constraint, execute_statement, kinds, like, parameter, rewrite, sequence,
+};
+use crate::statement::{ObjectKind, QualifiedName};
 use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlState, SqlType};
-use firn_txn::catalog::{ColumnDef, Oid, SchemaDef, TableDef, TableSettings};
+use firn_base::{Error, Result, SqlState, Type};
+use firn_syntax::tree::{
+    CreateSchema, CreateTable, CreateTableAs, Query, QueryBody, Role, RoleKind, Statement,
+    TableConstraintKind, TableElement, TableSource,
+};
+use firn_txn::catalog::{ColumnDef, ColumnType, Oid, SchemaDef, TableDef, TableSettings};
 
 /// The most columns of a table, as in PostgreSQL.
-const MOST_COLUMNS: usize = 1600;
+pub(super) const MOST_COLUMNS: usize = 1600;
 
-/// CREATE SCHEMA
-pub(super) fn schema(context: &mut Context<'_>, name: &str, if_not_exists: bool) -> Result<()> {
-    if context.names().find_schema(name).is_some() {
-        if if_not_exists {
+/// CREATE SCHEMA, with what is made in it.
+pub(super) fn schema(context: &mut Context<'_>, text: &str, create: &CreateSchema) -> Result<()> {
+    let name = match (&create.name, &create.owner) {
+        (Some(name), _) => name.text.to_string(),
+        (None, Some(owner)) => role_name(context, owner),
+        (None, None) => panic!("a schema has a name or an owner"),
+    };
+    if context.names().find_schema(&name).is_some() {
+        if create.if_not_exists {
             let message = format!("schema \"{name}\" already exists, skipping");
             context.notice(SqlState::DUPLICATE_SCHEMA, message);
             return Ok(());
         }
-        return Err(already_exists(ObjectKind::Schema, name));
+        return Err(already_exists(ObjectKind::Schema, &name));
     }
     if name.starts_with("pg_") {
         return Err(Error::new(SqlState::new("42939"), format!("unacceptable schema name \"{name}\""))
             .with_detail("The prefix \"pg_\" is reserved for system schemas."));
     }
     let oid = context.allocate();
-    let schema = SchemaDef { oid, name: name.to_owned() };
+    let schema = SchemaDef { oid, name: name.clone() };
     context.catalog_mut()?.schemas.insert(oid, Arc::new(schema));
+    if create.elements.is_empty() {
+        return Ok(());
+    }
+    // Its elements see the schema before all others.
+    let mut facts = (**context.facts).clone();
+    facts.search_path.insert(0, name);
+    let facts = Arc::new(facts);
+    let mut inner = Context {
+        engine: context.engine,
+        transaction: context.transaction,
+        facts: &facts,
+        options: context.options,
+        notices: context.notices,
+    };
+    for element in &create.elements {
+        if super::tag(&element.statement).is_none() {
+            return Err(Error::unsupported("this element of CREATE SCHEMA"));
+        }
+        execute_statement(&mut inner, text, &element.statement)?;
+    }
     Ok(())
+}
+
+fn role_name(context: &Context<'_>, role: &Role) -> String {
+    match &role.kind {
+        RoleKind::Name(name) => name.to_string(),
+        RoleKind::CurrentRole | RoleKind::CurrentUser | RoleKind::SessionUser => context.facts.user.clone(),
+        RoleKind::Public => "public".to_owned(),
+    }
 }
 
 /// The schema for a new table of that name; nothing if it exists and that is fine.
@@ -45,7 +83,7 @@ fn place(context: &mut Context<'_>, name: &QualifiedName, if_not_exists: bool) -
     Err(already_exists(ObjectKind::Table, &name.name))
 }
 
-fn refuse_duplicates<'n>(columns: impl Iterator<Item = &'n str>) -> Result<()> {
+pub(super) fn refuse_duplicates<'n>(columns: impl Iterator<Item = &'n str>) -> Result<()> {
     let mut seen = std::collections::BTreeSet::new();
     for name in columns {
         if !seen.insert(name) {
@@ -56,37 +94,39 @@ fn refuse_duplicates<'n>(columns: impl Iterator<Item = &'n str>) -> Result<()> {
         }
     }
     if seen.len() > MOST_COLUMNS {
-        return Err(Error::new(
-            SqlState::new("54011"),
-            format!("tables can have at most {MOST_COLUMNS} columns"),
-        ));
+        return Err(too_many_columns());
     }
     Ok(())
 }
 
+/// 54011
+pub(super) fn too_many_columns() -> Error {
+    Error::new(SqlState::new("54011"), format!("tables can have at most {MOST_COLUMNS} columns"))
+}
+
 /// CREATE TABLE
-pub(super) fn table(context: &mut Context<'_>, create: &CreateTable) -> Result<()> {
-    let CreateTable { tree: create, likes, parameters } = create;
-    if create.inherits.is_some() || create.partition_of.is_some() || create.partition_by.is_some() {
-        return Err(Error::unsupported("table inheritance and partitioning")
-            .with_hint("One table holds as many rows as memory does."));
-    }
-    let name = qualified_name(&create.name)?;
-    let settings = parameter::settings_of(parameters)?;
+pub(super) fn table(context: &mut Context<'_>, text: &str, create: &CreateTable) -> Result<()> {
+    let name = QualifiedName::from(&create.name);
+    kinds::check_access_method(create.access_method.as_ref())?;
+    kinds::check_tablespace(create.tablespace.as_ref())?;
+    let settings = parameter::settings_of(&create.options)?;
     let Some(schema) = place(context, &name, create.if_not_exists)? else { return Ok(()) };
-    let mut parts = Vec::with_capacity(create.columns.len());
-    let mut constraints = create.constraints.clone();
+    let mut parts = Vec::with_capacity(create.elements.len());
+    let mut constraints = Vec::new();
     let mut sources = Vec::new();
-    for position in 0..=create.columns.len() {
-        for like in likes.iter().filter(|like| like.position == position) {
-            let (source, mut columns) = like::columns(context, like)?;
-            parts.append(&mut columns);
-            sources.push((source, like));
-        }
-        if let Some(definition) = create.columns.get(position) {
-            let mut part = column::parts(context, definition)?;
-            constraints.append(&mut part.constraints);
-            parts.push(part);
+    for element in &create.elements {
+        match element {
+            TableElement::Column(definition) => {
+                let mut part = column::parts(context, text, &name.name, definition)?;
+                constraints.append(&mut part.constraints);
+                parts.push(part);
+            }
+            TableElement::Like(like) => {
+                let (source, mut columns) = like::columns(context, like)?;
+                parts.append(&mut columns);
+                sources.extend(source.map(|source| (source, like)));
+            }
+            TableElement::Constraint(constraint) => constraints.push((**constraint).clone()),
         }
     }
     refuse_duplicates(parts.iter().map(|part| part.column.name.as_str()))?;
@@ -99,10 +139,9 @@ pub(super) fn table(context: &mut Context<'_>, create: &CreateTable) -> Result<(
     let oid = context.allocate();
     for (position, part) in parts.iter_mut().enumerate() {
         if let Some(options) = &part.sequence {
-            let stem = format!("{}_{}", name.name, part.column.name);
-            let sequence = context.names().fresh(schema, &stem, "seq", &[]);
-            let owner = Some((oid, position as u16));
-            sequence::add(context, schema, &sequence, part.column.ty.sql_type(), options, owner)?;
+            let owner = (oid, position as u16);
+            let place = (schema, name.name.as_str());
+            let (schema, sequence) = add_sequence(context, place, owner, &part.column, options)?;
             if part.serial {
                 part.column.default = Some(column::next_value_of(context, schema, &sequence));
             }
@@ -113,17 +152,52 @@ pub(super) fn table(context: &mut Context<'_>, create: &CreateTable) -> Result<(
     for (source, like) in &sources {
         like::constraints(context, &mut table, source, like)?;
     }
-    // Keys before foreign keys, which may point at them.
-    constraints.sort_by_key(|constraint| match constraint {
-        ast::TableConstraint::PrimaryKey(_) => 0,
-        ast::TableConstraint::Unique(_) => 1,
-        ast::TableConstraint::Check(_) => 2,
+    // Keys before foreign keys, which may reference them.
+    constraints.sort_by_key(|constraint| match &constraint.kind {
+        TableConstraintKind::Unique { is_primary: true, .. } => 0,
+        TableConstraintKind::Unique { .. } => 1,
+        TableConstraintKind::Check(_) => 2,
         _ => 3,
     });
     for wanted in &constraints {
-        constraint::add(context, &mut table, wanted, constraint::Rows::None)?;
+        constraint::add(context, text, &mut table, wanted, constraint::Rows::None)?;
     }
     context.put_table(table)
+}
+
+/// Makes the sequence of a serial or identity column of a table: its schema and name.
+pub(super) fn add_sequence(
+    context: &mut Context<'_>,
+    (schema, table): (Oid, &str),
+    owner: (Oid, u16),
+    column: &ColumnDef,
+    options: &SequenceOptions,
+) -> Result<(Oid, String)> {
+    let name = match &options.name {
+        None => context.names().fresh(schema, &format!("{table}_{}", column.name), "seq", &[]),
+        Some(wanted) => {
+            let placed = match &wanted.schema {
+                Some(_) => context.names().creation_schema(wanted)?,
+                None => schema,
+            };
+            if placed != schema {
+                return Err(Error::new(
+                    SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                    "sequence must be in same schema as table it is linked to",
+                ));
+            }
+            if context.names().relation_in(schema, &wanted.name).is_some() {
+                return Err(already_exists(ObjectKind::Sequence, &wanted.name));
+            }
+            wanted.name.clone()
+        }
+    };
+    let ty = match options.ty {
+        Some(ty) => ty,
+        None => sequence::type_of(column.ty.declared)?,
+    };
+    sequence::add(context, schema, &name, ty, options, Some(owner))?;
+    Ok((schema, name))
 }
 
 /// Puts an empty table without constraints into the catalog.
@@ -135,7 +209,7 @@ fn add(
     columns: Vec<ColumnDef>,
     settings: TableSettings,
 ) -> Result<TableDef> {
-    // The catalog first: whoever loses the race for the DDL lock should leave nothing behind.
+    // The catalog first: a transaction that loses the race for the DDL lock should leave nothing behind.
     context.catalog_mut()?;
     let storage = rewrite::create_storage(context, name, &columns)?.0;
     let table = TableDef {
@@ -156,88 +230,106 @@ fn add(
 pub(crate) fn plain_table(
     context: &mut Context<'_>,
     name: &QualifiedName,
-    columns: &[(&str, SqlType)],
+    columns: &[(&str, Type)],
 ) -> Result<()> {
     let schema = place(context, name, false)?.expect("an error if it exists");
-    let columns = columns.iter().map(|(name, ty)| plain_column(name, *ty)).collect();
+    let columns = columns.iter().map(|(name, ty)| {
+        let ty = ColumnType::new(*ty).expect("it is the type of a column");
+        plain_column((*name).to_owned(), ty)
+    });
+    let columns = columns.collect();
     let oid = context.allocate();
     add(context, oid, schema, &name.name, columns, TableSettings::default()).map(drop)
 }
 
-fn plain_column(name: &str, ty: SqlType) -> ColumnDef {
-    ColumnDef {
-        name: name.to_owned(),
-        ty: ty.into(),
-        not_null: false,
-        default: None,
-        identity: None,
-        dropped: false,
+pub(super) fn plain_column(name: String, ty: ColumnType) -> ColumnDef {
+    ColumnDef { name, ty, not_null: false, default: None, identity: None, dropped: false }
+}
+
+/// CREATE TABLE AS; how many rows it stored.
+pub(super) fn table_as(context: &mut Context<'_>, text: &str, create: &CreateTableAs) -> Result<Option<u64>> {
+    let TableSource::Query(query) = &create.source else {
+        return Err(Error::unsupported("CREATE TABLE AS EXECUTE")
+            .with_hint("Write the query out in place of EXECUTE."));
+    };
+    kinds::check_access_method(create.access_method.as_ref())?;
+    kinds::check_tablespace(create.tablespace.as_ref())?;
+    let settings = parameter::settings_of(&create.options)?;
+    let name = QualifiedName::from(&create.name);
+    let names: Vec<&str> = create.columns.iter().map(|name| &*name.text).collect();
+    let new = NewTable { name, if_not_exists: create.if_not_exists, names, settings };
+    fill(context, text, &new, query, !create.with_no_data)
+}
+
+/// SELECT INTO; how many rows it stored.
+pub(super) fn select_into(context: &mut Context<'_>, text: &str, query: &Query) -> Result<Option<u64>> {
+    let into = kinds::into_of(query).expect("a query without INTO changes no catalog");
+    let name = QualifiedName::from(&into.name);
+    let settings = TableSettings::default();
+    let new = NewTable { name, if_not_exists: false, names: Vec::new(), settings };
+    let mut query = query.clone();
+    take_into(&mut query.body);
+    fill(context, text, &new, &query, true)
+}
+
+fn take_into(body: &mut QueryBody) {
+    match body {
+        QueryBody::Select(select) => select.into = None,
+        QueryBody::SetOperation(operation) => take_into(&mut operation.first),
+        QueryBody::Nested(query) => take_into(&mut query.body),
+        QueryBody::Values(_) | QueryBody::Table(_) => {}
     }
 }
 
-/// CREATE TABLE AS, SELECT INTO; how many rows it stored.
-pub(super) fn table_as(
-    context: &mut Context<'_>,
-    name: &QualifiedName,
+/// A table that is made from a query.
+struct NewTable<'t> {
+    name: QualifiedName,
     if_not_exists: bool,
-    names: &[String],
-    query: &ast::Query,
+    /// Of the first columns.
+    names: Vec<&'t str>,
     settings: TableSettings,
+}
+
+fn fill(
+    context: &mut Context<'_>,
+    text: &str,
+    new: &NewTable<'_>,
+    query: &Query,
     with_data: bool,
 ) -> Result<Option<u64>> {
-    let Some(schema) = place(context, name, if_not_exists)? else { return Ok(None) };
-    let plan = output_of(context, query)?;
-    if let Some(field) = plan.schema().fields().iter().find(|field| field.data_type().is_nested()) {
-        let name = firn_exec::types::visible_name(field.name());
-        return Err(Error::unsupported(format!("an array as column \"{name}\" of a table"))
-            .with_hint("Store a row for each element (unnest)."));
+    let Some(schema) = place(context, &new.name, new.if_not_exists)? else { return Ok(None) };
+    let described = context.bound(|catalog| firn_bind::describe(text, query, catalog))?;
+    let mut columns = Vec::with_capacity(described.columns.len());
+    for (name, ty) in named(described.columns.iter().map(|column| (&*column.name, column.ty)), &new.names)? {
+        columns.push(plain_column(name.to_owned(), column::stored_type(name, ty)?));
     }
-    let columns = columns_of(&plan, names)?;
-    refuse_duplicates(columns.iter().map(|(name, _)| name.as_str()))?;
-    let definitions = columns.iter().map(|(name, ty)| plain_column(name, *ty)).collect();
+    refuse_duplicates(columns.iter().map(|column| column.name.as_str()))?;
     let oid = context.allocate();
-    let table = add(context, oid, schema, &name.name, definitions, settings)?;
+    // The query is not to see the table that it fills: it gets its name afterwards.
+    let mut table = add(context, oid, schema, &rewrite::hidden_name(oid), columns, new.settings)?;
     let mut rows = 0;
-    if with_data && !columns.is_empty() {
-        context.query_for_insert(query, &columns, |context, batch| {
-            rows += batch.num_rows() as u64;
-            rewrite::insert(context, &table, batch)
-        })?;
+    if with_data && !table.columns.is_empty() {
+        let insert = rewrite::insertion(context, &table, query);
+        let parsed = crate::parse::Parsed {
+            script: text.into(),
+            span: query.span,
+            statement: Statement::Insert(Box::new(insert)),
+        };
+        rows = context.change(&parsed)?;
     }
+    table.name = new.name.name.clone();
+    context.put_table(table)?;
     Ok(with_data.then_some(rows))
 }
 
-/// The columns that a query yields, the first of them renamed.
-pub(super) fn output_columns(
-    context: &Context<'_>,
-    query: &ast::Query,
-    names: &[String],
-) -> Result<Vec<(String, SqlType)>> {
-    columns_of(&output_of(context, query)?, names)
-}
-
-fn output_of(context: &Context<'_>, query: &ast::Query) -> Result<LogicalPlan> {
-    context.bind(|binder| {
-        let plan = binder.query(query)?;
-        match binder.parameter_types()?.is_empty() {
-            true => Ok(plan),
-            false => Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1")),
-        }
-    })
-}
-
-fn columns_of(plan: &LogicalPlan, names: &[String]) -> Result<Vec<(String, SqlType)>> {
-    let mut columns = crate::bind::columns_of(plan.schema().as_arrow())?;
-    for (position, (_, ty)) in columns.iter_mut().enumerate() {
-        if matches!(ty, SqlType::Numeric { .. }) && !modifier::is_declared(plan, position) {
-            *ty = SqlType::NUMERIC;
-        }
-    }
+/// Columns with other names for the first of them.
+pub(super) fn named<'n>(
+    columns: impl ExactSizeIterator<Item = (&'n str, Type)>,
+    names: &[&'n str],
+) -> Result<Vec<(&'n str, Type)>> {
     if names.len() > columns.len() {
         return Err(Error::new(SqlState::SYNTAX_ERROR, "too many column names were specified"));
     }
-    for (column, name) in columns.iter_mut().zip(names) {
-        column.0 = name.clone();
-    }
-    Ok(columns)
+    let name = |(place, (name, ty))| (names.get(place).copied().unwrap_or(name), ty);
+    Ok(columns.enumerate().map(name).collect())
 }

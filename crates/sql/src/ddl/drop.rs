@@ -4,15 +4,15 @@
 //! other tables, views, and defaults that use a sequence are in the way: RESTRICT refuses with
 //! 2BP01 and names them, CASCADE drops them too and says so.
 
-use super::constraint::{index_foreign_keys, leads_with};
-use super::{Context, index, rewrite, view};
+use super::foreign_key::{index_all, leads_with};
+use super::{Context, expression, index, kinds, rewrite, view};
 use crate::names::{Relation, missing};
-use crate::statement::{Behavior, ObjectKind, QualifiedName, fold};
-use datafusion::sql::sqlparser::ast::{self, Expr};
+use crate::statement::{ObjectKind, QualifiedName};
 use firn_base::sync::Arc;
 use firn_base::{ColumnId, Error, Result, SqlState};
-use firn_txn::catalog::{ConstraintDef, ConstraintKind, Oid, SequenceDef, TableDef, ViewDef};
-use std::ops::ControlFlow;
+use firn_syntax::print;
+use firn_syntax::tree::{DropObjects, ObjectReference, Truncate};
+use firn_txn::catalog::{ConstraintDef, ConstraintKind, IndexDef, Oid, SequenceDef, TableDef, ViewDef};
 
 /// Something that may be dropped.
 #[derive(Clone, PartialEq, Debug)]
@@ -28,20 +28,20 @@ enum Object {
 }
 
 /// DROP
-pub(super) fn objects(
-    context: &mut Context<'_>,
-    kind: ObjectKind,
-    if_exists: bool,
-    names: &[QualifiedName],
-    behavior: Behavior,
-) -> Result<()> {
+pub(super) fn objects(context: &mut Context<'_>, objects: &DropObjects) -> Result<()> {
+    let Some(kind) = kinds::object_kind(objects.object_type) else { return skip(context, objects) };
     let mut wanted: Vec<Object> = Vec::new();
-    for name in names {
+    for object in &objects.objects {
+        let name = match object {
+            ObjectReference::Name(name) => QualifiedName::from(name),
+            ObjectReference::Relation(relation) => QualifiedName::from(&relation.name),
+            other => panic!("{other:?} names no object of ours"),
+        };
         let found = match kind {
             ObjectKind::Schema => {
                 context.names().schema(&name.name).map(|schema| Some(Object::Schema(schema.oid)))
             }
-            _ => context.names().object(kind, name).map(|relation| match relation {
+            _ => context.names().object(kind, &name).map(|relation| match relation {
                 Relation::Table(table) => Some(Object::Table(table.oid)),
                 Relation::View(view) => Some(Object::View(view.oid)),
                 Relation::Sequence(sequence) => Some(Object::Sequence(sequence.oid)),
@@ -52,19 +52,40 @@ pub(super) fn objects(
             Ok(Some(object)) if wanted.contains(&object) => {}
             Ok(Some(object)) => wanted.push(object),
             // An index is dropped at once: only constraints depend on one.
-            Ok(None) => drop_index(context, name, behavior)?,
-            Err(error) if if_exists && error.state() != SqlState::WRONG_OBJECT_TYPE => {
+            Ok(None) => drop_index(context, &name, objects.cascade)?,
+            Err(error) if objects.if_exists && error.state() != SqlState::WRONG_OBJECT_TYPE => {
                 let message = format!("{} \"{}\" does not exist, skipping", kind.word(), name.name);
                 context.notice(SqlState::SUCCESSFUL_COMPLETION, message);
             }
             Err(error) => return Err(error),
         }
     }
-    drop_all(context, wanted, behavior)
+    drop_all(context, wanted, objects.cascade)
+}
+
+/// DROP … IF EXISTS of a kind of object of which there is none.
+fn skip(context: &mut Context<'_>, objects: &DropObjects) -> Result<()> {
+    let word = objects.object_type.words().to_lowercase();
+    for object in &objects.objects {
+        let name = match object {
+            ObjectReference::Name(name) => format!("\"{}\"", QualifiedName::from(name)),
+            ObjectReference::Relation(relation) => format!("\"{}\"", QualifiedName::from(&relation.name)),
+            ObjectReference::On { name, relation } => {
+                format!("\"{}\" for relation \"{}\"", name.text, QualifiedName::from(relation))
+            }
+            ObjectReference::Type(name) => format!("\"{}\"", print::type_name(name)),
+            ObjectReference::Function(function) => format!("\"{}\"", QualifiedName::from(&function.name)),
+            ObjectReference::Aggregate(aggregate) => format!("\"{}\"", QualifiedName::from(&aggregate.name)),
+            ObjectReference::Class { name, .. } => format!("\"{}\"", QualifiedName::from(name)),
+            _ => String::from("of that name"),
+        };
+        context.notice(SqlState::SUCCESSFUL_COMPLETION, format!("{word} {name} does not exist, skipping"));
+    }
+    Ok(())
 }
 
 /// Drops objects with all that depends on them, or refuses.
-fn drop_all(context: &mut Context<'_>, wanted: Vec<Object>, behavior: Behavior) -> Result<()> {
+fn drop_all(context: &mut Context<'_>, wanted: Vec<Object>, cascade: bool) -> Result<()> {
     if wanted.is_empty() {
         return Ok(());
     }
@@ -94,7 +115,7 @@ fn drop_all(context: &mut Context<'_>, wanted: Vec<Object>, behavior: Behavior) 
             .with_hint(format!("You can drop {column} instead.")));
         }
     }
-    // `all` grows while it is walked; each object knows which one brought it in.
+    // `all` grows while it is walked; beside each object stands the one that it depends on.
     let mut all: Vec<(Object, Option<usize>)> = wanted.iter().map(|object| (object.clone(), None)).collect();
     let mut next = 0;
     while next < all.len() {
@@ -116,7 +137,7 @@ fn drop_all(context: &mut Context<'_>, wanted: Vec<Object>, behavior: Behavior) 
             cause.map(|cause| (describe(context, object), describe(context, &all[cause].0)))
         })
         .collect();
-    if behavior == Behavior::Restrict && !lines.is_empty() {
+    if !cascade && !lines.is_empty() {
         let what = match wanted.as_slice() {
             [one] => describe(context, one),
             _ => "desired object(s)".to_owned(),
@@ -142,7 +163,7 @@ fn drop_all(context: &mut Context<'_>, wanted: Vec<Object>, behavior: Behavior) 
     Ok(())
 }
 
-/// What goes when an object goes; with true what belongs to it and goes without a word.
+/// What is dropped with an object; with true what belongs to it and is not mentioned.
 fn dependents(context: &Context<'_>, object: &Object) -> Vec<(Object, bool)> {
     let catalog = context.transaction.catalog();
     let mut found = Vec::new();
@@ -172,12 +193,12 @@ fn dependents(context: &Context<'_>, object: &Object) -> Vec<(Object, bool)> {
                     found.push((Object::ForeignKey(child.oid, constraint), false));
                 }
             }
-            for view in direct_views(context, *table) {
+            for view in view::dependents(catalog, *table) {
                 found.push((Object::View(view.oid), false));
             }
         }
         Object::View(view) => {
-            for view in direct_views(context, *view) {
+            for view in view::dependents(catalog, *view) {
                 found.push((Object::View(view.oid), false));
             }
         }
@@ -188,7 +209,7 @@ fn dependents(context: &Context<'_>, object: &Object) -> Vec<(Object, bool)> {
                     let uses = definition
                         .default
                         .as_deref()
-                        .is_some_and(|default| uses_sequence(context, default, sequence));
+                        .is_some_and(|default| expression::uses_sequence(context, default, sequence));
                     if uses {
                         // The default of the owning column belongs to a table that is going too, or
                         // is what the user must be warned about.
@@ -202,15 +223,8 @@ fn dependents(context: &Context<'_>, object: &Object) -> Vec<(Object, bool)> {
     found
 }
 
-fn direct_views(context: &Context<'_>, relation: Oid) -> Vec<Arc<ViewDef>> {
-    let catalog = context.transaction.catalog();
-    let mut views = view::dependents(catalog, relation);
-    views.retain(|found| view::dependencies(catalog, found).contains(&relation));
-    views
-}
-
-/// The foreign keys that point at a table: the pointing table and the constraint.
-fn foreign_keys_to(context: &Context<'_>, parent: Oid) -> Vec<(Arc<TableDef>, Oid)> {
+/// The foreign keys that reference a table: the referencing table and the constraint.
+pub(super) fn foreign_keys_to(context: &Context<'_>, parent: Oid) -> Vec<(Arc<TableDef>, Oid)> {
     let mut found = Vec::new();
     for table in context.transaction.catalog().tables.values() {
         for constraint in &table.constraints {
@@ -220,45 +234,6 @@ fn foreign_keys_to(context: &Context<'_>, parent: Oid) -> Vec<(Arc<TableDef>, Oi
         }
     }
     found
-}
-
-/// Whether the text of a default calls `nextval` for the sequence.
-fn uses_sequence(context: &Context<'_>, default: &str, sequence: &SequenceDef) -> bool {
-    if !default.contains("nextval") {
-        return false;
-    }
-    let Ok(expression) = crate::parse::parse_expression(default) else { return false };
-    let is_meant = |name: &str| {
-        let name = crate::names::parse_qualified(name).ok();
-        let found = name.and_then(|name| context.names().find(&name));
-        matches!(found, Some(Relation::Sequence(found)) if found.oid == sequence.oid)
-    };
-    let found = ast::visit_expressions(&expression, |inner| match next_value_of(inner) {
-        Some(name) if is_meant(name) => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    });
-    found.is_break()
-}
-
-/// The text that names a sequence, if an expression is a call of `nextval` with one.
-fn next_value_of(expression: &Expr) -> Option<&str> {
-    let Expr::Function(function) = expression else { return None };
-    let is_next_value = function.name.0.last()?.as_ident().is_some_and(|name| fold(name) == "nextval");
-    let ast::FunctionArguments::List(list) = &function.args else { return None };
-    let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(argument)) = list.args.first()? else {
-        return None;
-    };
-    let mut argument = argument;
-    while let Expr::Cast { expr, .. } | Expr::Nested(expr) = argument {
-        argument = expr;
-    }
-    match argument {
-        Expr::Value(value) if is_next_value => match &value.value {
-            ast::Value::SingleQuotedString(name) => Some(name),
-            _ => None,
-        },
-        _ => None,
-    }
 }
 
 /// The object as messages name it.
@@ -321,7 +296,7 @@ fn remove(context: &mut Context<'_>, object: &Object) -> Result<()> {
             let mut table = TableDef::clone(&context.table(*table));
             context.lock(&table)?;
             remove_constraint(context, &mut table, *constraint)?;
-            index_foreign_keys(context, &mut table)?;
+            index_all(context, &mut table)?;
             context.put_table(table)?;
         }
         Object::Default(table, column) => {
@@ -369,7 +344,7 @@ pub(super) fn remove_index(context: &mut Context<'_>, table: &mut TableDef, oid:
     context.transaction.drop_index(&storage, index.id())
 }
 
-fn drop_index(context: &mut Context<'_>, name: &QualifiedName, behavior: Behavior) -> Result<()> {
+fn drop_index(context: &mut Context<'_>, name: &QualifiedName, cascade: bool) -> Result<()> {
     let Relation::Index(table, index) = context.names().object(ObjectKind::Index, name)? else {
         return Err(missing(ObjectKind::Index, name));
     };
@@ -389,14 +364,14 @@ fn drop_index(context: &mut Context<'_>, name: &QualifiedName, behavior: Behavio
     }
     context.lock(&table)?;
     let mut table = TableDef::clone(&context.table(table.oid));
-    // A unique index without a constraint may still be what foreign keys point at, and any may be what finds those who point.
+    // A unique index without a constraint may still be what foreign keys reference, and any may be what finds the referencing rows.
     let mut relying = relying_foreign_keys(context, &table, index.oid);
     for key in pointing_by(&table, index.oid) {
         if relying.iter().all(|(_, known)| *known != key.1) {
             relying.push(key);
         }
     }
-    refuse_or_drop_foreign_keys(context, &format!("index {}", index.name), &relying, behavior)?;
+    refuse_or_drop_foreign_keys(context, &format!("index {}", index.name), &relying, cascade)?;
     if relying.iter().any(|(child, _)| child.oid == table.oid) {
         table = TableDef::clone(&context.table(table.oid));
     }
@@ -408,7 +383,7 @@ fn drop_index(context: &mut Context<'_>, name: &QualifiedName, behavior: Behavio
     context.put_table(table)
 }
 
-/// The foreign keys of a table whose pointing rows nobody would find without an index.
+/// The foreign keys of a table whose rows nothing would find without an index.
 fn pointing_by(table: &TableDef, index: Oid) -> impl Iterator<Item = (Arc<TableDef>, Oid)> {
     let others = || table.indexes.iter().filter(move |other| other.oid != index);
     let relies = |constraint: &&ConstraintDef| {
@@ -426,7 +401,7 @@ pub(super) fn relying_foreign_keys(
     table: &TableDef,
     index: Oid,
 ) -> Vec<(Arc<TableDef>, Oid)> {
-    let covers = |candidate: &firn_txn::catalog::IndexDef, columns: &[u16]| {
+    let covers = |candidate: &IndexDef, columns: &[u16]| {
         candidate.is_always_unique()
             && candidate.columns.len() == columns.len()
             && columns.iter().all(|wanted| candidate.columns.iter().any(|found| found.column == *wanted))
@@ -447,14 +422,14 @@ pub(super) fn refuse_or_drop_foreign_keys(
     context: &mut Context<'_>,
     what: &str,
     keys: &[(Arc<TableDef>, Oid)],
-    behavior: Behavior,
+    cascade: bool,
 ) -> Result<()> {
     if keys.is_empty() {
         return Ok(());
     }
     let lines: Vec<String> =
         keys.iter().map(|(table, key)| describe(context, &Object::ForeignKey(table.oid, *key))).collect();
-    if behavior == Behavior::Restrict {
+    if !cascade {
         let detail: Vec<String> = lines.iter().map(|line| format!("{line} depends on {what}")).collect();
         return Err(Error::new(
             SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
@@ -475,17 +450,17 @@ pub(super) fn refuse_or_drop_views(
     context: &mut Context<'_>,
     what: &str,
     views: Vec<Arc<ViewDef>>,
-    behavior: Behavior,
+    cascade: bool,
 ) -> Result<()> {
     if views.is_empty() {
         return Ok(());
     }
-    if behavior == Behavior::Cascade {
+    if cascade {
         let all = views.iter().map(|view| Object::View(view.oid)).collect();
         let lines: Vec<String> =
             views.iter().map(|view| describe(context, &Object::View(view.oid))).collect();
         context.notice_cascade(&lines);
-        return drop_all(context, all, behavior);
+        return drop_all(context, all, cascade);
     }
     let detail: Vec<String> = views
         .iter()
@@ -500,15 +475,10 @@ pub(super) fn refuse_or_drop_views(
 }
 
 /// TRUNCATE: the tables get new, empty storage.
-pub(super) fn truncate(
-    context: &mut Context<'_>,
-    names: &[QualifiedName],
-    restart_identity: bool,
-    behavior: Behavior,
-) -> Result<()> {
+pub(super) fn truncate(context: &mut Context<'_>, truncate: &Truncate) -> Result<()> {
     let mut tables: Vec<Arc<TableDef>> = Vec::new();
-    for name in names {
-        let table = context.names().table(name)?;
+    for relation in &truncate.tables {
+        let table = context.names().table(&QualifiedName::from(&relation.name))?;
         if !tables.iter().any(|known| known.oid == table.oid) {
             tables.push(table);
         }
@@ -521,7 +491,7 @@ pub(super) fn truncate(
             if tables.iter().any(|known| known.oid == child.oid) {
                 continue;
             }
-            if behavior == Behavior::Restrict {
+            if !truncate.cascade {
                 return Err(Error::new(
                     SqlState::FEATURE_NOT_SUPPORTED,
                     "cannot truncate a table referenced in a foreign key constraint",
@@ -538,7 +508,7 @@ pub(super) fn truncate(
     }
     for table in &tables[named..] {
         context.notice(
-            SqlState::new("00000"),
+            SqlState::SUCCESSFUL_COMPLETION,
             format!("truncate cascades to table \"{}\"", context.shown_name(table.schema, &table.name)),
         );
     }
@@ -555,7 +525,7 @@ pub(super) fn truncate(
         context.transaction.drop_storage(old)?;
         let oid = table.oid;
         context.put_table(table)?;
-        if restart_identity {
+        if truncate.restart_identity {
             let owned: Vec<Arc<SequenceDef>> = context
                 .transaction
                 .catalog()

@@ -1,10 +1,10 @@
 //! CREATE INDEX.
 
-use super::{Context, already_exists, parameter};
+use super::{Context, already_exists, column, kinds, parameter};
 use crate::names::missing_column;
-use crate::statement::{ObjectKind, fold, qualified_name};
-use datafusion::sql::sqlparser::ast::{self, Expr};
+use crate::statement::{ObjectKind, QualifiedName};
 use firn_base::{ColumnId, Error, Result, SqlState};
+use firn_syntax::tree::{CreateIndex, ExprKind, IndexElement, NullsOrder, SortOrder};
 use firn_txn::catalog::{Deferral, IndexColumnDef, IndexDef, TableDef};
 use firn_txn::{IndexColumn, IndexSpec};
 
@@ -12,25 +12,26 @@ use firn_txn::{IndexColumn, IndexSpec};
 const MOST_COLUMNS: usize = 32;
 
 /// CREATE INDEX
-pub(super) fn create(context: &mut Context<'_>, index: &ast::CreateIndex) -> Result<()> {
-    let table = context.names().table(&qualified_name(&index.table_name)?)?;
-    if let Some(using) = &index.using
-        && !matches!(using, ast::IndexType::BTree)
-        // In quotes it is a name to the parser.
-        && !matches!(using, ast::IndexType::Custom(name) if name.value == "btree")
-    {
-        return Err(Error::unsupported(format!("index method {}", using.to_string().to_lowercase()))
+pub(super) fn create(context: &mut Context<'_>, index: &CreateIndex) -> Result<()> {
+    let table = context.names().table(&QualifiedName::from(&index.table.name))?;
+    if let Some(method) = index.method.as_ref().filter(|method| &*method.text != "btree") {
+        return Err(Error::unsupported(format!("index method {}", method.text))
             .with_hint("Leave USING out; indexes are ordered."));
     }
-    if index.predicate.is_some() {
+    kinds::check_tablespace(index.tablespace.as_ref())?;
+    if index.condition.is_some() {
         return Err(Error::unsupported("a partial index").with_hint("Index the column without WHERE."));
     }
-    if index.nulls_distinct == Some(false) {
+    if index.nulls_not_distinct {
         return Err(Error::unsupported("NULLS NOT DISTINCT"));
     }
-    let mut columns = Vec::with_capacity(index.columns.len());
-    for column in &index.columns {
-        columns.push(index_column(&table, column)?);
+    let mut columns = Vec::with_capacity(index.elements.len());
+    for element in &index.elements {
+        columns.push(index_column(&table, element)?);
+    }
+    // INCLUDE columns only spare PostgreSQL a look at the table; ours are as good without.
+    for element in &index.include {
+        index_column(&table, element)?;
     }
     if columns.len() > MOST_COLUMNS {
         return Err(Error::new(
@@ -39,7 +40,7 @@ pub(super) fn create(context: &mut Context<'_>, index: &ast::CreateIndex) -> Res
         ));
     }
     let name = match &index.name {
-        Some(name) => qualified_name(name)?.name,
+        Some(name) => name.text.to_string(),
         None => {
             let stem = default_stem(&table, &columns);
             context.names().fresh(table.schema, &stem, "idx", &[])
@@ -53,20 +54,17 @@ pub(super) fn create(context: &mut Context<'_>, index: &ast::CreateIndex) -> Res
         }
         return Err(already_exists(ObjectKind::Index, &name));
     }
-    let values = parameter::keeps_values(&index.with)?;
-    if index.unique && !values {
-        return Err(Error::unsupported("a unique index without values").with_hint(
-            "Leave values = off out, or UNIQUE: a unique index looks its keys up at every insert.",
-        ));
+    let values = parameter::keeps_values(&index.options)?;
+    if index.is_unique && !values {
+        return Err(unique_without_values());
     }
     context.lock(&table)?;
     context.refuse_pending(&table, "CREATE INDEX")?;
-    // INCLUDE columns only spare PostgreSQL a look at the table; ours are as good without.
     let definition = IndexDef {
         oid: context.allocate(),
         name,
         columns,
-        unique: index.unique,
+        unique: index.is_unique,
         values,
         deferral: Deferral::Never,
     };
@@ -86,35 +84,41 @@ pub(super) fn default_stem(table: &TableDef, columns: &[IndexColumnDef]) -> Stri
     stem
 }
 
+/// 0A000
+pub(super) fn unique_without_values() -> Error {
+    Error::unsupported("a unique index without values")
+        .with_hint("Leave values = off out, or UNIQUE: a unique index looks its keys up at every insert.")
+}
+
 /// A column of an index; 0A000 for expressions.
-pub(super) fn index_column(table: &TableDef, column: &ast::IndexColumn) -> Result<IndexColumnDef> {
-    let mut key = &column.column.expr;
-    if let Expr::Collate { expr, collation } = key {
-        super::column::check_collation(collation)?;
-        key = expr;
+fn index_column(table: &TableDef, element: &IndexElement) -> Result<IndexColumnDef> {
+    if let Some(collation) = &element.collation {
+        column::check_collation(collation)?;
     }
-    let Expr::Identifier(name) = key else {
-        return Err(Error::unsupported("an index on an expression")
-            .with_hint("Keep the expression's value in a column of its own and index that."));
+    let name = match &element.value.kind {
+        ExprKind::Column(name) if name.qualifiers.is_empty() => &name.name.text,
+        _ => {
+            return Err(Error::unsupported("an index on an expression")
+                .with_hint("Keep the expression's value in a column of its own and index that."));
+        }
     };
-    if let Some(class) = &column.operator_class
-        && !class.0.last().and_then(|name| name.as_ident()).is_some_and(|name| name.value.ends_with("_ops"))
-    {
-        return Err(Error::new(
-            SqlState::UNDEFINED_OBJECT,
-            format!("operator class \"{class}\" does not exist for access method \"btree\""),
-        ));
+    if let Some(class) = element.class.as_ref().filter(|class| !class.name.text.ends_with("_ops")) {
+        let message = format!(
+            "operator class \"{}\" does not exist for access method \"btree\"",
+            QualifiedName::from(class)
+        );
+        return Err(Error::new(SqlState::UNDEFINED_OBJECT, message));
     }
-    let name = fold(name);
-    let Some((id, _)) = table.column(&name) else {
+    let Some((id, _)) = table.column(name) else {
         return Err(Error::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist")));
     };
-    let descending = column.column.options.asc == Some(false);
-    Ok(IndexColumnDef {
-        column: id.0,
-        descending,
-        nulls_first: column.column.options.nulls_first.unwrap_or(descending),
-    })
+    let descending = element.order == SortOrder::Descending;
+    let nulls_first = match element.nulls {
+        NullsOrder::Default => descending,
+        NullsOrder::First => true,
+        NullsOrder::Last => false,
+    };
+    Ok(IndexColumnDef { column: id.0, descending, nulls_first })
 }
 
 /// Plain ascending columns.
@@ -142,7 +146,7 @@ pub(super) fn build(context: &mut Context<'_>, table: &TableDef, index: &IndexDe
 }
 
 /// As [`build`] for an index that takes the place of one that was as unique. Rows may share a key of a deferrable
-/// constraint: their transaction will be asked about it.
+/// constraint: they are tested at the end of their transaction.
 pub(super) fn build_again(context: &mut Context<'_>, table: &TableDef, index: &IndexDef) -> Result<()> {
     let storage = context.transaction.table(table.storage());
     let columns = index

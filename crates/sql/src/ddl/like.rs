@@ -2,22 +2,50 @@
 //! another table. The copy keeps nothing of where it came from.
 
 use super::column::ColumnParts;
+use super::create::plain_column;
+use super::sequence::SequenceOptions;
 use super::{Context, constraint, index};
+use crate::names::{Relation, wrong_kind};
 use crate::parse::parse_expression;
-use crate::statement::{Like, SequenceOptions};
-use datafusion::sql::sqlparser::ast;
+use crate::statement::{ObjectKind, QualifiedName};
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
+use firn_syntax::Span;
+use firn_syntax::tree::{
+    ConstraintAttributes, LikeOption, Name, TableConstraint, TableConstraintKind, TableLike,
+};
 use firn_txn::catalog::{ConstraintDef, ConstraintKind, IndexColumnDef, IndexDef, TableDef};
 
-/// The columns that a LIKE stands for, and the table that they are of.
-pub(super) fn columns(context: &Context<'_>, like: &Like) -> Result<(Arc<TableDef>, Vec<ColumnParts>)> {
-    let source = context.names().table(&like.name)?;
+/// Whether a LIKE copies what an option names: the last word about it counts.
+fn includes(like: &TableLike, wanted: LikeOption) -> bool {
+    let about = like.options.iter().rev().find(|(_, option)| [wanted, LikeOption::All].contains(option));
+    about.is_some_and(|(including, _)| *including)
+}
+
+/// The columns that a LIKE stands for, and the table that they are of, unless that is a view.
+pub(super) fn columns(
+    context: &Context<'_>,
+    like: &TableLike,
+) -> Result<(Option<Arc<TableDef>>, Vec<ColumnParts>)> {
+    let name = QualifiedName::from(&like.table);
+    let source = match context.names().relation(&name)? {
+        Relation::Table(table) => table,
+        Relation::View(view) => {
+            let column = |column: &firn_txn::catalog::ColumnDef| ColumnParts {
+                column: plain_column(column.name.clone(), column.ty),
+                sequence: None,
+                serial: false,
+                constraints: Vec::new(),
+            };
+            return Ok((None, view.columns.iter().map(column).collect()));
+        }
+        _ => return Err(wrong_kind(ObjectKind::Table, &name.name)),
+    };
     let mut columns = Vec::new();
     for (id, column) in source.visible_columns() {
         let mut column = column.clone();
-        column.default = column.default.filter(|_| like.including.defaults);
-        column.identity = column.identity.filter(|_| like.including.identity);
+        column.default = column.default.filter(|_| includes(like, LikeOption::Defaults));
+        column.identity = column.identity.filter(|_| includes(like, LikeOption::Identity));
         let owner = Some((source.oid, id.0));
         let sequence = context.transaction.catalog().sequences.values().find(|known| known.owner == owner);
         let sequence = column.identity.and(sequence).map(|known| SequenceOptions {
@@ -30,7 +58,7 @@ pub(super) fn columns(context: &Context<'_>, like: &Like) -> Result<(Arc<TableDe
         });
         columns.push(ColumnParts { column, sequence, serial: false, constraints: Vec::new() });
     }
-    Ok((source, columns))
+    Ok((Some(source), columns))
 }
 
 /// Adds the checks and indexes of `source` that the LIKE asks for to the new table, which is in the
@@ -39,20 +67,21 @@ pub(super) fn constraints(
     context: &mut Context<'_>,
     table: &mut TableDef,
     source: &TableDef,
-    like: &Like,
+    like: &TableLike,
 ) -> Result<()> {
-    if like.including.constraints {
+    if includes(like, LikeOption::Constraints) {
         for known in &source.constraints {
             let ConstraintKind::Check { expression } = &known.kind else { continue };
-            let check = ast::TableConstraint::Check(ast::CheckConstraint {
-                name: Some(ast::Ident::with_quote('"', &known.name)),
-                expr: Box::new(parse_expression(expression)?),
-                enforced: None,
-            });
-            constraint::add(context, table, &check, constraint::Rows::None)?;
+            let check = TableConstraint {
+                span: Span::default(),
+                name: Some(Name::new(&*known.name)),
+                kind: TableConstraintKind::Check(parse_expression(expression)?),
+                attributes: ConstraintAttributes::default(),
+            };
+            constraint::add(context, expression, table, &check, constraint::Rows::None)?;
         }
     }
-    if like.including.indexes {
+    if includes(like, LikeOption::Indexes) {
         for known in &source.indexes {
             // Made with a foreign key, which is not copied.
             let serves_key = |constraint: &ConstraintDef| {

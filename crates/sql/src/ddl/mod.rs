@@ -1,36 +1,50 @@
 //! DDL: statements that change the catalog.
 //!
 //! Everything happens in the transaction: the catalog is a copy of its own until commit, physical
-//! tables and indexes come and go with it, and rolling back takes all of it away. Existing rows
-//! are checked and rewritten by ordinary queries, which see the transaction's own changes.
+//! tables and indexes come and go with it, and rolling back undoes all of it. Existing rows
+//! are checked and rewritten by ordinary statements, which see the transaction's own changes.
+//!
+//! Defaults, conditions of CHECK and queries of views are bound before they are kept, and are kept as the canonical text of
+//! `firn_syntax::print`: see `expression` and `view`.
+//!
+//! In reading order: `kinds` (command tags, and what is refused), `create`, `column`, `expression`, `constraint`, `foreign_key`,
+//! `index`, `sequence`, `view`, `alter`, `alter_column`, `rename`, `rewrite`, `drop`.
 
 mod alter;
+mod alter_column;
 mod column;
 mod constraint;
 mod create;
 mod drop;
+mod expression;
+mod foreign_key;
 mod index;
+mod kinds;
 mod like;
-mod modifier;
 pub(crate) mod parameter;
+mod rename;
 mod rewrite;
 mod sequence;
 pub(crate) mod view;
 
-use crate::bind::Binder;
 use crate::names::Names;
+use crate::parse::Parsed;
+use crate::query::Prepared;
+use crate::run::RunOptions;
+use crate::services::Services;
 use crate::session_facts::SessionFacts;
-use crate::statement::{Commented, Ddl, ObjectKind, QualifiedName, quote_ident};
-pub(crate) use column::check_collation;
-pub(crate) use constraint::columns_in;
+use crate::statement::{ObjectKind, QualifiedName, quote_ident};
+#[allow(unused_imports)] // COPY makes its table of rejects by it.
 pub(crate) use create::plain_table;
-use datafusion::arrow::array::RecordBatch;
-use datafusion::sql::sqlparser::ast;
+pub(crate) use expression::columns_in;
 use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlState};
-use firn_exec::RunOptions;
+use firn_base::{Error, Result, SqlState, Value, stack};
+use firn_query::ResultChunk;
+use firn_syntax::tree::{Comment, ObjectReference, ObjectType, Statement};
 use firn_txn::catalog::{Oid, TableDef};
 use firn_txn::{Catalog, Check, Engine, Transaction};
+pub use kinds::{refuse, tag};
+use std::any::Any;
 
 /// What DDL works with.
 pub struct Context<'a> {
@@ -39,81 +53,74 @@ pub struct Context<'a> {
     /// Everything happens in it.
     pub transaction: &'a mut Transaction,
     /// How names are to be understood.
-    pub facts: &'a SessionFacts,
-    /// How to run queries over existing rows.
+    pub facts: &'a Arc<SessionFacts>,
+    /// How to run statements over existing rows.
     pub options: &'a RunOptions,
     /// What the user should know though nothing is wrong.
     pub notices: &'a mut Vec<Error>,
-    /// How deep the statement is ([`crate::statement::Parsed::depth`]).
-    pub depth: u32,
 }
 
-/// Runs a statement; how many rows it made, if it tells.
-pub fn execute(context: &mut Context<'_>, ddl: &Ddl) -> Result<Option<u64>> {
-    match ddl {
-        Ddl::CreateSchema { name, if_not_exists } => create::schema(context, name, *if_not_exists)?,
-        Ddl::CreateTable(table) => create::table(context, table)?,
-        Ddl::CreateTableAs { name, if_not_exists, columns, query, parameters, with_data } => {
-            let settings = parameter::settings_of(parameters)?;
-            return create::table_as(context, name, *if_not_exists, columns, query, settings, *with_data);
-        }
-        Ddl::CreateView { name, or_replace, columns, query } => {
-            view::create(context, name, *or_replace, columns, query)?;
-        }
-        Ddl::CreateIndex(index) => index::create(context, index)?,
-        Ddl::CreateSequence { name, if_not_exists, options } => {
-            sequence::create(context, name, *if_not_exists, options)?;
-        }
-        Ddl::AlterSequence { name, if_exists, options } => {
-            sequence::alter(context, name, *if_exists, options)?;
-        }
-        Ddl::AlterTable { name, if_exists, operations } => {
-            alter::table(context, name, *if_exists, operations)?;
-        }
-        Ddl::Rename { kind, if_exists, name, to } => alter::rename(context, *kind, *if_exists, name, to)?,
-        Ddl::SetSchema { kind, if_exists, name, schema } => {
-            alter::set_schema(context, *kind, *if_exists, name, schema)?;
-        }
-        Ddl::Drop { kind, if_exists, names, behavior } => {
-            drop::objects(context, *kind, *if_exists, names, *behavior)?;
-        }
-        Ddl::Truncate { names, restart_identity, behavior } => {
-            drop::truncate(context, names, *restart_identity, *behavior)?;
-        }
-        Ddl::Owner { kind, if_exists, name } => alter::owner(context, *kind, *if_exists, name)?,
-        Ddl::Comment(commented) => comment(context, commented)?,
+/// Runs a statement that has a [`tag`]; how many rows it made, if the command tag has them.
+pub fn execute(context: &mut Context<'_>, parsed: &Parsed) -> Result<Option<u64>> {
+    stack::with_room(|| execute_statement(context, &parsed.script, &parsed.statement))
+}
+
+fn execute_statement(context: &mut Context<'_>, text: &str, statement: &Statement) -> Result<Option<u64>> {
+    refuse(statement)?;
+    match statement {
+        Statement::CreateSchema(schema) => create::schema(context, text, schema)?,
+        Statement::CreateTable(table) => create::table(context, text, table)?,
+        Statement::CreateTableAs(create) => return create::table_as(context, text, create),
+        Statement::Query(query) => return create::select_into(context, text, query),
+        Statement::CreateView(view) => view::create(context, text, view)?,
+        Statement::CreateIndex(index) => index::create(context, index)?,
+        Statement::CreateSequence(sequence) => sequence::create(context, text, sequence)?,
+        Statement::AlterSequence(sequence) => sequence::alter(context, text, sequence)?,
+        Statement::AlterTable(table) => alter::relation(context, text, table)?,
+        Statement::Rename(rename) => rename::rename(context, rename)?,
+        Statement::SetSchema(change) => rename::set_schema(context, change)?,
+        Statement::ChangeOwner(change) => alter::owner_of_schema(context, change)?,
+        Statement::Drop(objects) => drop::objects(context, objects)?,
+        Statement::Truncate(truncate) => drop::truncate(context, truncate)?,
+        Statement::Comment(commented) => comment(context, commented)?,
+        other => panic!("{other:?} changes no catalog"),
     }
     Ok(None)
 }
 
 /// COMMENT ON: the object must exist; the comment itself has no place in the catalog yet.
-fn comment(context: &Context<'_>, commented: &Commented) -> Result<()> {
-    match commented {
-        Commented::Object(ObjectKind::Schema, name) => drop_value(context.names().schema(&name.name)),
-        Commented::Object(kind, name) => drop_value(context.names().object(*kind, name)),
-        Commented::Column(table, column) => {
-            let table = context.names().table(table)?;
-            match table.column(column) {
-                Some(_) => Ok(()),
-                None => Err(crate::names::missing_column(&table, column)),
-            }
-        }
-        Commented::Constraint(table, name) => {
-            let table = context.names().table(table)?;
-            match table.constraints.iter().any(|constraint| constraint.name == *name) {
+fn comment(context: &Context<'_>, comment: &Comment) -> Result<()> {
+    let name = match &comment.object.name {
+        ObjectReference::Name(name) => name,
+        ObjectReference::Relation(relation) => &relation.name,
+        ObjectReference::On { name, relation } => {
+            let table = context.names().table(&relation.into())?;
+            return match table.constraints.iter().any(|constraint| constraint.name == *name.text) {
                 true => Ok(()),
                 false => Err(Error::new(
                     SqlState::UNDEFINED_OBJECT,
-                    format!("constraint \"{name}\" for table \"{}\" does not exist", table.name),
+                    format!("constraint \"{}\" for table \"{}\" does not exist", name.text, table.name),
                 )),
-            }
+            };
         }
-        Commented::Database => Ok(()),
+        other => panic!("{other:?} is refused"),
+    };
+    match comment.object.object_type {
+        ObjectType::Database => Ok(()),
+        ObjectType::Schema => context.names().schema(&name.name.text).map(drop),
+        ObjectType::Column => {
+            let Some((table, qualifiers)) = name.qualifiers.split_last() else {
+                return Err(Error::new(SqlState::SYNTAX_ERROR, "column name must be qualified"));
+            };
+            let schema = qualifiers.last().map(|schema| schema.text.to_string());
+            let relation = QualifiedName { schema, name: table.text.to_string() };
+            rename::column_of(context, &relation, &name.name.text).map(drop)
+        }
+        other => {
+            let kind = kinds::object_kind(other).expect("other kinds are refused");
+            context.names().object(kind, &name.into()).map(drop)
+        }
     }
-}
-
-fn drop_value<T>(result: Result<T>) -> Result<()> {
-    result.map(|_| ())
 }
 
 impl Context<'_> {
@@ -133,7 +140,7 @@ impl Context<'_> {
         self.notices.push(Error::new(state, message));
     }
 
-    /// Tells what else a CASCADE dropped.
+    /// Reports what else a CASCADE dropped.
     fn notice_cascade(&mut self, what: &[String]) {
         match what {
             [] => {}
@@ -143,7 +150,7 @@ impl Context<'_> {
                     many.iter().map(|one| format!("drop cascades to {one}")).collect::<Vec<_>>().join("\n");
                 self.notices.push(
                     Error::new(
-                        SqlState::new("00000"),
+                        SqlState::SUCCESSFUL_COMPLETION,
                         format!("drop cascades to {} other objects", many.len()),
                     )
                     .with_detail(detail),
@@ -165,7 +172,7 @@ impl Context<'_> {
 
     /// Keeps others from writing to a table until this transaction ends.
     fn lock(&mut self, table: &TableDef) -> Result<()> {
-        // The catalog first: whoever loses the race for the DDL lock should not hold tables.
+        // The catalog first: a transaction that loses the race for the DDL lock should not hold tables.
         self.catalog_mut()?;
         let storage = self.transaction.table(table.storage());
         self.transaction.lock_exclusive(&storage)
@@ -176,10 +183,8 @@ impl Context<'_> {
         if !self.transaction.has_deferred_checks() {
             return Ok(());
         }
-        let catalog = self.transaction.catalog();
-        let of_referrers: Vec<Oid> = firn_exec::dml::target::referring(catalog, table.oid)
-            .map(|(_, constraint, _)| constraint.oid)
-            .collect();
+        let of_referrers: Vec<Oid> =
+            drop::foreign_keys_to(self, table.oid).into_iter().map(|(_, constraint)| constraint).collect();
         let waits = |check: &Check| match check {
             Check::Row { constraint, .. } => table.constraints.iter().any(|found| found.oid == *constraint),
             Check::Key { constraint, .. } => of_referrers.contains(constraint),
@@ -194,6 +199,11 @@ impl Context<'_> {
         .with_hint("Constraints wait to be checked. Use SET CONSTRAINTS ALL IMMEDIATE first."))
     }
 
+    /// The name of a schema; empty if it is gone.
+    fn schema_name(&self, schema: Oid) -> &str {
+        self.transaction.catalog().schemas.get(&schema).map_or("", |schema| &schema.name)
+    }
+
     /// The name of a relation as SQL text, with its schema.
     fn sql_name(&self, schema: Oid, name: &str) -> String {
         match self.transaction.catalog().schemas.get(&schema) {
@@ -202,7 +212,7 @@ impl Context<'_> {
         }
     }
 
-    /// The name of a relation as messages show it: with its schema only where it takes one.
+    /// The name of a relation as messages show it: with its schema only where the search path does not find it.
     fn shown_name(&self, schema: Oid, name: &str) -> String {
         let found = self.names().find(&QualifiedName { schema: None, name: name.to_owned() });
         match found {
@@ -214,50 +224,36 @@ impl Context<'_> {
         }
     }
 
-    /// Lends a binder over the transaction's catalog.
-    fn bind<T>(&self, work: impl FnOnce(&Binder<'_>) -> Result<T>) -> Result<T> {
-        let tables = |id| self.transaction.table(id);
-        work(&Binder::new(self.transaction.catalog(), &tables, self.facts).with_depth(self.depth))
+    /// Lends what the binder asks, over the transaction's catalog.
+    fn bound<T>(&self, bind: impl FnOnce(&dyn firn_bind::Catalog) -> Result<T>) -> Result<T> {
+        crate::query::with_catalog(self.transaction, self.facts, bind)
     }
 
-    /// Runs a query of our own making and hands its batches out.
-    fn query(
-        &mut self,
-        text: &str,
-        mut take: impl FnMut(&mut Self, RecordBatch) -> Result<()>,
-    ) -> Result<()> {
-        let query = crate::parse::parse_query(text)?;
-        let plan = self.bind(|binder| binder.query(&query))?;
-        let mut batches = firn_exec::run(&plan, &[], self.transaction, self.options)?;
-        while let Some(batch) = batches.next()? {
-            take(self, batch)?;
+    /// Prepares a statement over the catalog as it stands.
+    fn prepare(&mut self, parsed: &Parsed) -> Result<Prepared> {
+        // Its functions see the sequences that the transaction has made.
+        let services: &dyn Any = &*self.options.services;
+        if let Some(services) = services.downcast_ref::<Services>() {
+            services.set_catalog(Some(self.transaction.catalog().clone()));
         }
-        Ok(())
+        Prepared::new(parsed, &[], self.transaction, self.facts, &self.options.cancel)
     }
 
-    /// Whether a query of our own making yields any row.
-    fn any_row(&mut self, text: &str) -> Result<bool> {
-        let mut found = false;
-        self.query(text, |_, batch| {
-            found |= batch.num_rows() > 0;
-            Ok(())
-        })?;
-        Ok(found)
+    /// The first rows of a query of our own making, if it yields any.
+    fn first_rows(&mut self, text: &str) -> Result<Option<ResultChunk>> {
+        let parsed = crate::parse::parse_one(text)?.expect("it is a statement");
+        let run = |context: &mut Self| {
+            let query = context.prepare(&parsed)?;
+            query.start(context.transaction, context.facts, &[] as &[Value], context.options)?.next()
+        };
+        run(self).map_err(Error::without_position)
     }
 
-    /// Runs a query whose rows are to be stored in columns of these types.
-    fn query_for_insert(
-        &mut self,
-        query: &ast::Query,
-        columns: &[(String, firn_base::SqlType)],
-        mut take: impl FnMut(&mut Self, RecordBatch) -> Result<()>,
-    ) -> Result<()> {
-        let plan = self.bind(|binder| binder.query_for_insert(query, columns))?;
-        let mut batches = firn_exec::run(&plan, &[], self.transaction, self.options)?;
-        while let Some(batch) = batches.next()? {
-            take(self, batch)?;
-        }
-        Ok(())
+    /// Executes a change; how many rows it made.
+    fn change(&mut self, parsed: &Parsed) -> Result<u64> {
+        let change = self.prepare(parsed)?;
+        let executed = change.execute(self.transaction, self.facts, &[], self.options)?;
+        Ok(executed.count.unwrap_or(0))
     }
 }
 

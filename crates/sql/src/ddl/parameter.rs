@@ -2,9 +2,9 @@
 //! INDEX … WITH (…).
 
 use crate::settings::{boolean, cooling_time, duration_ms, print_duration};
-use crate::statement::{Parameter, fold};
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Value};
 use firn_base::{Error, Result, SqlState};
+use firn_syntax::print;
+use firn_syntax::tree::{OptionValue, RelOption};
 use firn_txn::catalog::{After, IndexDef, TableSettings};
 
 const FREEZE_AFTER: &str = "freeze_after";
@@ -15,29 +15,67 @@ const VALUES: &str = "values";
 const WITHOUT_EFFECT: [&str; 5] =
     ["fillfactor", "parallel_workers", "user_catalog_table", "toast_tuple_target", "oids"];
 
+/// What PostgreSQL's columns know and ours do without.
+const OF_COLUMNS: [&str; 2] = ["n_distinct", "n_distinct_inherited"];
+
 /// The settings of a new table.
-pub(super) fn settings_of(parameters: &[Parameter]) -> Result<TableSettings> {
+pub(super) fn settings_of(parameters: &[RelOption]) -> Result<TableSettings> {
     set(TableSettings::default(), parameters)
 }
 
 /// SET (…)
-pub(super) fn set(mut settings: TableSettings, parameters: &[Parameter]) -> Result<TableSettings> {
-    for Parameter { name, value } in parameters {
-        if let Some(setting) = setting(&mut settings, name)? {
-            *setting = Some(after(name, value.as_deref().unwrap_or("true"))?);
+pub(super) fn set(mut settings: TableSettings, parameters: &[RelOption]) -> Result<TableSettings> {
+    for parameter in parameters {
+        let name = full_name(parameter);
+        if let Some(setting) = setting(&mut settings, &name)? {
+            *setting = Some(after(&name, &value_of(parameter, "true"))?);
         }
     }
     Ok(settings)
 }
 
 /// RESET (…)
-pub(super) fn reset(mut settings: TableSettings, names: &[String]) -> Result<TableSettings> {
-    for name in names {
-        if let Some(setting) = setting(&mut settings, name)? {
+pub(super) fn reset(mut settings: TableSettings, parameters: &[RelOption]) -> Result<TableSettings> {
+    for parameter in parameters {
+        if let Some(setting) = setting(&mut settings, &full_name(parameter))? {
             *setting = None;
         }
     }
     Ok(settings)
+}
+
+/// SET (…) and RESET (…) of a column, which have no effect. 22023 if PostgreSQL's columns do not have a parameter either.
+pub(super) fn check_of_column(parameters: &[RelOption]) -> Result<()> {
+    for parameter in parameters {
+        let name = full_name(parameter);
+        if !OF_COLUMNS.contains(&name.as_str()) {
+            return Err(Error::new(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!("unrecognized parameter \"{name}\""),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A parameter's name, such as `toast.autovacuum_enabled`.
+fn full_name(parameter: &RelOption) -> String {
+    match &parameter.namespace {
+        Some(namespace) => format!("{}.{}", namespace.text, parameter.name.text),
+        None => parameter.name.text.to_string(),
+    }
+}
+
+/// A parameter's value as text.
+fn value_of(parameter: &RelOption, default: &str) -> String {
+    match &parameter.value {
+        None => default.to_owned(),
+        Some(OptionValue::Type(name)) => print::type_name(name),
+        Some(OptionValue::TypeOf { name, .. }) => name.name.text.to_string(),
+        Some(OptionValue::Word(name)) => name.text.to_string(),
+        Some(OptionValue::Operator(operator)) => operator.symbol().to_owned(),
+        Some(OptionValue::Number(text) | OptionValue::String(text)) => text.to_string(),
+    }
 }
 
 /// Settings as `pg_class.reloptions` has them.
@@ -51,10 +89,10 @@ pub(crate) fn options(settings: &TableSettings) -> Vec<String> {
 }
 
 /// Whether an index keeps the values of all rows, as its parameters say.
-pub(super) fn keeps_values(parameters: &[Expr]) -> Result<bool> {
+pub(super) fn keeps_values(parameters: &[RelOption]) -> Result<bool> {
     let mut keeps = true;
     for parameter in parameters {
-        let (name, value) = index_parameter(parameter)?;
+        let (name, value) = (full_name(parameter), value_of(parameter, "on"));
         match &name[..] {
             VALUES => {
                 keeps = boolean(&value).ok_or_else(|| invalid_value(&name, &value, "Say on or off."))?
@@ -67,26 +105,16 @@ pub(super) fn keeps_values(parameters: &[Expr]) -> Result<bool> {
     Ok(keeps)
 }
 
-/// A parameter's name and value, which sqlparser takes for a comparison.
-fn index_parameter(parameter: &Expr) -> Result<(String, String)> {
-    let parts = match parameter {
-        Expr::Identifier(name) => Some((name, "on".to_owned())),
-        Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => match (&**left, &**right) {
-            (Expr::Identifier(name), Expr::Identifier(value)) => Some((name, value.value.clone())),
-            (Expr::Identifier(name), Expr::Value(value)) => match &value.value {
-                Value::SingleQuotedString(value) => Some((name, value.clone())),
-                value => Some((name, value.to_string())),
-            },
-            _ => None,
-        },
-        _ => None,
-    };
-    let syntax = || {
-        let message = format!("syntax error at or near \"{parameter}\"");
-        Error::new(SqlState::SYNTAX_ERROR, message).with_hint("Give parameters as WITH (values = off).")
-    };
-    let (name, value) = parts.ok_or_else(syntax)?;
-    Ok((fold(name), value))
+/// SET (…) and RESET (…) of an index: 0A000 for what an index has from its beginning.
+pub(super) fn check_of_index(parameters: &[RelOption]) -> Result<()> {
+    keeps_values(parameters)?;
+    match parameters.iter().any(|parameter| &*parameter.name.text == VALUES) {
+        false => Ok(()),
+        true => Err(Error::unsupported("this form of ALTER INDEX").with_hint(
+            "An index keeps values or not from its beginning: make another with CREATE INDEX … WITH (values = off), \
+             or without, and drop this one.",
+        )),
+    }
 }
 
 /// The parameters of an index as `pg_class.reloptions` has them.

@@ -1,12 +1,14 @@
 //! Writing a table anew: for changes that the physical table cannot take in place.
+//!
+//! The new physical table is filled by an INSERT … SELECT from the old one. While it runs the new one is in the catalog under a name
+//! that no statement uses, without constraints and indexes.
 
 use super::{Context, index};
 use crate::statement::quote_ident;
-use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, new_null_array};
-use datafusion::arrow::compute::cast;
-use firn_base::{Error, Result, SqlState, SqlType, TableId};
-use firn_txn::catalog::{ColumnDef, TableDef};
-use firn_txn::{ColumnSpec, pin};
+use firn_base::{Error, Result, SqlState, TableId};
+use firn_syntax::tree::{Insert, Name, ObjectName, Query, Statement, TargetColumn};
+use firn_txn::ColumnSpec;
+use firn_txn::catalog::{ColumnDef, Oid, TableDef, TableSettings};
 
 /// Makes an empty physical table for these columns.
 pub(super) fn create_storage(
@@ -25,6 +27,29 @@ pub(super) fn create_storage(
     context.transaction.create_storage(name, columns)
 }
 
+/// The name of a table while it is filled.
+pub(super) fn hidden_name(oid: Oid) -> String {
+    format!("........filling.{}........", oid.0)
+}
+
+/// An INSERT of the rows of a query into all visible columns of a table.
+pub(super) fn insertion(context: &Context<'_>, table: &TableDef, query: &Query) -> Insert {
+    let column = |name: &str| TargetColumn { name: Name::new(name), path: Vec::new() };
+    Insert {
+        with: None,
+        table: ObjectName {
+            qualifiers: vec![Name::new(context.schema_name(table.schema))],
+            name: Name::new(&*table.name),
+        },
+        alias: None,
+        columns: table.visible_columns().map(|(_, definition)| column(&definition.name)).collect(),
+        overriding: None,
+        source: Some(Box::new(query.clone())),
+        on_conflict: None,
+        returning: Vec::new(),
+    }
+}
+
 /// Gives `new`, a changed definition of `old`, a physical table of its own, fills it with the rows
 /// of the old one and puts it into the catalog. `sources` are SQL expressions over the old
 /// columns, one for each visible column of `new`. The caller has locked the table.
@@ -36,17 +61,9 @@ pub(super) fn table(
 ) -> Result<()> {
     let name = new.name.clone();
     new.storage = create_storage(context, &name, &new.columns)?.0;
-    let from = context.sql_name(old.schema, &old.name);
-    let text = match sources {
-        // A table without columns still has rows, but no row without columns can be stored.
-        [] => format!("SELECT FROM {from} WHERE false"),
-        _ => format!("SELECT {} FROM {from} AS {}", sources.join(", "), quote_ident(&old.name)),
-    };
-    let query = crate::parse::parse_query(&text)?;
-    let columns: Vec<(String, SqlType)> =
-        new.visible_columns().map(|(_, column)| (column.name.clone(), column.ty.sql_type())).collect();
+    // A table without columns still has rows, but no row without columns can be stored.
     if !sources.is_empty() {
-        context.query_for_insert(&query, &columns, |context, batch| insert(context, &new, batch))?;
+        fill(context, old, &new, sources)?;
     }
     for definition in &new.indexes {
         index::build(context, &new, definition)?;
@@ -55,29 +72,33 @@ pub(super) fn table(
     context.put_table(new)
 }
 
-/// Stores a batch whose columns are the visible columns of the table. 23502 for NULLs where there
-/// may be none.
-pub(super) fn insert(context: &mut Context<'_>, table: &TableDef, batch: RecordBatch) -> Result<()> {
-    let mut given = batch.columns().iter();
-    let mut columns: Vec<ArrayRef> = Vec::with_capacity(table.columns.len());
-    for column in &table.columns {
-        let field = firn_exec::types::field(&column.name, column.ty.sql_type());
-        if column.dropped {
-            columns.push(new_null_array(field.data_type(), batch.num_rows()));
-            continue;
+fn fill(context: &mut Context<'_>, old: &TableDef, new: &TableDef, sources: &[String]) -> Result<()> {
+    let oid = context.allocate();
+    let plain = |column: &ColumnDef| ColumnDef { default: None, identity: None, ..column.clone() };
+    let hidden = TableDef {
+        oid,
+        schema: new.schema,
+        name: hidden_name(oid),
+        columns: new.columns.iter().map(plain).collect(),
+        constraints: Vec::new(),
+        indexes: Vec::new(),
+        storage: new.storage,
+        settings: TableSettings::default(),
+    };
+    context.put_table(hidden.clone())?;
+    let from = context.sql_name(old.schema, &old.name);
+    let text = format!("SELECT {} FROM {from} AS {}", sources.join(", "), quote_ident(&old.name));
+    let mut parsed = crate::parse::parse_one(&text)?.expect("it is a statement");
+    let Statement::Query(query) = &parsed.statement else { panic!("it is a query") };
+    parsed.statement = Statement::Insert(Box::new(insertion(context, &hidden, query)));
+    let filled = context.change(&parsed).map_err(|error| match error.column().map(str::to_owned) {
+        Some(column) if error.state() == SqlState::NOT_NULL_VIOLATION => {
+            contains_nulls(context, new, &column)
         }
-        let array = given.next().expect("the query yields every visible column");
-        if column.not_null && array.null_count() > 0 {
-            return Err(contains_nulls(context, table, &column.name));
-        }
-        columns.push(match array.data_type() == field.data_type() {
-            true => array.clone(),
-            false => cast(array, field.data_type())
-                .map_err(|error| firn_exec::error::from_datafusion(error.into()))?,
-        });
-    }
-    let storage = context.transaction.table(table.storage());
-    context.transaction.insert_batch(&storage, &columns, &pin())
+        _ => error.without_position(),
+    });
+    context.catalog_mut()?.tables.remove(&oid);
+    filled.map(drop)
 }
 
 /// 23502 for rows that are already there.

@@ -3,22 +3,43 @@
 
 use super::{Context, already_exists};
 use crate::names::{Relation, missing, missing_column};
-use crate::statement::{ObjectKind, QualifiedName, SequenceOptions};
-use datafusion::sql::sqlparser::ast::{self, Expr};
+use crate::statement::{ObjectKind, QualifiedName};
 use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlState, SqlType};
+use firn_base::{Error, Result, SqlState, SqlType, Type, TypeId};
+use firn_syntax::character_position;
+use firn_syntax::tree::{AlterSequence, CreateSequence, ObjectName, SequenceOption, SequenceOptionKind};
 use firn_txn::catalog::{Oid, SequenceDef};
 
+/// Options of CREATE and ALTER SEQUENCE and of identity columns, as far as they were given.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SequenceOptions {
+    /// AS
+    pub ty: Option<SqlType>,
+    /// INCREMENT BY
+    pub increment: Option<i64>,
+    /// MINVALUE; `Some(None)` for NO MINVALUE
+    pub minimum: Option<Option<i64>>,
+    /// MAXVALUE; `Some(None)` for NO MAXVALUE
+    pub maximum: Option<Option<i64>>,
+    /// START WITH
+    pub start: Option<i64>,
+    /// RESTART [WITH]; `Some(None)` for the start value
+    pub restart: Option<Option<i64>>,
+    /// CYCLE, NO CYCLE
+    pub cycle: Option<bool>,
+    /// SEQUENCE NAME
+    pub name: Option<QualifiedName>,
+    /// OWNED BY table.column; `Some(None)` for OWNED BY NONE
+    pub owner: Option<Option<(QualifiedName, String)>>,
+}
+
 /// CREATE SEQUENCE
-pub(super) fn create(
-    context: &mut Context<'_>,
-    name: &QualifiedName,
-    if_not_exists: bool,
-    options: &SequenceOptions,
-) -> Result<()> {
+pub(super) fn create(context: &mut Context<'_>, text: &str, create: &CreateSequence) -> Result<()> {
+    let name = &QualifiedName::from(&create.name);
+    let options = &options_of(context, text, &create.options, false)?;
     let schema = context.names().creation_schema(name)?;
     if context.names().relation_in(schema, &name.name).is_some() {
-        if if_not_exists {
+        if create.if_not_exists {
             let message = format!("relation \"{}\" already exists, skipping", name.name);
             context.notice(SqlState::DUPLICATE_TABLE, message);
             return Ok(());
@@ -63,24 +84,26 @@ pub(super) fn add(
 }
 
 /// ALTER SEQUENCE
-pub(super) fn alter(
-    context: &mut Context<'_>,
-    name: &QualifiedName,
-    if_exists: bool,
-    options: &SequenceOptions,
-) -> Result<()> {
+pub(super) fn alter(context: &mut Context<'_>, text: &str, alter: &AlterSequence) -> Result<()> {
+    let name = &QualifiedName::from(&alter.name);
     context.names().refuse_source(name)?;
     let old = match context.names().find(name) {
         Some(Relation::Sequence(sequence)) => sequence,
         Some(_) => return Err(crate::names::wrong_kind(ObjectKind::Sequence, &name.name)),
-        None if if_exists => {
+        None if alter.if_exists => {
             let message = format!("relation \"{name}\" does not exist, skipping");
             context.notice(SqlState::SUCCESSFUL_COMPLETION, message);
             return Ok(());
         }
         None => return Err(crate::names::missing_relation(name)),
     };
-    let mut new = SequenceDef::clone(&old);
+    let options = options_of(context, text, &alter.options, false)?;
+    change(context, &old, &options)
+}
+
+/// Changes a sequence as options say.
+pub(super) fn change(context: &mut Context<'_>, old: &SequenceDef, options: &SequenceOptions) -> Result<()> {
+    let mut new = old.clone();
     if let Some(ty) = options.ty {
         // Bounds that were the old type's become the new one's.
         let ((old_least, old_most), (least, most)) = (bounds(old.ty)?, bounds(ty)?);
@@ -110,7 +133,7 @@ pub(super) fn alter(
         new.owner = resolve_owner(context, owner.as_ref())?;
     }
     check(&new)?;
-    let (last, is_called) = context.engine.last_value(&old);
+    let (last, is_called) = context.engine.last_value(old);
     let restart = options.restart.map(|value| value.unwrap_or(new.start));
     let value = restart.unwrap_or(last);
     if !(new.minimum..=new.maximum).contains(&value) {
@@ -194,31 +217,89 @@ fn check(sequence: &SequenceDef) -> Result<()> {
     Ok(())
 }
 
-/// Options as sqlparser gives them for identity columns.
-pub(super) fn options_of_tree(tree: &[ast::SequenceOptions]) -> Result<SequenceOptions> {
+/// Options, each given at most once. Only the sequence of an identity column is named by one.
+pub(super) fn options_of(
+    context: &Context<'_>,
+    text: &str,
+    list: &[SequenceOption],
+    may_be_named: bool,
+) -> Result<SequenceOptions> {
     let mut options = SequenceOptions::default();
-    for option in tree {
-        match option {
-            ast::SequenceOptions::IncrementBy(by, _) => options.increment = Some(number(by)?),
-            ast::SequenceOptions::MinValue(value) => {
-                options.minimum = Some(value.as_ref().map(number).transpose()?);
+    for (place, option) in list.iter().enumerate() {
+        let at = |error: Error| error.with_position(character_position(text, option.span.start));
+        let is_same = |other: &SequenceOption| {
+            std::mem::discriminant(&other.kind) == std::mem::discriminant(&option.kind)
+        };
+        if list[..place].iter().any(is_same) {
+            return Err(at(Error::new(SqlState::SYNTAX_ERROR, "conflicting or redundant options")));
+        }
+        let number = |text: &str| number(text).map_err(at);
+        match &option.kind {
+            SequenceOptionKind::Type(name) => {
+                let ty = context.bound(|catalog| firn_bind::bind_type_name(text, name, catalog))?;
+                options.ty = Some(type_of(ty)?);
             }
-            ast::SequenceOptions::MaxValue(value) => {
-                options.maximum = Some(value.as_ref().map(number).transpose()?);
+            // Numbers are handed out from memory anyway.
+            SequenceOptionKind::Cache(size) => {
+                if number(size)? < 1 {
+                    let message = format!("CACHE ({size}) must be greater than zero");
+                    return Err(at(Error::new(SqlState::INVALID_PARAMETER_VALUE, message)));
+                }
             }
-            ast::SequenceOptions::StartWith(start, _) => options.start = Some(number(start)?),
-            ast::SequenceOptions::Cache(_) => {}
-            // sqlparser keeps whether NO was written.
-            ast::SequenceOptions::Cycle(no) => options.cycle = Some(!no),
+            SequenceOptionKind::Logged | SequenceOptionKind::Unlogged => {}
+            SequenceOptionKind::Cycle(cycle) => options.cycle = Some(*cycle),
+            SequenceOptionKind::Increment(by) => options.increment = Some(number(by)?),
+            SequenceOptionKind::MaxValue(value) => {
+                options.maximum = Some(value.as_deref().map(number).transpose()?);
+            }
+            SequenceOptionKind::MinValue(value) => {
+                options.minimum = Some(value.as_deref().map(number).transpose()?);
+            }
+            SequenceOptionKind::OwnedBy(owner) => options.owner = Some(owner_of(owner)?),
+            SequenceOptionKind::SequenceName(name) if may_be_named => options.name = Some(name.into()),
+            SequenceOptionKind::SequenceName(_) => {
+                let message = "sequence option \"sequence_name\" not supported here";
+                return Err(at(Error::new(SqlState::SYNTAX_ERROR, message)));
+            }
+            SequenceOptionKind::Start(value) => options.start = Some(number(value)?),
+            SequenceOptionKind::Restart(value) => {
+                options.restart = Some(value.as_deref().map(number).transpose()?);
+            }
         }
     }
     Ok(options)
 }
 
-fn number(expression: &Expr) -> Result<i64> {
-    expression
-        .to_string()
-        .replace(' ', "")
-        .parse()
-        .map_err(|_| Error::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{expression}\"")))
+/// The type of a sequence.
+pub(super) fn type_of(ty: Type) -> Result<SqlType> {
+    match ty.id {
+        TypeId::INT2 => Ok(SqlType::SmallInt),
+        TypeId::INT4 => Ok(SqlType::Integer),
+        TypeId::INT8 => Ok(SqlType::BigInt),
+        _ => Err(Error::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            "sequence type must be smallint, integer, or bigint",
+        )),
+    }
+}
+
+/// What OWNED BY names: a table and its column, or nothing.
+fn owner_of(name: &ObjectName) -> Result<Option<(QualifiedName, String)>> {
+    let column = name.name.text.to_string();
+    match &name.qualifiers[..] {
+        [] if column == "none" => Ok(None),
+        [] => Err(Error::new(SqlState::SYNTAX_ERROR, "invalid OWNED BY option")
+            .with_hint("Specify OWNED BY table.column or OWNED BY NONE.")),
+        [before @ .., table] => {
+            let schema = before.last().map(|schema| schema.text.to_string());
+            Ok(Some((QualifiedName { schema, name: table.text.to_string() }, column)))
+        }
+    }
+}
+
+fn number(text: &str) -> Result<i64> {
+    text.replace('_', "").parse().map_err(|_| {
+        let message = format!("value \"{text}\" is out of range for type bigint");
+        Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message)
+    })
 }

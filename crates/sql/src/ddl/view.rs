@@ -1,74 +1,63 @@
 //! Views: the text of a query with every name in it qualified and every `*` written out.
 //!
-//! What a view depends on is read from that text when somebody asks, so there is nothing to keep
-//! in step. A relation's new name is written into the texts that name it.
+//! What the names of a query mean is what the binder says ([`firn_bind::describe`]). What a view depends on is read from its text when
+//! it is asked, so there is nothing to keep in step. A relation's new name is written into the texts that name it.
 
-use super::{Context, already_exists, create};
-use crate::files::is_file;
+use super::create::{named, plain_column, refuse_duplicates};
+use super::{Context, already_exists, column};
 use crate::names::{Names, Relation};
-use crate::statement::{ObjectKind, QualifiedName, fold, qualified_name};
-use datafusion::sql::sqlparser::ast::{self, Expr};
+use crate::statement::{ObjectKind, QualifiedName};
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
+use firn_bind::{Described, RelationUses};
+use firn_syntax::Span;
+use firn_syntax::print;
+use firn_syntax::tree::{
+    self, Alias, CommonTable, CreateView, Expr, ExprKind, FromItem, Join, JoinConstraint, JoinKind, Name,
+    ObjectName, Query, QueryBody, Select, Statement, Table, TableKind, Target, With,
+};
+use firn_syntax::visit::{self, Visitor};
 use firn_txn::Catalog;
 use firn_txn::catalog::{ColumnDef, Oid, TableDef, ViewDef};
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
 
 /// CREATE [OR REPLACE] VIEW
-pub(super) fn create(
-    context: &mut Context<'_>,
-    name: &QualifiedName,
-    or_replace: bool,
-    columns: &[String],
-    query: &ast::Query,
-) -> Result<()> {
-    let schema = context.names().creation_schema(name)?;
+pub(super) fn create(context: &mut Context<'_>, text: &str, create: &CreateView) -> Result<()> {
+    let name = QualifiedName::from(&create.name);
+    let schema = context.names().creation_schema(&name)?;
     let old = match context.names().relation_in(schema, &name.name) {
         None => None,
-        Some(Relation::View(view)) if or_replace => Some(view),
-        Some(_) if or_replace => return Err(crate::names::wrong_kind(ObjectKind::View, &name.name)),
+        Some(Relation::View(view)) if create.or_replace => Some(view),
+        Some(_) if create.or_replace => return Err(crate::names::wrong_kind(ObjectKind::View, &name.name)),
         Some(_) => return Err(already_exists(ObjectKind::View, &name.name)),
     };
-    let output = create::output_columns(context, query, columns)?;
-    let mut seen = BTreeSet::new();
-    for (column, _) in &output {
-        if !seen.insert(column.as_str()) {
-            return Err(Error::new(
-                SqlState::DUPLICATE_COLUMN,
-                format!("column \"{column}\" specified more than once"),
-            ));
+    let mut query = match create.is_recursive {
+        true => recursive(create),
+        false => (*create.query).clone(),
+    };
+    check_form(&mut query)?;
+    visit::query(&mut WithoutTable, &mut query);
+    let described = context.bound(|catalog| firn_bind::describe(text, &query, catalog))?;
+    for (_, relation) in &described.uses.relations {
+        if relation.schema.is_empty() {
+            let unqualified = QualifiedName { schema: None, name: relation.name.to_string() };
+            context.names().refuse_source(&unqualified)?;
         }
     }
-    if let Some(old) = &old {
-        keeps_columns(old, &output)?;
+    let names: Vec<&str> = create.columns.iter().map(|name| &*name.text).collect();
+    let found = described.columns.iter().map(|column| (&*column.name, column.ty));
+    let mut columns: Vec<ColumnDef> = Vec::with_capacity(described.columns.len());
+    for (name, ty) in named(found, &names)? {
+        columns.push(plain_column(name.to_owned(), column::stored_type(name, ty)?));
     }
-    let mut query = query.clone();
-    context.bind(|binder| {
-        binder.merge_columns(&mut query);
-        Ok(())
-    })?;
-    expand_wildcards(context, &mut query);
-    qualify(context, &mut query)?;
+    refuse_duplicates(columns.iter().map(|column| column.name.as_str()))?;
+    if let Some(old) = &old {
+        keeps_columns(old, &columns)?;
+    }
+    let query = canonical(context, &query, &described)?;
     let oid = old.as_ref().map_or_else(|| context.allocate(), |old| old.oid);
-    let view = ViewDef {
-        oid,
-        schema,
-        name: name.name.clone(),
-        columns: output
-            .into_iter()
-            .map(|(name, ty)| ColumnDef {
-                name,
-                ty: ty.into(),
-                not_null: false,
-                default: None,
-                identity: None,
-                dropped: false,
-            })
-            .collect(),
-        query: query.to_string(),
-    };
-    if old.is_some() && dependencies(context.transaction.catalog(), &view).contains(&oid) {
+    let view = ViewDef { oid, schema, name: name.name.clone(), columns, query };
+    if old.is_some() && depends_on(context.transaction.catalog(), &view, oid) {
         return Err(Error::new(
             SqlState::INVALID_OBJECT_DEFINITION,
             format!("infinite recursion detected in rules for relation \"{}\"", name.name),
@@ -78,120 +67,259 @@ pub(super) fn create(
     Ok(())
 }
 
+/// `CREATE RECURSIVE VIEW v (columns) AS query` as `WITH RECURSIVE v (columns) AS (query) SELECT columns FROM v`.
+fn recursive(create: &CreateView) -> Query {
+    let name = &create.name.name;
+    let common = CommonTable {
+        name: name.clone(),
+        columns: create.columns.clone(),
+        is_materialized: None,
+        statement: Statement::Query(create.query.clone()),
+        search: None,
+        cycle: None,
+    };
+    let column = |column: &Name| Target::Value {
+        value: Expr {
+            kind: ExprKind::Column(Box::new(ObjectName::simple(column.clone()))),
+            span: column.span,
+        },
+        alias: None,
+    };
+    let relation = tree::Relation { name: ObjectName::simple(name.clone()), is_only: false };
+    let kind = TableKind::Relation { relation, sample: None };
+    let from = FromItem { first: Table { span: name.span, kind, alias: None }, joins: Vec::new() };
+    let targets = create.columns.iter().map(column).collect();
+    let span = create.query.span;
+    Query {
+        span,
+        with: Some(Box::new(With { span, is_recursive: true, tables: vec![common] })),
+        body: QueryBody::Select(Box::new(select(span, targets, from))),
+        order_by: Vec::new(),
+        limit: None,
+        offset: None,
+        locking: Vec::new(),
+    }
+}
+
+fn select(span: Span, targets: Vec<Target>, from: FromItem) -> Select {
+    Select {
+        span,
+        distinct: None,
+        targets,
+        into: None,
+        from: vec![from],
+        condition: None,
+        group_by: Vec::new(),
+        is_group_distinct: false,
+        having: None,
+        windows: Vec::new(),
+    }
+}
+
+/// 0A000 for queries that no view has.
+fn check_form(query: &mut Query) -> Result<()> {
+    struct Changes(bool);
+    impl Visitor for Changes {
+        fn change(&mut self, _: &Statement) {
+            self.0 = true;
+        }
+    }
+    let refuse = |message: &str| Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+    if super::kinds::into_of(query).is_some() {
+        return refuse("views must not contain SELECT INTO");
+    }
+    let mut changes = Changes(false);
+    visit::query(&mut changes, query);
+    match changes.0 {
+        true => refuse("views must not contain data-modifying statements in WITH"),
+        false => Ok(()),
+    }
+}
+
+/// Writes `TABLE t` as `SELECT * FROM t`, whose columns can be written out.
+struct WithoutTable;
+
+impl Visitor for WithoutTable {
+    fn body(&mut self, body: &mut QueryBody) {
+        let QueryBody::Table(relation) = body else { return };
+        let span = relation.name.span();
+        let kind = TableKind::Relation { relation: (**relation).clone(), sample: None };
+        let from = FromItem { first: Table { span, kind, alias: None }, joins: Vec::new() };
+        *body = QueryBody::Select(Box::new(select(span, vec![Target::All(span)], from)));
+    }
+}
+
+/// The text of a query that means the same under every search path, and when columns are added to its relations.
+fn canonical(context: &Context<'_>, query: &Query, described: &Described) -> Result<String> {
+    let text = |writes_stars: bool| {
+        let mut query = query.clone();
+        visit::query(&mut Qualify { uses: &described.uses, writes_stars }, &mut query);
+        print::query(&query)
+    };
+    let written = text(true);
+    let again = parsed(&written).map_or_else(
+        || Err(Error::internal("a view's text is no query")),
+        |query| context.bound(|catalog| firn_bind::describe(&written, &query, catalog)),
+    );
+    let is_same = |again: &Described| {
+        again.columns.len() == described.columns.len()
+            && again.columns.iter().zip(&described.columns).all(|(a, b)| a.name == b.name && a.ty == b.ty)
+    };
+    // A column that a star stands for may have no name that means it alone.
+    Ok(if again.is_ok_and(|again| is_same(&again)) { written } else { text(false) })
+}
+
+/// Writes into a query what its names mean.
+struct Qualify<'u> {
+    uses: &'u RelationUses,
+    writes_stars: bool,
+}
+
+fn noted<'u, T>(list: &'u [(Span, T)], span: Span) -> Option<&'u T> {
+    list.iter().find(|(place, _)| *place == span).map(|(_, what)| what)
+}
+
+impl Visitor for Qualify<'_> {
+    fn relation(&mut self, relation: &mut tree::Relation) {
+        if let Some(found) = noted(&self.uses.relations, relation.name.span()) {
+            let schema = Name { text: (&*found.schema).into(), span: relation.name.span() };
+            relation.name.qualifiers = vec![schema];
+        }
+    }
+
+    fn targets(&mut self, targets: &mut Vec<Target>) {
+        if !self.writes_stars {
+            return;
+        }
+        let mut written = Vec::with_capacity(targets.len());
+        for target in std::mem::take(targets) {
+            let span = match &target {
+                Target::All(span) => *span,
+                Target::Value { value, .. } => value.span,
+            };
+            match noted(&self.uses.stars, span) {
+                Some(columns) => written.extend(columns.iter().map(|column| Target::Value {
+                    value: Expr { kind: ExprKind::Column(Box::new(column.clone())), span },
+                    alias: None,
+                })),
+                None => written.push(target),
+            }
+        }
+        *targets = written;
+    }
+
+    fn join(&mut self, join: &mut Join) {
+        let Some(columns) = noted(&self.uses.natural, join.span) else { return };
+        join.constraint = match (&columns[..], join.kind) {
+            ([], JoinKind::Inner) => JoinConstraint::None,
+            ([], _) => JoinConstraint::On(Expr { kind: ExprKind::Boolean(true), span: join.span }),
+            (columns, _) => JoinConstraint::Using {
+                columns: columns.iter().map(|name| Name::new(name.clone())).collect(),
+                alias: None,
+            },
+        };
+    }
+}
+
 /// OR REPLACE may only add columns at the end, since others may use those that are there.
-fn keeps_columns(old: &ViewDef, new: &[(String, firn_base::SqlType)]) -> Result<()> {
+fn keeps_columns(old: &ViewDef, new: &[ColumnDef]) -> Result<()> {
     let refuse = |message: String| Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, message));
     if new.len() < old.columns.len() {
         return refuse("cannot drop columns from view".into());
     }
-    for (old, (name, ty)) in old.columns.iter().zip(new) {
-        if old.name != *name {
-            return refuse(format!("cannot change name of view column \"{}\" to \"{name}\"", old.name));
+    for (old, new) in old.columns.iter().zip(new) {
+        if old.name != new.name {
+            return refuse(format!("cannot change name of view column \"{}\" to \"{}\"", old.name, new.name));
         }
-        if old.ty != (*ty).into() {
+        if old.ty.declared != new.ty.declared {
             return refuse(format!(
-                "cannot change data type of view column \"{name}\" from {} to {ty}",
-                old.ty
+                "cannot change data type of view column \"{}\" from {} to {}",
+                new.name, old.ty, new.ty
             ));
         }
     }
     Ok(())
 }
 
-/// Every table and view that a view's text names.
-pub(crate) fn dependencies(catalog: &Catalog, view: &ViewDef) -> Vec<Oid> {
-    let Ok(query) = crate::parse::parse_query(&view.query) else { return Vec::new() };
-    let names = Names::qualified(catalog);
-    let mut found = Vec::new();
-    let _ = ast::visit_relations(&query, |name| {
-        // Unqualified names are those of WITH and of functions.
-        let relation = qualified_name(name).ok().and_then(|name| names.find(&name));
-        let oid = match relation {
-            Some(Relation::Table(table)) => table.oid,
-            Some(Relation::View(view)) => view.oid,
-            _ => return ControlFlow::<()>::Continue(()),
-        };
-        if !found.contains(&oid) {
-            found.push(oid);
-        }
-        ControlFlow::Continue(())
-    });
-    found
+/// The query of a view.
+fn parsed(text: &str) -> Option<Query> {
+    match crate::parse::parse_one(text).ok()??.statement {
+        Statement::Query(query) => Some(*query),
+        _ => None,
+    }
 }
 
-/// The views that name a relation, directly or through other views, nearest first.
-pub(super) fn dependents(catalog: &Catalog, relation: Oid) -> Vec<Arc<ViewDef>> {
-    let mut found: Vec<Arc<ViewDef>> = Vec::new();
-    let mut todo = vec![relation];
-    while let Some(next) = todo.pop() {
-        for view in catalog.views.values() {
-            if view.oid != next
-                && !found.iter().any(|known| known.oid == view.oid)
-                && dependencies(catalog, view).contains(&next)
-            {
-                found.push(view.clone());
-                todo.push(view.oid);
+/// Every table and view that a view's text names.
+pub(crate) fn dependencies(catalog: &Catalog, view: &ViewDef) -> Vec<Oid> {
+    struct Relations<'c>(Names<'c>, Vec<Oid>);
+    impl Visitor for Relations<'_> {
+        fn relation(&mut self, relation: &mut tree::Relation) {
+            // Unqualified names are those of WITH.
+            let oid = match self.0.find(&QualifiedName::from(&relation.name)) {
+                Some(Relation::Table(table)) => table.oid,
+                Some(Relation::View(view)) => view.oid,
+                _ => return,
+            };
+            if !self.1.contains(&oid) {
+                self.1.push(oid);
             }
         }
     }
-    found
+    let Some(mut query) = parsed(&view.query) else { return Vec::new() };
+    let mut relations = Relations(Names::qualified(catalog), Vec::new());
+    visit::query(&mut relations, &mut query);
+    relations.1
 }
 
-/// The views that name both a table and a column of that name.
-pub(super) fn dependents_on_column(catalog: &Catalog, table: &TableDef, column: &str) -> Vec<Arc<ViewDef>> {
-    let names_column = |view: &ViewDef| {
-        let Ok(query) = crate::parse::parse_query(&view.query) else { return false };
-        let mut found = false;
-        let _ = ast::visit_expressions(&query, |expression| {
-            found |= match expression {
-                Expr::Identifier(name) => fold(name) == column,
-                Expr::CompoundIdentifier(parts) => parts.last().is_some_and(|name| fold(name) == column),
-                _ => false,
-            };
-            ControlFlow::<()>::Continue(())
-        });
-        found || query.to_string().contains('*')
+/// Whether a view names a relation, directly or through other views.
+fn depends_on(catalog: &Catalog, view: &ViewDef, relation: Oid) -> bool {
+    let mut todo = dependencies(catalog, view);
+    let mut seen: BTreeSet<Oid> = BTreeSet::new();
+    while let Some(next) = todo.pop() {
+        if next == relation {
+            return true;
+        }
+        if seen.insert(next)
+            && let Some(view) = catalog.views.get(&next)
+        {
+            todo.extend(dependencies(catalog, view));
+        }
+    }
+    false
+}
+
+/// The views whose texts name a relation.
+pub(super) fn dependents(catalog: &Catalog, relation: Oid) -> Vec<Arc<ViewDef>> {
+    let views = catalog.views.values();
+    views.filter(|view| dependencies(catalog, view).contains(&relation)).cloned().collect()
+}
+
+/// The views whose texts use a column of a table or view, by the column's number.
+pub(super) fn dependents_on_column(context: &Context<'_>, relation: Oid, number: i16) -> Vec<Arc<ViewDef>> {
+    let uses_column = |view: &ViewDef| {
+        let Some(query) = parsed(&view.query) else { return true };
+        let described = context.bound(|catalog| firn_bind::describe(&view.query, &query, catalog));
+        described.map_or(true, |described| described.uses.columns.contains(&(relation.0, number)))
     };
-    catalog
-        .views
-        .values()
-        .filter(|view| dependencies(catalog, view).contains(&table.oid) && names_column(view))
-        .cloned()
-        .collect()
+    let mut views = dependents(context.transaction.catalog(), relation);
+    views.retain(|view| uses_column(view));
+    views
+}
+
+/// Likewise, of a column of a table by its place.
+pub(super) fn dependents_on(context: &Context<'_>, table: &TableDef, column: u16) -> Vec<Arc<ViewDef>> {
+    dependents_on_column(context, table.oid, column as i16 + 1)
 }
 
 /// Writes a relation's new name into the views that name it.
 pub(super) fn rename_relation(context: &mut Context<'_>, from: (&str, &str), to: (&str, &str)) -> Result<()> {
-    let changed: Vec<ViewDef> = context
-        .transaction
-        .catalog()
-        .views
-        .values()
-        .filter_map(|view| {
-            let mut query = crate::parse::parse_query(&view.query).ok()?;
-            let mut touched = false;
-            let _ = visit_tables_mut(&mut query, &mut |factor| {
-                let ast::TableFactor::Table { name, alias, .. } = factor else { return };
-                let Ok(QualifiedName { schema: Some(schema), name: relation }) = qualified_name(name) else {
-                    return;
-                };
-                if (schema.as_str(), relation.as_str()) == from {
-                    touched = true;
-                    *name = object_name(to.0, to.1);
-                    // Columns may be qualified by the old name.
-                    if alias.is_none() && from.1 != to.1 {
-                        *alias = Some(ast::TableAlias {
-                            explicit: true,
-                            name: ast::Ident::with_quote('"', from.1),
-                            columns: Vec::new(),
-                            at: None,
-                        });
-                    }
-                }
-            });
-            touched.then(|| ViewDef { query: query.to_string(), ..ViewDef::clone(view) })
-        })
-        .collect();
+    let renamed = |view: &Arc<ViewDef>| {
+        let mut query = parsed(&view.query)?;
+        let mut rename = RenameRelation { from, to, found: false };
+        visit::query(&mut rename, &mut query);
+        rename.found.then(|| ViewDef { query: print::query(&query), ..ViewDef::clone(view) })
+    };
+    let changed: Vec<ViewDef> = context.transaction.catalog().views.values().filter_map(renamed).collect();
     let catalog = context.catalog_mut()?;
     for view in changed {
         catalog.views.insert(view.oid, Arc::new(view));
@@ -199,155 +327,84 @@ pub(super) fn rename_relation(context: &mut Context<'_>, from: (&str, &str), to:
     Ok(())
 }
 
-fn object_name(schema: &str, name: &str) -> ast::ObjectName {
-    ast::ObjectName::from(vec![ast::Ident::with_quote('"', schema), ast::Ident::with_quote('"', name)])
+/// Writes another name in the place of a relation's name, with its schema.
+struct RenameRelation<'n> {
+    from: (&'n str, &'n str),
+    to: (&'n str, &'n str),
+    found: bool,
 }
 
-/// Calls `visit` with every table factor of a query, those of its subqueries included.
-fn visit_tables_mut(query: &mut ast::Query, visit: &mut dyn FnMut(&mut ast::TableFactor)) -> ControlFlow<()> {
-    struct Visitor<'v>(&'v mut dyn FnMut(&mut ast::TableFactor));
-    impl ast::VisitorMut for Visitor<'_> {
-        type Break = ();
-        fn pre_visit_table_factor(&mut self, factor: &mut ast::TableFactor) -> ControlFlow<()> {
-            (self.0)(factor);
-            ControlFlow::Continue(())
-        }
+impl RenameRelation<'_> {
+    fn is_meant(&self, name: &ObjectName) -> bool {
+        name.schema().is_some_and(|schema| *schema.text == *self.from.0) && *name.name.text == *self.from.1
     }
-    ast::VisitMut::visit(query, &mut Visitor(visit))
-}
 
-/// Names of WITH anywhere in a query.
-fn common_tables(query: &ast::Query) -> BTreeSet<String> {
-    struct Visitor(BTreeSet<String>);
-    impl ast::Visitor for Visitor {
-        type Break = ();
-        fn pre_visit_query(&mut self, query: &ast::Query) -> ControlFlow<()> {
-            for table in query.with.iter().flat_map(|with| &with.cte_tables) {
-                self.0.insert(fold(&table.alias.name));
-            }
-            ControlFlow::Continue(())
-        }
-    }
-    let mut visitor = Visitor(BTreeSet::new());
-    let _ = ast::Visit::visit(query, &mut visitor);
-    visitor.0
-}
-
-/// Qualifies every relation by its schema, so that the search path no longer matters. 42809 for a source, which
-/// other sessions do not have.
-fn qualify(context: &Context<'_>, query: &mut ast::Query) -> Result<()> {
-    let local = common_tables(query);
-    let names = context.names();
-    let visited = ast::visit_relations_mut(query, |name| {
-        if matches!(name.0.as_slice(), [ast::ObjectNamePart::Identifier(name)] if is_file(name)) {
-            return ControlFlow::Continue(());
-        }
-        if let Ok(found) = qualified_name(name)
-            && found.schema.is_none()
-            && !local.contains(&found.name)
-        {
-            if let Err(error) = names.refuse_source(&found) {
-                return ControlFlow::Break(error);
-            }
-            if let Some(relation) = names.find(&found)
-                && let Some(schema) = names.catalog.schemas.get(&relation.schema())
-            {
-                *name = object_name(&schema.name, &found.name);
-            }
-        }
-        ControlFlow::Continue(())
-    });
-    match visited {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
-}
-
-/// Writes `*` out in the outermost SELECT over plain tables, so that columns that come later stay
-/// out of the view. Where FROM holds anything else the `*` stays.
-fn expand_wildcards(context: &Context<'_>, query: &mut ast::Query) {
-    let local = common_tables(query);
-    let names = context.names();
-    let ast::SetExpr::Select(select) = &mut *query.body else { return };
-    let mut tables = Vec::new();
-    for from in &select.from {
-        let joined = from.joins.iter().map(|join| &join.relation);
-        for factor in std::iter::once(&from.relation).chain(joined) {
-            let ast::TableFactor::Table { name, alias, args, .. } = factor else { return };
-            // What is wrong with files has been told when the query was bound.
-            if let Ok(Some((stem, columns))) = crate::files::columns_of(name, args.as_ref()) {
-                match alias {
-                    Some(alias) if !alias.columns.is_empty() => return,
-                    Some(alias) => tables.push((fold(&alias.name), columns)),
-                    None => tables.push((stem, columns)),
-                }
-                continue;
-            }
-            if args.is_some() {
-                return;
-            }
-            let Ok(name) = qualified_name(name) else { return };
-            let columns: Vec<String> = match names.find(&name) {
-                _ if name.schema.is_none() && local.contains(&name.name) => return,
-                Some(Relation::Table(table)) => {
-                    table.visible_columns().map(|(_, column)| column.name.clone()).collect()
-                }
-                Some(Relation::View(view)) => view.columns.iter().map(|column| column.name.clone()).collect(),
-                _ => return,
-            };
-            match alias {
-                Some(alias) if alias.columns.is_empty() => tables.push((fold(&alias.name), columns)),
-                Some(alias) if alias.columns.len() == columns.len() => {
-                    let columns = alias.columns.iter().map(|column| fold(&column.name)).collect();
-                    tables.push((fold(&alias.name), columns));
-                }
-                Some(_) => return,
-                None => tables.push((name.name, columns)),
-            }
-        }
-        // USING and NATURAL merge columns.
-        let merges = |join: &ast::Join| {
-            let constraint = match &join.join_operator {
-                ast::JoinOperator::Join(constraint)
-                | ast::JoinOperator::Inner(constraint)
-                | ast::JoinOperator::Left(constraint)
-                | ast::JoinOperator::LeftOuter(constraint)
-                | ast::JoinOperator::Right(constraint)
-                | ast::JoinOperator::RightOuter(constraint)
-                | ast::JoinOperator::FullOuter(constraint) => constraint,
-                _ => return false,
-            };
-            matches!(constraint, ast::JoinConstraint::Using(_) | ast::JoinConstraint::Natural)
-        };
-        if from.joins.iter().any(merges) {
+    /// What stands before a column.
+    fn qualifiers(&self, qualifiers: &mut Vec<Name>) {
+        let [.., schema, table] = &qualifiers[..] else { return };
+        if (&*schema.text, &*table.text) != self.from {
             return;
         }
+        *qualifiers = match self.from.1 == self.to.1 {
+            true => vec![Name::new(self.to.0), Name::new(self.to.1)],
+            // The relation goes by its old name.
+            false => vec![Name::new(self.from.1)],
+        };
     }
-    let item = |table: &str, column: &str| {
-        ast::SelectItem::UnnamedExpr(Expr::CompoundIdentifier(vec![
-            ast::Ident::with_quote('"', table),
-            ast::Ident::with_quote('"', column),
-        ]))
-    };
-    let mut projection = Vec::new();
-    for wanted in std::mem::take(&mut select.projection) {
-        match &wanted {
-            ast::SelectItem::Wildcard(_) => {
-                for (table, columns) in &tables {
-                    projection.extend(columns.iter().map(|column| item(table, column)));
-                }
-            }
-            ast::SelectItem::QualifiedWildcard(ast::SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
-                let table = qualified_name(name).ok().map(|name| name.name);
-                match tables.iter().find(|(found, _)| Some(found) == table.as_ref()) {
-                    Some((table, columns)) => {
-                        projection.extend(columns.iter().map(|column| item(table, column)));
-                    }
-                    None => projection.push(wanted),
-                }
-            }
-            _ => projection.push(wanted),
+}
+
+impl Visitor for RenameRelation<'_> {
+    fn table(&mut self, table: &mut Table) {
+        let TableKind::Relation { relation, .. } = &table.kind else { return };
+        // Columns may be qualified by the old name.
+        if self.is_meant(&relation.name) && table.alias.is_none() && self.from.1 != self.to.1 {
+            table.alias = Some(Alias { name: Name::new(self.from.1), columns: Vec::new() });
         }
     }
-    select.projection = projection;
+
+    fn relation(&mut self, relation: &mut tree::Relation) {
+        if self.is_meant(&relation.name) {
+            self.found = true;
+            relation.name = ObjectName { qualifiers: vec![Name::new(self.to.0)], name: Name::new(self.to.1) };
+        }
+    }
+
+    fn expr(&mut self, expr: &mut Expr) {
+        match &mut expr.kind {
+            ExprKind::Column(name) => self.qualifiers(&mut name.qualifiers),
+            ExprKind::AllColumns(name) => {
+                let mut parts: Vec<Name> = name.parts().cloned().collect();
+                self.qualifiers(&mut parts);
+                let last = parts.pop().expect("a name has parts");
+                **name = ObjectName { qualifiers: parts, name: last };
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn renamed(text: &str, to: (&str, &str)) -> String {
+        let mut query = parsed(text).unwrap();
+        let mut rename = RenameRelation { from: ("public", "t"), to, found: false };
+        visit::query(&mut rename, &mut query);
+        assert!(rename.found, "{text}");
+        print::query(&query)
+    }
+
+    #[test]
+    fn a_renamed_relation_keeps_its_old_name_within_the_query() {
+        assert_eq!(
+            renamed("SELECT t.a, public.t.b FROM public.t", ("public", "u")),
+            "SELECT t.a, t.b FROM public.u AS t"
+        );
+        assert_eq!(
+            renamed("SELECT x.a FROM public.t AS x WHERE EXISTS (TABLE public.t)", ("public", "u")),
+            "SELECT x.a FROM public.u AS x WHERE EXISTS (TABLE public.u)"
+        );
+        assert_eq!(renamed("SELECT t.*, public.t.b FROM public.t", ("s", "t")), "SELECT t.*, s.t.b FROM s.t");
+    }
 }

@@ -3,6 +3,7 @@
 //!
 //! Invariant: nothing here names DataFusion or sqlparser.
 
+mod binding;
 mod functions;
 mod objects;
 mod registry;
@@ -10,6 +11,7 @@ mod relations;
 mod sets;
 mod statement;
 
+pub use binding::with_catalog;
 pub use registry::registry;
 pub use statement::{Prepared, check_deferred, check_no_longer_deferred, type_named};
 pub(crate) use statement::{load_expressions, surroundings};

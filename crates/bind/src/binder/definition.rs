@@ -1,0 +1,290 @@
+//! What definitions in the catalog are bound for: the types of columns, defaults and conditions, and the queries of views with all
+//! that they use.
+
+use super::attach::Pending;
+use super::{Binder, Clause, Item, ItemColumn, LevelId, Operand, OutputColumn, Table, bind_with};
+use crate::catalog::{Catalog, Relation};
+use crate::resolve::name as type_name;
+use firn_base::{Error, Result, SqlState, Type, TypeId};
+use firn_plan::{Column, ColumnInfo, Columns, Origin, Scalar};
+use firn_syntax::Span;
+use firn_syntax::tree::{self, Expr, JoinConstraint, Name, ObjectName, Query, Statement};
+use firn_vector::registry::CastContext;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Where an expression of a definition stands.
+#[derive(Clone, Copy, Debug)]
+pub enum Place<'a> {
+    /// DEFAULT of a column of a type.
+    Default {
+        /// The name of the column.
+        column: &'a str,
+        /// Its type.
+        ty: Type,
+    },
+    /// CHECK.
+    Check,
+    /// WHERE of COPY FROM, which is no definition but is bound as one.
+    CopyWhere,
+    /// USING of ALTER COLUMN … TYPE.
+    Using {
+        /// The name of the column.
+        column: &'a str,
+        /// Its new type.
+        ty: Type,
+    },
+}
+
+/// A bound expression of a definition.
+#[derive(Debug)]
+pub struct BoundExpression {
+    /// What is computed.
+    pub scalar: Scalar,
+    /// Its type.
+    pub ty: Type,
+    /// The columns of the scalar.
+    pub columns: Columns,
+    /// Those that it uses, and the number of the relation's column that each is, in the order of the numbers.
+    pub inputs: Vec<(Column, i16)>,
+}
+
+/// What a query yields, and what its text uses.
+#[derive(Debug)]
+pub struct Described {
+    /// The columns of the result.
+    pub columns: Vec<OutputColumn>,
+    /// What the names in its text mean.
+    pub uses: Uses,
+}
+
+/// What the names in a text mean. What only the views use that it names is not in it.
+#[derive(Default, Debug)]
+pub struct Uses {
+    /// The relations, each with the place of its name.
+    pub relations: Vec<(Span, Arc<Relation>)>,
+    /// The columns of these: the relation's oid and the column's number.
+    pub columns: BTreeSet<(u32, i16)>,
+    /// The columns that each star in a select list stands for, by the star's place.
+    pub stars: Vec<(Span, Vec<ObjectName>)>,
+    /// The columns that each NATURAL JOIN compares, by the join's place.
+    pub natural: Vec<(Span, Vec<Box<str>>)>,
+}
+
+/// An expression of a definition over the columns of a relation, if it sees any. `text` is what it was parsed from.
+pub fn bind_expression(
+    text: &str,
+    expression: &Expr,
+    place: Place<'_>,
+    relation: Option<&Arc<Relation>>,
+    catalog: &dyn Catalog,
+) -> Result<BoundExpression> {
+    let mut binder = Binder::new(text, &[], catalog);
+    // A definition has no parameters.
+    binder.uses = Some(Box::default());
+    binder.open();
+    binder.level().clause = match place {
+        Place::Default { .. } => Clause::Default,
+        Place::Check => Clause::Check,
+        Place::CopyWhere => Clause::CopyWhere,
+        Place::Using { .. } => Clause::Transform,
+    };
+    let mut inputs = Vec::new();
+    if let Some(relation) = relation {
+        let columns = binder.columns_of_row(relation, &mut inputs);
+        binder.add_item(Table::of_relation(relation.clone(), None, columns, None));
+    }
+    let operand = binder.expression(expression)?;
+    let operand = match place {
+        Place::Check => binder.boolean(operand, "CHECK")?,
+        Place::CopyWhere => binder.boolean(operand, "COPY FROM WHERE")?,
+        Place::Default { column, ty } => binder.stored_value(operand, ty, |from| {
+            let message = format!(
+                "column \"{column}\" is of type {} but default expression is of type {}",
+                type_name(ty.id),
+                type_name(from)
+            );
+            Error::new(SqlState::DATATYPE_MISMATCH, message)
+                .with_hint("You will need to rewrite or cast the expression.")
+        })?,
+        Place::Using { column, ty } => binder.stored_value(operand, ty, |_| {
+            let message = format!(
+                "result of USING clause for column \"{column}\" cannot be cast automatically to type {}",
+                type_name(ty.id)
+            );
+            Error::new(SqlState::DATATYPE_MISMATCH, message)
+                .with_hint("You might need to add an explicit cast.")
+        })?,
+    };
+    let Operand { mut scalar, ty, .. } = operand;
+    binder.inline(&mut scalar);
+    let mut used = BTreeSet::new();
+    scalar.for_each_column(&mut |column| {
+        used.insert(column);
+    });
+    inputs.retain(|(column, _)| used.contains(column));
+    Ok(BoundExpression { scalar, ty, columns: binder.plan.columns, inputs })
+}
+
+/// A query as the definition of a relation. `text` is what it was parsed from.
+pub fn describe(text: &str, query: &Query, catalog: &dyn Catalog) -> Result<Described> {
+    let mut binder = Binder::new(text, &[], catalog);
+    binder.uses = Some(Box::default());
+    let statement = Statement::Query(Box::new(query.clone()));
+    let (bound, binder) = bind_with(binder, &statement)?;
+    let uses = *binder.uses.expect("it was asked for");
+    Ok(Described { columns: bound.columns, uses })
+}
+
+impl Binder<'_> {
+    /// The columns of a row of a relation, which no operator produces.
+    fn columns_of_row(&mut self, relation: &Relation, inputs: &mut Vec<(Column, i16)>) -> Vec<ItemColumn> {
+        let mut columns = Vec::with_capacity(relation.columns.len());
+        for attribute in &relation.columns {
+            let column = self.new_column(ColumnInfo {
+                ty: attribute.ty,
+                nullable: !attribute.not_null,
+                name: Some(attribute.name.clone()),
+                origin: Some(Origin { relation: relation.oid, attribute: attribute.number }),
+            });
+            inputs.push((column, attribute.number));
+            let name = (&*attribute.name).into();
+            columns.push(ItemColumn { name, value: Scalar::Column(column), ty: attribute.ty });
+        }
+        columns
+    }
+
+    /// Puts values that several places of a scalar share into each of them.
+    pub(super) fn inline(&self, scalar: &mut Scalar) {
+        if let Scalar::Column(column) = scalar {
+            let column = self.aliases_of_pending.get(column).unwrap_or(column);
+            if let Some(Pending::Value(value)) = self.pending.get(column) {
+                let mut value = value.clone();
+                self.inline(&mut value);
+                *scalar = value;
+            }
+            return;
+        }
+        scalar.for_each_child_mut(|child| self.inline(child));
+    }
+
+    fn stored_value(
+        &mut self,
+        operand: Operand,
+        ty: Type,
+        mismatch: impl FnOnce(TypeId) -> Error,
+    ) -> Result<Operand> {
+        let from = operand.ty.id;
+        match self.coerce_to(operand, ty, CastContext::Assignment)? {
+            Some(operand) => Ok(self.conformed(operand, ty)),
+            None => Err(mismatch(from)),
+        }
+    }
+
+    /// 0A000 for a sub-query where there is no row to evaluate it for: in an expression of a definition or an argument of EXECUTE.
+    pub(super) fn refuse_query(&mut self, query: &Query) -> Result<()> {
+        let what = match self.level().clause {
+            Clause::Default => "DEFAULT expression",
+            Clause::Check => "check constraint",
+            Clause::CopyWhere => "COPY FROM WHERE condition",
+            Clause::Transform => "transform expression",
+            Clause::Execute => "EXECUTE parameter",
+            _ => return Ok(()),
+        };
+        Err(self.unsupported_as(&format!("cannot use subquery in {what}"), query.span.start))
+    }
+
+    /// 0A000 for a column in a default, which sees none.
+    pub(super) fn refuse_column(&mut self, at: u32) -> Result<()> {
+        let level = self.level();
+        match level.clause == Clause::Default && level.tables.is_empty() {
+            true => Err(self.unsupported_as("cannot use column reference in DEFAULT expression", at)),
+            false => Ok(()),
+        }
+    }
+
+    fn noted(&mut self) -> Option<&mut Uses> {
+        self.uses.as_deref_mut().filter(|_| self.has_positions)
+    }
+
+    /// Notes a relation that the text names.
+    pub(super) fn note_relation(&mut self, span: Span, relation: &Arc<Relation>) {
+        if let Some(uses) = self.noted() {
+            uses.relations.push((span, relation.clone()));
+        }
+    }
+
+    /// Notes the columns that a value is made of.
+    pub(super) fn note_columns(&mut self, value: &Scalar) {
+        if self.uses.is_none() || !self.has_positions {
+            return;
+        }
+        let mut origins = Vec::new();
+        value.for_each_column(&mut |column| origins.extend(self.plan.columns[column].origin));
+        let uses = self.uses.as_mut().expect("it was seen");
+        uses.columns.extend(origins.into_iter().map(|origin| (origin.relation, origin.attribute)));
+    }
+
+    /// Notes what a join by names compares.
+    pub(super) fn note_join(
+        &mut self,
+        join: &tree::Join,
+        using: &[&str],
+        left: &[ItemColumn],
+        right: &[ItemColumn],
+    ) {
+        let compared = left.iter().chain(right).filter(|column| using.contains(&&*column.name));
+        compared.for_each(|column| self.note_columns(&column.value));
+        if let (JoinConstraint::Natural, Some(uses)) = (&join.constraint, self.noted()) {
+            uses.natural.push((join.span, using.iter().map(|name| (*name).into()).collect()));
+        }
+    }
+
+    /// Notes what a star of a select list stands for: of all that FROM shows, or of one relation.
+    pub(super) fn note_star(&mut self, span: Span, of: Option<&ObjectName>) {
+        if self.noted().is_none() {
+            return;
+        }
+        let Some(names) = self.star_names(of) else { return };
+        let uses = self.noted().expect("it was seen");
+        uses.stars.push((span, names));
+    }
+
+    fn star_names(&mut self, of: Option<&ObjectName>) -> Option<Vec<ObjectName>> {
+        let Some(name) = of else {
+            let level = self.levels.last()?;
+            let shown = level.items.iter().filter(|item| item.has_columns);
+            let columns = shown.flat_map(|item| item.columns.iter().map(move |column| (item, column)));
+            return Some(columns.map(|(item, column)| self.qualified_name(level.id, item, column)).collect());
+        };
+        let schema = name.schema().map(|schema| &*schema.text);
+        let found = self.find_item(schema, &name.name.text, 0).ok()??;
+        let columns = self.levels[found.level].items[found.item].columns.clone();
+        let qualifiers: Vec<Name> =
+            name.schema().into_iter().chain([&name.name]).map(|part| Name::new(&*part.text)).collect();
+        let column = |column: &ItemColumn| ObjectName {
+            qualifiers: qualifiers.clone(),
+            name: Name::new(&*column.name),
+        };
+        Some(columns.iter().map(column).collect())
+    }
+
+    /// A name that means a column which an item shows. The columns of a join are those of its sides where one of these has the same
+    /// value, so that only what USING has merged is without qualifiers.
+    fn qualified_name(&self, level: LevelId, item: &Item, column: &ItemColumn) -> ObjectName {
+        let level = self.levels.iter().find(|known| known.id == level).expect("it is being bound");
+        let has_it = |other: &&Item| {
+            other.has_name
+                && other.columns.iter().any(|found| found.name == column.name && found.value == column.value)
+        };
+        let of = if item.has_name { Some(item) } else { level.items.iter().find(has_it) };
+        let qualifiers = of.map_or_else(Vec::new, |of| {
+            let table = &level.tables[of.table];
+            let named = level.items.iter().filter(|other| other.has_name);
+            let is_shared = named.filter(|other| level.tables[other.table].alias == table.alias).count() > 1;
+            let schema = table.relation.as_ref().filter(|_| is_shared).map(|relation| &*relation.schema);
+            schema.into_iter().chain([&*table.alias]).map(Name::new).collect()
+        });
+        ObjectName { qualifiers, name: Name::new(&*column.name) }
+    }
+}

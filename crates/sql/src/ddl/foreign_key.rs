@@ -1,0 +1,259 @@
+//! Foreign keys: making them, the indexes by which referencing rows are found, and checking the rows that are already there.
+
+use super::constraint::Rows;
+use super::{Context, constraint, index};
+use crate::names::{Relation, wrong_kind};
+use crate::statement::{ObjectKind, QualifiedName, quote_ident};
+use firn_base::{Error, Result, SqlState, TypeId};
+use firn_syntax::tree::{KeyAction, Name, Reference};
+use firn_txn::catalog::{
+    ColumnType, ConstraintDef, ConstraintKind, Deferral, IndexColumnDef, IndexDef, ReferentialAction,
+    TableDef,
+};
+use firn_vector::Datum;
+
+/// A foreign key as it was written.
+pub(super) struct Key<'t> {
+    /// Its name, if it has one.
+    pub given: Option<&'t Name>,
+    /// The referencing columns.
+    pub columns: &'t [Name],
+    /// What they reference.
+    pub reference: &'t Reference,
+    /// When it is tested.
+    pub deferral: Deferral,
+}
+
+fn referenced(table: &TableDef, column: &Name) -> Result<u16> {
+    table.column(&column.text).map(|(id, _)| id.0).ok_or_else(|| {
+        Error::new(
+            SqlState::UNDEFINED_COLUMN,
+            format!("column \"{}\" referenced in foreign key constraint does not exist", column.text),
+        )
+    })
+}
+
+/// Adds a foreign key to a table that is in the catalog. The caller has locked it.
+pub(super) fn add(context: &mut Context<'_>, table: &mut TableDef, key: &Key<'_>, rows: Rows) -> Result<()> {
+    let Key { given, columns, reference, deferral } = *key;
+    // Of one column FULL is what SIMPLE is.
+    if reference.match_full && columns.len() > 1 {
+        return Err(Error::unsupported("MATCH FULL and MATCH PARTIAL")
+            .with_hint("Declare the columns NOT NULL, or add a CHECK that they are all NULL or none."));
+    }
+    let (on_delete, on_update) = (action(&reference.on_delete)?, action(&reference.on_update)?);
+    let columns: Vec<u16> = columns.iter().map(|column| referenced(table, column)).collect::<Result<_>>()?;
+    let parent_name = QualifiedName::from(&reference.table);
+    let to_itself = parent_name.name == table.name
+        && match &parent_name.schema {
+            Some(schema) => context.names().schema(schema)?.oid == table.schema,
+            None => true,
+        };
+    let parent = match to_itself {
+        true => table.clone(),
+        false => match context.names().relation(&parent_name)? {
+            Relation::Table(parent) => TableDef::clone(&parent),
+            _ => return Err(wrong_kind(ObjectKind::Table, &parent_name.name)),
+        },
+    };
+    let parent_columns: Vec<u16> = if reference.columns.is_empty() {
+        match parent.primary_key() {
+            Some(index) if !index.is_always_unique() => {
+                return Err(deferrable_target("primary key", &parent));
+            }
+            Some(index) => index.columns.iter().map(|column| column.column).collect(),
+            None => {
+                return Err(Error::new(
+                    SqlState::UNDEFINED_OBJECT,
+                    format!("there is no primary key for referenced table \"{}\"", parent.name),
+                ));
+            }
+        }
+    } else {
+        reference.columns.iter().map(|column| referenced(&parent, column)).collect::<Result<_>>()?
+    };
+    if columns.len() != parent_columns.len() {
+        return Err(Error::new(
+            SqlState::INVALID_FOREIGN_KEY,
+            "number of referencing and referenced columns for foreign key disagree",
+        ));
+    }
+    let covers = |index: &&IndexDef| {
+        index.unique
+            && index.columns.len() == parent_columns.len()
+            && parent_columns.iter().all(|wanted| index.columns.iter().any(|found| found.column == *wanted))
+    };
+    let mut covering = parent.indexes.iter().filter(covers).peekable();
+    if covering.peek().is_some() && !covering.any(IndexDef::is_always_unique) {
+        return Err(deferrable_target("unique constraint", &parent));
+    }
+    if parent.indexes.iter().find(covers).is_none() {
+        return Err(Error::new(
+            SqlState::INVALID_FOREIGN_KEY,
+            format!(
+                "there is no unique constraint matching given keys for referenced table \"{}\"",
+                parent.name
+            ),
+        ));
+    }
+    let names: Vec<&str> =
+        columns.iter().map(|column| table.columns[usize::from(*column)].name.as_str()).collect();
+    let stem = format!("{}_{}", table.name, names.join("_"));
+    let name = constraint::name(context, table, given, &stem, "fkey")?;
+    for (column, parent_column) in columns.iter().zip(&parent_columns) {
+        let (ours, theirs) =
+            (&table.columns[usize::from(*column)], &parent.columns[usize::from(*parent_column)]);
+        if !comparable(ours.ty, theirs.ty) {
+            return Err(Error::new(
+                SqlState::DATATYPE_MISMATCH,
+                format!("foreign key constraint \"{name}\" cannot be implemented"),
+            )
+            .with_detail(format!(
+                "Key columns \"{}\" and \"{}\" are of incompatible types: {} and {}.",
+                ours.name, theirs.name, ours.ty, theirs.ty
+            )));
+        }
+    }
+    if !to_itself {
+        context.lock(&parent)?;
+    }
+    let constraint = ConstraintDef {
+        oid: context.allocate(),
+        name: name.clone(),
+        kind: ConstraintKind::ForeignKey {
+            columns: columns.clone(),
+            parent: parent.oid,
+            parent_columns: parent_columns.clone(),
+            on_delete,
+            on_update,
+            deferral,
+        },
+        valid: rows != Rows::Trust,
+    };
+    if rows == Rows::Check {
+        verify(context, table, &constraint)?;
+    }
+    table.constraints.push(constraint);
+    index_all(context, table)
+}
+
+/// Whether an index finds the rows that reference others by these columns.
+pub(super) fn leads_with(index: &IndexDef, columns: &[u16]) -> bool {
+    index.columns.len() >= columns.len()
+        && columns
+            .iter()
+            .all(|wanted| index.columns[..columns.len()].iter().any(|found| found.column == *wanted))
+}
+
+/// Makes an index of its own for every foreign key of a table that has lost the one, or has had none yet, by which the referencing
+/// rows are found. Deleting a referenced row must find them, and meet those that other transactions are adding;
+/// PostgreSQL leaves that index to the user.
+pub(super) fn index_all(context: &mut Context<'_>, table: &mut TableDef) -> Result<()> {
+    for constraint in table.constraints.clone() {
+        let ConstraintKind::ForeignKey { columns, .. } = &constraint.kind else { continue };
+        if table.indexes.iter().any(|index| leads_with(index, columns)) {
+            continue;
+        }
+        let names: Vec<&str> =
+            columns.iter().map(|column| table.columns[usize::from(*column)].name.as_str()).collect();
+        let stem = format!("{}_{}", table.name, names.join("_"));
+        let is_taken = context.names().relation_in(table.schema, &constraint.name).is_some();
+        let definition = IndexDef {
+            oid: context.allocate(),
+            name: match is_taken {
+                false => constraint.name.clone(),
+                true => context.names().fresh(table.schema, &stem, "fkey_idx", &[]),
+            },
+            columns: columns
+                .iter()
+                .map(|column| IndexColumnDef { column: *column, descending: false, nulls_first: false })
+                .collect(),
+            unique: false,
+            values: true,
+            deferral: Deferral::Never,
+        };
+        index::build(context, table, &definition)?;
+        table.indexes.push(definition);
+    }
+    Ok(())
+}
+
+/// 55000
+pub(super) fn deferrable_target(what: &str, parent: &TableDef) -> Error {
+    Error::new(
+        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+        format!("cannot use a deferrable {what} for referenced table \"{}\"", parent.name),
+    )
+}
+
+/// Whether values of the types can be compared without losing anything.
+fn comparable(a: ColumnType, b: ColumnType) -> bool {
+    let (a, b) = (a.declared.id, b.declared.id);
+    let both = |family: &[TypeId]| family.contains(&a) && family.contains(&b);
+    a == b
+        || both(&[TypeId::INT2, TypeId::INT4, TypeId::INT8, TypeId::NUMERIC])
+        || both(&[TypeId::FLOAT4, TypeId::FLOAT8])
+        || both(&[TypeId::TEXT, TypeId::VARCHAR, TypeId::BPCHAR])
+}
+
+fn action(action: &KeyAction) -> Result<ReferentialAction> {
+    Ok(match action {
+        KeyAction::NoAction => ReferentialAction::NoAction,
+        KeyAction::Restrict => ReferentialAction::Restrict,
+        KeyAction::Cascade => ReferentialAction::Cascade,
+        KeyAction::SetNull(columns) if columns.is_empty() => ReferentialAction::SetNull,
+        KeyAction::SetDefault(columns) if columns.is_empty() => ReferentialAction::SetDefault,
+        KeyAction::SetNull(_) | KeyAction::SetDefault(_) => {
+            return Err(Error::unsupported("an action of a foreign key on some of its columns"));
+        }
+    })
+}
+
+/// 23503 if a row is there that references none. `table` is as the catalog has it or will have it;
+/// the constraint need not be in it.
+pub(super) fn verify(context: &mut Context<'_>, table: &TableDef, constraint: &ConstraintDef) -> Result<()> {
+    let ConstraintKind::ForeignKey { columns, parent, parent_columns, .. } = &constraint.kind else {
+        panic!("{constraint:?} is no foreign key");
+    };
+    let parent = context.table(*parent);
+    let names = |table: &TableDef, columns: &[u16]| -> Vec<String> {
+        columns.iter().map(|column| table.columns[usize::from(*column)].name.clone()).collect()
+    };
+    let (ours, theirs) = (names(table, columns), names(&parent, parent_columns));
+    let listed = |with: &str, part: &dyn Fn(&str) -> String| -> String {
+        let parts: Vec<String> = ours.iter().map(|column| part(&quote_ident(column))).collect();
+        parts.join(with)
+    };
+    let pairs = ours.iter().zip(&theirs);
+    let matches: Vec<String> = pairs
+        .map(|(ours, theirs)| format!("parent.{} = child.{}", quote_ident(theirs), quote_ident(ours)))
+        .collect();
+    let text = format!(
+        "SELECT {} FROM {} AS child WHERE {} AND NOT EXISTS (SELECT 1 FROM {} AS parent WHERE {}) LIMIT 1",
+        listed(", ", &|column| format!("child.{column}::text")),
+        context.sql_name(table.schema, &table.name),
+        listed(" AND ", &|column| format!("child.{column} IS NOT NULL")),
+        context.sql_name(parent.schema, &parent.name),
+        matches.join(" AND ")
+    );
+    let Some(missing) = context.first_rows(&text)? else { return Ok(()) };
+    let values = missing.values.vectors().iter().map(|vector| match vector.datum(0) {
+        Datum::Text(text) => text.to_owned(),
+        other => panic!("{other:?} was cast to text"),
+    });
+    let values: Vec<String> = values.collect();
+    Err(Error::new(
+        SqlState::FOREIGN_KEY_VIOLATION,
+        format!(
+            "insert or update on table \"{}\" violates foreign key constraint \"{}\"",
+            table.name, constraint.name
+        ),
+    )
+    .with_detail(format!(
+        "Key ({})=({}) is not present in table \"{}\".",
+        ours.join(", "),
+        values.join(", "),
+        parent.name
+    ))
+    .with_constraint(constraint.name.clone()))
+}

@@ -1,0 +1,24 @@
+//! Names, types and functions as a session sees them, for what is bound outside of a statement that runs: definitions.
+
+use super::registry;
+use super::relations::SessionRelations;
+use crate::run::NoSession;
+use crate::session_facts::SessionFacts;
+use firn_base::sync::Arc;
+use firn_base::{Result, TimeZoneSetting};
+use firn_bind::Catalog;
+use firn_query::catalog::{Binding, Names};
+use firn_txn::Transaction;
+
+/// Lends what the binder asks, over a transaction's catalog.
+pub fn with_catalog<T>(
+    transaction: &Transaction,
+    facts: &Arc<SessionFacts>,
+    bind: impl FnOnce(&dyn Catalog) -> Result<T>,
+) -> Result<T> {
+    let zone = TimeZoneSetting::from_name(&facts.time_zone).unwrap_or(TimeZoneSetting::UTC);
+    // Nobody asks for rows while a definition is bound.
+    let others = SessionRelations { facts: facts.clone(), services: Arc::new(NoSession) };
+    let names = Names { search_path: &facts.search_path, database: &facts.database, zone: &zone };
+    bind(&Binding::new(registry(), transaction.catalog(), names, &others))
+}
