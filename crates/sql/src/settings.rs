@@ -4,9 +4,8 @@
 //! block rolls back; SET LOCAL goes when it ends either way.
 
 use crate::statement::Isolation;
-use arrow_array::timezone::Tz;
 use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlState};
+use firn_base::{Error, Result, SqlState, time_zone};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -525,7 +524,7 @@ fn check(parameter: &Parameter, value: &str) -> Result<String> {
                 _ => invalid().with_hint(format!("Available values: {}.", choices.join(", "))),
             })
         }
-        Kind::TimeZone => time_zone(value).ok_or_else(invalid),
+        Kind::TimeZone => zone_named(value).ok_or_else(invalid),
         Kind::DateStyle => {
             for word in value.split(',').map(|word| word.trim().to_lowercase()) {
                 match word.as_str() {
@@ -669,15 +668,16 @@ pub(crate) fn print_duration(ms: i64) -> String {
 }
 
 /// A name of the IANA database in its own spelling, or an offset as `+02:00`.
-fn time_zone(text: &str) -> Option<String> {
+fn zone_named(text: &str) -> Option<String> {
     let text = text.trim();
     if ["utc", "gmt", "z", "zulu", "uct", "default", "local", "localtime"]
         .contains(&text.to_lowercase().as_str())
     {
         return Some(if text.eq_ignore_ascii_case("gmt") { "GMT" } else { "UTC" }.to_owned());
     }
-    if text.parse::<Tz>().is_ok() {
-        return Some(text.to_owned());
+    // Names are matched without regard to case.
+    if let Some(name) = time_zone::names().find(|name| name.eq_ignore_ascii_case(text)) {
+        return Some(name.to_owned());
     }
     // A number is hours east of Greenwich.
     if let Ok(hours) = text.parse::<f64>()
@@ -687,18 +687,7 @@ fn time_zone(text: &str) -> Option<String> {
         let sign = if hours < 0.0 { '-' } else { '+' };
         return Some(format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60));
     }
-    // Names are matched without regard to case; the database spells each part with capitals.
-    let capitalised: String = text
-        .split_inclusive(['/', '_', '-'])
-        .map(|part| {
-            let mut characters = part.chars();
-            match characters.next() {
-                Some(first) => first.to_uppercase().chain(characters.flat_map(char::to_lowercase)).collect(),
-                None => String::new(),
-            }
-        })
-        .collect();
-    capitalised.parse::<Tz>().is_ok().then_some(capitalised)
+    (text.starts_with(['+', '-']) && time_zone::parse_offset(text).is_some()).then(|| text.to_owned())
 }
 
 #[cfg(test)]

@@ -96,6 +96,17 @@ impl Registry {
         }
     }
 
+    /// How values of a type become values of the same type with another modifier. Those of an array fit its elements.
+    pub fn refit(&self, source: Type, target: Type) -> CastMethod {
+        let element = target.element().filter(|_| target.info().is_some_and(|info| info.is_array()));
+        match element.and_then(|element| self.modifier_cast(element.id)) {
+            Some(function) if target.modifier >= 0 && source.modifier != target.modifier => {
+                CastMethod::Elements(Box::new(CastMethod::Function(function)))
+            }
+            _ => CastMethod::Relabel,
+        }
+    }
+
     pub(super) fn by_text(&self, source: TypeId, target: TypeId) -> Option<CastMethod> {
         Some(CastMethod::InputOutput { output: self.output(source)?, input: self.input(target)? })
     }
