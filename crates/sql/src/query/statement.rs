@@ -25,6 +25,27 @@ use firn_vector::{Context, Datum, Slot};
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
+/// What a query yields.
+pub enum QueryOutput {
+    /// So many rows, all of them, whose values have been appended to those of the caller.
+    Values(usize),
+    /// Rows in the making.
+    Stream(Stream),
+}
+
+/// What a statement has done that changes or locks rows.
+pub enum Execution {
+    /// It has touched few rows. The values of its result have been appended to those of the caller.
+    Short {
+        /// Rows that were changed; `None` of a query.
+        count: Option<u64>,
+        /// Rows of the result.
+        rows: usize,
+    },
+    /// It has run by pipelines.
+    Pipelines(Executed),
+}
+
 /// A prepared statement.
 pub struct Prepared {
     prepared: firn_query::Prepared,
@@ -104,6 +125,50 @@ impl Prepared {
         let surroundings = surroundings(transaction, facts, options);
         let parameters = with_objects(self.parameters(), parameters, &surroundings.context())?;
         self.prepared.execute(transaction, &others, &parameters, Arc::new(surroundings), run_options(options))
+    }
+
+    /// Whether it touches few rows, as far as that is known before it runs.
+    pub fn is_short(&self) -> bool {
+        self.prepared.is_short()
+    }
+
+    /// As [`Prepared::execute`], but values of a result of few rows are appended to `values`.
+    pub fn change(
+        &self,
+        transaction: &mut Transaction,
+        facts: &Arc<SessionFacts>,
+        parameters: &[Value],
+        options: &RunOptions,
+        values: &mut Vec<Value>,
+    ) -> Result<Execution> {
+        let surroundings = surroundings(transaction, facts, options);
+        if let Some(done) = self.prepared.execute_short(transaction, parameters, &surroundings, values)? {
+            return Ok(Execution::Short { count: done.count, rows: done.rows });
+        }
+        let others = SessionRelations { facts: facts.clone(), services: options.services.clone() };
+        let (surroundings, options) = (Arc::new(surroundings), run_options(options));
+        let executed =
+            self.prepared.execute_pipelines(transaction, &others, parameters, surroundings, options)?;
+        Ok(Execution::Pipelines(executed))
+    }
+
+    /// Runs a query that only reads: to its end if it touches few rows, whose values are appended to `values`.
+    pub fn query(
+        &self,
+        transaction: &Transaction,
+        facts: &Arc<SessionFacts>,
+        parameters: &[Value],
+        options: &RunOptions,
+        values: &mut Vec<Value>,
+    ) -> Result<QueryOutput> {
+        let surroundings = surroundings(transaction, facts, options);
+        if let Some(rows) = self.prepared.run_short(transaction, parameters, &surroundings, values)? {
+            return Ok(QueryOutput::Values(rows));
+        }
+        let others = SessionRelations { facts: facts.clone(), services: options.services.clone() };
+        let (surroundings, options) = (Arc::new(surroundings), run_options(options));
+        let stream = self.prepared.start(transaction, &others, parameters, surroundings, options)?;
+        Ok(QueryOutput::Stream(stream))
     }
 
     /// Starts it in a transaction, which must run as long as rows are drawn.
