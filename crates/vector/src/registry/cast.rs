@@ -1,8 +1,8 @@
 //! Casts: how values of one type become values of another, and where that happens unasked.
 
 use super::{FunctionId, Registry};
-use firn_base::TypeId;
 use firn_base::type_table::{self, TypeKind};
+use firn_base::{Type, TypeId};
 
 /// Where a cast is applied.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

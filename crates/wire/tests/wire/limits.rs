@@ -293,7 +293,7 @@ fn a_statement_that_is_too_deep_leaves_others_their_connections() {
     for (before, after) in [("(", ")"), ("abs(", ")"), ("ARRAY[", "]"), ("(SELECT ", ")"), ("-(", ")")] {
         let text = format!("SELECT {}1{}", before.repeat(30_000), after.repeat(30_000));
         assert_eq!(raw.answers(&query(&text)), "E54001 ZI", "{before}");
-        assert_eq!(other.answers(&query("SELECT 7")), "T D C ZI", "{deep}");
+        assert_eq!(other.answers(&query("SELECT 7")), "T D C ZI", "{before}");
     }
 }
 
