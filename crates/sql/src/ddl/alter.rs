@@ -62,6 +62,11 @@ fn other_relation(
                     context.notice(SqlState::SUCCESSFUL_COMPLETION, skipped(name));
                     Ok(())
                 }
+                // PostgreSQL looks for a relation of any kind.
+                Err(error) if error.state() == SqlState::UNDEFINED_OBJECT => {
+                    let message = format!("relation \"{name}\" does not exist");
+                    Err(Error::new(SqlState::UNDEFINED_TABLE, message))
+                }
                 found => found.map(|_| ()),
             }
         }
