@@ -81,7 +81,7 @@ impl Prepared {
         preparing: Preparing<'_>,
     ) -> Result<Prepared> {
         let bind = |binding: &Binding<'_>| firn_bind::bind(text, statement, parameters, binding);
-        stack::with_room(|| Prepared::compile(bind, preparing))
+        stack::with_room_for_tree(|| Prepared::compile(bind, preparing))
     }
 
     /// Prepares the arguments of EXECUTE: a query for one row, whose values are assigned to `types`. They have no parameters
@@ -99,7 +99,7 @@ impl Prepared {
                 false => Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1")),
             }
         };
-        stack::with_room(|| Prepared::compile(bind, preparing))
+        stack::with_room_for_tree(|| Prepared::compile(bind, preparing))
     }
 
     /// The type that a name means.
@@ -113,9 +113,16 @@ impl Prepared {
         bind: impl FnOnce(&Binding<'_>) -> Result<Bound>,
         preparing: Preparing<'_>,
     ) -> Result<Prepared> {
-        let Preparing { registry, transaction, names, others, cancel } = preparing;
+        let Preparing { registry, transaction, names, others, .. } = preparing;
         let binding = Binding::new(registry, transaction.catalog(), names, others);
         let bound = bind(&binding)?;
+        let depth = bound.depth.max(bound.plan.depth() as u32);
+        stack::with_room_for(depth, || Prepared::of_plan(bound, &binding, preparing))
+    }
+
+    /// Optimises and compiles a plan.
+    fn of_plan(bound: Bound, binding: &Binding<'_>, preparing: Preparing<'_>) -> Result<Prepared> {
+        let Preparing { registry, transaction, names, others, cancel } = preparing;
         let held = binding.held();
         let mut plan = bound.plan;
         let sources = TransactionSources { transaction, held: &held, others };
@@ -133,7 +140,7 @@ impl Prepared {
                 let tables = &transaction.catalog().tables;
                 let named = changed.iter().map(|id| (*id, tables[&Oid(id.0)].clone()));
                 let named: Vec<(SourceId, Arc<TableDef>)> = named.collect();
-                let expressions = TransactionExpressions { binding: &binding, transaction };
+                let expressions = TransactionExpressions { binding, transaction };
                 Some(TargetSet::compile(transaction.catalog(), &named, &expressions)?)
             }
             None => None,

@@ -1124,8 +1124,11 @@ fn coerced<'v>(types: &[Type], values: &'v [Value], zone: &TimeZoneSetting) -> R
     if types.iter().zip(values).all(|(ty, value)| coerce::is_of(value, *ty)) {
         return Ok(Cow::Borrowed(values));
     }
-    let coerced =
-        types.iter().zip(values).map(|(ty, value)| coerce::assign_parameter(value.clone(), *ty, zone));
+    let coerced = types.iter().zip(values).map(|(ty, value)| match value {
+        // The statement looks the name up when it runs.
+        Value::Text(_) if ty.names_objects() => Ok(value.clone()),
+        value => coerce::assign_parameter(value.clone(), *ty, zone),
+    });
     coerced.collect::<Result<Vec<Value>>>().map(Cow::Owned)
 }
 

@@ -6,7 +6,7 @@
 
 use crate::table::TableSource;
 use firn_base::sync::Arc;
-use firn_base::{ColumnId, Representation};
+use firn_base::{ColumnId, Representation, Type};
 use firn_plan::function::Strategy;
 use firn_plan::operator::{JoinKind, ROW_ID, Scan, SortKey};
 use firn_plan::rewrite::index_joins::is_one_key;
@@ -138,8 +138,9 @@ fn candidates<'p>(scan: &Scan, conditions: &[&'p Scalar], columns: &Columns) -> 
         (*attribute != ROW_ID).then_some((column, *attribute))
     };
     let is_own = |used: Column| scan.columns.iter().any(|(own, _)| *own == used);
-    let fits = |column: Column, ty: firn_base::Type, value: &Scalar| {
-        is_one_key(columns[column].ty, ty) && !value.uses(is_own)
+    // A key is made before it is known whether there is a row that a failing condition would be asked of.
+    let fits = |column: Column, ty: Type, value: &Scalar| {
+        is_one_key(columns[column].ty, ty) && !value.uses(is_own) && !value.can_fail()
     };
     let mut found = Vec::new();
     for (number, condition) in conditions.iter().enumerate() {

@@ -25,8 +25,8 @@ use firn_vector::kernel::Signature;
 use firn_vector::registry::Body as FunctionBody;
 use firn_vector::{FunctionId, Registry, Slot};
 
-/// More rows than these of VALUES are not a short statement.
-const MOST_VALUES: usize = 64;
+/// More rows than these of VALUES are not a short statement: pipelines insert them together.
+const MOST_VALUES: usize = 8;
 
 /// More look-ups than these likewise.
 const MOST_LOOKUPS: usize = 6;
@@ -219,7 +219,10 @@ impl<'p> Compile<'p> {
                 let count = self.limit(&limit.count)?;
                 let offset = self.limit(&limit.offset)?;
                 self.program.limit = Some(Limit { count, offset });
-                self.program.lookups.iter_mut().for_each(|lookup| lookup.noted.keeps_order = true);
+                // Which rows come first depends on the index, unless all of them are found.
+                if self.program.sort.is_empty() && self.program.grouping.is_none() {
+                    self.program.lookups.iter_mut().for_each(|lookup| lookup.noted.keeps_order = true);
+                }
                 Some(())
             }
             Operator::Lock { input, targets } => {

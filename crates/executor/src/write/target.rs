@@ -123,7 +123,7 @@ impl RowExpression {
     }
 
     /// Whether a condition is TRUE or FALSE for a row; `None` if it is NULL.
-    pub fn truth(&self, context: &Context<'_>, row: &dyn RowData) -> Result<Option<bool>> {
+    pub(super) fn truth(&self, context: &Context<'_>, row: &dyn RowData) -> Result<Option<bool>> {
         let pool = self.cells.as_ref().expect("it takes single rows");
         let mut expression = pool.take();
         let scope = CellScope { context, parameters: &[] };
