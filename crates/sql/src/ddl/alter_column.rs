@@ -248,7 +248,8 @@ fn set_type(
     }
     // The default must fit the new type as well.
     if let Some(default) = &table.columns[column].default {
-        expression::check_default(context, &name, ty.declared, default)?;
+        let types = (table.columns[column].ty.declared, ty.declared);
+        expression::check_default(context, &name, types, default)?;
     }
     let old = table.clone();
     let mut new = table;
