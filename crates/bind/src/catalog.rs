@@ -2,7 +2,7 @@
 //!
 //! A catalog is a snapshot: the same question has the same answer while a statement is bound.
 
-use firn_base::{Result, TimeZoneSetting, Type, TypeId};
+use firn_base::{Result, TimeZoneSetting, Type, TypeId, Value};
 use firn_plan::operator::SourceId;
 use firn_vector::Registry;
 use std::sync::Arc;
@@ -38,6 +38,18 @@ pub trait Catalog {
         Ok(None)
     }
 
+    /// Whether a function in FROM reads files. The dialect has such functions, PostgreSQL does not.
+    fn reads_files(&self, function: &str) -> bool {
+        let _ = function;
+        false
+    }
+
+    /// The files that such a function reads, as a relation.
+    fn file_function(&self, function: &str, arguments: &[FileArgument<'_>]) -> Result<Arc<Relation>> {
+        let _ = arguments;
+        panic!("function {function} reads no files")
+    }
+
     /// The indexes that a constraint or unique index of a relation stands for: `ON CONFLICT ON CONSTRAINT`.
     fn constraint(&self, relation: &Relation, name: &str) -> Option<Key> {
         relation.keys.iter().find(|key| *key.name == *name).cloned()
@@ -48,6 +60,16 @@ pub trait Catalog {
         let _ = name;
         None
     }
+}
+
+/// An argument of a function that reads files.
+pub struct FileArgument<'a> {
+    /// `name => value`
+    pub name: Option<&'a str>,
+    /// Its value: a string, a truth value, a whole number, or an array of these. `None` of everything else.
+    pub value: Option<Value>,
+    /// The character of the statement at which it begins, from 1; `None` in a view.
+    pub position: Option<u32>,
 }
 
 /// A relation: what FROM can name.

@@ -22,4 +22,4 @@ pub use binder::{
     Bound, BoundExpression, Described, OutputColumn, Place, RelationUses, RowScalar, bind, bind_arguments,
     bind_assignments, bind_copy_condition, bind_expression, bind_type_name, describe,
 };
-pub use catalog::{Attribute, Catalog, Generated, Key, Relation, RelationKind};
+pub use catalog::{Attribute, Catalog, FileArgument, Generated, Key, Relation, RelationKind};

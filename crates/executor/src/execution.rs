@@ -307,8 +307,9 @@ impl Rows {
             let stream = Box::new(open.stream(work)?);
             self.state = State::Alone { open, stream, worked: Duration::ZERO };
         }
-        if let State::Alone { stream, worked, .. } = &mut self.state {
-            let may_split = run.options.workers > 1 && !run.program.result().is_serial;
+        if let State::Alone { open, stream, worked } = &mut self.state {
+            let is_serial = run.program.result().is_serial || open.is_ordered();
+            let may_split = run.options.workers > 1 && !is_serial;
             let begin = clock::now();
             while !may_split || *worked + begin.elapsed() < run.options.alone {
                 match produce(work, stream)? {
@@ -357,18 +358,23 @@ impl Run {
         parameters: &[Value],
         options: Options,
     ) -> Result<Run> {
-        fn request<'a>(scan: &'a PlannedScan, parameters: &'a [Value], all: &'a Columns) -> Request<'a> {
+        fn request<'a>(
+            scan: &'a PlannedScan,
+            parameters: &'a [Value],
+            all: &'a Columns,
+            workers: usize,
+        ) -> Request<'a> {
             let PlannedScan { columns, used, conditions, .. } = scan;
-            Request { columns, used: *used, conditions, parameters, all }
+            Request { columns, used: *used, conditions, parameters, all, workers }
         }
         let open = |scan: &PlannedScan| {
-            let request = request(scan, parameters, program.columns());
+            let request = request(scan, parameters, program.columns(), options.workers);
             let transaction = reader.transaction.filter(|_| scan.is_logged);
             sources.source(scan.source).open(&request, Reader { transaction, ..reader })
         };
         let scans = program.scans().iter().map(open).collect::<Result<_>>()?;
         let open = |PlannedLookup { scan, attributes }: &PlannedLookup| {
-            let request = request(scan, parameters, program.columns());
+            let request = request(scan, parameters, program.columns(), options.workers);
             sources.source(scan.source).open_lookup(&request, attributes, reader)
         };
         let lookups = program.lookups().iter().map(open).collect::<Result<_>>()?;

@@ -2,10 +2,15 @@
 
 use crate::catalog::Binding;
 use firn_base::sync::Arc;
-use firn_base::{ColumnId, Error, Result, TableId};
-use firn_bind::{Catalog, Place, Relation, bind_expression};
-use firn_executor::write::{CatalogExpressions, StoredExpression};
+use firn_base::{ColumnId, Error, Result, TableId, Type, stack};
+use firn_bind::{
+    Catalog, Place, Relation, RowScalar, bind_assignments, bind_copy_condition, bind_expression,
+};
+use firn_executor::TargetSet;
+use firn_executor::write::{CatalogExpressions, Load, RowExpression, StoredExpression};
+use firn_plan::operator::SourceId;
 use firn_storage::Table;
+use firn_syntax::tree::Expr;
 use firn_txn::Transaction;
 use firn_txn::catalog::TableDef;
 use firn_vector::Registry;
@@ -32,6 +37,61 @@ impl TransactionExpressions<'_> {
             .map_err(Error::without_position)?;
         Ok(StoredExpression { inputs: bound.inputs, columns: bound.columns, scalar: bound.scalar })
     }
+}
+
+impl TransactionExpressions<'_> {
+    /// A load of columns of a table. Positions in its condition are bytes of the text beside it.
+    pub fn load(
+        &self,
+        table: &Arc<TableDef>,
+        columns: Vec<ColumnId>,
+        condition: Option<(&str, &Expr)>,
+    ) -> Result<Load> {
+        let named = [(SourceId(table.oid.0), table.clone())];
+        let set = TargetSet::compile(self.transaction.catalog(), &named, self)?;
+        let condition = match condition {
+            Some((text, condition)) => {
+                let relation = self.relation(table)?;
+                let bound =
+                    stack::with_room(|| bind_copy_condition(text, condition, &relation, self.binding))?;
+                Some(stored(bound))
+            }
+            None => None,
+        };
+        Load::compile(set, columns, condition.as_ref(), self)
+    }
+
+    /// Values of these types as those of columns of a table, as INSERT assigns them: the first expression is over the first column
+    /// of the values, and so on.
+    pub fn assignments(
+        &self,
+        table: &Arc<TableDef>,
+        columns: &[ColumnId],
+        types: &[Type],
+    ) -> Result<Vec<RowExpression>> {
+        let relation = self.relation(table)?;
+        let attribute = |column: &ColumnId| {
+            let number = column.0 as i16 + 1;
+            let found = relation.columns.iter().find(|attribute| attribute.number == number);
+            found.expect("the relation has the table's columns")
+        };
+        let pairs: Vec<_> = types.iter().copied().zip(columns.iter().map(attribute)).collect();
+        let bound = bind_assignments(&pairs, self.binding)?;
+        let compiled = |scalar| RowExpression::compile(&stored(scalar), self.registry());
+        bound.into_iter().map(compiled).collect()
+    }
+
+    /// A table as the binder sees it.
+    fn relation(&self, table: &TableDef) -> Result<Arc<Relation>> {
+        let schema = &self.transaction.catalog().schemas[&table.schema].name;
+        let found = Catalog::relation(self.binding, Some(schema), &table.name)?;
+        Ok(found.expect("the table is in its catalog"))
+    }
+}
+
+fn stored(bound: RowScalar) -> StoredExpression {
+    let RowScalar { inputs, columns, scalar } = bound;
+    StoredExpression { inputs, columns, scalar }
 }
 
 impl CatalogExpressions for TransactionExpressions<'_> {

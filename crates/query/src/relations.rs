@@ -2,7 +2,7 @@
 
 use firn_base::Result;
 use firn_base::sync::Arc;
-use firn_bind::Relation;
+use firn_bind::{FileArgument, Relation};
 use firn_executor::Source;
 use firn_plan::operator::SourceId;
 use firn_txn::Transaction;
@@ -29,6 +29,16 @@ pub trait Relations: Send + Sync {
 
     /// A file, or the files of a pattern.
     fn file(&self, pattern: &str) -> Result<Option<Found>>;
+
+    /// Whether a function in FROM reads files.
+    fn reads_files(&self, _function: &str) -> bool {
+        false
+    }
+
+    /// The files that such a function reads.
+    fn file_function(&self, function: &str, _arguments: &[FileArgument<'_>]) -> Result<Found> {
+        panic!("function {function} reads no files")
+    }
 
     /// The rows, at this moment and for this session, of a relation that was found before.
     fn source(&self, id: SourceId, transaction: &Transaction) -> Arc<dyn Source>;

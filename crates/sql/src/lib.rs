@@ -14,10 +14,8 @@ pub mod run;
 
 pub mod activity;
 pub mod arrow;
-#[path = "stub/copy.rs"]
 pub mod copy;
 pub mod ddl;
-#[path = "stub/files.rs"]
 pub mod files;
 pub mod services;
 pub mod session_facts;

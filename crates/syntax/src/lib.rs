@@ -92,6 +92,11 @@ pub fn parse_expression(text: &str, options: Options) -> Result<tree::Expr> {
     parser::expression(text, options)
 }
 
+/// A text that is a list of definitions of columns: `id bigint, name text`.
+pub fn parse_column_definitions(text: &str, options: Options) -> Result<Vec<tree::ColumnDefinition>> {
+    parser::column_definitions(text, options)
+}
+
 /// A text that is the name of a type.
 pub fn parse_type_name(text: &str, options: Options) -> Result<tree::TypeName> {
     parser::type_name(text, options)

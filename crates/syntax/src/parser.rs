@@ -39,7 +39,7 @@ use crate::keyword::Keyword;
 use crate::lexer::{Lexer, error_near, value};
 use crate::span::{Span, error_at};
 use crate::token::{Token, TokenKind};
-use crate::tree::{Expr, Statement, StatementNode, TypeName};
+use crate::tree::{ColumnDefinition, Expr, Statement, StatementNode, TypeName};
 use crate::{DEPTH_LIMIT, Options};
 use firn_base::{Error, Result, SqlState};
 
@@ -104,6 +104,14 @@ pub(crate) fn type_name(text: &str, options: Options) -> Result<TypeName> {
     let name = parser.type_name()?;
     parser.end()?;
     Ok(name)
+}
+
+/// Parses a text that is a list of definitions of columns.
+pub(crate) fn column_definitions(text: &str, options: Options) -> Result<Vec<ColumnDefinition>> {
+    let mut parser = Parser::new(text, options)?;
+    let definitions = parser.list(Parser::column_definition)?;
+    parser.end()?;
+    Ok(definitions)
 }
 
 impl<'a> Parser<'a> {

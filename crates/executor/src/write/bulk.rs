@@ -132,7 +132,7 @@ impl Writer<'_> {
             if reference.columns.iter().any(|column| columns.vector(*column).is_null(row)) {
                 continue;
             }
-            let key = key_values(table, &reference.columns, columns, row)?;
+            let key = key_values(table, &reference.columns, &columns.row(row))?;
             foreign_key::check_reference(self.transaction, &table.definition, reference, &key, &pin())?;
         }
         Ok(())

@@ -45,7 +45,6 @@ impl Load {
         columns: Vec<ColumnId>,
         condition: Option<&StoredExpression>,
         expressions: &dyn CatalogExpressions,
-        key_threads: usize,
     ) -> Result<Load> {
         let target = set.first();
         let definition: &Arc<TableDef> = &set.target(target).definition;
@@ -59,7 +58,12 @@ impl Load {
             }
         }
         let condition = condition.map(|condition| RowExpression::compile(condition, registry)).transpose()?;
-        Ok(Load { set, target, columns, defaults, condition, key_threads, pending: VecDeque::new() })
+        Ok(Load { set, target, columns, defaults, condition, key_threads: 1, pending: VecDeque::new() })
+    }
+
+    /// How many threads may enter keys.
+    pub fn set_key_threads(&mut self, threads: usize) {
+        self.key_threads = threads;
     }
 
     fn table(&self) -> &Target {
@@ -139,14 +143,14 @@ impl Load {
                 false => {
                     for (place, row) in rows[..until].iter().enumerate() {
                         context.check_cancel()?;
-                        let inserted = writer.insert(target, &new, usize::from(*row), &pin());
+                        let inserted = writer.insert(target, &new.row(usize::from(*row)), &pin());
                         inserted.map_err(|error| error.with_ordinal(row_of(place)))?;
                     }
                 }
             }
             if let Some((place, violation)) = violated {
                 let row = usize::from(rows[place]);
-                let error = writer.violation(target, violation, &new, row, None, &pin());
+                let error = writer.violation(target, violation, &new.row(row), None, &pin());
                 return Err(error.with_ordinal(row as u64));
             }
             failure.map_or(Ok(()), Err)

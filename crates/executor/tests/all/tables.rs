@@ -123,6 +123,7 @@ impl Database {
             conditions: &scan.conditions,
             parameters,
             all: &plan.columns,
+            workers: 1,
         };
         let reader = Reader { snapshot: transaction.snapshot(), transaction: None };
         let morsels = self.source(scan.source).open(&request, reader).unwrap().morsels();

@@ -58,7 +58,7 @@ fn a_number_is_one_in_json_unless_json_has_none() {
     let json = String::from_utf8(written(JSON, &batches)).unwrap();
     let mut lines = json.lines();
     assert!(
-        lines.next().unwrap().starts_with("{\"numeric\":1.500,\"numeric(3,-2)\":100,\"integer[]\":\"{1}\",")
+        lines.next().unwrap().starts_with("{\"numeric\":1.500,\"numeric(3,-2)\":0,\"integer[]\":\"{1}\",")
     );
     assert!(lines.next().unwrap().starts_with("{\"numeric\":\"Infinity\","));
 }

@@ -3,7 +3,7 @@
 //! A *plain* type is the one Arrow type in which queries take the values of an SQL type; `plain_type` of the parent module names it for
 //! each type that has one.
 
-use arrow::array::Array;
+use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::{DataType, Field, TimeUnit};
 use firn_base::{Error, Result, SqlType, Type, TypeId, Value};
 use firn_executor::values;
@@ -60,7 +60,7 @@ pub fn field(name: &str, ty: Type) -> Arc<Field> {
 }
 
 /// The value at a position of an array of a plain type.
-pub fn value_at(array: &dyn Array, row: usize) -> Result<Value> {
+pub fn value_at(array: &ArrayRef, row: usize) -> Result<Value> {
     let Some(ty) = type_of(array.data_type()) else {
         return Err(Error::unsupported(format!("a value of type {}", array.data_type())));
     };

@@ -1,21 +1,17 @@
-//! Arrow arrays as vectors: the reverse of `firn_query::arrow`.
+//! Arrow arrays of plain types as vectors: the reverse of `firn_query::arrow`.
 //!
-//! Buffers are shared where an array lies as a vector does: numbers of fixed width, booleans, and strings, which are views in both.
-//! Decimals of up to 18 digits are narrowed, uuids and the scales of numerics are written anew.
+//! Most lie as the storage's arrays do, of which [`vector_of`] shares the buffers. Lists are not images here, nor are decimals that stand
+//! for plain numerics, and a column of nothing but NULL has no type.
 
-use arrow::array::types::{
-    ArrowPrimitiveType, ByteViewType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type,
-    Int32Type, Int64Type, IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType,
-    UInt32Type,
-};
-use arrow::array::{Array, AsArray, GenericByteViewArray, RecordBatch};
+use arrow::array::types::Decimal128Type;
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::buffer::ScalarBuffer;
 use arrow::datatypes::DataType;
 use firn_base::Representation;
 use firn_base::sync::Arc;
+use firn_executor::arrays::vector_of;
 use firn_vector::lists::Lists;
 use firn_vector::numerics::Numerics;
-use firn_vector::strings::Strings;
 use firn_vector::{Chunk, Data, Vector};
 
 /// Rows of a batch of plain types as a chunk, of at most 65,536 rows.
@@ -28,46 +24,13 @@ pub fn chunk(batch: &RecordBatch, representations: &[Representation]) -> Chunk {
 }
 
 /// An array of a plain type as a vector of a representation that its values can have. Panics if it is of another type.
-pub fn vector(array: &dyn Array, representation: Representation) -> Vector {
+pub fn vector(array: &ArrayRef, representation: Representation) -> Vector {
     let data = match (array.data_type(), representation) {
         (DataType::Null, _) => return Vector::null(representation, array.len()),
-        (DataType::Boolean, Representation::Boolean) => Data::Boolean(array.as_boolean().values().clone()),
-        (DataType::Int16, Representation::Int16) => Data::Int16(values::<Int16Type>(array)),
-        (DataType::Int32, Representation::Int32) => Data::Int32(values::<Int32Type>(array)),
-        (DataType::Int64, Representation::Int64) => Data::Int64(values::<Int64Type>(array)),
-        (DataType::UInt32, Representation::Oid) => Data::UInt32(values::<UInt32Type>(array)),
-        (DataType::Float32, Representation::Float32) => Data::Float32(values::<Float32Type>(array)),
-        (DataType::Float64, Representation::Float64) => Data::Float64(values::<Float64Type>(array)),
-        (DataType::Date32, Representation::Date) => Data::Int32(values::<Date32Type>(array)),
-        (DataType::Time64(_), Representation::Time) => Data::Int64(values::<Time64MicrosecondType>(array)),
-        (DataType::Timestamp(..), Representation::Timestamp | Representation::TimestampTz) => {
-            Data::Int64(values::<TimestampMicrosecondType>(array))
-        }
-        (DataType::Interval(_), Representation::Interval) => {
-            Data::Interval(values::<IntervalMonthDayNanoType>(array))
-        }
-        (DataType::Decimal128(_, scale), Representation::Decimal { precision, scale: wanted })
-            if *scale == wanted as i8 =>
-        {
-            let unscaled = values::<Decimal128Type>(array);
-            match precision {
-                // What a NULL covers may be any number.
-                ..=18 => Data::Int64(unscaled.iter().map(|value| *value as i64).collect()),
-                _ => Data::Int128(unscaled),
-            }
-        }
         (DataType::Decimal128(_, scale), Representation::Numeric) => {
             let scales: ScalarBuffer<u16> = vec![*scale as u16; array.len()].into();
-            Data::Numeric(Numerics::new(values::<Decimal128Type>(array), scales))
-        }
-        (DataType::Utf8View, Representation::Text | Representation::PaddedText) => {
-            strings(array.as_string_view())
-        }
-        (DataType::BinaryView, Representation::Bytes) => strings(array.as_binary_view()),
-        (DataType::FixedSizeBinary(16), Representation::Uuid) => {
-            let bytes = array.as_fixed_size_binary();
-            let uuid = |row| u128::from_le_bytes(bytes.value(row).try_into().expect("a uuid has 16 bytes"));
-            Data::Uuid((0..bytes.len()).map(uuid).collect())
+            let unscaled = array.as_primitive::<Decimal128Type>().values();
+            Data::Numeric(Numerics::new(unscaled.clone(), scales))
         }
         (DataType::List(_), Representation::List(element)) => {
             let lists = array.as_list::<i32>();
@@ -83,25 +46,17 @@ pub fn vector(array: &dyn Array, representation: Representation) -> Vector {
                 None,
             ))
         }
-        (ty, representation) => panic!("an array of type {ty} has no values of {representation}"),
+        _ => return vector_of(array, representation),
     };
     Vector::flat(representation, data, array.nulls().cloned())
-}
-
-fn values<T: ArrowPrimitiveType>(array: &dyn Array) -> ScalarBuffer<T::Native> {
-    array.as_primitive::<T>().values().clone()
-}
-
-fn strings<T: ByteViewType + ?Sized>(array: &GenericByteViewArray<T>) -> Data {
-    Data::Strings(Strings::new(array.views().clone(), array.data_buffers().into()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use arrow::array::{
-        ArrayRef, BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, FixedSizeBinaryArray,
-        Float64Array, Int64Array, ListArray, NullArray, StringViewArray, TimestampMicrosecondArray,
+        BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, FixedSizeBinaryArray, Float64Array,
+        Int64Array, ListArray, NullArray, StringViewArray, TimestampMicrosecondArray,
     };
     use arrow::datatypes::Int64Type;
     use firn_base::{Type, TypeId, Value};
@@ -189,12 +144,16 @@ mod tests {
     #[test]
     fn numbers_and_strings_are_not_copied() {
         let numbers = Int64Array::from(vec![1, 2, 3]);
-        let Some(Data::Int64(shared)) = vector(&numbers, Representation::Int64).data().cloned() else {
+        let Some(Data::Int64(shared)) =
+            vector(&(Arc::new(numbers.clone()) as ArrayRef), Representation::Int64).data().cloned()
+        else {
             panic!("they are numbers")
         };
         assert_eq!(shared.as_ptr(), numbers.values().as_ptr());
         let texts = StringViewArray::from(vec!["a string that does not lie in its view"]);
-        let Some(Data::Strings(shared)) = vector(&texts, Representation::Text).data().cloned() else {
+        let Some(Data::Strings(shared)) =
+            vector(&(Arc::new(texts.clone()) as ArrayRef), Representation::Text).data().cloned()
+        else {
             panic!("they are strings")
         };
         assert_eq!(shared.buffers()[0].as_ptr(), texts.data_buffers()[0].as_ptr());

@@ -1,9 +1,10 @@
 //! What COPY can be told: formats and options.
 
+use super::CopiedColumn;
 use crate::names::missing_column;
-use crate::statement::CopyOption;
-use firn_base::{ColumnId, Error, Result, SqlState, SqlType};
+use firn_base::{Error, Result, SqlState};
 use firn_load::{CopyHeader, CopyOptions, Encoding, NO_QUOTE, OnError, RowFormat};
+use firn_syntax::tree::{CopyOption, CopyValue, UtilityValue};
 use firn_txn::catalog::TableDef;
 
 /// Rows of a row group of Parquet, if nobody says otherwise: few enough that several threads find work in a file, many
@@ -85,28 +86,35 @@ pub(super) struct Options {
     pub row_group_rows: usize,
 }
 
+/// The value of an option that takes one. A flag without a value is `true`.
+pub(super) fn word(option: &CopyOption) -> Result<&str> {
+    let (name, syntax) = (&option.name.text, |message| Error::new(SqlState::SYNTAX_ERROR, message));
+    match &option.value {
+        CopyValue::Value(UtilityValue::Word(word) | UtilityValue::Number(word)) => Ok(word),
+        CopyValue::None if matches!(&**name, "header" | "freeze") => Ok("true"),
+        CopyValue::None => Err(syntax(format!("{name} requires a parameter"))),
+        _ => Err(syntax(format!("COPY {} takes one value", name.to_uppercase()))),
+    }
+}
+
 /// What the options say of the data. `table` is the one that is copied, if that is no query.
 pub(super) fn options(
-    given: &[(String, CopyOption)],
-    columns: &[(ColumnId, String, SqlType)],
+    given: &[CopyOption],
+    columns: &[CopiedColumn],
     table: Option<&TableDef>,
     is_from: bool,
 ) -> Result<Options> {
     let syntax = |message: String| Error::new(SqlState::SYNTAX_ERROR, message);
-    let text = |name: &str, option: &CopyOption| match option {
-        CopyOption::Text(text) => Ok(text.clone()),
-        _ => Err(syntax(format!("COPY {} takes one value", name.to_uppercase()))),
-    };
     let mut seen: Vec<&str> = Vec::new();
-    for (name, _) in given {
-        if seen.contains(&name.as_str()) {
+    for option in given {
+        if seen.contains(&&*option.name.text) {
             return Err(syntax("conflicting or redundant options".into()));
         }
-        seen.push(name);
+        seen.push(&option.name.text);
     }
-    let format = match given.iter().find(|(name, _)| name == "format") {
+    let format = match given.iter().find(|option| *option.name.text == *"format") {
         None => CopyFormat::Text,
-        Some((name, option)) => match text(name, option)?.to_lowercase().as_str() {
+        Some(option) => match word(option)?.to_lowercase().as_str() {
             "text" => CopyFormat::Text,
             "csv" => CopyFormat::Csv,
             "binary" => CopyFormat::Binary,
@@ -162,9 +170,10 @@ pub(super) fn options(
             Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message))
         }
     };
-    for (name, option) in given {
+    for option in given {
+        let name = &*option.name.text;
         let character = || -> Result<u8> {
-            match text(name, option)?.as_bytes() {
+            match word(option)?.as_bytes() {
                 [byte] => Ok(*byte),
                 _ => Err(Error::new(
                     SqlState::FEATURE_NOT_SUPPORTED,
@@ -173,11 +182,11 @@ pub(super) fn options(
             }
         };
         let by_column = || -> Result<Vec<bool>> {
-            match option {
-                CopyOption::All => Ok(vec![true; columns.len()]),
-                CopyOption::Columns(names) => {
+            match &option.value {
+                CopyValue::Star => Ok(vec![true; columns.len()]),
+                CopyValue::List(names) => {
                     for (position, wanted) in names.iter().enumerate() {
-                        let is_copied = columns.iter().any(|(_, name, _)| name == wanted);
+                        let is_copied = columns.iter().any(|(_, name, _)| **name == **wanted);
                         if !is_copied && table.is_none_or(|table| table.column(wanted).is_none()) {
                             return Err(no_column(table, wanted));
                         }
@@ -191,14 +200,15 @@ pub(super) fn options(
                             ));
                         }
                     }
-                    Ok(columns.iter().map(|(_, name, _)| names.contains(name)).collect())
+                    Ok(columns
+                        .iter()
+                        .map(|(_, name, _)| names.iter().any(|wanted| **wanted == **name))
+                        .collect())
                 }
-                CopyOption::Text(_) | CopyOption::Name(_) => {
-                    Err(syntax(format!("argument to option \"{name}\" must be a list of column names")))
-                }
+                _ => Err(syntax(format!("argument to option \"{name}\" must be a list of column names"))),
             }
         };
-        match name.as_str() {
+        match name {
             "format" => {}
             "delimiter" => {
                 delimited(name)?;
@@ -206,12 +216,12 @@ pub(super) fn options(
             }
             "null" => {
                 delimited(name)?;
-                options.null = text(name, option)?;
+                options.null = word(option)?.to_owned();
             }
             "header" => {
                 delimited(name)?;
-                let value = text(name, option)?;
-                options.header = match (crate::settings::boolean(&value), value.as_str()) {
+                let value = word(option)?;
+                options.header = match (crate::settings::boolean(value), value) {
                     (Some(true), _) => CopyHeader::Yes,
                     (Some(false), _) => CopyHeader::No,
                     (None, "match") if is_from => CopyHeader::Match,
@@ -224,7 +234,7 @@ pub(super) fn options(
             }
             "quote" => {
                 csv_only(name)?;
-                options.quote = match text(name, option)?.as_str() {
+                options.quote = match word(option)? {
                     // What is written could not be told from what was meant.
                     "none" => only_from("quote none").map(|()| NO_QUOTE)?,
                     _ => character()?,
@@ -255,7 +265,7 @@ pub(super) fn options(
             "on_error" => {
                 of_lines(name)?;
                 only_from(name)?;
-                options.on_error = match text(name, option)?.to_lowercase().as_str() {
+                options.on_error = match word(option)?.to_lowercase().as_str() {
                     "stop" => OnError::Stop,
                     "ignore" => OnError::Ignore,
                     other => {
@@ -273,15 +283,15 @@ pub(super) fn options(
                 only_from(name)?;
             }
             "freeze" => {
-                freeze = crate::settings::boolean(&text(name, option)?)
+                freeze = crate::settings::boolean(word(option)?)
                     .ok_or_else(|| syntax("freeze requires a Boolean value".into()))?;
                 if freeze {
                     only_from(name)?;
                 }
             }
             "encoding" => {
-                let given = text(name, option)?;
-                options.encoding = self::encoding(&given)?;
+                let given = word(option)?;
+                options.encoding = Encoding::named(given)?;
                 if options.encoding != Encoding::Utf8 && !(is_from && format.is_text()) {
                     return Err(Error::unsupported(format!(
                         "COPY encoding {given} but of text that is read"
@@ -289,12 +299,12 @@ pub(super) fn options(
                     .with_hint("Others are written, and files of other formats read, as UTF-8."));
                 }
             }
-            "compression" => compression = Some(self::compression(&text(name, option)?, format, is_from)?),
+            "compression" => compression = Some(self::compression(word(option)?, format, is_from)?),
             "row_group_size" => {
                 if format != CopyFormat::Parquet || is_from {
                     return Err(syntax("COPY ROW_GROUP_SIZE is for COPY TO in PARQUET mode".into()));
                 }
-                let given = text(name, option)?;
+                let given = word(option)?;
                 row_group_rows = given.parse().ok().filter(|rows| *rows > 0).ok_or_else(|| {
                     let message = format!("ROW_GROUP_SIZE ({given}) must be greater than zero");
                     Error::new(SqlState::INVALID_PARAMETER_VALUE, message)
@@ -312,14 +322,6 @@ fn no_column(table: Option<&TableDef>, name: &str) -> Error {
         Some(table) => missing_column(table, name),
         None => Error::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist")),
     }
-}
-
-/// ENCODING, as far as it is known; 0A000 otherwise.
-pub(crate) fn encoding(given: &str) -> Result<Encoding> {
-    Encoding::of(given).ok_or_else(|| {
-        Error::unsupported(format!("encoding \"{given}\""))
-            .with_hint("There are UTF8, LATIN1, LATIN9 and WIN1252. Convert files in others to UTF-8.")
-    })
 }
 
 /// COMPRESSION, as far as the format has it.

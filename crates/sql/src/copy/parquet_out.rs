@@ -1,13 +1,13 @@
 //! Parquet files that go out, on several threads: each row group is encoded and packed by one while others do so with the
 //! next ones.
 
-use super::columns::Form;
+use super::columns_out::Form;
 use super::options::{Compression, Options};
 use super::workers::{Workers, bytes_of};
-use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
+use arrow::datatypes::SchemaRef;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
+use firn_query::ResultChunk;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::basic::{GzipLevel, ZstdLevel};
@@ -25,7 +25,7 @@ pub(super) struct ParquetOut {
     /// Rows of a row group.
     group_rows: usize,
     /// What the next row group has so far.
-    batches: Vec<RecordBatch>,
+    chunks: Vec<ResultChunk>,
     rows: usize,
     bytes: usize,
     /// Row groups begun.
@@ -43,14 +43,14 @@ struct Encoder {
 /// What becomes a row group.
 struct Job {
     number: usize,
-    batches: Vec<RecordBatch>,
+    chunks: Vec<ResultChunk>,
 }
 
 impl Encoder {
     fn encode(&self, job: &Job) -> Result<Vec<ArrowColumnChunk>> {
         let mut writers = self.groups.create_column_writers(job.number).map_err(unwritten)?;
-        for batch in &job.batches {
-            let batch = self.form.of_file(batch)?;
+        for chunk in &job.chunks {
+            let batch = self.form.of_file(chunk)?;
             let mut leaves = writers.iter_mut();
             for (field, column) in self.form.schema.fields().iter().zip(batch.columns()) {
                 for leaf in compute_leaves(field, column).map_err(unwritten)? {
@@ -70,7 +70,7 @@ impl ParquetOut {
             writer,
             encoder: Arc::new(Encoder { form, groups }),
             group_rows: options.row_group_rows,
-            batches: Vec::new(),
+            chunks: Vec::new(),
             rows: 0,
             bytes: 0,
             begun: 0,
@@ -79,14 +79,14 @@ impl ParquetOut {
         })
     }
 
-    /// Takes a batch, and appends what can be written.
-    pub fn write(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
+    /// Takes a chunk, and appends what can be written.
+    pub fn write(&mut self, chunk: &ResultChunk, out: &mut Vec<u8>) -> Result<()> {
         let mut from = 0;
-        while from < batch.num_rows() {
-            let taken = (self.group_rows - self.rows).min(batch.num_rows() - from);
-            let part = batch.slice(from, taken);
+        while from < chunk.rows() {
+            let taken = (self.group_rows - self.rows).min(chunk.rows() - from);
+            let part = chunk.slice(from, taken);
             self.bytes += bytes_of(&part);
-            self.batches.push(part);
+            self.chunks.push(part);
             self.rows += taken;
             from += taken;
             if self.rows == self.group_rows || self.bytes >= GROUP_BYTES {
@@ -99,7 +99,7 @@ impl ParquetOut {
 
     /// Has the row group encoded.
     fn end_group(&mut self) -> Result<()> {
-        let job = Job { number: self.begun, batches: std::mem::take(&mut self.batches) };
+        let job = Job { number: self.begun, chunks: std::mem::take(&mut self.chunks) };
         let bytes = std::mem::take(&mut self.bytes);
         self.rows = 0;
         self.begun += 1;

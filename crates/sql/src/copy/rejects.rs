@@ -1,32 +1,32 @@
 //! What becomes of rows that cannot be read, if they do not end the COPY: they are counted, told, and kept in a table.
 
-use super::insert_plan;
-use crate::bind::Binder;
+use super::options::word;
 use crate::ddl;
 use crate::names::{Names, Relation};
+use crate::query::load_expressions;
 use crate::session_facts::SessionFacts;
-use crate::statement::{Copy, CopyEndpoint, CopyOption, CopySubject};
-use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
-use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use crate::statement::QualifiedName;
+use arrow_array::{ArrayRef, Int64Array, StringViewArray};
 use firn_base::sync::Arc;
-use firn_base::{ColumnId, Error, Result, SqlState, SqlType, text};
-use firn_exec::RunOptions;
-use firn_exec::dml::{InsertSource, TargetSet};
+use firn_base::{ColumnId, Error, Result, SqlState, SqlType, Type, TypeId, text};
+use firn_executor::write::Load;
 use firn_load::{CopyOptions, OnError, Rejected};
+use firn_syntax::tree::{Copy, CopyOption, CopySource, CopyTarget, CopyValue, ObjectName};
 use firn_txn::Transaction;
+use firn_vector::Context;
 
 /// So many rows that were left out are told one by one.
 const MOST_NOTICES: usize = 1000;
 
 /// The columns of a table for rows that were left out.
-const COLUMNS: [(&str, SqlType); 7] = [
-    ("file", SqlType::Text),
-    ("line", SqlType::BigInt),
-    ("column_name", SqlType::Text),
-    ("value", SqlType::Text),
-    ("reason", SqlType::Text),
-    ("sqlstate", SqlType::Text),
-    ("record", SqlType::Text),
+const COLUMNS: [(&str, TypeId); 7] = [
+    ("file", TypeId::TEXT),
+    ("line", TypeId::INT8),
+    ("column_name", TypeId::TEXT),
+    ("value", TypeId::TEXT),
+    ("reason", TypeId::TEXT),
+    ("sqlstate", TypeId::TEXT),
+    ("record", TypeId::TEXT),
 ];
 
 /// Rows that could not be read.
@@ -91,16 +91,17 @@ fn retold(error: &Error, state: SqlState, message: String) -> Error {
 }
 
 /// What the options say of rows that cannot be read.
-pub(super) fn rejects(given: &[(String, CopyOption)], options: &CopyOptions) -> Result<Rejects> {
+pub(super) fn rejects(given: &[CopyOption], options: &CopyOptions) -> Result<Rejects> {
     let mut rejects = Rejects::default();
     let invalid = |message: String| Error::new(SqlState::INVALID_PARAMETER_VALUE, message);
-    for (name, option) in given {
+    for option in given {
+        let name = &*option.name.text;
         if name == "rejects_table" && options.on_error != OnError::Ignore {
             return Err(invalid("COPY REJECTS_TABLE requires ON_ERROR to be set to IGNORE".to_owned()));
         }
-        let CopyOption::Text(given) = option else { continue };
-        match name.as_str() {
+        match name {
             "reject_limit" => {
+                let given = word(option)?;
                 let limit: i64 = text::parse_integer(given, SqlType::BigInt)?;
                 if limit <= 0 {
                     return Err(invalid(format!("REJECT_LIMIT ({limit}) must be greater than zero")));
@@ -113,7 +114,7 @@ pub(super) fn rejects(given: &[(String, CopyOption)], options: &CopyOptions) -> 
                 }
             }
             "log_verbosity" => {
-                rejects.verbosity = match given.to_lowercase().as_str() {
+                rejects.verbosity = match word(option)?.to_lowercase().as_str() {
                     "silent" => Verbosity::Silent,
                     "default" => Verbosity::Default,
                     "verbose" => Verbosity::Verbose,
@@ -130,32 +131,46 @@ pub(super) fn rejects(given: &[(String, CopyOption)], options: &CopyOptions) -> 
 pub(super) struct RejectsTable {
     /// What the file is called there.
     file: String,
-    columns: Vec<ColumnId>,
-    schema: SchemaRef,
-    set: Arc<TargetSet>,
+    load: Load,
+}
+
+/// The table that a COPY into a table names for rows that are left out, and that table.
+fn names_of(copy: &Copy) -> Option<(&ObjectName, &ObjectName)> {
+    let rejects = copy.options.iter().find_map(|option| match &option.value {
+        CopyValue::Table(name) => Some(name),
+        _ => None,
+    })?;
+    match &copy.source {
+        CopySource::Table { name, .. } if copy.is_from => Some((rejects, name)),
+        _ => None,
+    }
 }
 
 /// Makes the table for rows that are left out, if COPY asks for one that is not there; whether it has.
 pub fn make_rejects_table(context: &mut ddl::Context<'_>, copy: &Copy) -> Result<bool> {
-    match (copy.rejects_table(), &copy.subject) {
-        // Where there is no table to copy to, there is no COPY.
-        (Some(name), CopySubject::Into(target, _))
-            if context.names().find(name).is_none() && context.names().find(target).is_some() =>
-        {
-            ddl::plain_table(context, name, &COLUMNS).map(|()| true)
+    let Some((name, target)) = names_of(copy) else { return Ok(false) };
+    let (name, target) = (QualifiedName::from(name), QualifiedName::from(target));
+    let names = Names::new(context.transaction.catalog(), context.facts);
+    // Where there is no table to copy to, there is no COPY.
+    match names.find(&name).is_none() && names.find(&target).is_some() {
+        true => {
+            ddl::plain_table(context, &name, &COLUMNS.map(|(name, ty)| (name, Type::new(ty)))).map(|()| true)
         }
-        _ => Ok(false),
+        false => Ok(false),
     }
 }
 
 impl RejectsTable {
     /// The table that a COPY names; nothing if it names none.
-    pub fn of(transaction: &Transaction, facts: &SessionFacts, copy: &Copy) -> Result<Option<RejectsTable>> {
-        let (Some(name), CopySubject::Into(target, _)) = (copy.rejects_table(), &copy.subject) else {
-            return Ok(None);
-        };
+    pub fn of(
+        transaction: &Transaction,
+        facts: &Arc<SessionFacts>,
+        copy: &Copy,
+    ) -> Result<Option<RejectsTable>> {
+        let Some((name, target)) = names_of(copy) else { return Ok(None) };
+        let (name, target) = (QualifiedName::from(name), QualifiedName::from(target));
         let names = Names::new(transaction.catalog(), facts);
-        let table = match names.relation(name)? {
+        let table = match names.relation(&name)? {
             Relation::Table(table) => table,
             other => {
                 let message =
@@ -163,12 +178,12 @@ impl RejectsTable {
                 return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, message));
             }
         };
-        if matches!(names.find(target), Some(Relation::Table(target)) if target.oid == table.oid) {
+        if matches!(names.find(&target), Some(Relation::Table(target)) if target.oid == table.oid) {
             let message = format!("table \"{}\" cannot take its own rejected rows", table.name);
             return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
         }
         let hint = || {
-            let columns = COLUMNS.map(|(name, ty)| format!("{name} {ty}")).join(", ");
+            let columns = COLUMNS.map(|(name, ty)| format!("{name} {}", Type::new(ty))).join(", ");
             format!("A table for rejected rows has the columns {columns}.")
         };
         let mut columns = Vec::new();
@@ -178,38 +193,27 @@ impl RejectsTable {
                 let message = format!("column \"{name}\" of relation \"{}\" does not exist", table.name);
                 return Err(Error::new(SqlState::UNDEFINED_COLUMN, message).with_hint(hint()));
             };
-            let there = table.columns[position].ty;
-            if there != ty.into() {
+            let there = table.columns[position].ty.declared;
+            if there != Type::new(ty) {
                 let message = format!("column \"{name}\" of relation \"{}\" is of type {there}", table.name);
                 return Err(Error::new(SqlState::DATATYPE_MISMATCH, message).with_hint(hint()));
             }
             columns.push(ColumnId(position as u16));
         }
-        let fields = COLUMNS.map(|(name, ty)| firn_exec::types::field(name, ty));
-        let tables = |id| transaction.table(id);
-        let binder = Binder::new(transaction.catalog(), &tables, facts);
-        let file = match &copy.endpoint {
-            CopyEndpoint::File(path) => path.clone(),
-            CopyEndpoint::Client => "STDIN".to_owned(),
+        let file = match &copy.target {
+            CopyTarget::File(path) => path.to_string(),
+            CopyTarget::Standard | CopyTarget::Program(_) => "STDIN".to_owned(),
         };
-        Ok(Some(RejectsTable {
-            file,
-            columns,
-            schema: Arc::new(Schema::new(fields.to_vec())),
-            set: crate::dml::target_set(&binder, transaction.catalog(), &table)?,
-        }))
-    }
-
-    /// Whether other rows may be looked for as it takes one.
-    pub fn looks_elsewhere(&self) -> bool {
-        !self.set.inserts_blindly()
+        let load =
+            load_expressions(transaction, facts, |expressions| expressions.load(&table, columns, None))?;
+        Ok(Some(RejectsTable { file, load }))
     }
 
     /// Keeps rows.
     pub fn put(
-        &self,
+        &mut self,
         transaction: &mut Transaction,
-        options: &RunOptions,
+        context: &Context<'_>,
         rejected: &[Rejected],
     ) -> Result<()> {
         // A text has no zero bytes.
@@ -228,9 +232,8 @@ impl RejectsTable {
             texts(&|rejected| Some(rejected.error.state().as_str().to_owned())),
             texts(&|rejected| Some(clean(&rejected.record))),
         ];
-        let batch = RecordBatch::try_new(self.schema.clone(), columns.to_vec())
-            .map_err(|error| firn_exec::error::from_datafusion(error.into()))?;
-        let plan = insert_plan(&self.set, self.columns.clone(), InsertSource::Batch(batch), None);
-        plan.execute(transaction, &[], options).map(drop)
+        self.load.insert(transaction, rejected.len(), &columns, context)?;
+        // Its keys do not wait beside those of the other table.
+        self.load.finish(transaction, context)
     }
 }

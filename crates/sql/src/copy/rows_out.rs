@@ -1,17 +1,17 @@
-//! Rows that go out one after another, on several threads: a thread turns some batches of a query into a piece of the file
+//! Rows that go out one after another, on several threads: a thread turns some chunks of a query into a piece of the file
 //! while others do so with the next ones.
 //!
-//! What is packed is made of many members (gzip, RFC 1952 §2.2) or frames (zstd, RFC 8878 §3.1), one for each piece: whoever
-//! unpacks takes them as one.
+//! What is packed is made of many members (gzip, RFC 1952 §2.2) or frames (zstd, RFC 8878 §3.1), one for each piece: unpacking
+//! takes them as one.
 
-use super::as_declared;
 use super::workers::{Workers, bytes_of};
-use datafusion::arrow::array::{ArrayRef, RecordBatch};
+use arrow_array::ArrayRef;
+use firn_base::Result;
 use firn_base::sync::Arc;
-use firn_base::{Result, SqlType};
-use firn_exec::BatchStream;
+use firn_executor::arrays::array_of;
 use firn_load::CopyWriter;
 use firn_load::source::{Packing, packed};
+use firn_query::{ResultChunk, Stream};
 
 /// About what a piece has, before it is packed.
 const PIECE_BYTES: usize = 256 << 10;
@@ -30,23 +30,22 @@ pub(super) struct RowsOut {
     /// Jobs begun, and pieces taken.
     given: usize,
     pieces: usize,
-    /// What is left of a batch of which a part is under way.
-    rest: Option<RecordBatch>,
-    /// Whether all batches have been taken.
+    /// What is left of a chunk of which a part is under way.
+    rest: Option<ResultChunk>,
+    /// Whether all chunks have been taken.
     at_end: bool,
 }
 
 /// What all threads know.
 struct Form {
     writer: CopyWriter,
-    types: Vec<SqlType>,
     is_binary: bool,
     packing: Option<Packing>,
 }
 
 /// What becomes a piece.
 struct Job {
-    batches: Vec<RecordBatch>,
+    chunks: Vec<ResultChunk>,
     is_first: bool,
     is_last: bool,
 }
@@ -66,14 +65,14 @@ impl Form {
             self.writer.write_header(&mut written);
         }
         let mut rows = 0;
-        for batch in &job.batches {
-            let column = |(column, ty): (&ArrayRef, &SqlType)| match self.is_binary {
-                true => as_declared(column, *ty),
-                false => firn_exec::types::stored(column),
+        for chunk in &job.chunks {
+            let column = |(place, vector)| match chunk.text(place) {
+                Some(text) if !self.is_binary => array_of(text),
+                _ => array_of(vector),
             };
-            let columns = batch.columns().iter().zip(&self.types).map(column).collect::<Result<Vec<_>>>()?;
-            self.writer.write_rows(&columns, batch.num_rows(), &mut written);
-            rows += batch.num_rows();
+            let columns: Vec<ArrayRef> = chunk.values.vectors().iter().enumerate().map(column).collect();
+            self.writer.write_rows(&columns, chunk.rows(), &mut written);
+            rows += chunk.rows();
         }
         if job.is_last {
             self.writer.write_trailer(&mut written);
@@ -89,14 +88,8 @@ impl Form {
 }
 
 impl RowsOut {
-    pub fn new(
-        writer: CopyWriter,
-        types: Vec<SqlType>,
-        is_binary: bool,
-        packing: Option<Packing>,
-        threads: usize,
-    ) -> RowsOut {
-        let form = Arc::new(Form { writer, types, is_binary, packing });
+    pub fn new(writer: CopyWriter, is_binary: bool, packing: Option<Packing>, threads: usize) -> RowsOut {
+        let form = Arc::new(Form { writer, is_binary, packing });
         RowsOut { form, threads, workers: None, given: 0, pieces: 0, rest: None, at_end: false }
     }
 
@@ -106,14 +99,14 @@ impl RowsOut {
     }
 
     /// The next piece, perhaps an empty one; nothing after the last.
-    pub fn next(&mut self, batches: &mut BatchStream) -> Result<Option<Piece>> {
+    pub fn next(&mut self, rows: &mut Stream) -> Result<Option<Piece>> {
         if self.workers.is_none() && self.threads > 1 && self.pieces >= FIRST_PIECES {
             let form = self.form.clone();
             self.workers = Workers::start("firn-copy", self.threads, move |job: Job| form.write(&job));
         }
         let piece = match self.workers.take() {
-            Some(workers) => self.next_of_workers(workers, batches)?,
-            None => self.job(batches)?.map(|job| self.form.write(&job)).transpose()?,
+            Some(workers) => self.next_of_workers(workers, rows)?,
+            None => self.job(rows)?.map(|job| self.form.write(&job)).transpose()?,
         };
         self.pieces += usize::from(piece.is_some());
         Ok(piece)
@@ -122,11 +115,11 @@ impl RowsOut {
     fn next_of_workers(
         &mut self,
         mut workers: Workers<Job, Result<Piece>>,
-        batches: &mut BatchStream,
+        rows: &mut Stream,
     ) -> Result<Option<Piece>> {
         while !workers.is_enough() {
-            let Some(job) = self.job(batches)? else { break };
-            let bytes = job.batches.iter().map(bytes_of).sum();
+            let Some(job) = self.job(rows)? else { break };
+            let bytes = job.chunks.iter().map(bytes_of).sum();
             workers.give(job, bytes);
         }
         let piece = workers.next().transpose();
@@ -134,32 +127,32 @@ impl RowsOut {
         piece
     }
 
-    /// The next batches that make up a piece; nothing after the last.
-    fn job(&mut self, batches: &mut BatchStream) -> Result<Option<Job>> {
+    /// The next chunks that make up a piece; nothing after the last.
+    fn job(&mut self, rows: &mut Stream) -> Result<Option<Job>> {
         if self.at_end {
             return Ok(None);
         }
         let enough = if self.form.packing.is_some() { PACKED_PIECE_BYTES } else { PIECE_BYTES };
-        let mut job = Job { batches: Vec::new(), is_first: self.given == 0, is_last: false };
+        let mut job = Job { chunks: Vec::new(), is_first: self.given == 0, is_last: false };
         let mut bytes = 0;
         while bytes < enough {
             let next = match self.rest.take() {
                 Some(rest) => Some(rest),
-                None => batches.next()?,
+                None => rows.next()?,
             };
-            let Some(mut batch) = next else {
+            let Some(mut chunk) = next else {
                 (job.is_last, self.at_end) = (true, true);
                 break;
             };
-            let (rows, batch_bytes) = (batch.num_rows(), bytes_of(&batch));
-            if batch_bytes > 2 * enough && rows > 1 {
+            let (rows, chunk_bytes) = (chunk.rows(), bytes_of(&chunk));
+            if chunk_bytes > 2 * enough && rows > 1 {
                 // About as many of its rows as make a piece.
-                let first = (rows * enough / batch_bytes).clamp(1, rows - 1);
-                self.rest = Some(batch.slice(first, rows - first));
-                batch = batch.slice(0, first);
+                let first = (rows * enough / chunk_bytes).clamp(1, rows - 1);
+                self.rest = Some(chunk.slice(first, rows - first));
+                chunk = chunk.slice(0, first);
             }
-            bytes += batch_bytes;
-            job.batches.push(batch);
+            bytes += chunk_bytes;
+            job.chunks.push(chunk);
         }
         self.given += 1;
         Ok(Some(job))

@@ -1,9 +1,9 @@
 //! Threads that work on items and give the results back in the order of the items.
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use datafusion::arrow::datatypes::DataType;
 use firn_base::sync::{Arc, Condvar, Mutex};
 use firn_base::thread::{self, Behind, JoinHandle};
+use firn_query::ResultChunk;
+use firn_vector::{Data, Vector};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Some threads.
@@ -123,7 +123,7 @@ impl<I, O> Shared<I, O> {
     }
 }
 
-/// Tells of a panic, when it is dropped.
+/// Reports a panic, when it is dropped.
 struct End<'s, I, O>(&'s Shared<I, O>);
 
 impl<I, O> Drop for End<'_, I, O> {
@@ -146,14 +146,16 @@ impl<I, O> Drop for Workers<I, O> {
     }
 }
 
-/// About the bytes of a batch's values, and no fewer than it has rows: those of no columns, or of nothing but NULL, go out as well.
-pub(super) fn bytes_of(batch: &RecordBatch) -> usize {
-    let bytes = |column: &ArrayRef| match column.data_type() {
-        DataType::Utf8View => 16 * column.len() + column.as_string_view().total_buffer_bytes_used(),
-        DataType::BinaryView => 16 * column.len() + column.as_binary_view().total_buffer_bytes_used(),
-        _ => column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size()),
+/// About the bytes of a chunk's values, and no fewer than it has rows: those of no columns, or of nothing but NULL, go out as well.
+pub(super) fn bytes_of(chunk: &ResultChunk) -> usize {
+    let bytes = |vector: &Vector| match vector.data() {
+        // Many views may share their bytes, and a few may be all that is used of them.
+        Some(Data::Strings(strings)) if !vector.is_constant() => {
+            strings.views().iter().map(|view| 16 + *view as u32 as usize).sum()
+        }
+        _ => vector.memory(),
     };
-    batch.columns().iter().map(bytes).sum::<usize>().max(batch.num_rows())
+    chunk.values.vectors().iter().map(bytes).sum::<usize>().max(chunk.rows())
 }
 
 #[cfg(test)]

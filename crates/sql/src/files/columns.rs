@@ -4,38 +4,30 @@
 //! Arrow's, of which those that SQL has something like are taken over as batches of other programs are ([`crate::arrow`]).
 //! Where files are damaged the crates that read them may panic rather than fail, so that each step is guarded.
 
+use super::condition::Test;
 use super::ipc::{ArrowFile, ArrowStream};
-use super::names::{self, Names};
 use super::parquet::ParquetFile;
 use super::version::FileVersion;
-use super::{Kind, changed, file_error, spawn};
+use super::{Kind, changed, file_error};
+use crate::arrow::types::{self, type_of};
 use crate::arrow::{normalise, plain_field, refuse_claims, with_row};
-use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
-use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
-use datafusion::arrow::error::ArrowError;
-use datafusion::catalog::Session;
-use datafusion::common::DFSchema;
-use datafusion::execution::TaskContext;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::utils::conjunction;
-use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
-use datafusion::physical_plan::SendableRecordBatchStream;
-use datafusion::physical_plan::streaming::PartitionStream;
-use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlState, SqlType};
-use firn_exec::types;
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow::error::ArrowError;
+use firn_base::{Error, Result, SqlState, Type, TypeId};
 use std::collections::{HashMap, HashSet};
-use std::fmt::{self, Debug, Display};
+use std::fmt::Display;
 use std::fs::File;
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Memory that a batch may claim by a few bytes which say that something repeats.
 const MOST_CLAIMED: usize = 1 << 30;
 
 /// Rows of a batch that is handed on, if the file has larger ones.
-const MOST_ROWS: usize = 64 << 10;
+pub(super) const MOST_ROWS: usize = 64 << 10;
 
 /// A file that has been opened.
 pub(crate) trait ColumnFile: Send + Sync {
@@ -50,13 +42,20 @@ pub(crate) trait ColumnFile: Send + Sync {
         Ok(())
     }
 
-    /// Reads columns, by rising positions, of parts; batches have about so many rows if the file can be read so.
-    fn read(&self, columns: &[usize], parts: &[usize], batch_rows: usize, sink: Sink<'_>) -> Result<()>;
+    /// Begins to read columns, by rising positions, of parts; batches have about so many rows if the file can be read so.
+    fn read(&self, columns: &[usize], parts: &[usize], batch_rows: usize) -> Result<Box<dyn Batches>>;
 
-    /// Which parts may have rows that meet a predicate over `schema`; all, where that cannot be told.
-    fn candidates(&self, _predicate: &PruningPredicate, _schema: &SchemaRef) -> Vec<usize> {
+    /// Which parts may have rows that meet a test; all, where that cannot be told. `columns` are those that the table has: their
+    /// positions there, what the file calls them, and the plain types of their values.
+    fn candidates(&self, _test: &Test, _columns: &[(usize, String, DataType)]) -> Vec<usize> {
         (0..self.parts()).collect()
     }
+}
+
+/// Batches that are read one after the other.
+pub(crate) trait Batches: Send {
+    /// The next one; `None` after the last. After an error there are no more.
+    fn next(&mut self) -> Result<Option<RecordBatch>>;
 }
 
 /// What takes batches.
@@ -136,7 +135,7 @@ pub(super) fn schema(file: &dyn ColumnFile) -> SchemaRef {
     let field = |(field, name): (&FieldRef, String)| match plain_field(field) {
         Ok(field) if *field.name() == name => field,
         Ok(field) => Arc::new(Field::clone(&field).with_name(name)),
-        Err(_) => types::field(&name, SqlType::Text),
+        Err(_) => types::field(&name, Type::new(TypeId::TEXT)),
     };
     let names = names_of(file.schema());
     Arc::new(Schema::new(file.schema().fields().iter().zip(names).map(field).collect::<Vec<_>>()))
@@ -164,50 +163,6 @@ fn names_of(schema: &Schema) -> Vec<String> {
     names
 }
 
-/// The condition that rows must meet, as far as parts of files can be judged by it.
-pub(super) fn predicate(
-    session: &dyn Session,
-    filters: &[Expr],
-    schema: &SchemaRef,
-) -> Option<PruningPredicate> {
-    let condition = conjunction(filters.iter().cloned())?;
-    let input = DFSchema::try_from(Schema::clone(schema)).ok()?;
-    let condition = session.create_physical_expr(condition, &input).ok()?;
-    PruningPredicateBuilder::new().with_file_schema(schema.clone()).try_build(condition).ok()
-}
-
-/// Streams of the rows of files that have columns as `schema` does, of the parts that may meet a predicate; with the
-/// names of the files if these are wanted.
-pub(super) fn streams(
-    paths: &[PathBuf],
-    kind: Kind,
-    schema: &SchemaRef,
-    names: &Option<Names>,
-    predicate: Option<&PruningPredicate>,
-    partitions: usize,
-) -> Result<Vec<Arc<dyn PartitionStream>>> {
-    let mut parts: Vec<(Arc<Fitted>, usize)> = Vec::new();
-    for path in paths {
-        let file = Arc::new(Fitted::open(path, kind, schema)?);
-        let candidates = match predicate {
-            Some(predicate) => file.file.candidates(predicate, predicate.schema()),
-            None => (0..file.file.parts()).collect(),
-        };
-        parts.extend(candidates.into_iter().map(|part| (file.clone(), part)));
-    }
-    let share = parts.len().div_ceil(partitions.max(1)).max(1);
-    let stream = |parts: &[(Arc<Fitted>, usize)]| {
-        let files = parts.chunk_by(|(one, _), (other, _)| Arc::ptr_eq(one, other));
-        let work = files.map(|parts| (parts[0].0.clone(), parts.iter().map(|(_, part)| *part).collect()));
-        let (names, schema) = (names.clone(), names::schema(names, schema));
-        Arc::new(ColumnStream { work: work.collect(), names, schema }) as Arc<dyn PartitionStream>
-    };
-    match parts.is_empty() {
-        true => Ok(vec![stream(&[])]),
-        false => Ok(parts.chunks(share).map(stream).collect()),
-    }
-}
-
 /// A file whose columns have been found.
 pub(crate) struct Fitted {
     path: PathBuf,
@@ -217,12 +172,12 @@ pub(crate) struct Fitted {
     /// Where each wanted column stands among them.
     order: Vec<usize>,
     schema: SchemaRef,
-    types: Vec<SqlType>,
+    types: Vec<Type>,
 }
 
 impl Fitted {
     /// Opens a file and finds in it the columns of a schema, by their names.
-    fn open(path: &Path, kind: Kind, schema: &SchemaRef) -> Result<Fitted> {
+    pub(super) fn open(path: &Path, kind: Kind, schema: &SchemaRef) -> Result<Fitted> {
         let file = open(path, kind)?;
         let misfit = |message: String| {
             Error::new(SqlState::DATATYPE_MISMATCH, format!("file \"{}\" {message}", path.display()))
@@ -258,7 +213,7 @@ impl Fitted {
         columns.sort_unstable();
         let position = |column: &usize| columns.binary_search(column).expect("it is among them");
         let order = found.iter().map(position).collect();
-        let ty = |field: &FieldRef| types::sql_type(field).unwrap_or(SqlType::Text);
+        let ty = |field: &FieldRef| type_of(field.data_type()).unwrap_or(Type::new(TypeId::TEXT));
         let types = schema.fields().iter().map(ty).collect();
         Fitted { path: path.to_owned(), file, columns, order, schema, types }
     }
@@ -268,24 +223,42 @@ impl Fitted {
         (0..self.file.parts()).collect()
     }
 
-    /// Reads parts, in batches of the schema's types.
-    pub(crate) fn read(&self, parts: &[usize], batch_rows: usize, sink: Sink<'_>) -> Result<()> {
-        self.file.read(&self.columns, parts, batch_rows, &mut |batch| {
-            let mut start = 0;
-            refuse_claims(&batch, MOST_CLAIMED).map_err(|error| self.told(error))?;
-            while start < batch.num_rows() {
-                let rows = (batch.num_rows() - start).min(MOST_ROWS);
-                sink(self.fit(&batch.slice(start, rows), start)?)?;
-                start += rows;
-            }
-            Ok(())
-        })
+    /// The file.
+    pub(super) fn file(&self) -> &dyn ColumnFile {
+        &*self.file
     }
 
-    /// Rows of a batch of the file, from one on, as those of the schema.
-    fn fit(&self, batch: &RecordBatch, start: usize) -> Result<RecordBatch> {
-        let external = |error: ArrowError| firn_exec::error::from_datafusion(error.into());
-        let batch = batch.project(&self.order).map_err(external)?;
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Begins to read parts, in batches as the file has them, which [`Fitted::fit`] makes batches of the schema's types.
+    pub(super) fn batches(&self, parts: &[usize], batch_rows: usize) -> Result<Box<dyn Batches>> {
+        self.file.read(&self.columns, parts, batch_rows)
+    }
+
+    /// Reads parts, in batches of the schema's types.
+    pub(crate) fn read(&self, parts: &[usize], batch_rows: usize, sink: Sink<'_>) -> Result<()> {
+        let mut batches = self.batches(parts, batch_rows)?;
+        while let Some(batch) = batches.next()? {
+            self.check_claims(&batch)?;
+            for start in (0..batch.num_rows()).step_by(MOST_ROWS) {
+                sink(self.fit(&batch, start, MOST_ROWS.min(batch.num_rows() - start))?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a batch that claims more than it may ([`refuse_claims`]): before any of it is made fit.
+    pub(super) fn check_claims(&self, batch: &RecordBatch) -> Result<()> {
+        refuse_claims(batch, MOST_CLAIMED).map_err(|error| self.told(error))
+    }
+
+    /// So many rows of a batch of the file, from one on, as those of the schema.
+    pub(super) fn fit(&self, batch: &RecordBatch, start: usize, rows: usize) -> Result<RecordBatch> {
+        let batch = batch.slice(start, rows).project(&self.order);
+        let batch = batch.map_err(|error: ArrowError| damaged(&self.path, &error))?;
         let place = |row| {
             let row = start as u64 + row + 1;
             format!("file \"{}\", row {row} of a batch", self.path.display())
@@ -314,33 +287,4 @@ pub(crate) fn readable(path: &Path, file: &dyn ColumnFile, column: usize) -> Res
         Error::new(why.state(), message).with_hint("Leave the column out.")
     };
     file.check(column).and_then(|()| plain_field(field)).map_err(|error| refused(&error))
-}
-
-/// The rows of parts of files, one after another.
-struct ColumnStream {
-    work: Vec<(Arc<Fitted>, Vec<usize>)>,
-    names: Option<Names>,
-    schema: SchemaRef,
-}
-
-impl Debug for ColumnStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.work.iter().map(|(file, parts)| (&file.path, parts))).finish()
-    }
-}
-
-impl PartitionStream for ColumnStream {
-    fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
-    fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let (work, names) = (self.work.clone(), self.names.clone());
-        let batch_rows = context.session_config().batch_size();
-        spawn(self.schema.clone(), move |sink| {
-            work.iter().try_for_each(|(file, parts)| {
-                file.read(parts, batch_rows, &mut |batch| sink(names::add(&names, batch, &file.path)?))
-            })
-        })
-    }
 }

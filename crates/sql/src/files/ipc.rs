@@ -2,22 +2,22 @@
 //!
 //! Lengths in the file are held against its size before memory is taken for what they announce.
 
-use super::columns::{ColumnFile, Place, Sink, damaged, guarded};
+use super::columns::{Batches, ColumnFile, Place, damaged, guarded};
 use super::file_error;
-use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::buffer::Buffer;
-use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::arrow::error::ArrowError;
-use datafusion::arrow::ipc::convert::fb_to_schema;
-use datafusion::arrow::ipc::reader::{FileDecoder, StreamDecoder, read_footer_length};
-use datafusion::arrow::ipc::{Block, Message, MetadataVersion, root_as_footer, root_as_message};
+use arrow::array::RecordBatch;
+use arrow::buffer::Buffer;
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
+use arrow::ipc::convert::fb_to_schema;
+use arrow::ipc::reader::{FileDecoder, StreamDecoder, read_footer_length};
+use arrow::ipc::{Block, Message, MetadataVersion, root_as_footer, root_as_message};
 use firn_base::Result;
 use firn_base::sync::Arc;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::PathBuf;
 
 /// The length of the footer and what ends a file.
 const TRAILER_BYTES: usize = 10;
@@ -43,7 +43,7 @@ fn wrong(message: &str) -> ArrowError {
 
 /// A file in Arrow's file format.
 pub(super) struct ArrowFile {
-    place: Place,
+    place: Arc<Place>,
     schema: SchemaRef,
     version: MetadataVersion,
     dictionaries: Vec<Block>,
@@ -77,35 +77,35 @@ impl ArrowFile {
             let batches = footer.recordBatches().into_iter().flatten().copied().collect();
             Ok((Arc::new(fb_to_schema(schema)), footer.version(), dictionaries, batches))
         })?;
-        Ok(ArrowFile { place, schema, version, dictionaries, batches })
+        Ok(ArrowFile { place: Arc::new(place), schema, version, dictionaries, batches })
     }
+}
 
-    /// The bytes of a message with its body.
-    fn block(&self, mut file: &File, block: &Block) -> Result<Buffer> {
-        let length = |length: i64| u64::try_from(length).ok();
-        let all = || {
-            let (meta, body) = (length(block.metaDataLength().into())?, length(block.bodyLength())?);
-            let start = length(block.offset())?;
-            let end = start.checked_add(meta)?.checked_add(body)?;
-            (meta >= 8 && end <= self.place.bytes()).then_some((start, meta + body))
-        };
-        let Some((start, bytes)) = all() else {
-            return Err(damaged(&self.place.path, &"a record batch reaches beyond its end"));
-        };
-        // Not into zeros, which would have to be written first.
-        let mut buffer = Vec::with_capacity(bytes as usize);
-        let mut read = || {
-            file.seek(SeekFrom::Start(start))?;
-            match file.take(bytes).read_to_end(&mut buffer)? as u64 == bytes {
-                true => Ok(()),
-                false => Err(io::ErrorKind::UnexpectedEof.into()),
-            }
-        };
-        read().map_err(|error| file_error(&self.place.path, &error))?;
-        let (meta, body) = buffer.split_at(block.metaDataLength() as usize);
-        guarded(&self.place.path, || check_message(meta, body))?;
-        Ok(Buffer::from_vec(buffer))
-    }
+/// The bytes of a message of a file with its body.
+fn read_block(place: &Place, mut file: &File, block: &Block) -> Result<Buffer> {
+    let length = |length: i64| u64::try_from(length).ok();
+    let all = || {
+        let (meta, body) = (length(block.metaDataLength().into())?, length(block.bodyLength())?);
+        let start = length(block.offset())?;
+        let end = start.checked_add(meta)?.checked_add(body)?;
+        (meta >= 8 && end <= place.bytes()).then_some((start, meta + body))
+    };
+    let Some((start, bytes)) = all() else {
+        return Err(damaged(&place.path, &"a record batch reaches beyond its end"));
+    };
+    // Not into zeros, which would have to be written first.
+    let mut buffer = Vec::with_capacity(bytes as usize);
+    let mut read = || {
+        file.seek(SeekFrom::Start(start))?;
+        match file.take(bytes).read_to_end(&mut buffer)? as u64 == bytes {
+            true => Ok(()),
+            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    };
+    read().map_err(|error| file_error(&place.path, &error))?;
+    let (meta, body) = buffer.split_at(block.metaDataLength() as usize);
+    guarded(&place.path, || check_message(meta, body))?;
+    Ok(Buffer::from_vec(buffer))
 }
 
 impl ColumnFile for ArrowFile {
@@ -117,22 +117,37 @@ impl ColumnFile for ArrowFile {
         self.batches.len()
     }
 
-    fn read(&self, columns: &[usize], parts: &[usize], _: usize, sink: Sink<'_>) -> Result<()> {
+    fn read(&self, columns: &[usize], parts: &[usize], _: usize) -> Result<Box<dyn Batches>> {
         let file = self.place.open()?;
         let decoder = FileDecoder::new(self.schema.clone(), self.version);
         let mut decoder = decoder.with_projection(columns.to_vec());
         for block in &self.dictionaries {
-            let buffer = self.block(&file, block)?;
+            let buffer = read_block(&self.place, &file, block)?;
             guarded(&self.place.path, || decoder.read_dictionary(block, &buffer))?;
         }
-        for part in parts {
-            let block = &self.batches[*part];
-            let buffer = self.block(&file, block)?;
-            if let Some(batch) = guarded(&self.place.path, || decoder.read_record_batch(block, &buffer))? {
-                sink(batch)?;
+        let blocks: Vec<Block> = parts.iter().map(|part| self.batches[*part]).collect();
+        Ok(Box::new(FileBatches { place: self.place.clone(), file, decoder, blocks: blocks.into_iter() }))
+    }
+}
+
+/// The batches of parts of a file, of some columns.
+struct FileBatches {
+    place: Arc<Place>,
+    file: File,
+    decoder: FileDecoder,
+    blocks: std::vec::IntoIter<Block>,
+}
+
+impl Batches for FileBatches {
+    fn next(&mut self) -> Result<Option<RecordBatch>> {
+        for block in self.blocks.by_ref() {
+            let buffer = read_block(&self.place, &self.file, &block)?;
+            let read = || self.decoder.read_record_batch(&block, &buffer);
+            if let Some(batch) = guarded(&self.place.path, read)? {
+                return Ok(Some(batch));
             }
         }
-        Ok(())
+        Ok(None)
     }
 }
 
@@ -282,34 +297,43 @@ impl ColumnFile for ArrowStream {
         1
     }
 
-    fn read(&self, columns: &[usize], parts: &[usize], _: usize, sink: Sink<'_>) -> Result<()> {
-        if parts.is_empty() {
-            return Ok(());
-        }
-        let mut pieces = Pieces::open(&self.place)?;
+    fn read(&self, columns: &[usize], _: &[usize], _: usize) -> Result<Box<dyn Batches>> {
+        Ok(Box::new(StreamBatches { pieces: Pieces::open(&self.place)?, columns: columns.to_vec() }))
+    }
+}
+
+/// The batches of a stream, of some columns.
+struct StreamBatches {
+    pieces: Pieces,
+    columns: Vec<usize>,
+}
+
+impl Batches for StreamBatches {
+    fn next(&mut self) -> Result<Option<RecordBatch>> {
         loop {
-            while let Some(batch) = pieces.reader.next_batch() {
-                sink(guarded(&self.place.path, || batch.project(columns))?)?;
+            if let Some(batch) = self.pieces.reader.next_batch() {
+                return guarded(&self.pieces.path, || batch.project(&self.columns)).map(Some);
             }
-            if !pieces.advance()? {
-                return Ok(());
+            if !self.pieces.advance()? {
+                return Ok(None);
             }
         }
     }
 }
 
 /// A stream that is read from a file.
-struct Pieces<'p> {
-    path: &'p Path,
+struct Pieces {
+    path: PathBuf,
     file: File,
     reader: StreamReader,
     piece: Vec<u8>,
 }
 
-impl Pieces<'_> {
-    fn open(place: &Place) -> Result<Pieces<'_>> {
+impl Pieces {
+    fn open(place: &Place) -> Result<Pieces> {
         let file = place.open()?;
-        Ok(Pieces { path: &place.path, file, reader: StreamReader::default(), piece: vec![0; PIECE_BYTES] })
+        let path = place.path.clone();
+        Ok(Pieces { path, file, reader: StreamReader::default(), piece: vec![0; PIECE_BYTES] })
     }
 
     /// Reads on; whether there was more.
@@ -317,11 +341,11 @@ impl Pieces<'_> {
         let length = loop {
             match self.file.read(&mut self.piece) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                read => break read.map_err(|error| file_error(self.path, &error))?,
+                read => break read.map_err(|error| file_error(&self.path, &error))?,
             }
         };
         let (reader, piece) = (&mut self.reader, &self.piece[..length]);
-        guarded(self.path, || if length == 0 { reader.finish() } else { reader.push(piece) })?;
+        guarded(&self.path, || if length == 0 { reader.finish() } else { reader.push(piece) })?;
         Ok(length > 0)
     }
 }

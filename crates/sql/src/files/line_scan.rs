@@ -1,116 +1,102 @@
-//! The leaf of physical plans that yields the rows of CSV and JSON files ([`super::lines`]).
+//! Scans of files of rows: a thread reads them with helpers, in their order, and hands chunks on through a bounded channel.
 
-use super::condition::Condition;
-use super::lines::{Lines, Told};
-use super::names;
-use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::common::Result;
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
-use datafusion::physical_plan::coop::make_cooperative;
-use datafusion::physical_plan::execution_plan::{
-    Boundedness, EmissionType, ReplaceChildrenOptions, SchedulingType,
-};
-use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
-use firn_base::sync::Arc;
-use std::fmt::{self, Debug};
+use super::lines::Lines;
+use firn_base::sync::{Arc, Mutex};
+use firn_base::thread::{self, JoinHandle};
+use firn_base::{Error, Result, SqlState};
+use firn_executor::source::{Morsels, Scan};
+use firn_vector::Chunk;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, sync_channel};
 
-/// The rows of files, one after another, as one partition.
-#[derive(Debug)]
+/// Chunks that may wait for a worker.
+const WAITING_CHUNKS: usize = 4;
+
+/// The rows of files, one after another.
 pub(super) struct LineScan {
+    pub lines: Arc<Lines>,
+    pub workers: usize,
+}
+
+impl Scan for LineScan {
+    fn morsels(&self) -> Arc<dyn Morsels> {
+        let state = Mutex::new(State::New);
+        Arc::new(LineMorsels { lines: self.lines.clone(), workers: self.workers, state })
+    }
+
+    fn is_ordered(&self) -> bool {
+        true
+    }
+}
+
+struct LineMorsels {
     lines: Arc<Lines>,
-    schema: SchemaRef,
-    properties: Arc<PlanProperties>,
-    metrics: ExecutionPlanMetricsSet,
+    workers: usize,
+    state: Mutex<State>,
 }
 
-impl LineScan {
-    pub fn new(lines: Lines) -> LineScan {
-        let schema = names::schema(&lines.names, &lines.schema);
-        let properties = PlanProperties::new(
-            EquivalenceProperties::new(schema.clone()),
-            Partitioning::UnknownPartitioning(1),
-            EmissionType::Incremental,
-            Boundedness::Bounded,
-        )
-        .with_scheduling_type(SchedulingType::Cooperative);
-        LineScan {
-            lines: Arc::new(lines),
-            schema,
-            properties: Arc::new(properties),
-            metrics: ExecutionPlanMetricsSet::new(),
-        }
-    }
-
-    fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
+enum State {
+    /// Nothing has been asked for.
+    New,
+    Running(Running),
+    Ended,
 }
 
-impl DisplayAs for LineScan {
-    fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.schema().fields().iter().map(|field| field.name().as_str()).collect();
-        write!(f, "LineScan: files={}, columns=[{}]", self.lines.pattern, names.join(", "))?;
-        match &self.lines.condition {
-            Some(Condition { expression, .. }) => write!(f, ", condition={expression}"),
-            None => Ok(()),
-        }
-    }
+/// A thread that reads.
+struct Running {
+    /// `None` once it is to end.
+    chunks: Option<Receiver<Result<Chunk>>>,
+    thread: Option<JoinHandle<()>>,
 }
 
-impl ExecutionPlan for LineScan {
-    fn name(&self) -> &str {
-        "LineScan"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        Vec::new()
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        _children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        _children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn apply_expressions(
-        &self,
-        _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let counter = |name: &'static str| MetricBuilder::new(&self.metrics).counter(name, partition);
-        let output_rows = MetricBuilder::new(&self.metrics).output_rows(partition);
-        let (passed_over, bytes_read) = (counter("rows_passed_over"), counter("bytes_read"));
-        let tell = move |told: Told| {
-            output_rows.add(told.rows);
-            passed_over.add(told.rows_passed_over);
-            bytes_read.add(told.bytes_read);
+impl Running {
+    fn start(lines: Arc<Lines>, workers: usize) -> Result<Running> {
+        let (sender, chunks) = sync_channel(WAITING_CHUNKS);
+        let body = move || {
+            let gone = || Error::new(SqlState::QUERY_CANCELED, "nobody wants the rows any more");
+            let mut send = |chunk| sender.send(Ok(chunk)).map_err(|_| gone());
+            let read = catch_unwind(AssertUnwindSafe(|| lines.read(workers, &mut send)));
+            let read = read.unwrap_or_else(|_| Err(Error::internal("reading a file panicked")));
+            if let Err(error) = read {
+                // If nobody waits, nobody is told.
+                drop(sender.send(Err(error)));
+            }
         };
-        let threads = context.session_config().target_partitions();
-        let lines = self.lines.clone();
-        let stream = super::spawn(self.schema().clone(), move |sink| lines.read(threads, &tell, sink));
-        Ok(make_cooperative(stream))
+        Ok(Running { chunks: Some(chunks), thread: Some(thread::start("file", body)?) })
     }
 
-    fn metrics(&self) -> Option<MetricsSet> {
-        Some(self.metrics.clone_inner())
+    fn next(&self) -> Result<Option<Chunk>> {
+        // The channel is closed when all has been read.
+        let received = self.chunks.as_ref().and_then(|chunks| chunks.recv().ok());
+        received.transpose()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.chunks = None;
+        if let Some(thread) = self.thread.take() {
+            // Its panics are caught.
+            drop(thread.join());
+        }
+    }
+}
+
+impl Morsels for LineMorsels {
+    fn next(&self) -> Result<Option<Chunk>> {
+        let mut state = self.state.lock();
+        loop {
+            match &*state {
+                State::New => *state = State::Running(Running::start(self.lines.clone(), self.workers)?),
+                State::Running(running) => {
+                    let next = running.next();
+                    if !matches!(next, Ok(Some(_))) {
+                        *state = State::Ended;
+                    }
+                    return next;
+                }
+                State::Ended => return Ok(None),
+            }
+        }
     }
 }

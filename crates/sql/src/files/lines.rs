@@ -4,20 +4,18 @@
 //! found out ([`super::zones`]), are not read at all; of the others its columns are read first, and of the rest only the rows
 //! that meet it.
 
-use super::columns::Sink;
-use super::condition::Condition;
+use super::condition::{Condition, Test};
 use super::headers::FileColumns;
 use super::names::{self, Names};
 use super::version::FileVersion;
-use super::zones::{ChunkZones, Key, MOST_GATHERED_BYTES, Reading, Zone, ZoneMaps, Zones};
+use super::zones::{ChunkZones, Key, MOST_GATHERED_BYTES, Reading, Totals, ZoneMaps, Zones, bounds_of};
 use super::{AskedCsv, Kind, changed, file_error, no_columns};
-use datafusion::arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
-use datafusion::arrow::compute::filter;
-use datafusion::arrow::datatypes::SchemaRef;
+use arrow::array::{ArrayRef, BooleanArray};
+use arrow::compute::filter;
 use firn_base::pipe;
 use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlState, SqlType};
-use firn_exec::error::from_datafusion;
+use firn_base::{Error, Representation, Result, SqlState, SqlType, Type};
+use firn_executor::arrays::vector_of;
 use firn_load::encoding::{Decoded, Encoding};
 use firn_load::sniff::{self, SAMPLE_BYTES, Sniffed, sniff};
 use firn_load::source::MARK;
@@ -25,7 +23,8 @@ use firn_load::{
     Batch, CopyHeader, CopyOptions, CopyReader, EXTRA_DATA, Extent, Feed, MISSING_DATA, OnError, RowFormat,
     json, source,
 };
-use std::fmt::{self, Debug};
+use firn_vector::Chunk;
+use firn_vector::selection::MOST_ROWS;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -39,7 +38,7 @@ pub(super) fn look<'p>(
     paths: impl Iterator<Item = &'p Path>,
     asked: &AskedCsv,
     kind: Kind,
-) -> Result<(&'p Path, Sniffed)> {
+) -> Result<Looked<'p>> {
     let mut named: Option<(&Path, Sniffed)> = None;
     let mut blank: Option<(&Path, Sniffed)> = None;
     let mut empty: Option<Error> = None;
@@ -53,14 +52,24 @@ pub(super) fn look<'p>(
                     Some((first, named)) => (first, typed(named, sniffed)),
                     None => (path, sniffed),
                 };
-                return Ok((path, as_asked(path, sniffed, asked)?));
+                return as_asked(path, sniffed, asked);
             }
         }
     }
     match (named.or(blank), empty) {
-        (Some((path, sniffed)), _) => Ok((path, as_asked(path, sniffed, asked)?)),
+        (Some((path, sniffed)), _) => as_asked(path, sniffed, asked),
         (None, empty) => Err(empty.expect("a pattern matches some file")),
     }
+}
+
+/// What several files look like.
+pub(super) struct Looked<'p> {
+    /// The one that has the columns.
+    pub path: &'p Path,
+    /// How they are written.
+    pub options: CopyOptions,
+    /// Their columns.
+    pub columns: Vec<(String, Type)>,
 }
 
 /// What the beginning of a file tells.
@@ -140,21 +149,27 @@ fn line_of(path: &Path, context: &str) -> Option<u64> {
     line.split(|character: char| !character.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// What was told, with types of some columns that are known, and what becomes of mistakes.
-fn as_asked(path: &Path, mut sniffed: Sniffed, asked: &AskedCsv) -> Result<Sniffed> {
+/// What was told, with the types that are known, and what becomes of mistakes.
+fn as_asked<'p>(path: &'p Path, sniffed: Sniffed, asked: &AskedCsv) -> Result<Looked<'p>> {
+    let mut options = sniffed.options;
     if asked.ignores_errors {
-        sniffed.options.on_error = OnError::Ignore;
+        options.on_error = OnError::Ignore;
     }
+    let columns = match &asked.columns {
+        Some(columns) => columns.clone(),
+        None => sniffed.columns.into_iter().map(|(name, ty)| (name, Type::from(ty))).collect(),
+    };
+    let mut looked = Looked { path, options, columns };
     for (name, ty) in &asked.types {
-        let Some((_, found)) = sniffed.columns.iter_mut().find(|(column, _)| column == name) else {
+        let Some((_, found)) = looked.columns.iter_mut().find(|(column, _)| column == name) else {
             let message = format!("file \"{}\" has no column \"{name}\"", path.display());
-            let known: Vec<&str> = sniffed.columns.iter().map(|(column, _)| column.as_str()).collect();
+            let known: Vec<&str> = looked.columns.iter().map(|(column, _)| column.as_str()).collect();
             return Err(Error::new(SqlState::UNDEFINED_COLUMN, message)
                 .with_hint(format!("Its columns are {}.", known.join(", "))));
         };
         *found = *ty;
     }
-    Ok(sniffed)
+    Ok(looked)
 }
 
 /// The bytes of a file from its beginning, wherever it stands, unpacked and without the mark.
@@ -183,8 +198,6 @@ fn place(path: &Path) -> String {
 
 /// The rows of files, one after another.
 pub(super) struct Lines {
-    /// What names the files.
-    pub pattern: String,
     /// The file that the columns were told from.
     pub first: PathBuf,
     /// Those to read.
@@ -193,15 +206,16 @@ pub(super) struct Lines {
     /// The columns whose types were not told from the files.
     pub given: Vec<String>,
     pub zones: ZoneMaps,
-    /// All columns of the table, which are those of that file.
-    pub columns: SchemaRef,
-    /// Those to read.
-    pub wanted: Vec<usize>,
-    /// What they are.
-    pub schema: SchemaRef,
+    /// How many columns the table has: those of that file.
+    pub width: usize,
+    /// Those to read, and how their values lie.
+    pub wanted: Vec<(usize, Representation)>,
     /// Whether the names of files are wanted besides.
     pub names: Option<Names>,
+    /// What rows must meet, as far as it is about their columns alone.
     pub condition: Option<Condition>,
+    /// What single columns of them must meet.
+    pub test: Option<Test>,
 }
 
 /// One of the files, as it is read.
@@ -214,35 +228,19 @@ struct OneFile<'p> {
     is_first: bool,
 }
 
-/// What reading some of the rows has come to.
-#[derive(Default)]
-pub(super) struct Told {
-    /// Those that are handed on.
-    pub rows: usize,
-    /// Those that cannot meet the condition, or do not.
-    pub rows_passed_over: usize,
-    pub bytes_read: usize,
-}
-
-/// What becomes of a chunk on the thread that has read it.
+/// What becomes of a chunk of a file on the thread that has read it.
 struct Digested {
-    batch: RecordBatch,
-    told: Told,
+    chunks: Vec<Chunk>,
+    totals: Totals,
     zones: Option<ChunkZones>,
 }
 
-impl Debug for Lines {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Lines({:?})", self.pattern)
-    }
-}
-
-/// Whom is told how reading goes.
-type Tell<'t> = &'t dyn Fn(Told);
+/// What takes rows.
+pub(super) type Sink<'s> = &'s mut dyn FnMut(Chunk) -> Result<()>;
 
 impl Lines {
     /// Reads the files on so many threads.
-    pub fn read(&self, threads: usize, tell: Tell<'_>, sink: Sink<'_>) -> Result<()> {
+    pub fn read(&self, threads: usize, sink: Sink<'_>) -> Result<()> {
         for path in &self.paths {
             let failed = |error| file_error(path, &error);
             // Header and rows are those of one file, which is opened once: another may be moved to where it was at any time.
@@ -256,13 +254,13 @@ impl Lines {
             };
             let one = OneFile { path, columns, version, is_first };
             file.rewind().map_err(failed)?;
-            let is_text_itself = self.reading.sniffed.options.encoding == Encoding::Utf8;
+            let is_text_itself = self.reading.options.encoding == Encoding::Utf8;
             match source::packing(&mut file).map_err(failed)? {
-                None if is_text_itself => self.read_plain(&one, file, threads, tell, sink)?,
+                None if is_text_itself => self.read_plain(&one, file, threads, sink)?,
                 _ => {
                     // Nobody can go to places in it.
                     let mut text = text(&file).map_err(failed)?;
-                    self.read_chunks(&one, Feed::Whole(&mut *text), threads, None, tell, sink)?;
+                    self.read_chunks(&one, Feed::Whole(&mut *text), threads, None, sink)?;
                 }
             }
         }
@@ -270,14 +268,7 @@ impl Lines {
     }
 
     /// Reads a file that is not packed, but for what is known to be of no use, and remembers what it finds out.
-    fn read_plain(
-        &self,
-        one: &OneFile<'_>,
-        mut file: File,
-        threads: usize,
-        tell: Tell<'_>,
-        sink: Sink<'_>,
-    ) -> Result<()> {
+    fn read_plain(&self, one: &OneFile<'_>, mut file: File, threads: usize, sink: Sink<'_>) -> Result<()> {
         let path = one.path;
         let failed = |error| file_error(path, &error);
         let begin = text_begins(&mut file).map_err(failed)?;
@@ -289,27 +280,27 @@ impl Lines {
             _ => Feed::Stretch { file: &file, stretch: begin..end, watch: &|_| () },
         };
         let Some(version) = &one.version else {
-            return self.read_chunks(one, feed, threads, None, tell, sink);
+            return self.read_chunks(one, feed, threads, None, sink);
         };
         let key = Key { file: version.clone(), reading: self.reading.clone() };
         let known = self.zones.get(&key);
         let extents;
         if let Some(known) = &known {
-            if self.wanted.is_empty() && self.condition.is_none() {
-                return self.count(path, known, tell, sink);
+            if self.wanted.is_empty() && self.condition.is_none() && self.test.is_none() {
+                return self.count(path, known, sink);
             }
-            extents = self.candidates(known, tell);
+            extents = self.candidates(known);
             feed = Feed::Extents { file: &file, begin, extents: &extents };
         }
         let mut gathered = Gathered { known, chunks: Vec::new(), bytes: 0 };
-        let read = self.read_chunks(one, feed, threads, Some(&mut gathered), tell, sink);
+        let read = self.read_chunks(one, feed, threads, Some(&mut gathered), sink);
         let is_same = FileVersion::of_file(path, &file).is_ok_and(|now| now == key.file);
         match read {
             // Places that were known are those of another file.
             _ if gathered.known.is_some() && !is_same => Err(changed(path)),
             read if is_same && gathered.has_news() => {
                 let is_whole = gathered.known.is_none() && read.is_ok();
-                self.zones.add(&key, &self.columns, gathered.chunks, is_whole);
+                self.zones.add(&key, gathered.chunks, is_whole);
                 read
             }
             read => read,
@@ -317,57 +308,46 @@ impl Lines {
     }
 
     /// As many rows of no columns as a file has.
-    fn count(&self, path: &Path, known: &Zones, tell: Tell<'_>, sink: Sink<'_>) -> Result<()> {
+    fn count(&self, path: &Path, known: &Zones, sink: Sink<'_>) -> Result<()> {
         for chunk in 0..known.extents().len() {
             let rows = known.rows(chunk);
-            tell(Told { rows, ..Told::default() });
-            sink(names::add(&self.names, self.batch(Vec::new(), rows)?, path)?)?;
+            self.zones.count(Totals { rows: rows as u64, ..Totals::default() });
+            self.chunks(&[], rows, path).into_iter().try_for_each(&mut *sink)?;
         }
         Ok(())
     }
 
     /// The chunks that may have rows which meet the condition. A chunk is passed over only if what would be read of it could be read
     /// before: so a mistake is found whether somebody was here before or not.
-    fn candidates(&self, known: &Zones, tell: Tell<'_>) -> Vec<Extent> {
-        let Some((condition, pruning)) =
-            self.condition.as_ref().and_then(|condition| Some((condition, condition.pruning.as_ref()?)))
-        else {
-            return known.extents().to_vec();
-        };
-        let candidates = match self.has_sieve() {
-            true => known.candidates(pruning, &condition.columns),
-            false => known.candidates(pruning, &self.order()),
+    fn candidates(&self, known: &Zones) -> Vec<Extent> {
+        let Some(test) = &self.test else { return known.extents().to_vec() };
+        let candidates = match self.condition.as_ref().filter(|_| self.has_sieve()) {
+            Some(condition) => known.candidates(test, &condition.columns),
+            None => known.candidates(test, &self.order()),
         };
         let passed_over = (0..candidates.len()).filter(|chunk| !candidates[*chunk]);
-        let rows_passed_over = passed_over.map(|chunk| known.rows(chunk)).sum();
-        tell(Told { rows_passed_over, ..Told::default() });
-        known
-            .extents()
-            .iter()
-            .zip(&candidates)
-            .filter(|(_, kept)| **kept)
-            .map(|(extent, _)| *extent)
-            .collect()
+        let rows_passed_over = passed_over.map(|chunk| known.rows(chunk) as u64).sum();
+        self.zones.count(Totals { rows_passed_over, ..Totals::default() });
+        let kept = known.extents().iter().zip(&candidates).filter(|(_, kept)| **kept);
+        kept.map(|(extent, _)| *extent).collect()
     }
 
     /// Whether of rows that do not meet the condition its columns alone are read. Lines of JSON are read whole.
     fn has_sieve(&self) -> bool {
-        self.condition.is_some()
-            && self.reading.sniffed.options.format == RowFormat::Csv
-            && !self.leaves_rows_out()
+        self.condition.is_some() && self.reading.options.format == RowFormat::Csv && !self.leaves_rows_out()
     }
 
     /// Whether rows that cannot be read are left out. All that a file has is read then: which rows there are does not depend on
     /// what a statement asks of them.
     fn leaves_rows_out(&self) -> bool {
-        self.reading.sniffed.options.on_error == OnError::Ignore
+        self.reading.options.on_error == OnError::Ignore
     }
 
     /// The columns of the table as they are read: those of the condition first.
     fn order(&self) -> Vec<usize> {
         let mut order = self.condition.as_ref().map_or(Vec::new(), |condition| condition.columns.clone());
-        let others = self.wanted.iter().filter(|column| !order.contains(column));
-        let others: Vec<usize> = others.copied().collect();
+        let others = self.wanted.iter().map(|(column, _)| *column).filter(|column| !order.contains(column));
+        let others: Vec<usize> = others.collect();
         order.extend(others);
         order
     }
@@ -379,15 +359,14 @@ impl Lines {
         feed: Feed<'_>,
         threads: usize,
         mut gathered: Option<&mut Gathered>,
-        tell: Tell<'_>,
         sink: Sink<'_>,
     ) -> Result<()> {
-        let Reading { sniffed: Sniffed { options, .. }, zone, chunk_bytes, .. } = &*self.reading;
+        let Reading { options, zone, chunk_bytes, .. } = &*self.reading;
         let OneFile { path, columns, is_first, .. } = one;
         let mut reader = CopyReader::new(&place(path), columns.columns.clone(), options.clone(), *zone)?;
         let mut order = self.order();
         if self.leaves_rows_out() {
-            let others = (0..self.columns.fields().len()).filter(|column| !order.contains(column));
+            let others = (0..self.width).filter(|column| !order.contains(column));
             let others: Vec<usize> = others.filter(|column| columns.has(*column)).collect();
             order.extend(others);
         }
@@ -400,17 +379,18 @@ impl Lines {
         }
         let gathers = gathered.is_some();
         let known = gathered.as_ref().and_then(|gathered| gathered.known.clone());
-        let digest =
-            |extent: Extent, batch: Batch| self.digest(extent, batch, &order, gathers, known.as_deref());
+        let digest = |extent: Extent, batch: Batch| {
+            self.digest(path, extent, batch, &order, gathers, known.as_deref())
+        };
         let failed = |error: &std::io::Error| file_error(path, error);
         let read = reader.read_chunks(feed, &failed, threads, &digest, &mut |digested| {
-            let Digested { batch, told, zones } = digested?;
+            let Digested { chunks, totals, zones } = digested?;
             if let Some(gathered) = &mut gathered {
                 gathered.add(zones);
             }
-            tell(told);
+            self.zones.count(totals);
             // Also without rows, so that whoever wants no more can say so.
-            sink(names::add(&self.names, batch, path)?)
+            chunks.into_iter().try_for_each(&mut *sink)
         });
         read.map_err(|error| self.explained(error, path, *is_first))
     }
@@ -418,6 +398,7 @@ impl Lines {
     /// What becomes of a chunk of which columns have been read in that order.
     fn digest(
         &self,
+        path: &Path,
         extent: Extent,
         read: Batch,
         order: &[usize],
@@ -434,7 +415,7 @@ impl Lines {
             let unknown = order.iter().zip(&columns[..whole]);
             let unknown =
                 unknown.filter(|(column, _)| !known.is_some_and(|known| known.knows(extent, **column)));
-            let zones = unknown.filter_map(|(column, values)| Some((*column, Zone::of(values)?)));
+            let zones = unknown.filter_map(|(column, values)| Some((*column, bounds_of(values)?)));
             ChunkZones { extent, rows: in_all, columns: zones.collect() }
         });
         let mut rows = in_all;
@@ -442,16 +423,29 @@ impl Lines {
             rows = kept.count_set_bits();
             let kept = BooleanArray::from(kept);
             for column in &mut columns[..whole] {
-                *column = filter(column, &kept).map_err(|error| from_datafusion(error.into()))?;
+                *column = filter(column, &kept).map_err(|error| Error::internal(&error.to_string()))?;
             }
         }
-        let column = |wanted: &usize| {
+        let column = |(wanted, representation): &(usize, Representation)| {
             let place = order.iter().position(|column| column == wanted).expect("what is wanted is read");
-            columns[place].clone()
+            (columns[place].clone(), *representation)
         };
-        let batch = self.batch(self.wanted.iter().map(column).collect(), rows)?;
-        let told = Told { rows, rows_passed_over: in_all - rows, bytes_read: extent.bytes as usize };
-        Ok(Digested { batch, told, zones })
+        let columns: Vec<(ArrayRef, Representation)> = self.wanted.iter().map(column).collect();
+        let totals =
+            Totals { rows: rows as u64, rows_passed_over: (in_all - rows) as u64, bytes_read: extent.bytes };
+        Ok(Digested { chunks: self.chunks(&columns, rows, path), totals, zones })
+    }
+
+    /// So many rows of a file as chunks: one at least.
+    fn chunks(&self, columns: &[(ArrayRef, Representation)], rows: usize, path: &Path) -> Vec<Chunk> {
+        let part = |from: usize| {
+            let length = MOST_ROWS.min(rows - from);
+            let part = |(array, representation): &(ArrayRef, Representation)| {
+                vector_of(&array.slice(from, length), *representation)
+            };
+            names::chunk(self.names, columns.iter().map(part).collect(), length, path)
+        };
+        (0..rows.max(1)).step_by(MOST_ROWS).map(part).collect()
     }
 
     /// An error in a file, of which only the beginning was looked at, or not even that.
@@ -472,7 +466,7 @@ impl Lines {
                         "the first megabyte of the pattern's first file that has rows. Where they do not hold for all of its files"
                     }
                 };
-                let read = match self.reading.sniffed.options.format {
+                let read = match self.reading.options.format {
                     RowFormat::Json => "read_json('file.json'",
                     _ => "read_csv('file.csv'",
                 };
@@ -480,7 +474,7 @@ impl Lines {
             }
             // It has too few fields, or too many, and stands where a title would.
             SqlState::BAD_COPY_FILE_FORMAT
-                if self.reading.sniffed.options.format == RowFormat::Csv
+                if self.reading.options.format == RowFormat::Csv
                     && !self.reading.is_by_place
                     && line_of(path, context).is_some_and(|line| line <= self.title_lines())
                     && [MISSING_DATA, EXTRA_DATA].iter().any(|begin| error.message().starts_with(begin)) =>
@@ -489,7 +483,7 @@ impl Lines {
                     .to_owned()
             }
             SqlState::BAD_COPY_FILE_FORMAT if line_of(path, context).is_some() => {
-                let advice = match self.reading.sniffed.options.format {
+                let advice = match self.reading.options.format {
                     RowFormat::Json => "read_json('file.json', ignore_errors => true)",
                     _ => {
                         "read_csv('file.csv', ignore_errors => true). Delimiter and quotes are told from the file's beginning; where \
@@ -505,13 +499,7 @@ impl Lines {
 
     /// Up to which line of a file titles stand.
     fn title_lines(&self) -> u64 {
-        self.reading.sniffed.options.skip + MOST_TITLE_LINES
-    }
-
-    fn batch(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
-            .map_err(|error| from_datafusion(error.into()))
+        self.reading.options.skip + MOST_TITLE_LINES
     }
 }
 

@@ -1,29 +1,28 @@
 //! Parquet files, by the `parquet` crate: their parts are row groups, which are passed over where the statistics that the
 //! file keeps of them say that no row meets the statement's condition.
 
-use super::columns::{ColumnFile, Place, Sink, guarded};
+use super::columns::{Batches, ColumnFile, Place, guarded};
+use super::condition::{Bounds, Test};
+use crate::arrow::types::value_at;
+use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
 use bytes::Bytes;
-use datafusion::arrow::array::{Array, ArrayRef, BooleanArray};
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
-use datafusion::common::Column;
-use datafusion::common::pruning::PruningStatistics;
-use datafusion::physical_optimizer::pruning::PruningPredicate;
-use datafusion::scalar::ScalarValue;
 use firn_base::sync::Arc;
-use firn_base::{Error, Result};
+use firn_base::{Error, Result, Value};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
 use parquet::basic::{ConvertedType, Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::{ChunkReader, Length};
 use parquet::schema::types::SchemaDescriptor;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::BufReader;
+use std::path::PathBuf;
 
 /// The key under which writers of Arrow keep its schema.
 const ARROW_SCHEMA: &str = "ARROW:schema";
@@ -143,13 +142,10 @@ impl ColumnFile for ParquetFile {
         }
     }
 
-    fn read(&self, columns: &[usize], parts: &[usize], batch_rows: usize, sink: Sink<'_>) -> Result<()> {
-        if parts.is_empty() {
-            return Ok(());
-        }
+    fn read(&self, columns: &[usize], parts: &[usize], batch_rows: usize) -> Result<Box<dyn Batches>> {
         let path = &self.place.path;
         let source = Source::open(&self.place)?;
-        let mut reader = guarded(path, || {
+        let reader = guarded(path, || {
             let mask = ProjectionMask::roots(self.metadata.parquet_schema(), columns.iter().copied());
             ParquetRecordBatchReaderBuilder::new_with_metadata(source, self.metadata.clone())
                 .with_projection(mask)
@@ -157,84 +153,73 @@ impl ColumnFile for ParquetFile {
                 .with_batch_size(batch_rows)
                 .build()
         })?;
-        while let Some(batch) = guarded(path, || reader.next().transpose())? {
-            sink(batch)?;
-        }
-        Ok(())
+        Ok(Box::new(ParquetBatches { path: path.clone(), reader }))
     }
 
-    fn candidates(&self, predicate: &PruningPredicate, schema: &SchemaRef) -> Vec<usize> {
-        let all = 0..self.parts();
-        let kept = guarded(&self.place.path, || predicate.prune(&Statistics { file: self, schema }));
-        match kept {
-            Ok(kept) if kept.len() == self.parts() => all.filter(|part| kept[*part]).collect(),
-            // What cannot be judged is read.
-            _ => all.collect(),
-        }
+    fn candidates(&self, test: &Test, columns: &[(usize, String, DataType)]) -> Vec<usize> {
+        let known = columns.iter().map(|(column, name, plain)| (*column, self.bounds(name, plain)));
+        let known: HashMap<usize, Vec<Option<Bounds>>> = known.collect();
+        let may_hold = |part: &usize| {
+            test.may_hold(&|column| known.get(&column).and_then(|bounds| bounds.get(*part)?.as_ref()))
+        };
+        (0..self.parts()).filter(may_hold).collect()
     }
 }
 
-/// What the file keeps of its row groups, in the types that the table has.
-struct Statistics<'f> {
-    file: &'f ParquetFile,
-    schema: &'f SchemaRef,
+/// The batches of row groups of a file, of some columns.
+struct ParquetBatches {
+    path: PathBuf,
+    reader: ParquetRecordBatchReader,
 }
 
-impl Statistics<'_> {
-    fn converter(&self, column: &Column) -> Option<StatisticsConverter<'_>> {
-        let metadata = &self.file.metadata;
+impl Batches for ParquetBatches {
+    fn next(&mut self) -> Result<Option<RecordBatch>> {
+        guarded(&self.path, || self.reader.next().transpose())
+    }
+}
+
+impl ParquetFile {
+    /// What the file keeps of a column in its row groups, for values of the type that the table has; `None` of a row group, or of all,
+    /// where nothing can be relied on.
+    fn bounds(&self, name: &str, plain: &DataType) -> Vec<Option<Bounds>> {
+        guarded(&self.place.path, || Ok::<_, Error>(self.kept_bounds(name, plain).unwrap_or_default()))
+            .unwrap_or_default()
+    }
+
+    fn kept_bounds(&self, name: &str, plain: &DataType) -> Option<Vec<Option<Bounds>>> {
+        let groups = self.groups();
         let converter =
-            StatisticsConverter::try_new(&column.name, metadata.schema(), metadata.parquet_schema()).ok()?;
-        Some(converter.with_missing_null_counts_as_zero(false))
-    }
-
-    /// Bounds of a column, the lower or the upper ones.
-    fn bounds(&self, column: &Column, upper: bool) -> Option<ArrayRef> {
-        let wanted = self.schema.field_with_name(&column.name).ok()?.data_type();
-        if matches!(wanted, DataType::Float32 | DataType::Float64) && upper {
-            // NaN is larger than all numbers, and kept out of bounds.
-            return None;
-        }
-        let converter = self.converter(column)?;
+            StatisticsConverter::try_new(name, self.metadata.schema(), self.metadata.parquet_schema())
+                .ok()?;
+        let converter = converter.with_missing_null_counts_as_zero(false);
         let leaf = converter.parquet_column_index()?;
+        // Old writers did not say in which order bounds are bounds.
         let is_odd = |group: &RowGroupMetaData| {
-            // Old writers did not say in which order bounds are bounds.
             group.column(leaf).statistics().is_some_and(|statistics| statistics.is_min_max_deprecated())
         };
-        if self.file.groups().iter().any(is_odd) {
-            return None;
-        }
-        let groups = self.file.groups();
-        let bounds = if upper { converter.row_group_maxes(groups) } else { converter.row_group_mins(groups) };
-        crate::arrow::converted(&bounds.ok()?, wanted).ok()
-    }
-}
-
-impl PruningStatistics for Statistics<'_> {
-    fn min_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.bounds(column, false)
-    }
-
-    fn max_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.bounds(column, true)
-    }
-
-    fn num_containers(&self) -> usize {
-        self.file.parts()
-    }
-
-    fn null_counts(&self, column: &Column) -> Option<ArrayRef> {
-        let counts = self.converter(column)?.row_group_null_counts(self.file.groups()).ok()?;
-        Some(Arc::new(counts) as Arc<dyn Array>)
-    }
-
-    fn row_counts(&self) -> Option<ArrayRef> {
-        let rows = |group: &RowGroupMetaData| u64::try_from(group.num_rows()).ok();
-        let counts: datafusion::arrow::array::UInt64Array = self.file.groups().iter().map(rows).collect();
-        Some(Arc::new(counts))
-    }
-
-    fn contained(&self, _: &Column, _: &HashSet<ScalarValue>) -> Option<BooleanArray> {
-        None
+        let has_bounds = !plain.is_nested() && !groups.iter().any(is_odd);
+        let converted = |bounds: parquet::errors::Result<ArrayRef>| -> Option<ArrayRef> {
+            crate::arrow::converted(&bounds.ok()?, plain).ok()
+        };
+        let lower = if has_bounds { converted(converter.row_group_mins(groups)) } else { None };
+        // NaN is larger than all numbers, and kept out of bounds.
+        let is_float = matches!(plain, DataType::Float32 | DataType::Float64);
+        let upper = if has_bounds && !is_float { converted(converter.row_group_maxes(groups)) } else { None };
+        let nulls: Option<UInt64Array> = converter.row_group_null_counts(groups).ok();
+        let bound = |bounds: &Option<ArrayRef>, group: usize| match value_at(bounds.as_ref()?, group) {
+            Ok(Value::Null) | Err(_) => None,
+            Ok(value) => Some(value),
+        };
+        let of_group = |group: usize| {
+            let nulls = nulls.as_ref().filter(|nulls| nulls.is_valid(group)).map(|nulls| nulls.value(group));
+            let rows = u64::try_from(groups[group].num_rows()).ok();
+            Some(Bounds {
+                lower: bound(&lower, group),
+                upper: bound(&upper, group),
+                may_be_null: nulls != Some(0),
+                are_null: nulls.is_some() && nulls == rows,
+            })
+        };
+        Some((0..groups.len()).map(of_group).collect())
     }
 }

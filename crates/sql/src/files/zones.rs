@@ -7,24 +7,18 @@
 //! Invariants: a file is known from when it has been read to its end, by the version that it had all the while and the way in
 //! which it was read; what comes later only adds columns to chunks. A column of a chunk is known only if all its values could be read.
 
+use super::condition::{Bounds, Test};
 use super::version::FileVersion;
-use datafusion::arrow::array::types::{
+use arrow::array::types::{
     ArrowPrimitiveType, Date32Type, Float64Type, Int64Type, Time64MicrosecondType, TimestampMicrosecondType,
 };
-use datafusion::arrow::array::{
-    Array, ArrayRef, ArrowNumericType, AsArray, BooleanArray, StringViewArray, UInt64Array,
-};
-use datafusion::arrow::compute;
-use datafusion::arrow::datatypes::{DataType, SchemaRef, TimeUnit};
-use datafusion::common::pruning::PruningStatistics;
-use datafusion::common::{Column, Result};
-use datafusion::physical_optimizer::pruning::PruningPredicate;
-use datafusion::scalar::ScalarValue;
-use firn_base::sync::{Arc, AtomicUsize, Mutex, Ordering};
-use firn_base::{SqlType, TimeZoneSetting};
-use firn_load::Extent;
-use firn_load::sniff::Sniffed;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use arrow::array::{Array, ArrayRef, ArrowNumericType, AsArray, StringViewArray};
+use arrow::compute;
+use arrow::datatypes::{DataType, TimeUnit};
+use firn_base::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering};
+use firn_base::{TimeZoneSetting, Type, Value};
+use firn_load::{CopyOptions, Extent};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::{self, Debug};
 
 /// Memory that zone maps take at most.
@@ -48,6 +42,20 @@ struct Shared {
     kept: Mutex<Kept>,
     /// What a chunk has about; 0 if nobody has said.
     chunk_bytes: AtomicUsize,
+    rows: AtomicU64,
+    rows_passed_over: AtomicU64,
+    bytes_read: AtomicU64,
+}
+
+/// What reading files of rows has come to.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Totals {
+    /// Rows that were handed on.
+    pub rows: u64,
+    /// Rows that cannot meet the condition of their statement, or do not.
+    pub rows_passed_over: u64,
+    /// Bytes of files that were read for that.
+    pub bytes_read: u64,
 }
 
 #[derive(Default)]
@@ -88,7 +96,10 @@ pub(super) struct Key {
 /// All that decides which values the bytes of a file are, and where it is cut.
 #[derive(PartialEq, Eq, Hash, Debug)]
 pub(super) struct Reading {
-    pub sniffed: Sniffed,
+    /// How the file is written.
+    pub options: CopyOptions,
+    /// Its columns.
+    pub columns: Vec<(String, Type)>,
     /// Whether the columns of all files of a pattern go by where they stand, whatever headers call them.
     pub is_by_place: bool,
     /// What moments are in that name no zone.
@@ -99,8 +110,7 @@ pub(super) struct Reading {
 
 impl Key {
     fn bytes(&self) -> usize {
-        let names =
-            self.reading.sniffed.columns.iter().map(|(name, _)| name.len() + size_of::<(String, SqlType)>());
+        let names = self.reading.columns.iter().map(|(name, _)| name.len() + size_of::<(String, Type)>());
         size_of::<Key>() + size_of::<Reading>() + self.file.path.as_os_str().len() + names.sum::<usize>()
     }
 }
@@ -126,23 +136,38 @@ impl ZoneMaps {
         self.len() == 0
     }
 
+    /// What all statements together have read of CSV and JSON files.
+    pub fn totals(&self) -> Totals {
+        // Relaxed: numbers that are read beside the work that they count.
+        Totals {
+            rows: self.0.rows.load(Ordering::Relaxed),
+            rows_passed_over: self.0.rows_passed_over.load(Ordering::Relaxed),
+            bytes_read: self.0.bytes_read.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Adds what a statement has read.
+    pub(super) fn count(&self, totals: Totals) {
+        self.0.rows.fetch_add(totals.rows, Ordering::Relaxed);
+        self.0.rows_passed_over.fetch_add(totals.rows_passed_over, Ordering::Relaxed);
+        self.0.bytes_read.fetch_add(totals.bytes_read, Ordering::Relaxed);
+    }
+
     /// The zone map of a file.
     pub(super) fn get(&self, key: &Key) -> Option<Arc<Zones>> {
         self.0.kept.lock().touch(key)
     }
 
-    /// Takes what a statement has gathered of a file with these columns; `whole` if it has read all of it.
-    pub(super) fn add(&self, key: &Key, schema: &SchemaRef, gathered: Vec<ChunkZones>, whole: bool) {
+    /// Takes what a statement has gathered of a file; `whole` if it has read all of it.
+    pub(super) fn add(&self, key: &Key, gathered: Vec<ChunkZones>, whole: bool) {
         let zones = match self.get(key) {
-            Some(known) => known.with(schema, gathered),
-            None if whole => Zones::new(&gathered).with(schema, gathered),
+            Some(known) => known.with(gathered),
+            None if whole => Zones::new(&gathered).with(gathered),
             // Nobody knows where the chunks behind these begin.
             None => return,
         };
         // What others have added in the meantime is lost, and gathered again.
-        if let Ok(zones) = zones {
-            self.0.kept.lock().put(key, zones, MOST_FILES, MOST_BYTES);
-        }
+        self.0.kept.lock().put(key, zones, MOST_FILES, MOST_BYTES);
     }
 }
 
@@ -177,35 +202,35 @@ impl Kept {
 /// What is known of the chunks of one file.
 pub(super) struct Zones {
     extents: Vec<Extent>,
-    rows: UInt64Array,
-    /// By the positions of columns in the table, which are those in the first file of a pattern.
-    columns: BTreeMap<usize, ColumnZones>,
-}
-
-/// What is known of one column, by chunk.
-#[derive(Clone)]
-struct ColumnZones {
-    /// No value is less; NULL where none is known.
-    lower: ArrayRef,
-    /// No value is larger; NULL where none is known.
-    upper: ArrayRef,
-    /// NULL where the column has not been read.
-    nulls: UInt64Array,
+    rows: Vec<usize>,
+    /// By the positions of columns in the table, which are those in the first file of a pattern, what is known of each chunk; `None`
+    /// where the column has not been read.
+    columns: BTreeMap<usize, Vec<Option<Bounds>>>,
 }
 
 /// What a statement has found out about a chunk.
 pub(super) struct ChunkZones {
     pub extent: Extent,
     pub rows: usize,
-    pub columns: Vec<(usize, Zone)>,
+    pub columns: Vec<(usize, Bounds)>,
 }
 
 impl ChunkZones {
     /// About what it takes.
     pub fn bytes(&self) -> usize {
-        let column =
-            |(_, zone): &(usize, Zone)| size_of::<(usize, Zone)>() + zone.lower.size() + zone.upper.size();
+        let column = |(_, bounds): &(usize, Bounds)| size_of::<(usize, Bounds)>() + bounds.bytes();
         size_of::<ChunkZones>() + self.columns.iter().map(column).sum::<usize>()
+    }
+}
+
+impl Bounds {
+    /// About what it takes beside itself.
+    fn bytes(&self) -> usize {
+        let bytes = |bound: &Option<Value>| match bound {
+            Some(Value::Text(text)) => text.len(),
+            _ => 0,
+        };
+        bytes(&self.lower) + bytes(&self.upper)
     }
 }
 
@@ -220,30 +245,23 @@ impl Zones {
         }
         Zones {
             extents: chunks.iter().map(|chunk| chunk.extent).collect(),
-            rows: chunks.iter().map(|chunk| Some(chunk.rows as u64)).collect(),
+            rows: chunks.iter().map(|chunk| chunk.rows).collect(),
             columns: BTreeMap::new(),
         }
     }
 
     /// The same with what has been gathered since.
-    fn with(&self, schema: &SchemaRef, gathered: Vec<ChunkZones>) -> Result<Zones> {
-        let mut news: BTreeMap<usize, Vec<(usize, Zone)>> = BTreeMap::new();
+    fn with(&self, gathered: Vec<ChunkZones>) -> Zones {
+        let mut columns = self.columns.clone();
         for chunk in gathered {
             // Whoever cuts a file otherwise has read another one.
             let Some(place) = self.place(chunk.extent) else { continue };
-            for (column, zone) in chunk.columns {
-                news.entry(column).or_default().push((place, zone));
+            for (column, bounds) in chunk.columns {
+                let known = columns.entry(column).or_insert_with(|| vec![None; self.extents.len()]);
+                known[place] = Some(bounds);
             }
         }
-        let mut columns = self.columns.clone();
-        for (column, news) in news {
-            let known = match columns.remove(&column) {
-                Some(known) => known,
-                None => ColumnZones::unknown(schema.field(column).data_type(), self.extents.len())?,
-            };
-            columns.insert(column, known.with(news)?);
-        }
-        Ok(Zones { extents: self.extents.clone(), rows: self.rows.clone(), columns })
+        Zones { extents: self.extents.clone(), rows: self.rows.clone(), columns }
     }
 
     /// Where the chunks are.
@@ -253,7 +271,7 @@ impl Zones {
 
     /// How many rows a chunk has.
     pub fn rows(&self, chunk: usize) -> usize {
-        self.rows.value(chunk) as usize
+        self.rows[chunk]
     }
 
     /// Which chunk that is.
@@ -262,157 +280,88 @@ impl Zones {
         (self.extents[place] == extent).then_some(place)
     }
 
+    /// What is known of a column of a chunk.
+    fn bounds(&self, column: usize, chunk: usize) -> Option<&Bounds> {
+        self.columns.get(&column)?[chunk].as_ref()
+    }
+
     /// Whether a column of a chunk is known.
     pub fn knows(&self, extent: Extent, column: usize) -> bool {
-        let known = self.columns.get(&column).zip(self.place(extent));
-        known.is_some_and(|(known, place)| known.nulls.is_valid(place))
+        self.place(extent).is_some_and(|place| self.bounds(column, place).is_some())
     }
 
     /// For each chunk, whether it may have rows that meet a condition, or columns among these which nobody has read.
-    pub fn candidates(&self, condition: &PruningPredicate, columns: &[usize]) -> Vec<bool> {
-        let chunks = self.extents.len();
-        let Ok(mut candidates) = condition.prune(&Statistics { zones: self, schema: condition.schema() })
-        else {
-            return vec![true; chunks];
+    pub fn candidates(&self, test: &Test, columns: &[usize]) -> Vec<bool> {
+        let is_candidate = |chunk: usize| {
+            columns.iter().any(|column| self.bounds(*column, chunk).is_none())
+                || test.may_hold(&|column| self.bounds(column, chunk))
         };
-        for column in columns {
-            match self.columns.get(column) {
-                None => return vec![true; chunks],
-                Some(known) => {
-                    let unread = (0..chunks).filter(|chunk| known.nulls.is_null(*chunk));
-                    unread.for_each(|chunk| candidates[chunk] = true);
-                }
-            }
-        }
-        candidates
+        (0..self.extents.len()).map(is_candidate).collect()
     }
 
     fn bytes(&self) -> usize {
-        let columns = self.columns.values().map(ColumnZones::bytes).sum::<usize>();
-        self.extents.len() * size_of::<Extent>() + self.rows.get_array_memory_size() + columns
+        let bounds =
+            |bounds: &Option<Bounds>| size_of::<Option<Bounds>>() + bounds.as_ref().map_or(0, Bounds::bytes);
+        let columns = self.columns.values().flatten().map(bounds).sum::<usize>();
+        self.extents.len() * (size_of::<Extent>() + size_of::<usize>()) + columns
     }
 }
 
-impl ColumnZones {
-    fn unknown(ty: &DataType, chunks: usize) -> Result<ColumnZones> {
-        let bound = ScalarValue::try_from(ty)?.to_array_of_size(chunks)?;
-        Ok(ColumnZones { lower: bound.clone(), upper: bound, nulls: UInt64Array::new_null(chunks) })
-    }
-
-    fn with(&self, news: Vec<(usize, Zone)>) -> Result<ColumnZones> {
-        let values = |array: &ArrayRef| {
-            (0..array.len())
-                .map(|place| ScalarValue::try_from_array(array, place))
-                .collect::<Result<Vec<_>>>()
-        };
-        let (mut lower, mut upper) = (values(&self.lower)?, values(&self.upper)?);
-        let mut nulls: Vec<Option<u64>> = self.nulls.iter().collect();
-        for (place, zone) in news {
-            (lower[place], upper[place]) = (zone.lower, zone.upper);
-            nulls[place] = Some(zone.nulls as u64);
+/// Between which values an array's lie; `None` if theirs is a type without bounds.
+pub(super) fn bounds_of(values: &ArrayRef) -> Option<Bounds> {
+    let (lower, upper) = match values.data_type() {
+        DataType::Boolean => {
+            let values = values.as_boolean();
+            (compute::min_boolean(values), compute::max_boolean(values)).map_both(Value::Boolean)
         }
-        Ok(ColumnZones {
-            lower: ScalarValue::iter_to_array(lower)?,
-            upper: ScalarValue::iter_to_array(upper)?,
-            nulls: nulls.into(),
-        })
-    }
+        DataType::Int64 => numbers::<Int64Type>(values).map_both(Value::BigInt),
+        DataType::Float64 => doubles(values).map_both(Value::Double),
+        DataType::Date32 => numbers::<Date32Type>(values).map_both(Value::Date),
+        DataType::Time64(TimeUnit::Microsecond) => {
+            numbers::<Time64MicrosecondType>(values).map_both(Value::Time)
+        }
+        DataType::Timestamp(TimeUnit::Microsecond, zone) => {
+            let bounds = numbers::<TimestampMicrosecondType>(values);
+            bounds.map_both(if zone.is_some() { Value::TimestampTz } else { Value::Timestamp })
+        }
+        DataType::Utf8View => texts(values.as_string_view()).map_both(Value::Text),
+        _ => return None,
+    };
+    let nulls = values.null_count();
+    Some(Bounds { lower, upper, may_be_null: nulls > 0, are_null: nulls == values.len() })
+}
 
-    fn bytes(&self) -> usize {
-        let arrays: [&dyn Array; 3] = [&self.lower, &self.upper, &self.nulls];
-        arrays.map(Array::get_array_memory_size).iter().sum()
+trait Both<T> {
+    fn map_both(self, map: fn(T) -> Value) -> (Option<Value>, Option<Value>);
+}
+
+impl<T> Both<T> for (Option<T>, Option<T>) {
+    fn map_both(self, map: fn(T) -> Value) -> (Option<Value>, Option<Value>) {
+        (self.0.map(map), self.1.map(map))
     }
 }
 
-/// Zones as conditions are judged by them.
-struct Statistics<'z> {
-    zones: &'z Zones,
-    schema: &'z SchemaRef,
-}
-
-impl Statistics<'_> {
-    fn column(&self, column: &Column) -> Option<&ColumnZones> {
-        self.zones.columns.get(&self.schema.index_of(&column.name).ok()?)
-    }
-}
-
-impl PruningStatistics for Statistics<'_> {
-    fn min_values(&self, column: &Column) -> Option<ArrayRef> {
-        Some(self.column(column)?.lower.clone())
-    }
-
-    fn max_values(&self, column: &Column) -> Option<ArrayRef> {
-        Some(self.column(column)?.upper.clone())
-    }
-
-    fn num_containers(&self) -> usize {
-        self.zones.extents.len()
-    }
-
-    fn null_counts(&self, column: &Column) -> Option<ArrayRef> {
-        Some(Arc::new(self.column(column)?.nulls.clone()))
-    }
-
-    fn row_counts(&self) -> Option<ArrayRef> {
-        Some(Arc::new(self.zones.rows.clone()))
-    }
-
-    fn contained(&self, _: &Column, _: &HashSet<ScalarValue>) -> Option<BooleanArray> {
-        None
-    }
-}
-
-/// Between which values a column of a chunk lies.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) struct Zone {
-    lower: ScalarValue,
-    upper: ScalarValue,
-    nulls: usize,
-}
-
-impl Zone {
-    /// The zone of values; `None` if theirs is a type without one.
-    pub fn of(values: &ArrayRef) -> Option<Zone> {
-        let (lower, upper) = match values.data_type() {
-            DataType::Boolean => {
-                let values = values.as_boolean();
-                (compute::min_boolean(values).into(), compute::max_boolean(values).into())
-            }
-            DataType::Int64 => numbers::<Int64Type>(values),
-            DataType::Float64 => doubles(values),
-            DataType::Date32 => numbers::<Date32Type>(values),
-            DataType::Time64(TimeUnit::Microsecond) => numbers::<Time64MicrosecondType>(values),
-            DataType::Timestamp(TimeUnit::Microsecond, _) => numbers::<TimestampMicrosecondType>(values),
-            DataType::Utf8View => texts(values.as_string_view()),
-            _ => return None,
-        };
-        Some(Zone { lower, upper, nulls: values.null_count() })
-    }
-}
-
-fn numbers<T: ArrowNumericType>(values: &ArrayRef) -> (ScalarValue, ScalarValue) {
-    let bound = |value| bound::<T>(value, values.data_type());
+fn numbers<T: ArrowNumericType>(values: &ArrayRef) -> (Option<T::Native>, Option<T::Native>)
+where
+    T: ArrowPrimitiveType,
+{
     let values = values.as_primitive::<T>();
-    (bound(compute::min(values)), bound(compute::max(values)))
-}
-
-fn bound<T: ArrowPrimitiveType>(value: Option<T::Native>, ty: &DataType) -> ScalarValue {
-    ScalarValue::new_primitive::<T>(value, ty).expect("the type is that of the values")
+    (compute::min(values), compute::max(values))
 }
 
 /// NaN is larger than all numbers, and no bound of them: where there is one, there is no upper bound, as in Parquet's statistics. Zeros
 /// are bounds of zeros whatever their signs.
-fn doubles(values: &ArrayRef) -> (ScalarValue, ScalarValue) {
+fn doubles(values: &ArrayRef) -> (Option<f64>, Option<f64>) {
     let values = values.as_primitive::<Float64Type>();
     let lower = compute::min(values).filter(|lower| !lower.is_nan());
     let upper = compute::max(values).filter(|upper| !upper.is_nan());
     let lower = lower.map(|lower| if lower == 0.0 { -0.0 } else { lower });
     let upper = upper.map(|upper| if upper == 0.0 { 0.0 } else { upper });
-    (ScalarValue::Float64(lower), ScalarValue::Float64(upper))
+    (lower, upper)
 }
 
 /// Strings as they compare, by their bytes; of long ones the beginning.
-fn texts(values: &StringViewArray) -> (ScalarValue, ScalarValue) {
+fn texts(values: &StringViewArray) -> (Option<String>, Option<String>) {
     let mut bounds: Option<(&str, &str)> = None;
     for text in values.iter().flatten() {
         match &mut bounds {
@@ -424,7 +373,7 @@ fn texts(values: &StringViewArray) -> (ScalarValue, ScalarValue) {
     }
     let lower = bounds.map(|(lower, _)| beginning(lower).to_owned());
     let upper = bounds.and_then(|(_, upper)| not_less(upper));
-    (ScalarValue::Utf8View(lower), ScalarValue::Utf8View(upper))
+    (lower, upper)
 }
 
 fn beginning(text: &str) -> &str {
@@ -433,16 +382,21 @@ fn beginning(text: &str) -> &str {
 
 /// A short string that is not less, if there is one.
 fn not_less(text: &str) -> Option<String> {
-    let mut short = beginning(text).to_owned();
+    let short = beginning(text).to_owned();
     if short.len() == text.len() {
         return Some(short);
     }
-    // With its last character replaced by the next one, it is larger than all that begin so.
-    while let Some(last) = short.pop() {
+    successor(short)
+}
+
+/// A string that is greater than all that begin with another one, which it replaces the last character of by the next one; `None` if there
+/// is none.
+pub(super) fn successor(mut prefix: String) -> Option<String> {
+    while let Some(last) = prefix.pop() {
         let next = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32);
         if let Some(next) = next {
-            short.push(next);
-            return Some(short);
+            prefix.push(next);
+            return Some(prefix);
         }
     }
     None
@@ -451,44 +405,42 @@ fn not_less(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use datafusion::arrow::array::Float64Array;
-    use datafusion::arrow::datatypes::{Field, Schema};
-    use firn_load::{CopyOptions, RowFormat};
+    use arrow::array::Float64Array;
+    use firn_load::RowFormat;
     use std::path::PathBuf;
 
-    fn zone(values: impl Array + 'static) -> (ScalarValue, ScalarValue, usize) {
-        let values: ArrayRef = Arc::new(values);
-        let Zone { lower, upper, nulls } = Zone::of(&values).unwrap();
-        (lower, upper, nulls)
+    fn bounds(values: impl Array + 'static) -> Bounds {
+        bounds_of(&(Arc::new(values) as ArrayRef)).unwrap()
     }
 
     #[test]
     fn bounds_of_doubles_hold_for_nan_and_both_zeros() {
-        let doubles = |values: &[f64]| zone(Float64Array::from(values.to_vec()));
-        let bits = |bound: ScalarValue| match bound {
-            ScalarValue::Float64(bound) => bound.map(f64::to_bits),
-            other => panic!("{other:?}"),
+        let doubles = |values: &[f64]| {
+            let Bounds { lower, upper, .. } = bounds(Float64Array::from(values.to_vec()));
+            let bits = |bound| match bound {
+                Some(Value::Double(bound)) => Some(bound.to_bits()),
+                None => None,
+                other => panic!("{other:?}"),
+            };
+            (bits(lower), bits(upper))
         };
-        let (lower, upper, _) = doubles(&[1.0, f64::NAN]);
-        assert_eq!((bits(lower), bits(upper)), (Some(1.0_f64.to_bits()), None));
-        let (lower, upper, _) = doubles(&[f64::NAN]);
-        assert_eq!((bits(lower), bits(upper)), (None, None));
+        assert_eq!(doubles(&[1.0, f64::NAN]), (Some(1.0_f64.to_bits()), None));
+        assert_eq!(doubles(&[f64::NAN]), (None, None));
         for zero in [0.0, -0.0] {
-            let (lower, upper, _) = doubles(&[zero]);
-            assert_eq!((bits(lower), bits(upper)), (Some((-0.0_f64).to_bits()), Some(0)));
+            assert_eq!(doubles(&[zero]), (Some((-0.0_f64).to_bits()), Some(0)));
         }
-        let (lower, upper, nulls) = zone(Float64Array::from(vec![None, None]));
-        assert_eq!((bits(lower), bits(upper), nulls), (None, None, 2));
+        let none = bounds(Float64Array::from(vec![None, None]));
+        assert_eq!(none, Bounds { lower: None, upper: None, may_be_null: true, are_null: true });
     }
 
     #[test]
     fn bounds_of_long_strings_are_short() {
-        let texts = |texts: &[&str]| {
-            let (lower, upper, _) = zone(StringViewArray::from(texts.to_vec()));
-            match (lower, upper) {
-                (ScalarValue::Utf8View(lower), ScalarValue::Utf8View(upper)) => (lower.unwrap(), upper),
-                other => panic!("{other:?}"),
+        let texts = |texts: &[&str]| match bounds(StringViewArray::from(texts.to_vec())) {
+            Bounds { lower: Some(Value::Text(lower)), upper: Some(Value::Text(upper)), .. } => {
+                (lower, Some(upper))
             }
+            Bounds { lower: Some(Value::Text(lower)), upper: None, .. } => (lower, None),
+            other => panic!("{other:?}"),
         };
         assert_eq!(texts(&["b", "", "a"]), (String::new(), Some("b".to_owned())));
         let (high, mixed) = ("\u{10ffff}".repeat(20), format!("{}é{}", "a".repeat(31), "\u{10ffff}"));
@@ -508,8 +460,8 @@ mod tests {
 
     fn key(name: &str) -> Key {
         let options = CopyOptions::new(RowFormat::Csv);
-        let sniffed = Sniffed { options, columns: Vec::new() };
-        let reading = Reading { sniffed, is_by_place: false, zone: TimeZoneSetting::UTC, chunk_bytes: None };
+        let (columns, zone) = (Vec::new(), TimeZoneSetting::UTC);
+        let reading = Reading { options, columns, is_by_place: false, zone, chunk_bytes: None };
         let file = FileVersion { path: PathBuf::from(name), bytes: 4, modified: None, identity: [0; 4] };
         Key { file, reading: Arc::new(reading) }
     }
@@ -538,15 +490,14 @@ mod tests {
 
     #[test]
     fn chunks_that_lie_elsewhere_add_nothing() {
-        let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("x", DataType::Float64, true)]));
         let values: ArrayRef = Arc::new(Float64Array::from(vec![1.0]));
         let gathered = |bytes| {
             let extent = Extent { offset: 0, bytes, lines_before: 0 };
-            vec![ChunkZones { extent, rows: 1, columns: vec![(0, Zone::of(&values).unwrap())] }]
+            vec![ChunkZones { extent, rows: 1, columns: vec![(0, bounds_of(&values).unwrap())] }]
         };
         let zones = Zones::new(&one_chunk());
         let extent = zones.extents()[0];
-        assert!(!zones.with(&schema, gathered(5)).unwrap().knows(extent, 0));
-        assert!(zones.with(&schema, gathered(4)).unwrap().knows(extent, 0));
+        assert!(!zones.with(gathered(5)).knows(extent, 0));
+        assert!(zones.with(gathered(4)).knows(extent, 0));
     }
 }

@@ -1,11 +1,14 @@
 //! Relations outside of the catalog of tables: the system schemas, sequences, and what the session has registered.
 
 use super::functions;
+use super::registry;
+use crate::files::{self, Files, Opening};
 use crate::pg_catalog::{self, CatalogRelation, Source as CatalogSource};
 use crate::run::SessionServices;
 use crate::session_facts::SessionFacts;
 use firn_base::sync::Arc;
-use firn_base::{Result, Type, Value};
+use firn_base::{Result, TimeZoneSetting, Type, Value};
+use firn_bind::FileArgument;
 use firn_executor::source::{MemorySource, Request, Scan, SourceColumn, SourceStatistics};
 use firn_executor::{Reader, Source, values};
 use firn_plan::operator::SourceId;
@@ -43,8 +46,16 @@ impl Relations for SessionRelations {
         SYSTEM.contains(&name)
     }
 
-    fn file(&self, _: &str) -> Result<Option<Found>> {
-        Ok(None)
+    fn file(&self, pattern: &str) -> Result<Option<Found>> {
+        self.files_named(pattern, &Files::default()).map(Some)
+    }
+
+    fn reads_files(&self, function: &str) -> bool {
+        files::is_reader(function)
+    }
+
+    fn file_function(&self, function: &str, arguments: &[FileArgument<'_>]) -> Result<Found> {
+        self.files_read_by(function, arguments, &Files::default())
     }
 
     fn source(&self, id: SourceId, transaction: &Transaction) -> Arc<dyn Source> {
@@ -53,6 +64,28 @@ impl Relations for SessionRelations {
             Some(relation) => Arc::new(CatalogRelation::new(relation, source)),
             None => Arc::new(SequenceRelation { oid: id.0, source }),
         }
+    }
+}
+
+impl SessionRelations {
+    /// The files that a name in FROM stands for, which are noted in `files`.
+    pub(super) fn files_named(&self, pattern: &str, files: &Files) -> Result<Found> {
+        files.named(pattern, &self.opening())
+    }
+
+    /// The files that a function in FROM reads, which are noted in `files`.
+    pub(super) fn files_read_by(
+        &self,
+        function: &str,
+        arguments: &[FileArgument<'_>],
+        files: &Files,
+    ) -> Result<Found> {
+        files.read_by(function, arguments, &self.opening())
+    }
+
+    fn opening(&self) -> Opening<'_> {
+        let zone = TimeZoneSetting::from_name(&self.facts.time_zone).unwrap_or(TimeZoneSetting::UTC);
+        Opening { registry: registry(), zone, zones: &self.facts.zones }
     }
 }
 

@@ -2,26 +2,55 @@
 
 use super::registry;
 use super::relations::SessionRelations;
-use crate::files::FileVersions;
+use crate::files::{FileVersions, Files};
 use crate::parse::Parsed;
 use crate::pg_catalog::Source as CatalogSource;
 use crate::run::{NoSession, RunOptions, SessionServices};
 use crate::session_facts::SessionFacts;
 use firn_base::sync::Arc;
-use firn_base::{Cancel, Result, TimeZoneSetting, Type, TypeId, Value, clock};
+use firn_base::{Cancel, Error, Result, TimeZoneSetting, Type, TypeId, Value, clock};
+use firn_bind::FileArgument;
 use firn_executor::write::{check_all, check_immediate};
-use firn_executor::{Budget, Options};
-use firn_plan::operator::LockStrength;
-use firn_query::catalog::Names;
+use firn_executor::{Budget, Options, Source};
+use firn_plan::operator::{LockStrength, SourceId};
+use firn_query::catalog::{Binding, Names};
+use firn_query::expressions::TransactionExpressions;
 use firn_query::prepared::Preparing;
-use firn_query::{Executed, ResultColumn, Stream, Surroundings};
+use firn_query::{Executed, Found, Relations, ResultColumn, Stream, Surroundings};
 use firn_syntax::tree::{Expr, TypeName};
 use firn_txn::Transaction;
 use firn_vector::context::Settings;
+use firn_vector::kernel::Signature;
+use firn_vector::{Context, Datum, Slot};
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
+/// What a query yields.
+pub enum QueryOutput {
+    /// So many rows, all of them, whose values have been appended to those of the caller.
+    Values(usize),
+    /// Rows in the making.
+    Stream(Stream),
+}
+
+/// What a statement has done that changes or locks rows.
+pub enum Execution {
+    /// It has touched few rows. The values of its result have been appended to those of the caller.
+    Short {
+        /// Rows that were changed; `None` of a query.
+        count: Option<u64>,
+        /// Rows of the result.
+        rows: usize,
+    },
+    /// It has run by pipelines.
+    Pipelines(Executed),
+}
+
 /// A prepared statement.
-pub struct Prepared(firn_query::Prepared);
+pub struct Prepared {
+    prepared: firn_query::Prepared,
+    files: Box<[FileVersions]>,
+}
 
 /// What all queries of the process share.
 static BUDGET: LazyLock<Arc<Budget>> = LazyLock::new(Budget::of_process);
@@ -36,7 +65,7 @@ impl Prepared {
         cancel: &Cancel,
     ) -> Result<Prepared> {
         prepare(transaction, facts, cancel, |preparing| {
-            firn_query::Prepared::new(&parsed.script, &parsed.statement, parameters, preparing).map(Prepared)
+            firn_query::Prepared::new(&parsed.script, &parsed.statement, parameters, preparing)
         })
     }
 
@@ -50,38 +79,38 @@ impl Prepared {
         cancel: &Cancel,
     ) -> Result<Prepared> {
         prepare(transaction, facts, cancel, |preparing| {
-            firn_query::Prepared::arguments(&parsed.script, arguments, types, preparing).map(Prepared)
+            firn_query::Prepared::arguments(&parsed.script, arguments, types, preparing)
         })
     }
 
     /// The columns of its result.
     pub fn columns(&self) -> &Arc<[ResultColumn]> {
-        self.0.columns()
+        self.prepared.columns()
     }
 
     /// The files that it reads.
     pub fn files(&self) -> Box<[FileVersions]> {
-        Box::default()
+        self.files.clone()
     }
 
     /// The types of its parameters.
     pub fn parameters(&self) -> &[Type] {
-        self.0.parameters()
+        self.prepared.parameters()
     }
 
     /// The lines of EXPLAIN.
     pub fn explain(&self) -> Vec<String> {
-        self.0.explain().lines().map(str::to_owned).collect()
+        self.prepared.explain().lines().map(str::to_owned).collect()
     }
 
     /// How strongly it locks rows, if it does.
     pub fn lock_strength(&self) -> Option<LockStrength> {
-        self.0.lock_strength()
+        self.prepared.lock_strength()
     }
 
     /// Whether it changes or locks rows.
     pub fn has_effects(&self) -> bool {
-        self.0.has_effects()
+        self.prepared.has_effects()
     }
 
     /// Executes a statement that changes or locks rows.
@@ -94,7 +123,52 @@ impl Prepared {
     ) -> Result<Executed> {
         let others = SessionRelations { facts: facts.clone(), services: options.services.clone() };
         let surroundings = surroundings(transaction, facts, options);
-        self.0.execute(transaction, &others, parameters, Arc::new(surroundings), run_options(options))
+        let parameters = with_objects(self.parameters(), parameters, &surroundings.context())?;
+        self.prepared.execute(transaction, &others, &parameters, Arc::new(surroundings), run_options(options))
+    }
+
+    /// Whether it touches few rows, as far as that is known before it runs.
+    pub fn is_short(&self) -> bool {
+        self.prepared.is_short()
+    }
+
+    /// As [`Prepared::execute`], but values of a result of few rows are appended to `values`.
+    pub fn change(
+        &self,
+        transaction: &mut Transaction,
+        facts: &Arc<SessionFacts>,
+        parameters: &[Value],
+        options: &RunOptions,
+        values: &mut Vec<Value>,
+    ) -> Result<Execution> {
+        let surroundings = surroundings(transaction, facts, options);
+        if let Some(done) = self.prepared.execute_short(transaction, parameters, &surroundings, values)? {
+            return Ok(Execution::Short { count: done.count, rows: done.rows });
+        }
+        let others = SessionRelations { facts: facts.clone(), services: options.services.clone() };
+        let (surroundings, options) = (Arc::new(surroundings), run_options(options));
+        let executed =
+            self.prepared.execute_pipelines(transaction, &others, parameters, surroundings, options)?;
+        Ok(Execution::Pipelines(executed))
+    }
+
+    /// Runs a query that only reads: to its end if it touches few rows, whose values are appended to `values`.
+    pub fn query(
+        &self,
+        transaction: &Transaction,
+        facts: &Arc<SessionFacts>,
+        parameters: &[Value],
+        options: &RunOptions,
+        values: &mut Vec<Value>,
+    ) -> Result<QueryOutput> {
+        let surroundings = surroundings(transaction, facts, options);
+        if let Some(rows) = self.prepared.run_short(transaction, parameters, &surroundings, values)? {
+            return Ok(QueryOutput::Values(rows));
+        }
+        let others = SessionRelations { facts: facts.clone(), services: options.services.clone() };
+        let (surroundings, options) = (Arc::new(surroundings), run_options(options));
+        let stream = self.prepared.start(transaction, &others, parameters, surroundings, options)?;
+        Ok(QueryOutput::Stream(stream))
     }
 
     /// Starts it in a transaction, which must run as long as rows are drawn.
@@ -107,7 +181,79 @@ impl Prepared {
     ) -> Result<Stream> {
         let others = SessionRelations { facts: facts.clone(), services: options.services.clone() };
         let surroundings = surroundings(transaction, facts, options);
-        self.0.start(transaction, &others, parameters, Arc::new(surroundings), run_options(options))
+        let parameters = with_objects(self.parameters(), parameters, &surroundings.context())?;
+        self.prepared.start(transaction, &others, &parameters, Arc::new(surroundings), run_options(options))
+    }
+}
+
+/// The parameters, with the objects that are given by their names.
+fn with_objects<'v>(
+    types: &[Type],
+    parameters: &'v [Value],
+    context: &Context<'_>,
+) -> Result<Cow<'v, [Value]>> {
+    let is_name = |(ty, value): (&Type, &Value)| matches!(value, Value::Text(_)) && ty.names_objects();
+    if !types.iter().zip(parameters).any(is_name) {
+        return Ok(Cow::Borrowed(parameters));
+    }
+    let values = types.iter().zip(parameters).map(|(ty, value)| match value {
+        Value::Text(name) if ty.names_objects() => object_named(name, *ty, context),
+        value => Ok(value.clone()),
+    });
+    values.collect::<Result<_>>().map(Cow::Owned)
+}
+
+/// What a text means as a value of a type of objects, or of arrays of them: what the type's input function returns.
+fn object_named(text: &str, ty: Type, context: &Context<'_>) -> Result<Value> {
+    let input = registry().input(ty.id).and_then(|input| registry().function(input));
+    let input = input.ok_or_else(|| Error::unsupported(format_args!("type {ty} as text")))?;
+    let element = ty.element().map_or(0, |element| element.id.0);
+    let arguments = [Datum::Text(text), Datum::UInt32(element), Datum::Int32(ty.modifier)];
+    let types = [TypeId::CSTRING, TypeId::OID, TypeId::INT4].map(Type::new);
+    // Input functions of single objects take the text alone.
+    let count = if element == 0 { 1 } else { 3 };
+    let represented = |ty: &Type| ty.representation().expect("values of the type are stored");
+    let signature = Signature {
+        arguments: types[..count].into(),
+        representations: types[..count].iter().map(represented).collect(),
+        result: ty,
+        representation: represented(&ty),
+        has_variadic_array: false,
+    };
+    let mut object = Slot::new();
+    input.call_site(signature).cells(context, &arguments[..count], &mut object)?;
+    Ok(object.get().to_value(ty))
+}
+
+/// The relations of a session, and the files among them that were found: a plan over files holds as long as they are what they were.
+struct Noting {
+    relations: SessionRelations,
+    files: Files,
+}
+
+impl Relations for Noting {
+    fn relation(&self, schema: Option<&str>, name: &str) -> Result<Option<Found>> {
+        self.relations.relation(schema, name)
+    }
+
+    fn has_schema(&self, name: &str) -> bool {
+        self.relations.has_schema(name)
+    }
+
+    fn file(&self, pattern: &str) -> Result<Option<Found>> {
+        self.relations.files_named(pattern, &self.files).map(Some)
+    }
+
+    fn reads_files(&self, function: &str) -> bool {
+        self.relations.reads_files(function)
+    }
+
+    fn file_function(&self, function: &str, arguments: &[FileArgument<'_>]) -> Result<Found> {
+        self.relations.files_read_by(function, arguments, &self.files)
+    }
+
+    fn source(&self, id: SourceId, transaction: &Transaction) -> Arc<dyn Source> {
+        self.relations.source(id, transaction)
     }
 }
 
@@ -118,9 +264,10 @@ pub fn type_named(
     transaction: &Transaction,
     facts: &Arc<SessionFacts>,
 ) -> Result<Type> {
-    prepare(transaction, facts, &Cancel::new(), |preparing| {
+    let (ty, _) = preparing(transaction, facts, &Cancel::new(), |preparing| {
         firn_query::Prepared::type_named(&parsed.script, name, preparing)
-    })
+    })?;
+    Ok(ty)
 }
 
 /// Makes all checks that a transaction has deferred, before it commits. 23503 or 23505 if one fails.
@@ -147,26 +294,58 @@ pub fn check_no_longer_deferred(
     }
 }
 
-/// What a session prepares statements with.
-fn prepare<T>(
+/// Prepares a statement of a session, with the files that it reads.
+fn prepare(
+    transaction: &Transaction,
+    facts: &Arc<SessionFacts>,
+    cancel: &Cancel,
+    work: impl FnOnce(Preparing<'_>) -> Result<firn_query::Prepared>,
+) -> Result<Prepared> {
+    let (prepared, files) = preparing(transaction, facts, cancel, work)?;
+    Ok(Prepared { prepared, files })
+}
+
+/// Lends what statements of a session are prepared with; with the files that were looked at.
+fn preparing<T>(
     transaction: &Transaction,
     facts: &Arc<SessionFacts>,
     cancel: &Cancel,
     work: impl FnOnce(Preparing<'_>) -> Result<T>,
-) -> Result<T> {
+) -> Result<(T, Box<[FileVersions]>)> {
     let zone = zone(&facts.time_zone);
     // Nobody asks for rows while a statement is prepared.
-    let others = SessionRelations { facts: facts.clone(), services: Arc::new(NoSession) };
-    work(Preparing {
+    let relations = SessionRelations { facts: facts.clone(), services: Arc::new(NoSession) };
+    let others = Noting { relations, files: Files::default() };
+    let done = work(Preparing {
         registry: registry(),
         transaction,
         names: Names { search_path: &facts.search_path, database: &facts.database, zone: &zone },
         others: &others,
         cancel,
-    })
+    })?;
+    Ok((done, others.files.versions()))
 }
 
-fn surroundings(transaction: &Transaction, facts: &Arc<SessionFacts>, options: &RunOptions) -> Surroundings {
+/// Calls with what binds the expressions that rows of a load need.
+pub(crate) fn load_expressions<T>(
+    transaction: &Transaction,
+    facts: &Arc<SessionFacts>,
+    call: impl FnOnce(&TransactionExpressions<'_>) -> Result<T>,
+) -> Result<T> {
+    let (done, _) = preparing(transaction, facts, &Cancel::new(), |preparing| {
+        let Preparing { registry, names, others, .. } = preparing;
+        let binding = Binding::new(registry, transaction.catalog(), names, others);
+        call(&TransactionExpressions { binding: &binding, transaction })
+    })?;
+    Ok(done)
+}
+
+/// What the functions of a statement are called with.
+pub(crate) fn surroundings(
+    transaction: &Transaction,
+    facts: &Arc<SessionFacts>,
+    options: &RunOptions,
+) -> Surroundings {
     let services = &options.services;
     let session = Arc::new(CatalogSource::of_session(transaction.catalog(), facts, services));
     Surroundings {

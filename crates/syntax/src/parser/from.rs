@@ -377,7 +377,7 @@ impl Parser<'_> {
     }
 
     /// `name type [COLLATE collation]`
-    fn column_definition(&mut self) -> Result<ColumnDefinition> {
+    pub(super) fn column_definition(&mut self) -> Result<ColumnDefinition> {
         let name = self.name()?;
         self.column_definition_from(name)
     }

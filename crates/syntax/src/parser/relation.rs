@@ -470,6 +470,9 @@ impl Parser<'_> {
         let name = self.label()?;
         let value = match self.kind() {
             TokenKind::Symbol(b',' | b')') => CopyValue::None,
+            _ if self.options.additions && *name.text == *"rejects_table" => {
+                CopyValue::Table(self.relation_name()?)
+            }
             TokenKind::Symbol(b'*') => {
                 self.advance();
                 CopyValue::Star

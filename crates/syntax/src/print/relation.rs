@@ -231,6 +231,10 @@ impl Printer {
                         printer.utility_value(value);
                     }
                     CopyValue::Star => printer.put(" *"),
+                    CopyValue::Table(name) => {
+                        printer.put(" ");
+                        printer.object_name(name);
+                    }
                     CopyValue::List(words) => {
                         printer.put(" ");
                         printer.parenthesised(words, |printer, word| {

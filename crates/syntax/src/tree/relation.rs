@@ -303,4 +303,6 @@ pub enum CopyValue {
     Star,
     /// `(word, …)`
     List(Vec<Box<str>>),
+    /// The name of a table: of REJECTS_TABLE, which PostgreSQL does not have.
+    Table(ObjectName),
 }

@@ -1,0 +1,721 @@
+//! COPY FROM: rows of a file or of a client into a table.
+
+use super::columns_in::ColumnsIn;
+use super::options::{self, CopyFormat, Options};
+use super::rejects::{self, Rejects, RejectsTable};
+use super::{Channel, CopiedColumn, Progress, channel, columns, stop_if_cancelled, without_columns};
+use crate::arrow;
+use crate::files::Kind;
+use crate::names::{Names, Relation};
+use crate::parse::Parsed;
+use crate::query::{load_expressions, surroundings};
+use crate::run::RunOptions;
+use crate::session_facts::SessionFacts;
+use crate::statement::QualifiedName;
+use arrow_array::{ArrayRef, RecordBatch};
+use firn_base::clock::{self, Instant};
+use firn_base::sync::{Arc, AtomicBool, Ordering};
+use firn_base::thread::{self, Behind};
+use firn_base::{ColumnId, Error, Result, RowId, SqlState, TimeZoneSetting, Type, pipe};
+use firn_executor::arrays::vector_of;
+use firn_executor::write::{Load, RowExpression, RowVectors};
+use firn_load::source::{self};
+use firn_load::{CopyReader, Feed, RowLines, Waits};
+use firn_query::Surroundings;
+use firn_syntax::tree::{Copy, CopySource, Expr, Statement};
+use firn_txn::catalog::TableDef;
+use firn_txn::{Savepoint, Transaction};
+use firn_vector::Vector;
+use firn_vector::selection::Rows;
+use std::fs::{File, Metadata};
+use std::io::{self, Read, Seek};
+use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+/// How long a COPY stays at one snapshot at least.
+const KEEPS_UP_AFTER: Duration = Duration::from_millis(10);
+
+/// How often a thread that waits for others looks whether the statement has been cancelled.
+const LOOKS_UP_AFTER: Duration = Duration::from_millis(50);
+
+/// How many rows of a batch from outside are converted at a time.
+const TOGETHER: usize = 2048;
+
+/// COPY … FROM in progress. It holds no transaction: every step is given the one to work in.
+pub struct CopyFrom {
+    reader: Reader,
+    format: CopyFormat,
+    store: Store,
+}
+
+/// What reads the data.
+enum Reader {
+    Rows(Box<CopyReader>),
+    Columns(Box<ColumnsIn>),
+}
+
+/// Where rows go.
+pub(super) struct Store {
+    table: Arc<TableDef>,
+    pub columns: Vec<CopiedColumn>,
+    load: Load,
+    /// The script that the condition stands in, and the condition.
+    condition: Option<(Arc<str>, Expr)>,
+    facts: Arc<SessionFacts>,
+    /// What functions are called with: the same for all rows.
+    surroundings: Option<Arc<Surroundings>>,
+    /// How columns of these types are assigned to those of the table, of the batches that came last.
+    assignments: Option<(Vec<Type>, Vec<RowExpression>)>,
+    /// How many have been stored.
+    rows: u64,
+    /// How many the file had in the batches before, those included that the condition has left out.
+    read: u64,
+    /// What the transaction had done before.
+    begun: Savepoint,
+    places: Places,
+    rejects: Rejects,
+    rejects_table: Option<RejectsTable>,
+    pub progress: Arc<Progress>,
+    /// When the transaction last advanced its snapshot; `None` once it cannot.
+    advanced: Option<Instant>,
+}
+
+/// Where the rows of a file are that have been stored, all of those which it has.
+enum Places {
+    /// On lines: how many rows there were before each batch, and on which its own are.
+    Lines(Vec<(u64, RowLines)>),
+    /// They are counted.
+    Rows,
+}
+
+impl Places {
+    /// What is counted.
+    fn word(&self) -> &'static str {
+        match self {
+            Places::Lines(batches) if !batches.is_empty() => "line",
+            // Rows that came as batches are on no lines.
+            Places::Lines(_) | Places::Rows => "row",
+        }
+    }
+
+    /// The place of a row, by how many came before it.
+    fn of(&self, ordinal: u64) -> u64 {
+        match self {
+            Places::Lines(batches) if !batches.is_empty() => {
+                let batch = batches.partition_point(|(before, _)| *before <= ordinal) - 1;
+                let (before, lines) = &batches[batch];
+                lines.line_of((ordinal - before) as usize)
+            }
+            Places::Lines(_) | Places::Rows => ordinal + 1,
+        }
+    }
+}
+
+/// A column of rows that are to be assigned.
+pub(super) enum Incoming {
+    /// A plain array.
+    Plain(ArrayRef),
+    /// Values as the storage has them.
+    Stored(ArrayRef),
+}
+
+impl Incoming {
+    /// So many rows of it from one on.
+    fn vector(&self, ty: Type, first: usize, length: usize) -> Vector {
+        let representation = ty.representation().expect("it is the type of values");
+        match self {
+            Incoming::Plain(column) => arrow::vectors::vector(&column.slice(first, length), representation),
+            Incoming::Stored(column) => vector_of(&column.slice(first, length), representation),
+        }
+    }
+}
+
+/// What could not be done to a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Deed {
+    /// It could not be opened.
+    Open,
+    /// It could not be read, or not to its end.
+    Read,
+}
+
+/// What a failure to do something to a file is to the user.
+pub type Failed<'f> = &'f (dyn Fn(Deed, &io::Error) -> Error + Sync);
+
+/// What COPY … FROM came to.
+#[derive(Debug)]
+pub struct Copied {
+    /// How many rows were stored.
+    pub rows: u64,
+    /// What its user is told of those that were left out.
+    pub notices: Vec<Error>,
+}
+
+/// The statement, which must be a COPY.
+pub(super) fn copy_of(parsed: &Parsed) -> &Copy {
+    match &parsed.statement {
+        Statement::Copy(copy) => copy,
+        _ => panic!("it is a COPY"),
+    }
+}
+
+impl CopyFrom {
+    /// Checks the statement and gets ready for the data.
+    pub fn new(
+        transaction: &Transaction,
+        facts: &Arc<SessionFacts>,
+        parsed: &Parsed,
+        zone: TimeZoneSetting,
+    ) -> Result<CopyFrom> {
+        let copy = copy_of(parsed);
+        let CopySource::Table { name, columns: names } = &copy.source else {
+            panic!("COPY FROM fills a table")
+        };
+        let channel = channel(copy)?;
+        let catalog_names = Names::new(transaction.catalog(), facts);
+        let table = match catalog_names.relation(&QualifiedName::from(name))? {
+            Relation::Table(table) => table,
+            other => {
+                return Err(Error::new(
+                    SqlState::WRONG_OBJECT_TYPE,
+                    format!("cannot copy to {} \"{}\"", other.kind().word(), name.name.text),
+                ));
+            }
+        };
+        let columns = columns(&table, names)?;
+        let Options { format, rows: mut options, freeze, .. } =
+            options::options(&copy.options, &columns, Some(&table), true)?;
+        if columns.is_empty() && !matches!(format, CopyFormat::Text | CopyFormat::Csv) {
+            return Err(without_columns(format));
+        }
+        if freeze {
+            refuse_to_freeze(transaction, &table)?;
+        }
+        let rejects = rejects::rejects(&copy.options, &options)?;
+        let rejects_table = RejectsTable::of(transaction, facts, copy)?;
+        let are_named = !names.is_empty();
+        options.other_keys = are_named;
+        if format == CopyFormat::Parquet && channel == Channel::Pipe {
+            return Err(Error::unsupported("COPY FROM STDIN of a Parquet file").with_hint(
+                "What a Parquet file holds stands at its end: copy it from a file of the server.",
+            ));
+        }
+        let place = format!("COPY {}", table.name);
+        let reader = match format {
+            CopyFormat::Parquet => {
+                Reader::Columns(Box::new(ColumnsIn::new(Kind::Parquet, place, are_named, zone)))
+            }
+            CopyFormat::Arrow => {
+                Reader::Columns(Box::new(ColumnsIn::new(Kind::Arrow, place, are_named, zone)))
+            }
+            CopyFormat::Text | CopyFormat::Csv | CopyFormat::Binary | CopyFormat::Json => {
+                let columns = columns.iter().map(|(_, name, ty)| (name.clone(), *ty)).collect();
+                Reader::Rows(Box::new(CopyReader::new(&place, columns, options, zone)?))
+            }
+        };
+        let condition = copy.condition.as_ref().map(|condition| (parsed.script.clone(), condition.clone()));
+        let load = compile(transaction, facts, &table, &columns, condition.as_ref())?;
+        let progress = Arc::new(Progress::new("COPY FROM", channel, Some(table.oid)));
+        let store = Store {
+            table,
+            columns,
+            load,
+            condition,
+            facts: facts.clone(),
+            surroundings: None,
+            assignments: None,
+            rows: 0,
+            read: 0,
+            begun: transaction.implicit_savepoint(),
+            places: match &reader {
+                Reader::Rows(_) => Places::Lines(Vec::new()),
+                Reader::Columns(_) => Places::Rows,
+            },
+            rejects,
+            rejects_table,
+            progress,
+            advanced: Some(clock::now()),
+        };
+        Ok(CopyFrom { reader, format, store })
+    }
+
+    /// Releases the snapshot of the transaction until the COPY ends, if rows can be stored without one.
+    pub fn release_snapshot(&self, transaction: &mut Transaction) {
+        let Store { load, rejects_table, .. } = &self.store;
+        if rejects_table.is_none() && load.reads_keys_alone() {
+            transaction.release_snapshot();
+        }
+    }
+
+    /// How far it is, for others to see.
+    pub fn progress(&self) -> &Arc<Progress> {
+        &self.store.progress
+    }
+
+    /// How many columns the data has.
+    pub fn columns(&self) -> usize {
+        self.store.columns.len()
+    }
+
+    /// How the data is written.
+    pub fn format(&self) -> CopyFormat {
+        self.format
+    }
+
+    /// Takes the next bytes, cut anywhere.
+    pub fn write(&mut self, transaction: &mut Transaction, options: &RunOptions, data: &[u8]) -> Result<()> {
+        stop_if_cancelled(options)?;
+        self.store.progress.add_bytes(data.len() as u64);
+        let written = match &mut self.reader {
+            Reader::Rows(reader) => {
+                let pushed = reader.push(data);
+                pushed.and_then(|()| self.store_read(transaction, options))
+            }
+            Reader::Columns(columns) => columns.push(&mut self.store, transaction, options, data),
+        };
+        written.map_err(|error| self.store.failed(transaction, error))
+    }
+
+    /// Ends the data.
+    pub fn finish(mut self, transaction: &mut Transaction, options: &RunOptions) -> Result<Copied> {
+        stop_if_cancelled(options)?;
+        let finished = match &mut self.reader {
+            Reader::Rows(reader) => reader.finish(),
+            Reader::Columns(columns) => columns.finish(),
+        };
+        match finished.and_then(|()| self.store_read(transaction, options)) {
+            Ok(()) => self.store.end(transaction, options),
+            Err(error) => Err(self.store.failed(transaction, error)),
+        }
+    }
+
+    fn store_read(&mut self, transaction: &mut Transaction, options: &RunOptions) -> Result<()> {
+        let Reader::Rows(reader) = &mut self.reader else { return Ok(()) };
+        while let Some(batch) = reader.next_batch() {
+            self.store.add(transaction, options, batch)?;
+        }
+        Ok(())
+    }
+
+    /// Takes all of a file, which several threads read. They leave cores to transactions and queries that want them, and so does
+    /// the one that stores (docs/decisions/0011-queries-are-nice.md), unless the file holds columns.
+    pub fn read_file(
+        self,
+        transaction: &mut Transaction,
+        options: &RunOptions,
+        path: &Path,
+        failed: Failed<'_>,
+    ) -> Result<Copied> {
+        if matches!(self.reader, Reader::Columns(_)) {
+            return self.read_here(transaction, options, path, failed);
+        }
+        thread::scope(|scope| {
+            let (reading, ended) = mpsc::channel::<()>();
+            let read = move || {
+                let _reading = reading;
+                thread::stand_back(Behind::Everything);
+                self.read_here(transaction, options, path, failed)
+            };
+            let read = thread::start_scoped(scope, "firn-copy", read)?;
+            // What watches the flag may do so on this thread only, as Python does.
+            while ended.recv_timeout(LOOKS_UP_AFTER) == Err(RecvTimeoutError::Timeout) {
+                options.cancel.is_cancelled();
+            }
+            read.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// [`CopyFrom::read_file`] on this thread.
+    fn read_here(
+        self,
+        transaction: &mut Transaction,
+        options: &RunOptions,
+        path: &Path,
+        failed: Failed<'_>,
+    ) -> Result<Copied> {
+        let CopyFrom { reader, mut store, format } = self;
+        match store.read_file(reader, format, transaction, options, path, failed) {
+            Ok(()) => store.end(transaction, options),
+            Err(error) => Err(store.failed(transaction, error)),
+        }
+    }
+
+    /// Stores the rows of an Arrow batch, whose columns are those of the COPY in their order. They are
+    /// assigned as those of `INSERT … SELECT` would be: 42804 where that does not cast.
+    pub fn write_batch(
+        &mut self,
+        transaction: &mut Transaction,
+        options: &RunOptions,
+        batch: &RecordBatch,
+    ) -> Result<()> {
+        let stored = self.store.assign(transaction, options, batch);
+        stored.map_err(|error| self.store.failed(transaction, error))
+    }
+}
+
+/// What stores rows of these columns.
+fn compile(
+    transaction: &Transaction,
+    facts: &Arc<SessionFacts>,
+    table: &Arc<TableDef>,
+    columns: &[CopiedColumn],
+    condition: Option<&(Arc<str>, Expr)>,
+) -> Result<Load> {
+    let ids = columns.iter().map(|(id, ..)| *id).collect();
+    let condition = condition.map(|(script, condition)| (&**script, condition));
+    load_expressions(transaction, facts, |expressions| expressions.load(table, ids, condition))
+}
+
+/// FREEZE is for tables that the transaction has made or emptied itself, which are loaded into frozen blocks anyway
+/// (`firn_txn`'s loads): in others the rows that are there would have to be told apart.
+fn refuse_to_freeze(transaction: &Transaction, table: &TableDef) -> Result<()> {
+    let stored = transaction.engine().find_table(table.storage());
+    match stored.is_some_and(|stored| !stored.is_published()) {
+        true => Ok(()),
+        false => Err(Error::new(
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            "cannot perform COPY FREEZE because the table was not created or truncated in the current transaction",
+        )
+        .with_hint("Create or truncate the table in the same transaction, or leave FREEZE out.")),
+    }
+}
+
+/// What is wrong with a file that holds no text. It stands at its beginning again.
+fn of_other_kind(file: &mut File, path: &Path) -> io::Result<Option<Error>> {
+    if !file.metadata()?.is_file() {
+        // What is read from a pipe is gone.
+        return Ok(None);
+    }
+    let mut first = Vec::with_capacity(8);
+    file.take(8).read_to_end(&mut first)?;
+    file.rewind()?;
+    let format = match Kind::by_bytes(&first) {
+        Some(Kind::Parquet) => "parquet",
+        Some(Kind::Arrow) => "arrow",
+        _ => return Ok(None),
+    };
+    let message = format!("file \"{}\" holds no text", path.display());
+    let error = Error::new(SqlState::BAD_COPY_FILE_FORMAT, message);
+    Ok(Some(error.with_hint(format!("It looks like a file to be read WITH (FORMAT {format})."))))
+}
+
+impl Store {
+    /// Leaves out columns that the file does not have; they get their defaults.
+    pub fn retain_columns(&mut self, transaction: &Transaction, keeps: impl Fn(&str) -> bool) -> Result<()> {
+        let before = self.columns.len();
+        self.columns.retain(|(_, name, _)| keeps(name));
+        if self.columns.len() < before {
+            self.load =
+                compile(transaction, &self.facts, &self.table, &self.columns, self.condition.as_ref())?;
+        }
+        Ok(())
+    }
+
+    /// Stores the rows of a file.
+    fn read_file(
+        &mut self,
+        reader: Reader,
+        format: CopyFormat,
+        transaction: &mut Transaction,
+        options: &RunOptions,
+        path: &Path,
+        failed: Failed<'_>,
+    ) -> Result<()> {
+        // A pipe that nobody waits for any more fails to be read.
+        let not_read = |error: &io::Error| match options.cancel.is_cancelled() {
+            true => crate::cancelled(),
+            false => failed(Deed::Read, error),
+        };
+        let not_opened = |error: io::Error| failed(Deed::Open, &error);
+        // The error of what cannot be read comes later.
+        let metadata = path.metadata().ok().filter(Metadata::is_file);
+        self.progress.set_bytes_in_all(metadata.map_or(0, |metadata| metadata.len()));
+        match reader {
+            Reader::Rows(mut reader) => {
+                // Once: a pipe that is closed again has lost its reader, as its writer sees it.
+                let mut file = pipe::open(path).map_err(not_opened)?;
+                if format != CopyFormat::Binary
+                    && let Some(error) = of_other_kind(&mut file, path).map_err(|error| not_read(&error))?
+                {
+                    return Err(error);
+                }
+                let progress = self.progress.clone();
+                let watch = move |bytes| progress.add_bytes(bytes);
+                // The thread that reads the pipe and the one that waits for its rows both see a cancellation that the other need
+                // not, and the one that reads is not waited for when a row has failed.
+                let over = Arc::new(AtomicBool::new(false));
+                let (cancel, watched) = (options.cancel.clone(), options.cancel.clone());
+                let look = Box::new(move || {
+                    watched.is_cancelled();
+                });
+                reader.set_waits(Waits { look, over: over.clone() });
+                let stops = move || cancel.is_cancelled() || over.load(Ordering::Relaxed);
+                let mut sink = |batch| self.add(transaction, options, batch);
+                if let Some(bytes) = source::plain_bytes(&mut file).map_err(|error| not_read(&error))? {
+                    let feed = Feed::Stretch { file: &file, stretch: 0..bytes, watch: &watch };
+                    reader.read_file(feed, &not_read, options.threads, &mut sink)?;
+                } else {
+                    let mut file = source::watched(file, watch, stops).map_err(|error| not_read(&error))?;
+                    reader.read_file(Feed::Whole(&mut *file), &not_read, options.threads, &mut sink)?;
+                }
+            }
+            Reader::Columns(columns) => {
+                pipe::open(path).map_err(not_opened)?;
+                columns.read_file(self, transaction, options, path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores the rows of an Arrow batch, as [`CopyFrom::write_batch`] says.
+    fn assign(
+        &mut self,
+        transaction: &mut Transaction,
+        options: &RunOptions,
+        batch: &RecordBatch,
+    ) -> Result<()> {
+        if batch.num_columns() != self.columns.len() {
+            return Err(Error::new(
+                SqlState::SYNTAX_ERROR,
+                format!("a batch with {} columns for a COPY of {}", batch.num_columns(), self.columns.len()),
+            ));
+        }
+        let targets: Vec<Type> = self.columns.iter().map(|(_, _, ty)| *ty).collect();
+        let batch =
+            arrow::normalise(batch, Some(&targets)).map_err(|error| self.placed(transaction, error))?;
+        let schema = batch.schema();
+        let plain = |(field, column): (&Arc<arrow_schema::Field>, &ArrayRef)| {
+            let ty = arrow::types::type_of(field.data_type()).expect("a normal batch has plain types");
+            (Incoming::Plain(column.clone()), ty)
+        };
+        let columns: Vec<_> = schema.fields().iter().zip(batch.columns()).map(plain).collect();
+        self.assign_columns(transaction, options, batch.num_rows(), &columns)
+    }
+
+    /// Stores rows whose columns are of these types.
+    pub fn assign_columns(
+        &mut self,
+        transaction: &mut Transaction,
+        options: &RunOptions,
+        rows: usize,
+        columns: &[(Incoming, Type)],
+    ) -> Result<()> {
+        let types: Vec<Type> = columns.iter().map(|(_, ty)| *ty).collect();
+        self.prepare_assignments(transaction, &types)?;
+        self.advance_snapshot(transaction);
+        let surroundings = self.surroundings(transaction, options);
+        for first in (0..rows).step_by(TOGETHER) {
+            let length = TOGETHER.min(rows - first);
+            let vectors: Vec<Vector> =
+                columns.iter().map(|(column, ty)| column.vector(*ty, first, length)).collect();
+            let stored = self.insert_assigned(transaction, &surroundings, vectors, length);
+            let stored = stored.map_err(|error| match error.ordinal() {
+                Some(ordinal) => self.placed(transaction, error.with_ordinal(first as u64 + ordinal)),
+                None => self.placed(transaction, error),
+            })?;
+            self.count(stored, length);
+        }
+        self.read += rows as u64;
+        Ok(())
+    }
+
+    /// Binds the assignment of columns of these types, unless that was done for the batch before.
+    fn prepare_assignments(&mut self, transaction: &Transaction, types: &[Type]) -> Result<()> {
+        if self.assignments.as_ref().is_some_and(|(known, _)| known == types) {
+            return Ok(());
+        }
+        let ids: Vec<ColumnId> = self.columns.iter().map(|(id, ..)| *id).collect();
+        let assignments = load_expressions(transaction, &self.facts, |expressions| {
+            expressions.assignments(&self.table, &ids, types)
+        })?;
+        self.assignments = Some((types.to_vec(), assignments));
+        Ok(())
+    }
+
+    /// Stores rows of vectors that have the types of the assignments. The ordinal of an error counts them.
+    fn insert_assigned(
+        &mut self,
+        transaction: &mut Transaction,
+        surroundings: &Surroundings,
+        vectors: Vec<Vector>,
+        length: usize,
+    ) -> Result<u64> {
+        let context = surroundings.context();
+        let (_, assignments) = self.assignments.as_ref().expect("they have been bound");
+        let mut given = RowVectors::new(vectors.len());
+        for (place, vector) in vectors.iter().enumerate() {
+            given.set(ColumnId(place as u16), vector.clone());
+        }
+        let rows = Rows::all(length);
+        let assigned =
+            assignments.iter().map(|assignment| assignment.evaluate_placed(&context, &given, rows));
+        let mut failed: Option<Error> = None;
+        let mut whole = Vec::with_capacity(vectors.len());
+        for result in assigned {
+            match result {
+                Ok(vector) => whole.push(vector),
+                Err(error) => {
+                    let is_first = failed.as_ref().is_none_or(|first| error.ordinal() < first.ordinal());
+                    failed = if is_first { Some(error) } else { failed };
+                }
+            }
+        }
+        let Some(error) = failed else {
+            return self.load.insert_vectors(transaction, length, whole, &context);
+        };
+        // A row before it may be at fault as well.
+        if let Some(before @ 1..) = error.ordinal() {
+            let before = before as usize;
+            let vectors = vectors.iter().map(|vector| vector.slice(0, before)).collect();
+            self.insert_assigned(transaction, surroundings, vectors, before)?;
+        }
+        Err(error)
+    }
+
+    /// All rows have come.
+    fn end(mut self, transaction: &mut Transaction, options: &RunOptions) -> Result<Copied> {
+        let surroundings = self.surroundings(transaction, options);
+        let finished = self.load.finish(transaction, &surroundings.context());
+        finished.map_err(|error| self.placed(transaction, error))?;
+        Ok(Copied { rows: self.rows, notices: self.rejects.into_notices() })
+    }
+
+    /// The error that ends it: of the first row that has one. That a key of an earlier row is taken may not be known yet.
+    #[cold]
+    fn failed(&mut self, transaction: &mut Transaction, error: Error) -> Error {
+        let position = Position {
+            table: self.table.storage(),
+            begun: self.begun,
+            read: self.read,
+            has_condition: self.condition.is_some(),
+        };
+        let first = self.load.first_error(transaction, error, |transaction, waiting, error| {
+            let (waiting, error) = (position.of(transaction, waiting), position.of(transaction, error));
+            // An error without one is of a row that was not even stored.
+            error.is_none_or(|error| waiting.is_some_and(|waiting| waiting < error))
+        });
+        self.placed(transaction, first)
+    }
+
+    /// Stores the rows of a file's batch which the condition chooses.
+    fn add(
+        &mut self,
+        transaction: &mut Transaction,
+        options: &RunOptions,
+        read: firn_load::Batch,
+    ) -> Result<()> {
+        self.progress.add_skipped(read.rejected.len() as u64);
+        self.rejects.add(&read.rejected)?;
+        if !read.rejected.is_empty() && self.rejects_table.is_some() {
+            let entered = self.load.enter_keys(transaction);
+            entered.map_err(|error| self.placed(transaction, error))?;
+            let surroundings = self.surroundings(transaction, options);
+            let table = self.rejects_table.as_mut().expect("there is one");
+            // Its rows are no rows of the file.
+            let put = table.put(transaction, &surroundings.context(), &read.rejected);
+            put.map_err(Error::without_row)?;
+        }
+        if read.rows == 0 {
+            return stop_if_cancelled(options);
+        }
+        if let Places::Lines(batches) = &mut self.places {
+            batches.push((self.read, read.lines));
+        }
+        self.put(transaction, options, read.rows, &read.columns)
+    }
+
+    /// Stores the next rows of a file, whose columns are those of the storage.
+    pub fn put(
+        &mut self,
+        transaction: &mut Transaction,
+        options: &RunOptions,
+        rows: usize,
+        columns: &[ArrayRef],
+    ) -> Result<()> {
+        self.advance_snapshot(transaction);
+        let surroundings = self.surroundings(transaction, options);
+        let stored = self.load.insert(transaction, rows, columns, &surroundings.context());
+        let stored = stored.map_err(|error| self.placed(transaction, error))?;
+        self.count(stored, rows);
+        self.read += rows as u64;
+        Ok(())
+    }
+
+    fn count(&mut self, stored: u64, of: usize) {
+        self.rows += stored;
+        self.progress.add_rows(stored);
+        self.progress.add_excluded((of as u64).saturating_sub(stored));
+    }
+
+    fn advance_snapshot(&mut self, transaction: &mut Transaction) {
+        if self.advanced.is_some_and(|then| then.elapsed() >= KEEPS_UP_AFTER) {
+            self.advanced = transaction.advance_snapshot().then(clock::now);
+        }
+    }
+
+    fn surroundings(&mut self, transaction: &Transaction, options: &RunOptions) -> Arc<Surroundings> {
+        self.load.set_key_threads(options.threads);
+        let new = || Arc::new(surroundings(transaction, &self.facts, options));
+        self.surroundings.get_or_insert_with(new).clone()
+    }
+
+    /// Adds to an error of a row of a batch that was to be stored where that is, and where the row is that has its key if it is of the
+    /// same file.
+    #[cold]
+    pub fn placed(&self, transaction: &Transaction, error: Error) -> Error {
+        let position = Position {
+            table: self.table.storage(),
+            begun: self.begun,
+            read: self.read,
+            has_condition: self.condition.is_some(),
+        };
+        let (Some(ordinal), None) = (position.of(transaction, &error), error.context()) else {
+            return error;
+        };
+        let place = self.places.of(ordinal);
+        let other = error.other_row().and_then(|row| position.of_row(transaction, row));
+        // Of two rows with a key the later one is at fault, in whatever order the index has met them.
+        let (place, other) = match other.map(|ordinal| self.places.of(ordinal)) {
+            Some(other) if other > place => (other, Some(place)),
+            other => (place, other),
+        };
+        let error = match (error.detail().map(str::to_owned), other, self.places.word()) {
+            (Some(detail), Some(other), "line") => {
+                error.with_detail(format!("{detail} The row on line {other} has it."))
+            }
+            (Some(detail), Some(other), _) => error.with_detail(format!("{detail} Row {other} has it.")),
+            _ => error,
+        };
+        error.with_context(format!("COPY {}, {} {place}", self.table.name, self.places.word()))
+    }
+}
+
+/// By what the place of a row is found.
+struct Position {
+    table: firn_base::TableId,
+    begun: Savepoint,
+    read: u64,
+    has_condition: bool,
+}
+
+impl Position {
+    /// How many rows of the file came before the one that an error is about.
+    fn of(&self, transaction: &Transaction, error: &Error) -> Option<u64> {
+        match error.row() {
+            Some(row) => self.of_row(transaction, row),
+            None => error.ordinal().map(|ordinal| self.read + ordinal),
+        }
+    }
+
+    /// How many rows of the file came before one that has been stored. With a condition the rows of the table are not those of the
+    /// file.
+    fn of_row(&self, transaction: &Transaction, row: RowId) -> Option<u64> {
+        if self.has_condition {
+            return None;
+        }
+        // The table may have been dropped before the first row came.
+        let table = transaction.engine().find_table(self.table)?;
+        transaction.ordinal_since(self.begun, &table, row)
+    }
+}
