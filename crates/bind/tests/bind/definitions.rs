@@ -87,7 +87,10 @@ fn a_query_uses_the_columns_that_its_own_text_names() {
     let orders = CATALOG.relation(None, "orders").unwrap().unwrap();
     let number = |name: &str| (orders.oid, orders.column(name).unwrap().1.number);
     let columns = |text: &str| described(text).unwrap().uses.columns.into_iter().collect::<Vec<_>>();
-    assert_eq!(columns("SELECT s.total FROM (SELECT id, total FROM orders) AS s"), [number("id"), number("total")]);
+    assert_eq!(
+        columns("SELECT s.total FROM (SELECT id, total FROM orders) AS s"),
+        [number("id"), number("total")]
+    );
     assert_eq!(columns("SELECT count(*) FROM orders AS o WHERE o.id > 0"), [number("id")]);
     // What a view is made of is the view's.
     let view = CATALOG.relations().find(|one| matches!(one.kind, firn_bind::RelationKind::View(_))).unwrap();

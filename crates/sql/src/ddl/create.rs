@@ -8,8 +8,8 @@ use crate::statement::{ObjectKind, QualifiedName, without_into};
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, Type};
 use firn_syntax::tree::{
-    CreateSchema, CreateTable, CreateTableAs, Query, Role, RoleKind, Statement,
-    TableConstraintKind, TableElement, TableSource,
+    CreateSchema, CreateTable, CreateTableAs, Query, Role, RoleKind, Statement, TableConstraintKind,
+    TableElement, TableSource,
 };
 use firn_txn::catalog::{ColumnDef, ColumnType, Oid, SchemaDef, TableDef, TableSettings};
 

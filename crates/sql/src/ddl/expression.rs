@@ -62,8 +62,7 @@ pub(super) fn check_default(
     let text = format!("({default})::{old}");
     let expression = parse_expression(&text)?;
     let place = Place::Default { column, ty: new };
-    let bound =
-        context.bound(|catalog| firn_bind::bind_expression(&text, &expression, place, None, catalog));
+    let bound = context.bound(|catalog| firn_bind::bind_expression(&text, &expression, place, None, catalog));
     bound.map(drop).map_err(|error| match error.state() {
         SqlState::DATATYPE_MISMATCH => Error::new(
             SqlState::DATATYPE_MISMATCH,

@@ -230,11 +230,7 @@ impl Context<'_> {
     }
 
     /// Prepares a statement over the catalog as it stands, and runs it. Its functions see the sequences of that catalog.
-    fn run<T>(
-        &mut self,
-        parsed: &Parsed,
-        run: impl FnOnce(&mut Self, &Prepared) -> Result<T>,
-    ) -> Result<T> {
+    fn run<T>(&mut self, parsed: &Parsed, run: impl FnOnce(&mut Self, &Prepared) -> Result<T>) -> Result<T> {
         let services = self.options.services.clone();
         let services: &dyn Any = &*services;
         let services = services.downcast_ref::<Services>();

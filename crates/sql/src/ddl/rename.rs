@@ -294,7 +294,8 @@ fn move_sequence(context: &mut Context<'_>, sequence: &SequenceDef, schema: Oid,
     let moved = SequenceDef { schema, name: name.to_owned(), ..sequence.clone() };
     context.catalog_mut()?.sequences.insert(moved.oid, Arc::new(moved));
     put_defaults(context, defaults)?;
-    let (from, to) = (context.schema_name(sequence.schema).to_owned(), context.schema_name(schema).to_owned());
+    let (from, to) =
+        (context.schema_name(sequence.schema).to_owned(), context.schema_name(schema).to_owned());
     view::rename_relation(context, (&from, &sequence.name), (&to, name))
 }
 
