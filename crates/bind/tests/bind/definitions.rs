@@ -45,7 +45,7 @@ fn a_default_sees_no_columns_and_no_rows() {
 #[test]
 fn a_check_is_a_condition_over_one_row() {
     for (text, state, message) in [
-        ("id + 1", "42804", "argument of CHECK must be type boolean, not type integer"),
+        ("customer + 1", "42804", "argument of CHECK must be type boolean, not type integer"),
         ("EXISTS (SELECT 1)", "0A000", "cannot use subquery in check constraint"),
         ("count(*) > 0", "42803", "aggregate functions are not allowed in check constraints"),
         ("nothing > 0", "42703", "column \"nothing\" does not exist"),
