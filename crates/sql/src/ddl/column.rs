@@ -31,7 +31,6 @@ const MOST_DIGITS: u16 = 38;
 
 /// PostgreSQL's types that FirnDB lacks.
 const OTHER_TYPES: &[&str] = &[
-    "json",
     "jsonb",
     "jsonpath",
     "xml",
@@ -59,7 +58,6 @@ const OTHER_TYPES: &[&str] = &[
     "tsrange",
     "tstzrange",
     "daterange",
-    "pg_lsn",
     "citext",
 ];
 
