@@ -5,7 +5,7 @@
 use super::{Binder, Clause, ItemColumn, Operand, Table};
 use crate::binder::attach::Pending;
 use crate::catalog::{Attribute, Catalog, Relation};
-use firn_base::{Result, SqlState, Type};
+use firn_base::{Representation, Result, SqlState, Type, TypeId};
 use firn_plan::{Column, ColumnInfo, Columns, Scalar};
 use firn_syntax::tree::Expr;
 use std::sync::Arc;
@@ -56,6 +56,8 @@ pub fn bind_copy_condition(
 }
 
 /// Values of some types as values of columns, as an INSERT assigns them. Attributes of their row are numbered from 1 on.
+///
+/// Formats with types of their own have none for every numeric and every array: such values may come as texts.
 pub fn bind_assignments(values: &[(Type, &Attribute)], catalog: &dyn Catalog) -> Result<Vec<RowScalar>> {
     let assigned = |(place, (ty, attribute)): (usize, &(Type, &Attribute))| {
         let mut binder = Binder::new("", &[], catalog);
@@ -63,7 +65,13 @@ pub fn bind_assignments(values: &[(Type, &Attribute)], catalog: &dyn Catalog) ->
         binder.has_positions = false;
         binder.open();
         let column = binder.new_column(ColumnInfo::new(*ty, true).named(&*attribute.name));
-        let operand = Operand { scalar: Scalar::Column(column), ty: *ty, at: 0 };
+        let mut operand = Operand { scalar: Scalar::Column(column), ty: *ty, at: 0 };
+        let representation = attribute.ty.representation();
+        if ty.id == TypeId::TEXT
+            && matches!(representation, Some(Representation::Numeric | Representation::List(_)))
+        {
+            operand = binder.cast(operand, attribute.ty, 0)?;
+        }
         let mut scalar = binder.assigned(operand, attribute)?.scalar;
         binder.inline(&mut scalar);
         let inputs = vec![(column, i16::try_from(place + 1).expect("a table has not so many columns"))];
