@@ -20,6 +20,7 @@ pub mod binary;
 pub mod coerce;
 pub mod datetime;
 pub mod interval;
+pub mod json;
 pub mod numeric;
 pub mod oid;
 pub mod operators;

@@ -1,6 +1,7 @@
 //! What definitions in the catalog are bound for: the types of columns, defaults and conditions, and the queries of views with all
 //! that they use.
 
+use super::attach::Pending;
 use super::{Binder, Clause, Item, ItemColumn, LevelId, Operand, OutputColumn, Table, bind_with};
 use crate::catalog::{Catalog, Relation};
 use crate::resolve::name as type_name;
@@ -24,6 +25,8 @@ pub enum Place<'a> {
     },
     /// CHECK.
     Check,
+    /// WHERE of COPY FROM, which is no definition but is bound as one.
+    CopyWhere,
     /// USING of ALTER COLUMN … TYPE.
     Using {
         /// The name of the column.
@@ -83,6 +86,7 @@ pub fn bind_expression(
     binder.level().clause = match place {
         Place::Default { .. } => Clause::Default,
         Place::Check => Clause::Check,
+        Place::CopyWhere => Clause::CopyWhere,
         Place::Using { .. } => Clause::Transform,
     };
     let mut inputs = Vec::new();
@@ -93,6 +97,7 @@ pub fn bind_expression(
     let operand = binder.expression(expression)?;
     let operand = match place {
         Place::Check => binder.boolean(operand, "CHECK")?,
+        Place::CopyWhere => binder.boolean(operand, "COPY FROM WHERE")?,
         Place::Default { column, ty } => binder.stored_value(operand, ty, |from| {
             let message = format!(
                 "column \"{column}\" is of type {} but default expression is of type {}",
@@ -149,6 +154,20 @@ impl Binder<'_> {
         columns
     }
 
+    /// Puts values that several places of a scalar share into each of them.
+    pub(super) fn inline(&self, scalar: &mut Scalar) {
+        if let Scalar::Column(column) = scalar {
+            let column = self.aliases_of_pending.get(column).unwrap_or(column);
+            if let Some(Pending::Value(value)) = self.pending.get(column) {
+                let mut value = value.clone();
+                self.inline(&mut value);
+                *scalar = value;
+            }
+            return;
+        }
+        scalar.for_each_child_mut(|child| self.inline(child));
+    }
+
     fn stored_value(
         &mut self,
         operand: Operand,
@@ -167,6 +186,7 @@ impl Binder<'_> {
         let what = match self.level().clause {
             Clause::Default => "DEFAULT expression",
             Clause::Check => "check constraint",
+            Clause::CopyWhere => "COPY FROM WHERE condition",
             Clause::Transform => "transform expression",
             Clause::Execute => "EXECUTE parameter",
             _ => return Ok(()),

@@ -349,7 +349,7 @@ pub(crate) fn surroundings(
     options: &RunOptions,
 ) -> Surroundings {
     let services = &options.services;
-    let session = Arc::new(CatalogSource::of_session(transaction.catalog(), facts, services));
+    let session = Arc::new(CatalogSource::of_session(transaction.catalog(), facts, services, registry()));
     Surroundings {
         statement_time: clock::wall_clock_micros(),
         transaction_time: options.now,
