@@ -4,7 +4,7 @@ use crate::{Connection, Database, Outcome, Rows, TransactionStatus};
 use firn_base::{SqlState, Value};
 
 /// It is met when rows are drawn, not when the query is run.
-const FAILING: &str = "SELECT 1/0";
+const FAILING: &str = "SELECT 1 / (g - 5000) FROM generate_series(1, 10000) AS s(g)";
 const INSERT: &str = "INSERT INTO t SELECT count(*) FROM t";
 
 fn connection() -> Connection {

@@ -341,7 +341,7 @@ impl Connection {
         drop(gone);
         let parsed = prepared.parsed.as_ref().expect("only statements with a text have a plan");
         let plan = self.plan(parsed, &prepared.declared, transaction)?;
-        if plan.columns != prepared.columns || plan.parameters != prepared.parameters {
+        if !yield_alike(&plan.columns, &prepared.columns) || plan.parameters != prepared.parameters {
             return Err(Error::new(
                 SqlState::FEATURE_NOT_SUPPORTED,
                 "cached plan must not change result type",
@@ -396,6 +396,19 @@ fn controls_transactions(statement: &tree::Statement) -> bool {
         tree::Statement::Set(set) => {
             matches!(set.setting, tree::Setting::Transaction(_) | tree::Setting::SessionCharacteristics(_))
         }
+        _ => false,
+    }
+}
+
+/// Whether results have columns of the same names and types. They may be those of another table, which has taken the name of one
+/// that was dropped.
+fn yield_alike(columns: &Option<Arc<[Column]>>, others: &Option<Arc<[Column]>>) -> bool {
+    match (columns, others) {
+        (Some(columns), Some(others)) => columns
+            .iter()
+            .map(|column| (&column.name, column.ty))
+            .eq(others.iter().map(|column| (&column.name, column.ty))),
+        (None, None) => true,
         _ => false,
     }
 }

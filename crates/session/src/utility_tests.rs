@@ -106,7 +106,7 @@ fn positions_of_errors_are_those_of_the_script() {
 fn explain_prints_a_plan_and_analyze_runs_the_statement() {
     let mut connection = connection();
     let plan = lines(&mut connection, "EXPLAIN SELECT a FROM t WHERE a = 1");
-    assert!(plan.iter().any(|line| line.contains("scan")), "{plan:?}");
+    assert!(plan.iter().any(|line| line.contains("Scan")), "{plan:?}");
     for sql in [
         "EXPLAIN (ANALYZE, TIMING OFF) SELECT a FROM t",
         "EXPLAIN ANALYZE VERBOSE SELECT a FROM t FOR UPDATE",
