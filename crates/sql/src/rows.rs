@@ -71,7 +71,13 @@ impl RowChunk {
 pub fn values_of_row(columns: &[Column], chunk: &ResultChunk, row: usize) -> Vec<Value> {
     let value = |(place, column): (usize, &Column)| match chunk.text(place) {
         Some(text) => text.datum(row).to_value(Type::new(TypeId::TEXT)),
-        None => chunk.values.vectors()[place].datum(row).to_value(column.ty),
+        None => {
+            let datum = chunk.values.vectors()[place].datum(row);
+            match column.ty.representation() {
+                Some(representation) => values::value(datum, representation),
+                None => datum.to_value(column.ty),
+            }
+        }
     };
     columns.iter().enumerate().map(value).collect()
 }
