@@ -236,7 +236,7 @@ impl Walk<'_> {
                 Target::Value { value, .. } => self.expr(value),
             }
         }
-        select.from.iter_mut().for_each(|item| self.from_item(item));
+        select.from.iter_mut().for_each(|item| self.joined_item(item));
         self.exprs(&mut select.condition);
         select.group_by.iter_mut().for_each(|item| self.group_item(item));
         self.exprs(&mut select.having);
@@ -252,11 +252,11 @@ impl Walk<'_> {
         }
     }
 
-    fn from_item(&mut self, item: &mut FromItem) {
+    fn joined_item(&mut self, item: &mut FromItem) {
         self.table(&mut item.first);
         for join in &mut item.joins {
             self.0.join(join);
-            self.from_item(&mut join.right);
+            self.joined_item(&mut join.right);
             if let JoinConstraint::On(condition) = &mut join.constraint {
                 self.expr(condition);
             }
@@ -275,7 +275,7 @@ impl Walk<'_> {
             }
             TableKind::Function(function) => self.table_function(function),
             TableKind::Query { query, .. } => self.query(query),
-            TableKind::Join(item) => self.from_item(item),
+            TableKind::Join(item) => self.joined_item(item),
             TableKind::Xml(xml) => self.xml_table(xml),
             TableKind::File(_) => {}
         }

@@ -176,7 +176,7 @@ struct Qualify<'u> {
     writes_columns: bool,
 }
 
-fn noted<'u, T>(list: &'u [(Span, T)], span: Span) -> Option<&'u T> {
+fn noted<T>(list: &[(Span, T)], span: Span) -> Option<&T> {
     // Spans are equal wherever they are.
     let is_there = |(place, _): &&(Span, T)| (place.start, place.end) == (span.start, span.end);
     list.iter().find(is_there).map(|(_, what)| what)
