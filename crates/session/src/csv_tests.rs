@@ -413,7 +413,8 @@ fn rows_that_cannot_be_read_are_left_out_if_the_user_says_so() {
 fn columns_of_files_have_any_type_that_columns_of_tables_have() {
     let folder = Folder::new(&[("a.csv", "id,tags,price\n1,\"{a,b}\",1.50\n2,,2\n")]);
     let mut connection = connection();
-    let read = "SELECT id, tags[2], price::text FROM read_csv('@/a.csv', types => 'tags text[], price numeric')";
+    let read =
+        "SELECT id, tags[2], price::text FROM read_csv('@/a.csv', types => 'tags text[], price numeric')";
     assert_eq!(rows(&mut connection, &folder.sql(read)), ["BigInt(1)|b|1.50", "BigInt(2)|Null|2"]);
     for (ty, state) in [("record", "42P16"), ("anyelement", "42P16"), ("nothing", "42704")] {
         let read = format!("SELECT * FROM read_csv('@/a.csv', types => 'tags {ty}')");
