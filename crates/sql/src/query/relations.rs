@@ -59,7 +59,8 @@ impl Relations for SessionRelations {
     }
 
     fn source(&self, id: SourceId, transaction: &Transaction) -> Arc<dyn Source> {
-        let source = CatalogSource::of_session(transaction.catalog(), &self.facts, &self.services);
+        let source =
+            CatalogSource::of_session(transaction.catalog(), &self.facts, &self.services, registry());
         match pg_catalog::numbered(id.0) {
             Some(relation) => Arc::new(CatalogRelation::new(relation, source)),
             None => Arc::new(SequenceRelation { oid: id.0, source }),

@@ -123,8 +123,7 @@ impl Prepared {
     ) -> Result<Executed> {
         let others = SessionRelations { facts: facts.clone(), services: options.services.clone() };
         let surroundings = surroundings(transaction, facts, options);
-        let parameters = with_objects(self.parameters(), parameters, &surroundings.context())?;
-        self.prepared.execute(transaction, &others, &parameters, Arc::new(surroundings), run_options(options))
+        self.prepared.execute(transaction, &others, parameters, Arc::new(surroundings), run_options(options))
     }
 
     /// Whether it touches few rows, as far as that is known before it runs.
@@ -132,7 +131,8 @@ impl Prepared {
         self.prepared.is_short()
     }
 
-    /// As [`Prepared::execute`], but values of a result of few rows are appended to `values`.
+    /// As [`Prepared::execute`], but values of a result of few rows are appended to `values`, and parameters may be names of
+    /// objects.
     pub fn change(
         &self,
         transaction: &mut Transaction,
@@ -142,6 +142,7 @@ impl Prepared {
         values: &mut Vec<Value>,
     ) -> Result<Execution> {
         let surroundings = surroundings(transaction, facts, options);
+        let parameters = &*with_objects(self.parameters(), parameters, &surroundings.context())?;
         if let Some(done) = self.prepared.execute_short(transaction, parameters, &surroundings, values)? {
             return Ok(Execution::Short { count: done.count, rows: done.rows });
         }
@@ -152,7 +153,8 @@ impl Prepared {
         Ok(Execution::Pipelines(executed))
     }
 
-    /// Runs a query that only reads: to its end if it touches few rows, whose values are appended to `values`.
+    /// Runs a query that only reads: to its end if it touches few rows, whose values are appended to `values`. Parameters may
+    /// be names of objects.
     pub fn query(
         &self,
         transaction: &Transaction,
@@ -162,6 +164,7 @@ impl Prepared {
         values: &mut Vec<Value>,
     ) -> Result<QueryOutput> {
         let surroundings = surroundings(transaction, facts, options);
+        let parameters = &*with_objects(self.parameters(), parameters, &surroundings.context())?;
         if let Some(rows) = self.prepared.run_short(transaction, parameters, &surroundings, values)? {
             return Ok(QueryOutput::Values(rows));
         }
@@ -181,8 +184,7 @@ impl Prepared {
     ) -> Result<Stream> {
         let others = SessionRelations { facts: facts.clone(), services: options.services.clone() };
         let surroundings = surroundings(transaction, facts, options);
-        let parameters = with_objects(self.parameters(), parameters, &surroundings.context())?;
-        self.prepared.start(transaction, &others, &parameters, Arc::new(surroundings), run_options(options))
+        self.prepared.start(transaction, &others, parameters, Arc::new(surroundings), run_options(options))
     }
 }
 
@@ -347,7 +349,7 @@ pub(crate) fn surroundings(
     options: &RunOptions,
 ) -> Surroundings {
     let services = &options.services;
-    let session = Arc::new(CatalogSource::of_session(transaction.catalog(), facts, services));
+    let session = Arc::new(CatalogSource::of_session(transaction.catalog(), facts, services, registry()));
     Surroundings {
         statement_time: clock::wall_clock_micros(),
         transaction_time: options.now,
