@@ -75,7 +75,7 @@ pub fn batch(rows: &ResultChunk, schema: &SchemaRef) -> Result<RecordBatch> {
     let fields = schema.fields().iter().enumerate();
     let arrays = chunk.vectors().iter().zip(fields).map(|(vector, (place, field))| {
         let text = rows.text(place).filter(|_| *field.data_type() == DataType::Utf8View);
-        let array = array(&text.unwrap_or(vector).plain(chunk.rows()))?;
+        let array = array(&text.unwrap_or(vector).flatten(chunk.rows()))?;
         debug_assert_eq!(array.data_type(), field.data_type());
         Ok(array)
     });

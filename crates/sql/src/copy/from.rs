@@ -19,7 +19,7 @@ use firn_base::thread::{self, Behind};
 use firn_base::{ColumnId, Error, Result, RowId, SqlState, TimeZoneSetting, Type, pipe};
 use firn_executor::arrays::vector_of;
 use firn_executor::write::{Load, RowExpression, RowVectors};
-use firn_load::source::{self};
+use firn_load::source;
 use firn_load::{CopyReader, Feed, RowLines, Waits};
 use firn_query::Surroundings;
 use firn_syntax::tree::{Copy, CopySource, Expr, Statement};
