@@ -47,5 +47,5 @@ pub use numeric::Numeric;
 pub use representation::Representation;
 pub use snapshot::{Snapshot, Stamp, Time, visible};
 pub use time_zone::TimeZoneSetting;
-pub use types::{ParameterType, SqlType};
+pub use types::SqlType;
 pub use value::{Cell, Interval, Stored, Value};

@@ -307,8 +307,9 @@ impl Rows {
             let stream = Box::new(open.stream(work)?);
             self.state = State::Alone { open, stream, worked: Duration::ZERO };
         }
-        if let State::Alone { stream, worked, .. } = &mut self.state {
-            let may_split = run.options.workers > 1 && !run.program.result().is_serial;
+        if let State::Alone { open, stream, worked } = &mut self.state {
+            let is_serial = run.program.result().is_serial || open.is_ordered();
+            let may_split = run.options.workers > 1 && !is_serial;
             let begin = clock::now();
             while !may_split || *worked + begin.elapsed() < run.options.alone {
                 match produce(work, stream)? {

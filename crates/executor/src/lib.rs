@@ -3,6 +3,7 @@
 //! ```text
 //! plan ──Program::compile──▶ program ──Rows::start──▶ execution ──Rows::next──▶ chunks
 //!                                    ──execute──▶ count, rows      (changes and locks)
+//! plan ──ShortProgram::compile──▶ short program ──query, execute──▶ values    (few rows, found by indexes)
 //! ```
 //!
 //! A program is a set of pipelines: an input, stages that pass chunks on, and a sink that collects them. Everything here is
@@ -24,6 +25,7 @@ pub mod budget;
 pub mod buffer;
 pub mod partitions;
 pub mod pipeline;
+mod pool;
 pub mod spill;
 
 pub mod effects;
@@ -35,10 +37,12 @@ pub mod stages;
 
 pub mod compile;
 pub mod execution;
+pub mod short;
 
 pub use budget::Budget;
 pub use compile::Program;
 pub use execution::{Executed, Options, Rows, execute};
+pub use short::ShortProgram;
 pub use source::{Reader, Source, Sources};
 pub use spill::SpillArea;
 pub use statistics::SourceFacts;

@@ -66,6 +66,11 @@ pub trait Input: Send {
 pub trait OpenInput: Send + Sync {
     /// The input of one worker.
     fn worker(&self, run: &Run) -> Box<dyn Input>;
+
+    /// Whether its chunks come in an order that a result keeps.
+    fn is_ordered(&self) -> bool {
+        false
+    }
 }
 
 /// An input of a plan.
@@ -166,6 +171,11 @@ pub struct OpenFragment {
 }
 
 impl OpenFragment {
+    /// Whether its rows come in an order that a result keeps, if one worker runs it.
+    pub fn is_ordered(&self) -> bool {
+        self.input.is_ordered()
+    }
+
     /// The stream of one worker.
     pub fn stream(&self, work: Work<'_>) -> Result<Stream> {
         let stages = self.fragment.stages.iter().map(|stage| stage.start(work)).collect::<Result<_>>()?;

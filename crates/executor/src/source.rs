@@ -9,6 +9,7 @@
 
 use crate::buffer::RowBuffer;
 use crate::execution::Options;
+use crate::table::TableSource;
 use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{Representation, Result, Snapshot, Type, Value};
 use firn_plan::operator::SourceId;
@@ -104,6 +105,11 @@ pub trait Source: Send + Sync {
         None
     }
 
+    /// The table of the catalog that it is, if short programs may read it.
+    fn as_table(&self) -> Option<&TableSource> {
+        None
+    }
+
     /// Binds a scan to what the reader sees, and logs what will have been read.
     fn open(&self, request: &Request<'_>, reader: Reader<'_>) -> Result<Arc<dyn Scan>>;
 
@@ -131,6 +137,12 @@ pub trait Lookup: Send + Sync {
 pub trait Scan: Send + Sync {
     /// Begins from the first row, any number of times.
     fn morsels(&self) -> Arc<dyn Morsels>;
+
+    /// Whether its rows have an order that a result keeps, as the lines of a file do. A single worker takes its morsels if they become
+    /// rows of a result.
+    fn is_ordered(&self) -> bool {
+        false
+    }
 }
 
 /// Rows in parts that workers take from one after the other.

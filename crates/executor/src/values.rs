@@ -30,7 +30,21 @@ pub fn repeat(constant: &Vector, length: usize) -> Vector {
 
 /// Appends a value. Panics if it is of another kind than the vector.
 pub fn push(builder: &mut Builder, value: &Value, representation: Representation) {
-    let datum = match value {
+    let Value::Array(array) = value else {
+        return builder.push(datum(value).expect("it is no array"));
+    };
+    let Representation::List(element) = representation else { panic!("an array is no {representation:?}") };
+    let mut elements = Builder::new(*element);
+    array.elements().iter().for_each(|value| push(&mut elements, value, *element));
+    let elements = elements.finish();
+    let shape = shape(array.dimensions());
+    builder.push(Datum::List(List::with_shape(&elements, shape.as_ref())));
+}
+
+/// A value, borrowed; `None` of an array, whose elements functions read from a vector.
+#[inline]
+pub fn datum(value: &Value) -> Option<Datum<'_>> {
+    Some(match value {
         Value::Null => Datum::Null,
         Value::Boolean(value) => Datum::Boolean(*value),
         Value::SmallInt(value) => Datum::Int16(*value),
@@ -47,18 +61,8 @@ pub fn push(builder: &mut Builder, value: &Value, representation: Representation
         Value::Interval(value) => Datum::Interval(*value),
         Value::Uuid(value) => Datum::Uuid(*value),
         Value::Oid(value) => Datum::UInt32(*value),
-        Value::Array(array) => {
-            let Representation::List(element) = representation else {
-                panic!("an array is no {representation:?}")
-            };
-            let mut elements = Builder::new(*element);
-            array.elements().iter().for_each(|value| push(&mut elements, value, *element));
-            let elements = elements.finish();
-            let shape = shape(array.dimensions());
-            return builder.push(Datum::List(List::with_shape(&elements, shape.as_ref())));
-        }
-    };
-    builder.push(datum);
+        Value::Array(_) => return None,
+    })
 }
 
 /// The shape of an array that has not just one dimension that begins at 1.

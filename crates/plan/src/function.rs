@@ -48,6 +48,19 @@ pub enum Strategy {
     NotEqual,
 }
 
+impl Strategy {
+    /// What a comparison asks with its operands exchanged.
+    pub fn commuted(self) -> Strategy {
+        match self {
+            Strategy::Less => Strategy::Greater,
+            Strategy::LessOrEqual => Strategy::GreaterOrEqual,
+            Strategy::GreaterOrEqual => Strategy::LessOrEqual,
+            Strategy::Greater => Strategy::Less,
+            other => other,
+        }
+    }
+}
+
 /// The facts about a function that the planner uses.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Facts {

@@ -131,6 +131,20 @@ pub fn scope(plan: &Plan, root: NodeId) -> Scope {
 /// a column is then as it was, but what shows it may be gone.
 pub fn widen_nullability(plan: &mut Plan) {
     let order = plan.post_order();
+    let computes = |node: &NodeId| match &plan[*node] {
+        Operator::Map { .. }
+        | Operator::UnionAll { .. }
+        | Operator::Iterate(_)
+        | Operator::IterateRead { .. }
+        | Operator::SharedRead { .. } => true,
+        Operator::Values { columns, .. } => !columns.is_empty(),
+        Operator::Group(group) => group.sets.is_some(),
+        Operator::Join(join) => join.mark.is_some(),
+        _ => false,
+    };
+    if !order.iter().any(computes) {
+        return;
+    }
     loop {
         let mut changed = false;
         let mut scopes: HashMap<NodeId, Scope> = HashMap::new();

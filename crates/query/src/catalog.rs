@@ -15,9 +15,18 @@ use firn_txn::catalog::{
 };
 use firn_vector::Registry;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 const PG_CATALOG: &str = "pg_catalog";
+
+/// The relations of how many tables a thread keeps.
+const MOST_KNOWN_TABLES: usize = 32;
+
+thread_local! {
+    /// Relations of tables that statements of this thread have named, with the definitions that they were made of: a definition
+    /// never changes, and a table whose definition has changed has another one.
+    static KNOWN_TABLES: RefCell<VecDeque<(Arc<TableDef>, Arc<Relation>)>> = const { RefCell::new(VecDeque::new()) };
+}
 
 /// How a session sees names.
 #[derive(Clone, Copy)]
@@ -104,13 +113,35 @@ impl<'a> Binding<'a> {
         }
         let Some(definition) = self.catalog.schema(schema) else { return Ok(None) };
         if let Some(table) = self.catalog.table(definition.oid, name) {
-            return Ok(Some(Arc::new(self.table(schema, table))));
+            return Ok(Some(self.known_table(schema, table)));
         }
         if let Some(view) = self.catalog.view(definition.oid, name) {
             return Ok(Some(Arc::new(self.view(schema, view))));
         }
         let sequence = self.catalog.sequence(definition.oid, name);
         Ok(sequence.map(|sequence| Arc::new(sequence_relation(schema, sequence))))
+    }
+
+    /// The relation of a table. Of a definition that this thread has met lately it is the same one.
+    fn known_table(&self, schema: &str, table: &Arc<TableDef>) -> Arc<Relation> {
+        // The default of an identity column names its sequence, which has another definition.
+        if table.columns.iter().any(|column| column.identity.is_some()) {
+            return Arc::new(self.table(schema, table));
+        }
+        KNOWN_TABLES.with_borrow_mut(|known| {
+            let is_it = |(definition, relation): &(Arc<TableDef>, Arc<Relation>)| {
+                Arc::ptr_eq(definition, table) && *relation.schema == *schema
+            };
+            if let Some((_, relation)) = known.iter().find(|entry| is_it(entry)) {
+                return relation.clone();
+            }
+            let relation = Arc::new(self.table(schema, table));
+            if known.len() == MOST_KNOWN_TABLES {
+                known.pop_front();
+            }
+            known.push_back((table.clone(), relation.clone()));
+            relation
+        })
     }
 
     fn table(&self, schema: &str, table: &TableDef) -> Relation {

@@ -24,7 +24,7 @@ pub mod stream;
 
 pub mod arrow;
 
-pub use prepared::{Executed, Prepared, ResultColumn};
+pub use prepared::{Done, Executed, Prepared, ResultColumn};
 pub use relations::{Found, NoRelations, Relations};
 pub use stream::{ResultChunk, Stream};
 pub use surroundings::Surroundings;

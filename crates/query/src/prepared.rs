@@ -1,18 +1,22 @@
 //! Prepared statements: bound, optimised and compiled once, run any number of times.
+//!
+//! A statement that touches few rows has a [short program](firn_executor::ShortProgram). Its pipelines are then compiled when the
+//! short program gives up for the first time, or when they are asked for.
 
 use crate::catalog::{Binding, Names};
 use crate::expressions::TransactionExpressions;
 use crate::relations::Relations;
 use crate::sources::{FoundSources, TransactionSources};
-use crate::stream::Stream;
+use crate::stream::{Stream, depends_on_session};
 use crate::surroundings::Surroundings;
-use firn_base::sync::Arc;
+use firn_base::sync::{Arc, OnceLock};
 use firn_base::{Cancel, Error, Result, SqlState, Type, TypeId, Value, stack};
 use firn_bind::{Bound, OutputColumn};
+use firn_executor::compile::targets_of;
 use firn_executor::execution::execute;
 use firn_executor::statistics::SourceFacts;
 use firn_executor::write::TargetSet;
-use firn_executor::{Options, Program, Reader, Rows, Source, Sources};
+use firn_executor::{Options, Program, Reader, Rows, ShortProgram, Source, Sources};
 use firn_plan::evaluator::RegistryEvaluator;
 use firn_plan::operator::{LockStrength, SourceId};
 use firn_plan::{Operator, Plan, rewrite, text};
@@ -23,6 +27,8 @@ use firn_vector::context::detached;
 use firn_vector::{Context, Registry};
 use std::collections::HashMap;
 
+pub use firn_executor::short::Done;
+
 /// A column of a result.
 pub type ResultColumn = OutputColumn;
 
@@ -31,7 +37,9 @@ pub struct Prepared {
     columns: Arc<[ResultColumn]>,
     parameters: Vec<Type>,
     plan: Plan,
-    program: Arc<Program>,
+    short: Option<ShortProgram>,
+    /// The pipelines, once they have been needed.
+    program: OnceLock<Arc<Program>>,
     held: HashMap<SourceId, Arc<dyn Source>>,
     /// All sources that it reads or changes.
     sources: Vec<SourceId>,
@@ -73,7 +81,7 @@ impl Prepared {
         preparing: Preparing<'_>,
     ) -> Result<Prepared> {
         let bind = |binding: &Binding<'_>| firn_bind::bind(text, statement, parameters, binding);
-        stack::with_room(|| Prepared::compile(bind, preparing))
+        stack::with_room_for_tree(|| Prepared::compile(bind, preparing))
     }
 
     /// Prepares the arguments of EXECUTE: a query for one row, whose values are assigned to `types`. They have no parameters
@@ -91,7 +99,7 @@ impl Prepared {
                 false => Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1")),
             }
         };
-        stack::with_room(|| Prepared::compile(bind, preparing))
+        stack::with_room_for_tree(|| Prepared::compile(bind, preparing))
     }
 
     /// The type that a name means.
@@ -105,9 +113,16 @@ impl Prepared {
         bind: impl FnOnce(&Binding<'_>) -> Result<Bound>,
         preparing: Preparing<'_>,
     ) -> Result<Prepared> {
-        let Preparing { registry, transaction, names, others, cancel } = preparing;
+        let Preparing { registry, transaction, names, others, .. } = preparing;
         let binding = Binding::new(registry, transaction.catalog(), names, others);
         let bound = bind(&binding)?;
+        let depth = bound.depth.max(bound.plan.depth() as u32);
+        stack::with_room_for(depth, || Prepared::of_plan(bound, &binding, preparing))
+    }
+
+    /// Optimises and compiles a plan.
+    fn of_plan(bound: Bound, binding: &Binding<'_>, preparing: Preparing<'_>) -> Result<Prepared> {
+        let Preparing { registry, transaction, names, others, cancel } = preparing;
         let held = binding.held();
         let mut plan = bound.plan;
         let sources = TransactionSources { transaction, held: &held, others };
@@ -115,24 +130,37 @@ impl Prepared {
         let evaluator = RegistryEvaluator::new(registry, &context);
         rewrite::optimise(&mut plan, registry, &evaluator, &SourceFacts::new(&sources));
         cancel.check()?;
-        let mut sources = plan.sources();
-        let program = Arc::new(Program::compile(&plan, registry)?);
-        sources.extend(program.targets());
-        sources.sort_unstable_by_key(|id| id.0);
-        sources.dedup();
-        let targets = match program.has_effects() {
-            true => {
+        let changed = targets_of(&plan);
+        let mut ids = plan.sources();
+        ids.extend(changed.iter().flatten());
+        ids.sort_unstable_by_key(|id| id.0);
+        ids.dedup();
+        let targets = match &changed {
+            Some(changed) => {
                 let tables = &transaction.catalog().tables;
-                let named = program.targets().iter().map(|id| (*id, tables[&Oid(id.0)].clone()));
+                let named = changed.iter().map(|id| (*id, tables[&Oid(id.0)].clone()));
                 let named: Vec<(SourceId, Arc<TableDef>)> = named.collect();
-                let expressions = TransactionExpressions { binding: &binding, transaction };
+                let expressions = TransactionExpressions { binding, transaction };
                 Some(TargetSet::compile(transaction.catalog(), &named, &expressions)?)
             }
-            false => None,
+            None => None,
         };
+        // What only the session can write is written from vectors.
+        let has_texts = bound.columns.iter().any(|column| depends_on_session(column.ty));
+        // Rows without columns have no values by which they could be counted.
+        let has_no_values = plan.output.is_empty() && !plan.is_change;
+        let short = match has_texts || has_no_values {
+            true => None,
+            false => ShortProgram::compile(&plan, registry, &sources, targets.as_deref()),
+        };
+        let program = OnceLock::new();
+        if short.is_none() {
+            let _ = program.set(Arc::new(Program::compile(&plan, registry)?));
+        }
         Ok(Prepared {
             targets,
-            sources,
+            short,
+            sources: ids,
             columns: bound.columns.into(),
             parameters: bound.parameters,
             plan,
@@ -170,9 +198,73 @@ impl Prepared {
         self.targets.is_some()
     }
 
+    /// Whether few rows are expected to be touched, so that [`Prepared::run_short`] or [`Prepared::execute_short`] is worth a call.
+    pub fn is_short(&self) -> bool {
+        self.short.is_some()
+    }
+
+    /// Runs a query that touches few rows, and appends the values of its rows, row by row. How many rows; `None` if it
+    /// touches too many, and is to be [started](Prepared::start). Then nothing has been appended.
+    pub fn run_short(
+        &self,
+        transaction: &Transaction,
+        parameters: &[Value],
+        surroundings: &Surroundings,
+        values: &mut Vec<Value>,
+    ) -> Result<Option<usize>> {
+        match (&self.short, &self.targets) {
+            (Some(short), None) => short.query(transaction, parameters, &surroundings.context(), values),
+            _ => Ok(None),
+        }
+    }
+
+    /// As [`Prepared::execute`], of a statement that touches few rows: appends the values of RETURNING, or of the rows of a query
+    /// that locks rows. `None` if it touches too many, and is to be [executed](Prepared::execute); it has changed nothing then.
+    pub fn execute_short(
+        &self,
+        transaction: &mut Transaction,
+        parameters: &[Value],
+        surroundings: &Surroundings,
+        values: &mut Vec<Value>,
+    ) -> Result<Option<Done>> {
+        match (&self.short, &self.targets) {
+            (Some(short), Some(targets)) => {
+                short.execute(targets, transaction, parameters, &surroundings.context(), values)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The pipelines.
+    fn program(&self) -> Result<&Arc<Program>> {
+        if self.program.get().is_none() {
+            let program = Arc::new(Program::compile(&self.plan, self.registry)?);
+            // Another execution may have been faster.
+            let _ = self.program.set(program);
+        }
+        Ok(self.program.get().expect("it has been set"))
+    }
+
     /// Executes a statement that changes or locks rows. After an error the caller rolls the transaction back to the
     /// beginning of the statement; [`firn_executor::execution`] says when it may run it again.
     pub fn execute(
+        &self,
+        transaction: &mut Transaction,
+        others: &dyn Relations,
+        parameters: &[Value],
+        surroundings: Arc<Surroundings>,
+        options: Options,
+    ) -> Result<Executed> {
+        let mut values = Vec::new();
+        if let Some(done) = self.execute_short(transaction, parameters, &surroundings, &mut values)? {
+            let rows = Stream::of_values(values, done.rows, self.columns.clone(), surroundings);
+            return Ok(Executed { count: done.count, rows });
+        }
+        self.execute_pipelines(transaction, others, parameters, surroundings, options)
+    }
+
+    /// As [`Prepared::execute`], by the pipelines of the plan.
+    pub fn execute_pipelines(
         &self,
         transaction: &mut Transaction,
         others: &dyn Relations,
@@ -185,7 +277,7 @@ impl Prepared {
         let sources = FoundSources(self.sources.iter().map(|id| (*id, found.source(*id))).collect());
         let executed = {
             let context = surroundings.context();
-            execute(&self.program, &sources, targets, transaction, parameters, options, &context)?
+            execute(self.program()?, &sources, targets, transaction, parameters, options, &context)?
         };
         let rows = Stream::new(executed.rows, self.columns.clone(), self.registry, surroundings);
         Ok(Executed { count: executed.count, rows })
@@ -203,7 +295,7 @@ impl Prepared {
     ) -> Result<Stream> {
         let sources = TransactionSources { transaction, held: &self.held, others };
         let reader = Reader { snapshot: transaction.snapshot(), transaction: Some(transaction) };
-        let rows = Rows::start(&self.program, &sources, reader, parameters, options)?;
+        let rows = Rows::start(self.program()?, &sources, reader, parameters, options)?;
         Ok(Stream::new(rows, self.columns.clone(), self.registry, surroundings))
     }
 }

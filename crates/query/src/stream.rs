@@ -4,18 +4,27 @@ use crate::prepared::ResultColumn;
 use crate::surroundings::Surroundings;
 use firn_base::Result;
 use firn_base::sync::Arc;
-use firn_base::{Representation, Type, TypeId};
+use firn_base::{Representation, Type, TypeId, Value};
 use firn_executor::Rows;
+use firn_executor::values::push;
+use firn_vector::builder::Builder;
 use firn_vector::kernel::{CallSite, Signature};
 use firn_vector::{Chunk, Registry, Vector};
 
 /// Rows in the making. Dropping it ends the execution.
 pub struct Stream {
-    rows: Rows,
+    rows: Source,
     columns: Arc<[ResultColumn]>,
     surroundings: Arc<Surroundings>,
     /// How the columns are written whose text depends on the session.
     writers: Vec<(usize, CallSite)>,
+}
+
+/// Where rows come from.
+enum Source {
+    Rows(Box<Rows>),
+    /// All values, row by row, and how many rows they are.
+    Values(Vec<Value>, usize),
 }
 
 /// Some rows of a result: a vector for each column, all rows of them.
@@ -76,7 +85,17 @@ impl Stream {
             depends_on_session(column.ty).then(|| (place, output.call_site(signature)))
         };
         let writers = columns.iter().enumerate().filter_map(writer).collect();
-        Stream { rows, columns, surroundings, writers }
+        Stream { rows: Source::Rows(Box::new(rows)), columns, surroundings, writers }
+    }
+
+    /// Rows that are there: their values, row by row.
+    pub(crate) fn of_values(
+        values: Vec<Value>,
+        rows: usize,
+        columns: Arc<[ResultColumn]>,
+        surroundings: Arc<Surroundings>,
+    ) -> Stream {
+        Stream { rows: Source::Values(values, rows), columns, surroundings, writers: Vec::new() }
     }
 
     /// Their columns.
@@ -89,7 +108,15 @@ impl Stream {
     pub fn next(&mut self) -> Result<Option<ResultChunk>> {
         let context = self.surroundings.context();
         context.check_cancel()?;
-        let Some(values) = self.rows.next(&context)? else { return Ok(None) };
+        let values = match &mut self.rows {
+            Source::Rows(rows) => rows.next(&context)?,
+            Source::Values(_, 0) => None,
+            Source::Values(values, rows) => {
+                let (values, rows) = (std::mem::take(values), std::mem::take(rows));
+                Some(chunk_of(&values, rows, &self.columns))
+            }
+        };
+        let Some(values) = values else { return Ok(None) };
         let mut texts = Vec::with_capacity(self.writers.len());
         for (place, writer) in &mut self.writers {
             let argument = &values.vectors()[*place..*place + 1];
@@ -99,8 +126,20 @@ impl Stream {
     }
 }
 
+/// The rows as vectors.
+fn chunk_of(values: &[Value], rows: usize, columns: &[ResultColumn]) -> Chunk {
+    let vector = |(place, column): (usize, &ResultColumn)| {
+        let representation = column.ty.representation().expect("columns have values");
+        let mut builder = Builder::new(representation);
+        let column = values.iter().skip(place).step_by(columns.len());
+        column.for_each(|value| push(&mut builder, value, representation));
+        builder.finish()
+    };
+    Chunk::new(rows, columns.iter().enumerate().map(vector).collect())
+}
+
 /// Whether the text of a value depends on more than the value and the time zone: names of objects and fields of records do.
-fn depends_on_session(ty: Type) -> bool {
+pub(crate) fn depends_on_session(ty: Type) -> bool {
     match ty.element() {
         Some(element) => depends_on_session(element),
         None => firn_vector::is_object(ty.id) || ty.representation() == Some(Representation::Record),

@@ -128,7 +128,7 @@ fn what_is_known_of_a_file_can_be_told() {
         ("SELECT * FROM read_csv('@/a.txt') WITH ORDINALITY", "0A000", "WITH ORDINALITY is not supported"),
         ("SELECT * FROM '@/none*.csv'", "58P01", "no files match \"@/none*.csv\""),
         ("SELECT z FROM '@/part-1.csv'", "42703", "column \"z\" does not exist"),
-        ("INSERT INTO '@/part-1.csv' VALUES (1)", "42P01", "relation \"@/part-1.csv\" does not exist"),
+        ("INSERT INTO '@/part-1.csv' VALUES (1)", "42601", "syntax error at or near \"'@/part-1.csv'\""),
     ] {
         let error = connection.execute(&folder.sql(sql)).unwrap_err();
         assert_eq!((error.state(), error.message()), (SqlState::new(state), &*folder.sql(message)), "{sql}");

@@ -115,6 +115,8 @@ mod table_waiting_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod utility_tests;
+#[cfg(test)]
 mod waiting_tests;
 #[cfg(test)]
 mod zone_tests;

@@ -28,7 +28,6 @@ use firn_syntax::tree::{Copy, CopyTarget, Name};
 use firn_txn::catalog::TableDef;
 pub use from::{Copied, CopyFrom, Deed, Failed};
 pub use options::CopyFormat;
-pub(crate) use options::encoding;
 pub use progress::{Channel, Progress};
 pub use rejects::make_rejects_table;
 pub use to::CopyTo;

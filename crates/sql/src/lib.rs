@@ -14,7 +14,6 @@ pub mod run;
 
 pub mod activity;
 pub mod arrow;
-#[path = "stub/copy.rs"]
 pub mod copy;
 pub mod ddl;
 pub mod files;

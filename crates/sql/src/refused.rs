@@ -1,14 +1,13 @@
 //! Statements that PostgreSQL has and FirnDB does not: each is refused when it is prepared, so that nothing later meets it.
 //!
-//! What is missing of CREATE, ALTER, DROP and COMMENT is refused where these run (`ddl`), because it depends on their parts.
+//! What is missing of CREATE, ALTER, DROP and COMMENT `ddl` knows.
 
+use crate::ddl;
+use crate::statement::makes_table;
 use firn_base::{Error, Result, SqlState};
 use firn_syntax::tree::{
-    CopyTarget, CreateTableAs, DeclareCursor, Fetch, FetchDirection, Setting, SettingValue, Statement,
-    Transaction,
+    CopyTarget, DeclareCursor, Fetch, FetchDirection, Setting, SettingValue, Statement, Transaction,
 };
-
-use crate::statement::makes_table;
 
 const ROLES: &str = "Roles and privileges come with a later release; every user may do everything.";
 const FUNCTIONS: &str = "Functions and procedures come with a later release.";
@@ -24,7 +23,6 @@ pub fn refuse(statement: &Statement) -> Result<()> {
         Statement::Notify(_) => Err(unsupported("NOTIFY", NOTIFICATIONS)),
         Statement::Unlisten(_) => Err(unsupported("UNLISTEN", NOTIFICATIONS)),
         Statement::Call(_) => Err(unsupported("CALL", FUNCTIONS)),
-        Statement::RefreshView(_) => Err(unsupported("REFRESH MATERIALIZED VIEW", DIALECT)),
         Statement::Transaction(
             Transaction::Prepare(_) | Transaction::CommitPrepared(_) | Transaction::RollbackPrepared(_),
         ) => Err(unsupported("two-phase commit", "Two-phase commit is not planned.")),
@@ -54,11 +52,8 @@ pub fn refuse(statement: &Statement) -> Result<()> {
             )),
             _ => Ok(()),
         },
-        Statement::Explain(explain) => match &explain.statement {
-            Statement::CreateTableAs(create) => refuse_materialized(create),
-            inner => refuse(inner),
-        },
-        _ => Ok(()),
+        Statement::Explain(explain) => refuse(&explain.statement),
+        other => ddl::refuse(other),
     }
 }
 
@@ -66,13 +61,6 @@ const NOTIFICATIONS: &str = "Poll a table instead; notifications come with a lat
 
 fn unsupported(what: &str, hint: &str) -> Error {
     Error::unsupported(what).with_hint(hint)
-}
-
-fn refuse_materialized(create: &CreateTableAs) -> Result<()> {
-    match create.is_materialized_view {
-        true => Err(unsupported("CREATE MATERIALIZED VIEW", "Use CREATE TABLE AS, or a view.")),
-        false => Ok(()),
-    }
 }
 
 fn refuse_cursor(cursor: &DeclareCursor) -> Result<()> {

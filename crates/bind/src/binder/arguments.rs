@@ -36,7 +36,7 @@ pub fn bind_arguments(
     let column = |ty: &Type| OutputColumn { name: String::new(), ty: *ty, origin: None };
     let columns = types.iter().map(column).collect();
     firn_plan::verify::debug_verify(&binder.plan, "binding");
-    Ok(Bound { plan: binder.plan, columns, parameters })
+    Ok(Bound { plan: binder.plan, columns, parameters, depth: binder.deepest })
 }
 
 /// The type that a name in `text` means.

@@ -14,7 +14,6 @@ impl Binder<'_> {
         let [item] = &function.functions[..] else { return Ok(None) };
         let ExprKind::Call(call) = &item.call.kind else { return Ok(None) };
         let is_plain = !function.is_rows_from
-            && !function.with_ordinality
             && function.columns.is_empty()
             && item.columns.is_empty()
             && call.name.qualifiers.is_empty()
@@ -26,6 +25,9 @@ impl Binder<'_> {
             && call.over.is_none();
         if !is_plain || !self.catalog.reads_files(&call.name.name.text) {
             return Ok(None);
+        }
+        if function.with_ordinality {
+            return Err(self.unsupported("WITH ORDINALITY", item.call.span.start));
         }
         let arguments: Vec<FileArgument<'_>> =
             call.arguments.iter().map(|argument| self.file_argument(argument)).collect();

@@ -41,7 +41,7 @@ mod values;
 mod window;
 mod with;
 
-pub use copy::{RowScalar, bind_assignments, bind_copy_condition};
+pub use copy::bind_assignments;
 pub use definition::{BoundExpression, Described, Place, Uses as RelationUses, bind_expression, describe};
 
 use crate::catalog::{Catalog, Relation};
@@ -50,7 +50,7 @@ use aggregate::AggregateCall;
 pub use arguments::{bind_arguments, bind_type_name};
 use attach::Pending;
 use definition::Uses;
-use firn_base::{Error, Result, SqlState, Type, TypeId};
+use firn_base::{Error, Result, SqlState, Type, TypeId, stack};
 use firn_plan::operator::{IterateId, SharedId};
 use firn_plan::{Column, ColumnInfo, NodeId, Origin, Plan, Scalar};
 use firn_syntax::tree::{Locking, Statement};
@@ -73,6 +73,8 @@ pub struct Bound {
     pub columns: Vec<OutputColumn>,
     /// The types of the parameters, from `$1` on.
     pub parameters: Vec<Type>,
+    /// How many levels its tree has, those of views among them: a bound for the depth of the plan's scalars.
+    pub depth: u32,
 }
 
 /// A column of a result.
@@ -115,7 +117,7 @@ fn bind_with<'a>(mut binder: Binder<'a>, statement: &Statement) -> Result<(Bound
     plan.output = output.iter().map(|output| output.value.as_column().expect("it is projected")).collect();
     attach::drop_unused_columns(&mut plan);
     firn_plan::verify::debug_verify(&plan, "binding");
-    Ok((Bound { plan, columns, parameters }, binder))
+    Ok((Bound { plan, columns, parameters, depth: binder.deepest }, binder))
 }
 
 /// What a statement is bound with.
@@ -150,8 +152,9 @@ pub(crate) struct Binder<'a> {
     next_level: u32,
     next_shared: u32,
     next_iterate: u32,
-    /// How many levels of the tree are being bound.
+    /// How many levels of the tree are being bound, and how many have been at most.
     depth: u32,
+    deepest: u32,
 }
 
 /// The number of a query within the statement.
@@ -322,6 +325,7 @@ impl<'a> Binder<'a> {
             next_shared: 0,
             next_iterate: 0,
             depth: 0,
+            deepest: 0,
         }
     }
 
@@ -372,7 +376,12 @@ impl<'a> Binder<'a> {
             return Err(too_deep());
         }
         self.depth += 1;
-        let result = bind(self);
+        self.deepest = self.deepest.max(self.depth);
+        let result = match self.depth {
+            // Few statements come here; a stack of their own costs as much as binding a short one.
+            depth if depth == stack::SHALLOW + 1 => stack::with_room(|| bind(self)),
+            _ => bind(self),
+        };
         self.depth -= 1;
         result
     }

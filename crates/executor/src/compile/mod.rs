@@ -93,6 +93,12 @@ pub struct PlannedLookup {
     pub attributes: Vec<i16>,
 }
 
+/// The tables that a plan changes, which must be compiled for writing; `None` of a plan that neither changes tables nor locks rows.
+pub fn targets_of(plan: &Plan) -> Option<Vec<SourceId>> {
+    let ProgramEffects { targets, locked, .. } = change::effects_of(plan);
+    (!targets.is_empty() || !locked.is_empty()).then_some(targets)
+}
+
 impl Program {
     /// The program of a plan.
     pub fn compile(plan: &Plan, registry: &Registry) -> Result<Program> {
@@ -201,7 +207,7 @@ impl Program {
     }
 }
 
-fn parameters(plan: &Plan) -> Vec<Option<Representation>> {
+pub(crate) fn parameters(plan: &Plan) -> Vec<Option<Representation>> {
     fn visit(scalar: &Scalar, parameters: &mut Vec<Option<Representation>>) {
         if let Scalar::Parameter(number, ty) = scalar {
             let place = usize::from(*number) - 1;

@@ -6,9 +6,11 @@
 //!
 //! Invariant: a result is as long as the chunk. Rows that are not selected have any value.
 
+mod cells;
 mod compile;
 mod evaluate;
 
+pub(crate) use cells::{CellConditions, CellExpression, CellScope, NoRow, Row, datum_of_cell};
 pub(crate) use compile::representation_of;
 pub use compile::{Compiler, Layout};
 pub(crate) use evaluate::converted;

@@ -12,15 +12,23 @@ pub struct ScanPlan(pub usize);
 
 impl InputPlan for ScanPlan {
     fn open(&self, work: Work<'_>) -> Result<Arc<dyn OpenInput>> {
-        Ok(Arc::new(OpenScan(work.run.scan(self.0).morsels())))
+        let scan = work.run.scan(self.0);
+        Ok(Arc::new(OpenScan { morsels: scan.morsels(), is_ordered: scan.is_ordered() }))
     }
 }
 
-struct OpenScan(Arc<dyn Morsels>);
+struct OpenScan {
+    morsels: Arc<dyn Morsels>,
+    is_ordered: bool,
+}
 
 impl OpenInput for OpenScan {
     fn worker(&self, run: &Run) -> Box<dyn Input> {
-        Box::new(ScanInput { morsels: self.0.clone(), cut: Cut::new(run.options.vector_rows) })
+        Box::new(ScanInput { morsels: self.morsels.clone(), cut: Cut::new(run.options.vector_rows) })
+    }
+
+    fn is_ordered(&self) -> bool {
+        self.is_ordered
     }
 }
 

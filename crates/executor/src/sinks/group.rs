@@ -572,7 +572,7 @@ impl Aggregating {
 }
 
 /// The rows whose keys were not there.
-fn new_rows(seen: &mut KeySet, keys: &Keys, rows: Rows<'_>) -> Selection {
+pub(crate) fn new_rows(seen: &mut KeySet, keys: &Keys, rows: Rows<'_>) -> Selection {
     let (mut next, mut numbers) = (seen.len() as u32, Vec::with_capacity(keys.len()));
     seen.insert(keys, &mut numbers);
     let (mut place, mut new) = (0, Vec::new());

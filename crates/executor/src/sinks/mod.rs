@@ -12,6 +12,7 @@ pub use change::{
     ArmPlan, Assignments, Change, ChangeKind, ChangePlan, Changed, ConflictUpdatePlan, ImagePlan, InsertPlan,
     MergeActionPlan, MergeArmPlan, MergePlan, UpdatePlan,
 };
+pub(crate) use group::new_rows;
 pub use group::{AggregatePlan, GroupPlan, OrderPlan, SetPlan};
 pub use runs::{Merge, SortedRun};
 pub use sort::{Keep, SortPlan, Sorted};

@@ -292,7 +292,7 @@ impl Join {
 }
 
 #[cold]
-pub(super) fn more_than_one_row() -> Error {
+pub(crate) fn more_than_one_row() -> Error {
     let message = "more than one row returned by a subquery used as an expression";
     Error::new(SqlState::CARDINALITY_VIOLATION, message)
 }

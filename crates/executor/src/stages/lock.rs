@@ -114,16 +114,29 @@ fn lock_row(
     for target in targets {
         let Datum::Int64(bits) = chunk.vectors()[target.row].datum(row) else { continue };
         let (id, table) = (RowId::from_bits(bits as u64), work.run.locked(target.source));
-        if !lock(target, state, table, id)? {
+        if !lock_row_of(target, state, table, id)? {
             return Ok(false);
         }
-        let transaction = &state.writer.transaction;
-        if let Some(columns) = &target.read
-            && (target.lock.is_shared() || transaction.continues_after_error())
-        {
-            let mut cells = vec![Cell::Null; columns.len()];
-            transaction.read(table, id, columns, &mut cells, &pin());
-        }
+    }
+    Ok(true)
+}
+
+/// Locks a row of a target, and logs what is read of it if its scan has not been logged. Whether the row that it belongs to is to go on.
+pub(crate) fn lock_row_of(
+    target: &LockedRows,
+    state: &mut State<'_>,
+    table: &Arc<Table>,
+    id: RowId,
+) -> Result<bool> {
+    if !lock(target, state, table, id)? {
+        return Ok(false);
+    }
+    let transaction = &state.writer.transaction;
+    if let Some(columns) = &target.read
+        && (target.lock.is_shared() || transaction.continues_after_error())
+    {
+        let mut cells = vec![Cell::Null; columns.len()];
+        transaction.read(table, id, columns, &mut cells, &pin());
     }
     Ok(true)
 }

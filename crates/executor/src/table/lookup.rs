@@ -5,14 +5,16 @@
 
 use super::{OpenTable, path};
 use crate::source::Lookup;
-use crate::values::value;
+use crate::write::Cells;
 use firn_base::numeric::power_of_ten;
 use firn_base::sync::{Arc, Mutex};
-use firn_base::{ColumnSet, Numeric, Representation, Result, RowId, Stored, Value};
+use firn_base::types::Width;
+use firn_base::{Cell, ColumnSet, Representation, Result, RowId, Stored};
 use firn_storage::{Index, KeyBuffer, Restriction, Table, pin};
 use firn_txn::ReadNotes;
 use firn_txn::catalog::TableDef;
-use firn_vector::{Chunk, Vector};
+use firn_vector::{Chunk, Datum, Vector};
+use smallvec::SmallVec;
 use std::collections::HashSet;
 use std::ops::Bound;
 
@@ -120,48 +122,40 @@ impl TableLookup {
     /// The key of a row; false if no row of the table is equal to it.
     fn encode(&self, keys: &[Vector], row: usize, key: &mut KeyBuffer) -> bool {
         let parts = self.index.spec().columns.iter().take(self.parts);
-        let values: Option<Vec<(Value, Representation)>> = keys
-            .iter()
-            .zip(parts)
-            .map(|(vector, part)| {
-                let given = value(vector.datum(row), vector.representation());
-                Some((as_stored(given, part.representation)?, part.representation))
-            })
-            .collect();
-        let Some(values) = values else { return false };
-        let stored: Vec<Stored<'_>> = values.iter().map(|(value, stored)| value.stored(*stored)).collect();
-        let cells: Vec<_> = stored.iter().map(Stored::cell).collect();
+        let parts = keys.iter().zip(parts);
+        let stored: Option<SmallVec<[Stored<'_>; 4]>> =
+            parts.map(|(vector, part)| as_stored(vector.datum(row), part.representation)).collect();
+        let Some(stored) = stored else { return false };
+        let cells: Cells<'_> = stored.iter().map(Stored::cell).collect();
         self.index.encode(&cells, key);
         true
     }
 }
 
-/// The digits of a number at a scale, if none is lost and there are not too many.
-fn digits(number: Numeric, precision: u8, scale: u8) -> Option<Value> {
-    let unscaled = number.exactly_at(scale.into())?;
-    let fits = unscaled.unsigned_abs() < power_of_ten(precision.into())?.unsigned_abs();
-    fits.then_some(Value::Numeric { unscaled, scale })
-}
-
 /// A value as a column with this representation holds it; `None` if none of its values is equal to it.
-fn as_stored(value: Value, stored: Representation) -> Option<Value> {
-    let integer = match value {
-        Value::SmallInt(value) => Some(i64::from(value)),
-        Value::Integer(value) => Some(i64::from(value)),
-        Value::BigInt(value) => Some(value),
+pub(crate) fn as_stored<'v>(datum: Datum<'v>, stored: Representation) -> Option<Stored<'v>> {
+    let integer = match datum {
+        Datum::Int16(value) => Some(i64::from(value)),
+        Datum::Int32(value) => Some(i64::from(value)),
+        Datum::Int64(value) => Some(value),
         _ => None,
     };
-    match (value, stored) {
-        (Value::Null, _) => None,
-        (_, Representation::Int16) => integer?.try_into().ok().map(Value::SmallInt),
-        (_, Representation::Int32) => integer?.try_into().ok().map(Value::Integer),
-        (_, Representation::Int64) => integer.map(Value::BigInt),
-        (Value::Number(number), Representation::Decimal { precision, scale }) => {
-            digits(number, precision, scale)
+    let cell = match stored {
+        Representation::Int16 => Cell::i16(integer?.try_into().ok()?),
+        Representation::Int32 => Cell::i32(integer?.try_into().ok()?),
+        Representation::Int64 => Cell::i64(integer?),
+        Representation::Decimal { precision, scale } => {
+            let Datum::Numeric(number) = datum else { return None };
+            let unscaled = number.exactly_at(scale.into())?;
+            let fits = unscaled.unsigned_abs() < power_of_ten(precision.into())?.unsigned_abs();
+            fits.then_some(())?;
+            match stored.width() {
+                Width::Fixed(8) => Cell::i64(unscaled as i64),
+                _ => Cell::i128(unscaled),
+            }
         }
-        (Value::Numeric { unscaled, scale: from }, Representation::Decimal { precision, scale }) => {
-            digits(Numeric::from_decimal(unscaled, from), precision, scale)
-        }
-        (value, _) => Some(value),
-    }
+        _ if datum.is_null() => return None,
+        _ => return crate::write::stored(datum, stored).ok(),
+    };
+    Some(Stored::Cell(cell))
 }

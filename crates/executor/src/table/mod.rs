@@ -25,7 +25,7 @@ use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{Cell, ColumnId, ColumnSet, Representation, Result, RowId, Snapshot};
 use firn_plan::operator::ROW_ID;
 use firn_plan::statistics::Reference;
-use firn_storage::{Restriction, ScanBatch, Table, TableScan, pin};
+use firn_storage::{Index, Restriction, ScanBatch, Table, TableScan, pin};
 use firn_txn::Transaction;
 use firn_txn::catalog::{ConstraintDef, ConstraintKind, Deferral, TableDef};
 use firn_vector::builder::Builder;
@@ -33,6 +33,8 @@ use firn_vector::selection::Rows;
 use firn_vector::{Chunk, Data, Datum, Vector};
 use lookup::{KeyLog, TableLookup};
 use restrictions::Restrictions;
+
+pub(crate) use lookup::as_stored;
 
 /// A table of the catalog.
 pub struct TableSource {
@@ -44,6 +46,21 @@ impl TableSource {
     /// A table as the catalog of a transaction has it.
     pub fn new(definition: Arc<TableDef>, table: Arc<Table>) -> TableSource {
         TableSource { definition, table }
+    }
+
+    /// What the catalog says of it.
+    pub(crate) fn definition(&self) -> &Arc<TableDef> {
+        &self.definition
+    }
+
+    /// Its rows.
+    pub(crate) fn rows(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// The indexes that the catalog has.
+    pub(crate) fn known_indexes(&self) -> Vec<Arc<Index>> {
+        path::known_indexes(&self.definition, &self.table).collect()
     }
 }
 
@@ -98,6 +115,10 @@ impl Source for TableSource {
 
     fn table(&self) -> Option<Arc<Table>> {
         Some(self.table.clone())
+    }
+
+    fn as_table(&self) -> Option<&TableSource> {
+        Some(self)
     }
 
     fn open(&self, request: &Request<'_>, reader: Reader<'_>) -> Result<Arc<dyn Scan>> {
@@ -166,6 +187,13 @@ impl TableSource {
             found: None,
         }
     }
+}
+
+/// What a look-up logs beside its keys: the restrictions of a request, and the columns that count as read.
+pub(crate) fn noted(request: &Request<'_>, definition: &TableDef) -> (Vec<Restriction>, ColumnSet) {
+    let restrictions = restrictions::of(request, definition);
+    let read = read_columns(request, &restrictions);
+    (restrictions.restrictions, read)
 }
 
 /// The columns that count as read of rows that meet the restrictions.

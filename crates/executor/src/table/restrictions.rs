@@ -114,7 +114,7 @@ impl Asked<'_> {
                 let (left, right) = (&call.arguments[0], &call.arguments[1]);
                 match (self.as_value(left), self.as_value(right)) {
                     (_, Some(value)) => self.compared(left, strategy, value),
-                    (Some(value), _) => self.compared(right, commuted(strategy), value),
+                    (Some(value), _) => self.compared(right, strategy.commuted(), value),
                     _ => None,
                 }
             }
@@ -163,7 +163,7 @@ impl Asked<'_> {
                 let (left, right) = (&call.arguments[0], &call.arguments[1]);
                 match (self.as_value(left), self.as_value(right)) {
                     (_, Some(value)) => one(left, strategy, value),
-                    (Some(value), _) => one(right, commuted(strategy), value),
+                    (Some(value), _) => one(right, strategy.commuted(), value),
                     _ => None,
                 }
             }
@@ -220,16 +220,6 @@ impl Asked<'_> {
             true if is_exact => Some((any.others(), true)),
             true => Some((Restriction::not_null(any.column()), false)),
         }
-    }
-}
-
-fn commuted(strategy: Strategy) -> Strategy {
-    match strategy {
-        Strategy::Less => Strategy::Greater,
-        Strategy::LessOrEqual => Strategy::GreaterOrEqual,
-        Strategy::GreaterOrEqual => Strategy::LessOrEqual,
-        Strategy::Greater => Strategy::Less,
-        other => other,
     }
 }
 

@@ -254,9 +254,9 @@ fn act(
             }
             let values: Vec<Value> = match (action, &keys[key].new) {
                 (ReferentialAction::Cascade, None) => {
-                    let needed = writer.columns_to_delete(child);
+                    let needed = writer.set.target(child).columns_to_delete();
                     let (old, _) = writer.read(child, &needed, 1, std::iter::once((0, row)));
-                    writer.delete(child, row, &old, 0, &guard)?;
+                    writer.delete(child, row, &old.row(0), &guard)?;
                     continue;
                 }
                 (ReferentialAction::Cascade, Some(new)) => {

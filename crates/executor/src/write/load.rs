@@ -143,14 +143,14 @@ impl Load {
                 false => {
                     for (place, row) in rows[..until].iter().enumerate() {
                         context.check_cancel()?;
-                        let inserted = writer.insert(target, &new, usize::from(*row), &pin());
+                        let inserted = writer.insert(target, &new.row(usize::from(*row)), &pin());
                         inserted.map_err(|error| error.with_ordinal(row_of(place)))?;
                     }
                 }
             }
             if let Some((place, violation)) = violated {
                 let row = usize::from(rows[place]);
-                let error = writer.violation(target, violation, &new, row, None, &pin());
+                let error = writer.violation(target, violation, &new.row(row), None, &pin());
                 return Err(error.with_ordinal(row as u64));
             }
             failure.map_or(Ok(()), Err)

@@ -38,6 +38,34 @@ impl RowVectors {
     }
 }
 
+/// Some columns of one row that is written.
+pub trait RowData {
+    /// The value of a column, if it is known.
+    fn get(&self, column: ColumnId) -> Option<Datum<'_>>;
+
+    /// The value of a column that was asked for.
+    fn datum(&self, column: ColumnId) -> Datum<'_> {
+        self.get(column).unwrap_or_else(|| panic!("{column:?} has been read"))
+    }
+}
+
+/// A row of vectors.
+#[derive(Clone, Copy)]
+pub(crate) struct VectorRow<'a>(&'a RowVectors, usize);
+
+impl RowVectors {
+    /// One of the rows.
+    pub(crate) fn row(&self, row: usize) -> VectorRow<'_> {
+        VectorRow(self, row)
+    }
+}
+
+impl RowData for VectorRow<'_> {
+    fn get(&self, column: ColumnId) -> Option<Datum<'_>> {
+        Some(self.0.get(column)?.datum(self.1))
+    }
+}
+
 /// What stores a value of a vector in a column with another representation of the same type. 22003 if the column cannot hold it.
 pub(crate) fn stored<'v>(datum: Datum<'v>, to: Representation) -> Result<Stored<'v>> {
     let cell = match (datum, to) {
@@ -68,6 +96,16 @@ pub(crate) fn stored<'v>(datum: Datum<'v>, to: Representation) -> Result<Stored<
         (datum, to) => panic!("no column of {to:?} holds {datum:?}"),
     };
     Ok(Stored::Cell(cell))
+}
+
+/// A value as a column of the table has it in vectors. 22003 if a column with one scale cannot hold a number.
+pub(crate) fn fitted_value(datum: Datum<'_>, to: Representation) -> Result<Datum<'_>> {
+    match (datum, to) {
+        (Datum::Numeric(value), Representation::Decimal { precision, scale }) => {
+            Ok(Datum::Numeric(Numeric::from_decimal(digits(value, precision, scale)?, scale)))
+        }
+        (datum, _) => Ok(datum),
+    }
 }
 
 /// The same values as a column of the table has them in vectors. 22003 if a column with one scale cannot hold a number.

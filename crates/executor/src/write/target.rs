@@ -6,9 +6,12 @@
 //!
 //! A set belongs to one version of the catalog and may be kept as long as the catalog has that version.
 
-use super::rows::{Cells, RowVectors};
-use crate::expression::{Compiler, Expression, Layout, Scope, representation_of};
+use super::rows::{Cells, RowData, RowVectors};
+use crate::expression::{
+    CellExpression, CellScope, Compiler, Expression, Layout, Row, Scope, representation_of,
+};
 use crate::pipeline::Template;
+use crate::pool::Pool;
 use crate::values::value;
 use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, Error, Representation, Result, TableId, Value};
@@ -20,7 +23,7 @@ use firn_txn::catalog::{
     ColumnType, ConstraintDef, ConstraintKind, Deferral, IndexDef, Oid, ReferentialAction, TableDef,
 };
 use firn_vector::selection::Rows;
-use firn_vector::{Context, Registry};
+use firn_vector::{Context, Datum, Registry};
 use std::collections::BTreeMap;
 
 /// An expression that the catalog keeps as text, bound.
@@ -91,6 +94,8 @@ pub(super) struct Check {
 /// An expression over columns of a row.
 pub struct RowExpression {
     expression: Template<Expression>,
+    /// The same for one row at a time, if there is such a form.
+    cells: Option<Pool<CellExpression>>,
     pub(super) inputs: Vec<ColumnId>,
     /// For each vector that it is evaluated with how it lies.
     representation: Representation,
@@ -108,7 +113,29 @@ impl RowExpression {
         let expression = compiler.general(&stored.scalar, &layout)?;
         let representation = expression.representation();
         let inputs = stored.inputs.iter().map(|(_, attribute)| column_id(*attribute)).collect();
-        Ok(RowExpression { expression: Template::new(expression), inputs, representation })
+        let cells = CellExpression::of(&expression).map(Pool::new);
+        Ok(RowExpression { expression: Template::new(expression), cells, inputs, representation })
+    }
+
+    /// Whether it can be evaluated for one row at a time.
+    fn takes_single_rows(&self) -> bool {
+        self.cells.is_some()
+    }
+
+    /// Whether a condition is TRUE or FALSE for a row; `None` if it is NULL.
+    pub(super) fn truth(&self, context: &Context<'_>, row: &dyn RowData) -> Result<Option<bool>> {
+        let pool = self.cells.as_ref().expect("it takes single rows");
+        let mut expression = pool.take();
+        let scope = CellScope { context, parameters: &[] };
+        let inputs = Inputs { columns: &self.inputs, row };
+        let truth = match expression.evaluate(scope, &inputs) {
+            Ok(Datum::Boolean(truth)) => Ok(Some(truth)),
+            Ok(Datum::Null) => Ok(None),
+            Ok(other) => panic!("a condition is a boolean, not {other:?}"),
+            Err(error) => Err(error),
+        };
+        pool.give_back(expression);
+        truth
     }
 
     /// Its values in some rows.
@@ -148,6 +175,18 @@ impl RowExpression {
     pub fn value(&self, context: &Context<'_>) -> Result<Value> {
         let vector = self.evaluate(context, &RowVectors::default(), Rows::all(1))?;
         Ok(value(vector.datum(0), self.representation))
+    }
+}
+
+/// The columns of a row that an expression reads, in its order.
+struct Inputs<'a> {
+    columns: &'a [ColumnId],
+    row: &'a dyn RowData,
+}
+
+impl Row for Inputs<'_> {
+    fn datum(&self, place: usize) -> Datum<'_> {
+        self.row.datum(self.columns[place])
     }
 }
 
@@ -388,6 +427,34 @@ impl Target {
             unique,
             late_keys,
         })
+    }
+
+    /// Whether its CHECK conditions can be evaluated for one row at a time.
+    pub(crate) fn takes_single_rows(&self) -> bool {
+        self.checks.iter().all(|check| check.condition.takes_single_rows())
+    }
+
+    /// The columns of an old row that an update of these columns must know.
+    pub(crate) fn columns_to_update(&self, set: &[ColumnId]) -> Vec<ColumnId> {
+        let mut needed: Vec<ColumnId> =
+            self.checks.iter().flat_map(|check| check.condition.inputs.clone()).collect();
+        let keys = self.references.iter().map(|reference| &reference.columns);
+        let keys = keys.chain(self.referrers.iter().map(|referrer| &referrer.columns));
+        for key in keys.filter(|key| key.iter().any(|column| set.contains(column))) {
+            needed.extend(key);
+        }
+        needed.sort_unstable();
+        needed.dedup();
+        needed
+    }
+
+    /// The columns of a row that its deletion must know.
+    pub(crate) fn columns_to_delete(&self) -> Vec<ColumnId> {
+        let mut needed: Vec<ColumnId> =
+            self.referrers.iter().flat_map(|referrer| referrer.columns.clone()).collect();
+        needed.sort_unstable();
+        needed.dedup();
+        needed
     }
 
     /// The name of a column.

@@ -8,16 +8,16 @@
 
 use super::foreign_key::{self, Pending};
 use super::messages;
-use super::rows::{Cells, RowVectors, stored};
+use super::rows::{Cells, RowData, RowVectors, stored};
 use super::target::{Target, TargetSet};
 use crate::expression::truth;
 use crate::values::{push, value};
 use firn_base::{Cell, ColumnId, Error, Result, RowId, Stored, Value};
 use firn_storage::KeyBuffer;
 use firn_txn::{Check, Guard, Transaction};
+use firn_vector::Context;
 use firn_vector::builder::Builder;
 use firn_vector::selection::Rows;
-use firn_vector::{Context, Vector};
 use smallvec::SmallVec;
 use std::collections::{HashSet, VecDeque};
 
@@ -123,6 +123,31 @@ impl<'a> Writer<'a> {
         first
     }
 
+    /// As [`Writer::first_violation`], of one row of a table whose CHECK conditions take single rows.
+    pub(crate) fn violation_of(
+        &self,
+        target: usize,
+        row: &dyn RowData,
+        given: Option<&[ColumnId]>,
+        context: &Context<'_>,
+    ) -> Option<Violation> {
+        let table = self.set.target(target);
+        for (number, column) in table.columns.iter().enumerate() {
+            let id = ColumnId(number as u16);
+            let is_given = || given.is_none_or(|given| given.contains(&id));
+            if column.not_null && is_given() && row.datum(id).is_null() {
+                return Some(Violation::Null(id));
+            }
+        }
+        table.checks.iter().enumerate().find_map(|(number, check)| {
+            match check.condition.truth(context, row) {
+                // NULL passes.
+                Ok(truth) => (truth == Some(false)).then_some(Violation::Check(number)),
+                Err(error) => Some(Violation::Failed(error)),
+            }
+        })
+    }
+
     /// The first row in which a CHECK is violated or raises an error, asked row by row.
     #[cold]
     fn first_failing(
@@ -154,13 +179,12 @@ impl<'a> Writer<'a> {
         &self,
         target: usize,
         violation: Violation,
-        columns: &RowVectors,
-        row: usize,
+        row: &dyn RowData,
         id: Option<RowId>,
         guard: &Guard,
     ) -> Error {
         let table = self.set.target(target);
-        let values = || self.values(target, columns, row, id, guard);
+        let values = || self.values(target, row, id, guard);
         match violation {
             Violation::Null(column) => messages::null_violation(table, column, &values()),
             Violation::Check(number) => {
@@ -172,38 +196,25 @@ impl<'a> Writer<'a> {
 
     /// The values of all columns of a row; those that are not known are those of the row `id`.
     #[cold]
-    fn values(
-        &self,
-        target: usize,
-        columns: &RowVectors,
-        row: usize,
-        id: Option<RowId>,
-        guard: &Guard,
-    ) -> Vec<Value> {
+    fn values(&self, target: usize, row: &dyn RowData, id: Option<RowId>, guard: &Guard) -> Vec<Value> {
         let table = self.set.target(target);
         let all: Vec<ColumnId> = (0..table.width()).map(|number| ColumnId(number as u16)).collect();
         let mut old: Cells<'_> = SmallVec::from_elem(Cell::Null, all.len());
         if let Some(id) = id {
             self.transaction.peek(&table.table, id, &all, &mut old, guard);
         }
-        let known = |column: &ColumnId| match columns.get(*column) {
-            Some(vector) => value(vector.datum(row), table.general(*column)),
+        let known = |column: &ColumnId| match row.get(*column) {
+            Some(datum) => value(datum, table.general(*column)),
             None => old[column.index()].to_value(table.stored(*column)),
         };
         all.iter().map(known).collect()
     }
 
     /// Inserts a row that violates neither NOT NULL nor a CHECK; all columns are known.
-    pub(crate) fn insert(
-        &mut self,
-        target: usize,
-        columns: &RowVectors,
-        row: usize,
-        guard: &Guard,
-    ) -> Result<RowId> {
+    pub(crate) fn insert(&mut self, target: usize, row: &dyn RowData, guard: &Guard) -> Result<RowId> {
         let set = self.set;
         let table = set.target(target);
-        let stored: StoredRow<'_> = stored_row(table, columns, row)?;
+        let stored: StoredRow<'_> = stored_row(table, row)?;
         let cells: Cells<'_> = stored.iter().map(Stored::cell).collect();
         let inserted = self.transaction.insert(&table.table, &cells, guard);
         let id = inserted.map_err(|error| {
@@ -214,33 +225,9 @@ impl<'a> Writer<'a> {
             self.look_for_shared_key(target, position, id, guard);
         }
         for position in 0..table.references.len() {
-            self.check_reference(target, position, id, columns, row, false, guard)?;
+            self.check_reference(target, position, id, row, false, guard)?;
         }
         Ok(id)
-    }
-
-    /// The columns of an old row that an update of these columns must know.
-    pub(crate) fn columns_to_update(&self, target: usize, set: &[ColumnId]) -> Vec<ColumnId> {
-        let table = self.set.target(target);
-        let mut needed: Vec<ColumnId> =
-            table.checks.iter().flat_map(|check| check.condition.inputs.clone()).collect();
-        let keys = table.references.iter().map(|reference| &reference.columns);
-        let keys = keys.chain(table.referrers.iter().map(|referrer| &referrer.columns));
-        for key in keys.filter(|key| key.iter().any(|column| set.contains(column))) {
-            needed.extend(key);
-        }
-        needed.sort_unstable();
-        needed.dedup();
-        needed
-    }
-
-    /// The columns of a row that its deletion must know.
-    pub(crate) fn columns_to_delete(&self, target: usize) -> Vec<ColumnId> {
-        let mut needed: Vec<ColumnId> =
-            self.set.target(target).referrers.iter().flat_map(|referrer| referrer.columns.clone()).collect();
-        needed.sort_unstable();
-        needed.dedup();
-        needed
     }
 
     /// Columns of rows, each at its place in vectors of a length, and the places of those rows that are there. Places must rise.
@@ -277,16 +264,15 @@ impl<'a> Writer<'a> {
     }
 
     /// Sets columns of a row to those of a row of vectors, which violates neither NOT NULL nor a CHECK. Of the old row the
-    /// [columns that it must know](Writer::columns_to_update) are given, and in `new` likewise.
+    /// [columns that it must know](Target::columns_to_update) are given, and in `new` likewise.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn update(
         &mut self,
         target: usize,
         id: RowId,
         set_columns: &[ColumnId],
-        new: &RowVectors,
-        old: &RowVectors,
-        row: usize,
+        new: &dyn RowData,
+        old: &dyn RowData,
         by_action: bool,
         guard: &Guard,
     ) -> Result<()> {
@@ -294,12 +280,12 @@ impl<'a> Writer<'a> {
         let table = set.target(target);
         let mut changed: StoredRow<'_> = SmallVec::new();
         for column in set_columns {
-            changed.push(stored(new.vector(*column).datum(row), table.stored(*column))?);
+            changed.push(stored(new.datum(*column), table.stored(*column))?);
         }
         let cells: Cells<'_> = changed.iter().map(Stored::cell).collect();
         let updated = self.transaction.update(&table.table, id, set_columns, &cells, guard);
         updated.map_err(|error| {
-            let values = self.values(target, new, row, Some(id), guard);
+            let values = self.values(target, new, Some(id), guard);
             messages::explain_duplicate(error, table, |column| values[column.index()].clone())
         })?;
         let id = self.transaction.current_row_id(&table.table, id);
@@ -311,15 +297,15 @@ impl<'a> Writer<'a> {
         }
         for position in 0..table.references.len() {
             if table.references[position].columns.iter().any(is_set) {
-                self.check_reference(target, position, id, new, row, by_action, guard)?;
+                self.check_reference(target, position, id, new, by_action, guard)?;
             }
         }
         for (position, referrer) in table.referrers.iter().enumerate() {
             if !referrer.columns.iter().any(is_set) {
                 continue;
             }
-            let before = key_values(table, &referrer.columns, old, row)?;
-            let after = key_values(table, &referrer.columns, new, row)?;
+            let before = key_values(table, &referrer.columns, old)?;
+            let after = key_values(table, &referrer.columns, new)?;
             if before != after && !before.iter().any(Value::is_null) {
                 self.pending.push_back(Pending::Gone {
                     target,
@@ -343,7 +329,7 @@ impl<'a> Writer<'a> {
         guard: &Guard,
     ) -> Result<()> {
         let table = self.set.target(target);
-        let needed = self.columns_to_update(target, set_columns);
+        let needed = table.columns_to_update(set_columns);
         let (old, found) = self.read(target, &needed, 1, std::iter::once((0, id)));
         if found.is_empty() {
             return Ok(());
@@ -357,24 +343,23 @@ impl<'a> Writer<'a> {
         if let Some((_, violation)) =
             self.first_violation(target, &new, Rows::all(1), Some(set_columns), context)
         {
-            return Err(self.violation(target, violation, &new, 0, Some(id), guard));
+            return Err(self.violation(target, violation, &new.row(0), Some(id), guard));
         }
-        self.update(target, id, set_columns, &new, &old, 0, true, guard)
+        self.update(target, id, set_columns, &new.row(0), &old.row(0), true, guard)
     }
 
-    /// Deletes a row, of which the [columns that it must know](Writer::columns_to_delete) are given.
+    /// Deletes a row, of which the [columns that it must know](Target::columns_to_delete) are given.
     pub(crate) fn delete(
         &mut self,
         target: usize,
         id: RowId,
-        old: &RowVectors,
-        row: usize,
+        old: &dyn RowData,
         guard: &Guard,
     ) -> Result<()> {
         let set = self.set;
         let table = set.target(target);
         for (position, referrer) in table.referrers.iter().enumerate() {
-            let key = key_values(table, &referrer.columns, old, row)?;
+            let key = key_values(table, &referrer.columns, old)?;
             if !key.iter().any(Value::is_null) {
                 self.pending.push_back(Pending::Gone { target, referrer: position, old: key, new: None });
             }
@@ -411,15 +396,14 @@ impl<'a> Writer<'a> {
         target: usize,
         position: usize,
         id: RowId,
-        columns: &RowVectors,
-        row: usize,
+        row: &dyn RowData,
         by_action: bool,
         guard: &Guard,
     ) -> Result<()> {
         let table = self.set.target(target);
         let reference = &table.references[position];
         // MATCH SIMPLE: a key with a NULL references nothing.
-        if reference.columns.iter().any(|column| columns.vector(*column).is_null(row)) {
+        if reference.columns.iter().any(|column| row.datum(*column).is_null()) {
             return Ok(());
         }
         if self.transaction.defers(reference.constraint, reference.deferral) {
@@ -430,7 +414,7 @@ impl<'a> Writer<'a> {
             self.pending.push_back(Pending::Reference { target, reference: position, row: id });
             return Ok(());
         }
-        let key = key_values(table, &reference.columns, columns, row)?;
+        let key = key_values(table, &reference.columns, row)?;
         foreign_key::check_reference(self.transaction, &table.definition, reference, &key, guard)
     }
 
@@ -457,25 +441,19 @@ fn positions(rows: Rows<'_>) -> Vec<u16> {
     }
 }
 
-fn stored_row<'v>(table: &Target, columns: &'v RowVectors, row: usize) -> Result<StoredRow<'v>> {
+fn stored_row<'v>(table: &Target, row: &'v dyn RowData) -> Result<StoredRow<'v>> {
     let column = |number: usize| {
         let id = ColumnId(number as u16);
-        let vector: &'v Vector = columns.vector(id);
-        stored(vector.datum(row), table.stored(id))
+        stored(row.datum(id), table.stored(id))
     };
     (0..table.width()).map(column).collect()
 }
 
 /// The values of some columns of a row, as they are stored.
-pub(super) fn key_values(
-    table: &Target,
-    key: &[ColumnId],
-    columns: &RowVectors,
-    row: usize,
-) -> Result<Vec<Value>> {
+pub(super) fn key_values(table: &Target, key: &[ColumnId], row: &dyn RowData) -> Result<Vec<Value>> {
     let value = |column: &ColumnId| {
         let to = table.stored(*column);
-        Ok(stored(columns.vector(*column).datum(row), to)?.cell().to_value(to))
+        Ok(stored(row.datum(*column), to)?.cell().to_value(to))
     };
     key.iter().map(value).collect()
 }

@@ -3,6 +3,7 @@
 
 use crate::sql::{Database, error_text};
 use crate::support::MODES;
+use firn_base::sync::Ordering;
 
 /// The statements of a file: each ends with a semicolon at the end of a line.
 fn statements(text: &str) -> impl Iterator<Item = &str> {
@@ -53,6 +54,8 @@ fn compare(name: &str, sql: &str, expected: &str) {
             }
         }
         assert!(answers.next().is_none(), "{name} has more answers than statements");
+        let short = database.short_runs.load(Ordering::Relaxed);
+        assert_eq!(short > 0, mode.vector_rows == MODES[1].vector_rows, "short programs run in one mode");
         assert!(
             differing.is_empty(),
             "{name}, {mode:?}: {} of {count} differ\n{}",

@@ -1,13 +1,14 @@
 //! Statements over tables of the transaction engine: the binder plans them, the executor runs them. Tables are made from CREATE TABLE.
 
 use crate::support::{MODES, Mode, options};
-use firn_base::sync::Arc;
+use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{ColumnId, Error, Result, TableId, TimeZoneSetting, Type, Value, text};
 use firn_bind::{Attribute, Bound, Generated, Key, Relation, RelationKind, bind};
+use firn_executor::short::Done;
 use firn_executor::write::{self, TargetSet};
 use firn_executor::{
-    CatalogExpressions, Options, Program, Reader, Rows, Source, Sources, StoredExpression, TableSource,
-    execute,
+    CatalogExpressions, Options, Program, Reader, Rows, ShortProgram, Source, Sources, StoredExpression,
+    TableSource, execute,
 };
 use firn_plan::operator::SourceId;
 use firn_plan::{Operator, Scalar};
@@ -35,6 +36,8 @@ pub struct Database {
     generated: Mutex<HashMap<(Oid, usize), String>>,
     /// Whether plans are rewritten, beyond what must be.
     pub rewrites: bool,
+    /// How many statements short programs have run.
+    pub short_runs: AtomicU64,
 }
 
 /// A transaction's view of a database.
@@ -57,7 +60,13 @@ impl Database {
 
     pub fn with(config: Config) -> Database {
         let engine = Engine::open(Config { memory_limit: None, ..config }).unwrap();
-        Database { engine, registry: Registry::built_in(), generated: Mutex::default(), rewrites: true }
+        Database {
+            engine,
+            registry: Registry::built_in(),
+            generated: Mutex::default(),
+            rewrites: true,
+            short_runs: AtomicU64::new(0),
+        }
     }
 
     fn view<'a>(&'a self, transaction: &Transaction) -> View<'a> {
@@ -304,18 +313,45 @@ impl Database {
     pub fn run_as(&self, statement: &str, transaction: &mut Transaction, options: Options) -> Result<Answer> {
         let bound = self.bound(statement, transaction)?;
         let view = self.view(transaction);
-        let program = Arc::new(Program::compile(&bound.plan, &self.registry)?);
         let context = detached();
-        let (mut rows, count) = match program.has_effects() {
+        let program = Arc::new(Program::compile(&bound.plan, &self.registry)?);
+        let set = match program.has_effects() {
             true => {
                 let definition = |source: &SourceId| (*source, view.definition(*source));
                 let named: Vec<_> = program.targets().iter().map(definition).collect();
-                let set = TargetSet::compile(&view.catalog, &named, &view)?;
-                let executed = execute(&program, &view, &set, transaction, &[], options, &context)?;
+                Some(TargetSet::compile(&view.catalog, &named, &view)?)
+            }
+            false => None,
+        };
+        // Short programs run where vectors have their usual length; so the other modes run pipelines always.
+        if options.vector_rows == MODES[1].vector_rows
+            && let Some(short) = ShortProgram::compile(&bound.plan, &self.registry, &view, set.as_deref())
+        {
+            let mut values = Vec::new();
+            let done = match &set {
+                Some(set) => short.execute(set, transaction, &[], &context, &mut values)?,
+                None => short
+                    .query(transaction, &[], &context, &mut values)?
+                    .map(|rows| Done { count: None, rows }),
+            };
+            if let Some(done) = done {
+                self.short_runs.fetch_add(1, Ordering::Relaxed);
+                let width = bound.columns.len();
+                assert_eq!(values.len(), done.rows * width);
+                let row = |number: usize| {
+                    let cells = values[number * width..][..width].iter().zip(&bound.columns);
+                    cells.map(|(value, column)| shown(value, column.ty)).collect::<Vec<_>>().join("|")
+                };
+                return Ok(Answer { rows: (0..done.rows).map(row).collect(), count: done.count });
+            }
+        }
+        let (mut rows, count) = match &set {
+            Some(set) => {
+                let executed = execute(&program, &view, set, transaction, &[], options, &context)?;
                 assert_eq!(executed.count.is_some(), program.is_change());
                 (executed.rows, executed.count)
             }
-            false => {
+            None => {
                 let reader = Reader { snapshot: transaction.snapshot(), transaction: Some(transaction) };
                 (Rows::start(&program, &view, reader, &[], options)?, None)
             }

@@ -125,12 +125,7 @@ impl ColumnsIn {
     }
 
     /// Finds the columns of the table in a file by their names, and has only those stored; others get their defaults.
-    fn choose(
-        &self,
-        store: &mut Store,
-        transaction: &Transaction,
-        schema: &Schema,
-    ) -> Result<Vec<usize>> {
+    fn choose(&self, store: &mut Store, transaction: &Transaction, schema: &Schema) -> Result<Vec<usize>> {
         let place = |name: &str| schema.fields().iter().position(|field| field.name() == name);
         if self.named {
             let missing = store.columns.iter().find(|(_, name, _)| place(name).is_none());
@@ -172,8 +167,8 @@ impl ColumnsIn {
         batch: &RecordBatch,
     ) -> Result<()> {
         let targets: Vec<Type> = store.columns.iter().map(|(_, _, ty)| *ty).collect();
-        let batch = arrow::normalise(batch, Some(&targets))
-            .map_err(|error| store.placed(transaction, error))?;
+        let batch =
+            arrow::normalise(batch, Some(&targets)).map_err(|error| store.placed(transaction, error))?;
         let rows = batch.num_rows();
         let lies_as_stored = |(column, ty): (&ArrayRef, &Type)| {
             let is_bounded = ty.length().is_some();

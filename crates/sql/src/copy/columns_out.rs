@@ -92,10 +92,7 @@ pub(super) struct Form {
 }
 
 /// What a writer yields of the next rows: nothing once it has ended.
-pub(super) fn next_piece(
-    writer: &mut Option<Box<ColumnWriter>>,
-    rows: &mut Stream,
-) -> Result<Option<Piece>> {
+pub(super) fn next_piece(writer: &mut Option<Box<ColumnWriter>>, rows: &mut Stream) -> Result<Option<Piece>> {
     let Some(columns) = writer else { return Ok(None) };
     let (mut bytes, mut count) = (Vec::new(), 0);
     while bytes.len() < PIECE_BYTES {

@@ -402,11 +402,7 @@ fn of_other_kind(file: &mut File, path: &Path) -> io::Result<Option<Error>> {
 
 impl Store {
     /// Leaves out columns that the file does not have; they get their defaults.
-    pub fn retain_columns(
-        &mut self,
-        transaction: &Transaction,
-        keeps: impl Fn(&str) -> bool,
-    ) -> Result<()> {
+    pub fn retain_columns(&mut self, transaction: &Transaction, keeps: impl Fn(&str) -> bool) -> Result<()> {
         let before = self.columns.len();
         self.columns.retain(|(_, name, _)| keeps(name));
         if self.columns.len() < before {
@@ -486,7 +482,8 @@ impl Store {
             ));
         }
         let targets: Vec<Type> = self.columns.iter().map(|(_, _, ty)| *ty).collect();
-        let batch = arrow::normalise(batch, Some(&targets)).map_err(|error| self.placed(transaction, error))?;
+        let batch =
+            arrow::normalise(batch, Some(&targets)).map_err(|error| self.placed(transaction, error))?;
         let schema = batch.schema();
         let plain = |(field, column): (&Arc<arrow_schema::Field>, &ArrayRef)| {
             let ty = arrow::types::type_of(field.data_type()).expect("a normal batch has plain types");
@@ -551,14 +548,17 @@ impl Store {
             given.set(ColumnId(place as u16), vector.clone());
         }
         let rows = Rows::all(length);
-        let assigned = assignments.iter().map(|assignment| assignment.evaluate_placed(&context, &given, rows));
+        let assigned =
+            assignments.iter().map(|assignment| assignment.evaluate_placed(&context, &given, rows));
         let mut failed: Option<Error> = None;
         let mut whole = Vec::with_capacity(vectors.len());
         for result in assigned {
-            match (result, &failed) {
-                (Ok(vector), _) => whole.push(vector),
-                (Err(error), Some(first)) if first.ordinal() <= error.ordinal() => {}
-                (Err(error), _) => failed = Some(error),
+            match result {
+                Ok(vector) => whole.push(vector),
+                Err(error) => {
+                    let is_first = failed.as_ref().is_none_or(|first| error.ordinal() < first.ordinal());
+                    failed = if is_first { Some(error) } else { failed };
+                }
             }
         }
         let Some(error) = failed else {

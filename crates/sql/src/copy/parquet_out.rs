@@ -1,7 +1,7 @@
 //! Parquet files that go out, on several threads: each row group is encoded and packed by one while others do so with the
 //! next ones.
 
-use super::columns::Form;
+use super::columns_out::Form;
 use super::options::{Compression, Options};
 use super::workers::{Workers, bytes_of};
 use arrow::datatypes::SchemaRef;

@@ -8,7 +8,7 @@ use crate::session_facts::SessionFacts;
 use crate::statement::QualifiedName;
 use arrow_array::{ArrayRef, Int64Array, StringViewArray};
 use firn_base::sync::Arc;
-use firn_base::{ColumnId, Error, Result, SqlState, SqlType, Type, text};
+use firn_base::{ColumnId, Error, Result, SqlState, SqlType, Type, TypeId, text};
 use firn_executor::write::Load;
 use firn_load::{CopyOptions, OnError, Rejected};
 use firn_syntax::tree::{Copy, CopyOption, CopySource, CopyTarget, CopyValue, ObjectName};
@@ -19,14 +19,14 @@ use firn_vector::Context;
 const MOST_NOTICES: usize = 1000;
 
 /// The columns of a table for rows that were left out.
-const COLUMNS: [(&str, SqlType); 7] = [
-    ("file", SqlType::Text),
-    ("line", SqlType::BigInt),
-    ("column_name", SqlType::Text),
-    ("value", SqlType::Text),
-    ("reason", SqlType::Text),
-    ("sqlstate", SqlType::Text),
-    ("record", SqlType::Text),
+const COLUMNS: [(&str, TypeId); 7] = [
+    ("file", TypeId::TEXT),
+    ("line", TypeId::INT8),
+    ("column_name", TypeId::TEXT),
+    ("value", TypeId::TEXT),
+    ("reason", TypeId::TEXT),
+    ("sqlstate", TypeId::TEXT),
+    ("record", TypeId::TEXT),
 ];
 
 /// Rows that could not be read.
@@ -153,7 +153,9 @@ pub fn make_rejects_table(context: &mut ddl::Context<'_>, copy: &Copy) -> Result
     let names = Names::new(context.transaction.catalog(), context.facts);
     // Where there is no table to copy to, there is no COPY.
     match names.find(&name).is_none() && names.find(&target).is_some() {
-        true => ddl::plain_table(context, &name, &COLUMNS).map(|()| true),
+        true => {
+            ddl::plain_table(context, &name, &COLUMNS.map(|(name, ty)| (name, Type::new(ty)))).map(|()| true)
+        }
         false => Ok(false),
     }
 }
@@ -181,7 +183,7 @@ impl RejectsTable {
             return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
         }
         let hint = || {
-            let columns = COLUMNS.map(|(name, ty)| format!("{name} {ty}")).join(", ");
+            let columns = COLUMNS.map(|(name, ty)| format!("{name} {}", Type::new(ty))).join(", ");
             format!("A table for rejected rows has the columns {columns}.")
         };
         let mut columns = Vec::new();
@@ -192,7 +194,7 @@ impl RejectsTable {
                 return Err(Error::new(SqlState::UNDEFINED_COLUMN, message).with_hint(hint()));
             };
             let there = table.columns[position].ty.declared;
-            if there != Type::from(ty) {
+            if there != Type::new(ty) {
                 let message = format!("column \"{name}\" of relation \"{}\" is of type {there}", table.name);
                 return Err(Error::new(SqlState::DATATYPE_MISMATCH, message).with_hint(hint()));
             }

@@ -1,4 +1,4 @@
-//! COPY TO: the rows of a table, of a query or of RETURNING to a file or to a client.
+//! COPY TO: the rows of a table or of a query to a file or to a client.
 
 use super::columns_out::{self, ColumnWriter};
 use super::from::copy_of;
@@ -48,25 +48,10 @@ impl CopyTo {
         let prepared = Outgoing::prepare(transaction, facts, parsed, options, zone)?;
         if prepared.statement.has_effects() {
             let error = Error::unsupported("COPY of rows that are changed or locked");
-            return Err(error.with_hint("Copy the rows by a query without FOR UPDATE."));
+            return Err(error
+                .with_hint("Change or lock the rows by a statement of its own, and copy them afterwards."));
         }
         let rows = prepared.statement.start(transaction, facts, &[], options)?;
-        Ok(prepared.with(rows))
-    }
-
-    /// Makes the changes of `COPY (INSERT … RETURNING …) TO` and of its relatives, whose rows go out.
-    pub fn of_change(
-        transaction: &mut Transaction,
-        facts: &Arc<SessionFacts>,
-        parsed: &Parsed,
-        options: &RunOptions,
-        zone: TimeZoneSetting,
-    ) -> Result<CopyTo> {
-        let prepared = Outgoing::prepare(transaction, facts, parsed, options, zone)?;
-        let rows = match prepared.statement.has_effects() {
-            true => prepared.statement.execute(transaction, facts, &[], options)?.rows,
-            false => prepared.statement.start(transaction, facts, &[], options)?,
-        };
         Ok(prepared.with(rows))
     }
 
@@ -147,7 +132,8 @@ impl Outgoing {
         };
         let statement = Prepared::new(&query, &[], transaction, facts, &options.cancel)?;
         let columns = statement.columns().clone();
-        let named = (0..).zip(&*columns).map(|(place, column)| (ColumnId(place), column.name.clone(), column.ty));
+        let named =
+            (0..).zip(&*columns).map(|(place, column)| (ColumnId(place), column.name.clone(), column.ty));
         let named: Vec<CopiedColumn> = named.collect();
         let copy_options = options::options(&copy.options, &named, table.as_deref(), false)?;
         let format = copy_options.format;
@@ -195,10 +181,7 @@ fn refuse_without_rows(statement: &Statement) -> Result<()> {
     };
     match returning.is_empty() {
         false => Ok(()),
-        true => Err(Error::new(
-            SqlState::FEATURE_NOT_SUPPORTED,
-            "COPY query must have a RETURNING clause",
-        )),
+        true => Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, "COPY query must have a RETURNING clause")),
     }
 }
 
@@ -254,6 +237,7 @@ fn table_query(
     let list: Vec<String> =
         columns(&table, names)?.iter().map(|(_, name, _)| quote_ident(name).to_string()).collect();
     let schema = &transaction.catalog().schemas[&table.schema].name;
-    let text = format!("SELECT {} FROM {}.{}", list.join(", "), quote_ident(schema), quote_ident(&table.name));
+    let text =
+        format!("SELECT {} FROM {}.{}", list.join(", "), quote_ident(schema), quote_ident(&table.name));
     Ok(crate::parse::parse_one(&text)?.expect("it is a statement"))
 }

@@ -6,7 +6,7 @@
 //!
 //! Invariant: both admit more than the statement's conditions, never less.
 
-use crate::query::registry;
+use super::zones::successor;
 use arrow::array::ArrayRef;
 use arrow::buffer::{BooleanBuffer, MutableBuffer};
 use firn_base::sync::{Arc, Mutex};
@@ -16,12 +16,15 @@ use firn_executor::expression::{Compiler, Conditions, Expression, Layout, Scope}
 use firn_executor::source::Request;
 use firn_executor::values;
 use firn_load::Sieve;
-use firn_plan::function::{Strategy, Volatility};
+use firn_plan::function::{Function, Strategy, Volatility};
 use firn_plan::scalar::{Quantified, Values};
-use firn_plan::{Column, Scalar};
+use firn_plan::{Column, Columns, Scalar};
 use firn_vector::context::detached;
-use firn_vector::{Chunk, Datum, Vector, order};
+use firn_vector::{Chunk, Datum, Registry, Vector, order};
 use std::cmp::Ordering;
+
+/// The oid of `textlike`, which is `~~` of text.
+const TEXT_LIKE: u32 = 850;
 
 /// Rows that a condition is evaluated over at once.
 const ROWS_AT_ONCE: usize = 1 << 14;
@@ -41,7 +44,11 @@ pub(super) struct Condition {
 impl Condition {
     /// Those of a request's conditions that are about the columns of a file alone, whose positions `place` names, and can be evaluated
     /// apart from the statement. `None` if there are none.
-    pub fn new(request: &Request<'_>, place: impl Fn(i16) -> Option<usize>) -> Option<Condition> {
+    pub fn new(
+        request: &Request<'_>,
+        registry: &Registry,
+        place: impl Fn(i16) -> Option<usize>,
+    ) -> Option<Condition> {
         let place = |column: Column| {
             let (_, attribute) = request.columns.iter().find(|(other, _)| *other == column)?;
             place(*attribute)
@@ -53,7 +60,7 @@ impl Condition {
                 columns += 1;
                 are_ours &= place(column).is_some();
             });
-            columns > 0 && are_ours && !depends_on_statement(condition)
+            columns > 0 && are_ours && !depends_on_statement(condition, request.all)
         };
         let usable: Vec<&Scalar> = request.conditions.iter().filter(is_usable).collect();
         let mut columns: Vec<(usize, Column)> = Vec::new();
@@ -69,7 +76,7 @@ impl Condition {
             columns.iter().map(|(_, column)| representation(*column)).collect::<Option<_>>()?;
         let layout: Layout =
             columns.iter().map(|(_, column)| *column).zip(representations.iter().copied()).collect();
-        let compiler = Compiler { registry: registry(), columns: request.all };
+        let compiler = Compiler { registry, columns: request.all };
         let compiled = usable.iter().filter_map(|condition| compiler.scalar(condition, &layout).ok());
         let compiled: Vec<Expression> = compiled.collect();
         if compiled.is_empty() {
@@ -117,13 +124,16 @@ impl Condition {
 }
 
 /// Whether evaluating a condition needs more than its columns and the values of parameters: the time, the session, the catalog.
-fn depends_on_statement(condition: &Scalar) -> bool {
+fn depends_on_statement(condition: &Scalar, columns: &Columns) -> bool {
+    let is_immutable = |function: &Function| function.volatility == Volatility::Immutable;
     condition.any(&mut |scalar| match scalar {
-        Scalar::Call(call) => call.function.volatility != Volatility::Immutable,
-        Scalar::Quantified(quantified) => quantified.function.volatility != Volatility::Immutable,
-        Scalar::Cast(cast) => {
-            cast.function.as_ref().is_none_or(|function| function.volatility != Volatility::Immutable)
-        }
+        Scalar::Call(call) => !is_immutable(&call.function),
+        Scalar::Quantified(quantified) => !is_immutable(&quantified.function),
+        Scalar::Cast(cast) => match &cast.function {
+            Some(function) => !is_immutable(function),
+            // Through the text form, which may depend on settings, unless it is the same bits.
+            None => cast.argument.ty(columns).representation() != cast.ty.representation(),
+        },
         _ => false,
     })
 }
@@ -271,6 +281,9 @@ impl Asked<'_, '_> {
             Scalar::Test(operand, Some(which), false) => self.flag(operand, *which),
             Scalar::Not(operand) => self.flag(operand, false),
             Scalar::Column(_) => self.flag(condition, true),
+            Scalar::Call(call) if call.function.oid == TEXT_LIKE => {
+                self.like(&call.arguments[0], &call.arguments[1])
+            }
             Scalar::Call(call) if call.arguments.len() == 2 => {
                 let strategy = call.function.strategy?;
                 let (left, right) = (&call.arguments[0], &call.arguments[1]);
@@ -302,6 +315,24 @@ impl Asked<'_, '_> {
                 self.compared(&quantified.argument, strategy, &values)
             }
         }
+    }
+
+    /// A column that begins as a pattern of LIKE does.
+    fn like(&self, operand: &Scalar, pattern: &Scalar) -> Option<Test> {
+        let (ty, Value::Text(pattern)) = self.value(pattern)? else { return None };
+        let prefix: String =
+            pattern.chars().take_while(|character| !matches!(character, '%' | '_' | '\\')).collect();
+        let value = |text: &str| Value::Text(text.to_owned());
+        if prefix.len() == pattern.len() {
+            return self.compared(operand, Strategy::Equal, &[(ty, &value(&prefix))]);
+        }
+        let from = self.compared(operand, Strategy::GreaterOrEqual, &[(ty, &value(&prefix))])?;
+        Some(match successor(prefix) {
+            Some(end) => {
+                Test::All(vec![from, self.compared(operand, Strategy::Less, &[(ty, &value(&end))])?])
+            }
+            None => from,
+        })
     }
 
     /// A column of booleans that is TRUE, or FALSE.

@@ -23,6 +23,10 @@ impl Scan for LineScan {
         let state = Mutex::new(State::New);
         Arc::new(LineMorsels { lines: self.lines.clone(), workers: self.workers, state })
     }
+
+    fn is_ordered(&self) -> bool {
+        true
+    }
 }
 
 struct LineMorsels {

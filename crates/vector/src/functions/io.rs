@@ -59,7 +59,7 @@ pub fn register(builder: &mut RegistryBuilder) {
         datetime::parse_timestamptz(text, call.context.zone)
     });
     modified(builder, "interval_in(cstring,oid,int4)", |_, text, modifier| {
-        fit_interval(interval::parse(text)?, modifier)
+        fit_interval(interval::parse_within(text, modifier)?, modifier)
     });
     modified(builder, "varcharin(cstring,oid,int4)", |call, text, modifier| {
         let length = Type::new(TypeId::VARCHAR).with_modifier(modifier).length();

@@ -154,7 +154,7 @@ impl Applying<'_, '_> {
         self.state.writer.transaction.lock(&table.table, existing, RowLock::NoKeyUpdate, &guard)?;
         let (set, mut conditions) = plan.update.copy();
         let columns: Vec<ColumnId> = set.iter().map(|(column, _)| *column).collect();
-        let needed = self.state.writer.columns_to_update(self.target, &columns);
+        let needed = self.table().columns_to_update(&columns);
         let needed = super::sorted(needed.into_iter().chain(plan.existing.iter().copied()));
         let (old, _) = self.state.writer.read(self.target, &needed, 1, std::iter::once((0, existing)));
         let excluded = |column: &ColumnId| new.vector(*column).slice(row, 1);
@@ -182,10 +182,10 @@ impl Applying<'_, '_> {
         if let Some((_, violation)) =
             writer.first_violation(self.target, &updated, Rows::all(1), Some(&columns), context)
         {
-            return Err(writer.violation(self.target, violation, &updated, 0, Some(existing), &guard));
+            return Err(writer.violation(self.target, violation, &updated.row(0), Some(existing), &guard));
         }
         writer.claim(self.target, existing);
-        writer.update(self.target, existing, &columns, &updated, &old, 0, false, &guard)?;
+        writer.update(self.target, existing, &columns, &updated.row(0), &old.row(0), false, &guard)?;
         let present = writer.transaction.current_row_id(&table.table, existing);
         writer.claim(self.target, present);
         Ok(true)

@@ -10,13 +10,13 @@ impl Applying<'_, '_> {
     /// Deletes the rows of a chunk.
     pub(super) fn delete(&mut self, row_column: usize, chunk: &Chunk) -> Result<()> {
         let positions = self.claimed(chunk, row_column);
-        let needed = self.state.writer.columns_to_delete(self.target);
+        let needed = self.table().columns_to_delete();
         let needed = sorted(needed.into_iter().chain(self.image_columns(true, &[])));
         let (old, found) = self.old_rows(chunk, row_column, &needed, &positions);
         for row in &found {
             self.scope.context.check_cancel()?;
             let id = Applying::id(chunk, row_column, usize::from(*row));
-            self.state.writer.delete(self.target, id, &old, usize::from(*row), &pin())?;
+            self.state.writer.delete(self.target, id, &old.row(usize::from(*row)), &pin())?;
         }
         self.done(&found, chunk, Some(&old), None)
     }

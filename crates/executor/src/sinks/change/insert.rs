@@ -58,7 +58,7 @@ impl Applying<'_, '_> {
         match violated {
             Some((place, violation)) => {
                 let row = usize::from(rows[place]);
-                Err(self.state.writer.violation(self.target, violation, &new, row, None, &pin()))
+                Err(self.state.writer.violation(self.target, violation, &new.row(row), None, &pin()))
             }
             None => Ok(()),
         }
@@ -93,7 +93,7 @@ impl Applying<'_, '_> {
     /// Inserts a row.
     pub(super) fn insert_row(&mut self, new: &RowVectors, row: usize) -> Result<RowId> {
         self.scope.context.check_cancel()?;
-        let id = self.state.writer.insert(self.target, new, row, &pin())?;
+        let id = self.state.writer.insert(self.target, &new.row(row), &pin())?;
         if !self.change.rows_are_distinct {
             self.state.writer.claim(self.target, id);
         }

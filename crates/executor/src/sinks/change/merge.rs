@@ -124,7 +124,7 @@ impl Applying<'_, '_> {
         let (action, given) = match &arm.action {
             MergeActionPlan::Nothing => (Action::Nothing, None),
             MergeActionPlan::Delete => {
-                let needed = self.state.writer.columns_to_delete(self.target);
+                let needed = self.table().columns_to_delete();
                 let images = self.image_columns(true, &[]).chain(self.image_columns(false, &[]));
                 (old, _) = self.old_rows(chunk, row_column, &sorted(needed.into_iter().chain(images)), rows);
                 (Action::Delete, None)
@@ -136,7 +136,7 @@ impl Applying<'_, '_> {
             MergeActionPlan::Update(set) => {
                 let set = set.copy();
                 let columns: Vec<ColumnId> = set.iter().map(|(column, _)| *column).collect();
-                let needed = self.state.writer.columns_to_update(self.target, &columns);
+                let needed = self.table().columns_to_update(&columns);
                 let images = self.image_columns(true, &[]).chain(self.image_columns(false, &columns));
                 (old, _) = self.old_rows(chunk, row_column, &sorted(needed.into_iter().chain(images)), rows);
                 new = old.clone();
@@ -173,16 +173,24 @@ impl Applying<'_, '_> {
             ));
         }
         if let Some((_, violation)) = arm.violated.take_if(|(first, _)| usize::from(*first) == row) {
-            return Err(self.state.writer.violation(self.target, violation, &arm.new, row, id, &pin()));
+            return Err(self.state.writer.violation(self.target, violation, &arm.new.row(row), id, &pin()));
         }
         match (&arm.action, id) {
             (Action::Update(columns), Some(id)) => {
                 let (new, old) = (&arm.new, &arm.old);
-                self.state.writer.update(self.target, id, columns, new, old, row, false, &pin())?;
+                self.state.writer.update(
+                    self.target,
+                    id,
+                    columns,
+                    &new.row(row),
+                    &old.row(row),
+                    false,
+                    &pin(),
+                )?;
                 self.claim_present(id);
             }
             (Action::Delete, Some(id)) => {
-                self.state.writer.delete(self.target, id, &arm.old, row, &pin())?;
+                self.state.writer.delete(self.target, id, &arm.old.row(row), &pin())?;
             }
             _ => {
                 self.insert_row(&arm.new, row)?;

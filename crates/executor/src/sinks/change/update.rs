@@ -22,7 +22,7 @@ impl Applying<'_, '_> {
         let positions = self.claimed(chunk, plan.row);
         let set = plan.set.copy();
         let columns: Vec<ColumnId> = set.iter().map(|(column, _)| *column).collect();
-        let needed = self.state.writer.columns_to_update(self.target, &columns);
+        let needed = self.table().columns_to_update(&columns);
         let images = self.image_columns(true, &[]).chain(self.image_columns(false, &columns));
         let needed = sorted(needed.into_iter().chain(images));
         let (old, found) = self.old_rows(chunk, plan.row, &needed, &positions);
@@ -37,13 +37,13 @@ impl Applying<'_, '_> {
             let row = usize::from(*row);
             let id = Applying::id(chunk, plan.row, row);
             let writer = &mut self.state.writer;
-            writer.update(self.target, id, &columns, &new, &old, row, false, &pin())?;
+            writer.update(self.target, id, &columns, &new.row(row), &old.row(row), false, &pin())?;
             self.claim_present(id);
         }
         if let Some((place, violation)) = violated {
             let row = usize::from(found[place]);
             let id = Applying::id(chunk, plan.row, row);
-            return Err(self.state.writer.violation(self.target, violation, &new, row, Some(id), &pin()));
+            return Err(self.state.writer.violation(self.target, violation, &new.row(row), Some(id), &pin()));
         }
         self.done(&found, chunk, Some(&old), Some(&new))
     }

@@ -1,0 +1,4 @@
+//! Statements from their text to their rows.
+
+mod database;
+mod short;

@@ -1,0 +1,238 @@
+//! Statements about the session itself: their arguments, options, tags and errors are PostgreSQL's.
+
+use crate::{Connection, Database, Outcome};
+use firn_base::{Error, Numeric, Type, TypeId, Value};
+
+fn connection() -> Connection {
+    let mut connection = Database::memory().unwrap().connect();
+    connection.execute("CREATE TABLE t (a integer PRIMARY KEY, n numeric(6,2), s varchar(3))").unwrap();
+    connection.execute("INSERT INTO t VALUES (1, 1.5, 'one'), (2, 2.5, 'two')").unwrap();
+    connection
+}
+
+fn rows(connection: &mut Connection, sql: &str) -> Vec<Vec<Value>> {
+    let statement = connection.prepare(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+    connection.query_values(&statement, &[]).unwrap_or_else(|error| panic!("{sql}: {error}"))
+}
+
+fn lines(connection: &mut Connection, sql: &str) -> Vec<String> {
+    let line = |mut row: Vec<Value>| match row.remove(0) {
+        Value::Text(text) => text,
+        other => panic!("{other:?}"),
+    };
+    rows(connection, sql).into_iter().map(line).collect()
+}
+
+fn error(connection: &mut Connection, sql: &str) -> Error {
+    connection.execute(sql).expect_err(sql)
+}
+
+fn tag(connection: &mut Connection, sql: &str) -> String {
+    let statement = connection.prepare(sql).unwrap();
+    match connection.run(&statement, &[]).unwrap() {
+        Outcome::Done(tag) => tag.to_string(),
+        _ => panic!("{sql} yields more than a tag"),
+    }
+}
+
+#[test]
+fn arguments_of_execute_are_assigned_to_the_types_of_the_parameters() {
+    let mut connection = connection();
+    let text = |text: &str| Value::Text(text.to_owned());
+    connection.execute("PREPARE p (integer, varchar, numeric, int[]) AS SELECT $1, $2, $3, $4[2]").unwrap();
+    let found = rows(&mut connection, "EXECUTE p (1 + 1, 'a' || 'b', 2.50, '{1,2}')");
+    let numeric = Value::Number(Numeric::parse("2.50").unwrap());
+    assert_eq!(found, [[Value::Integer(2), text("ab"), numeric, Value::Integer(2)]]);
+    // A bigint is assigned to an integer, which no expression would cast it to.
+    let found = rows(&mut connection, "EXECUTE p (3::bigint, 7, 1, ARRAY[NULL, 9])");
+    assert_eq!(
+        (&found[0][0], &found[0][1], &found[0][3]),
+        (&Value::Integer(3), &text("7"), &Value::Integer(9))
+    );
+    for (sql, state, message) in [
+        ("EXECUTE p (1)", "42601", "wrong number of parameters for prepared statement \"p\""),
+        ("EXECUTE q", "26000", "prepared statement \"q\" does not exist"),
+        (
+            "EXECUTE p (true, 'a', 1, '{}')",
+            "42804",
+            "parameter $1 of type boolean cannot be coerced to the expected type integer",
+        ),
+        ("EXECUTE p ((SELECT 1), 'a', 1, '{}')", "0A000", "cannot use subquery in EXECUTE parameter"),
+        (
+            "EXECUTE p (count(*), 'a', 1, '{}')",
+            "42803",
+            "aggregate functions are not allowed in EXECUTE parameters",
+        ),
+        ("EXECUTE p (a, 'a', 1, '{}')", "42703", "column \"a\" does not exist"),
+        ("EXECUTE p (3000000000, 'a', 1, '{}')", "22003", "integer out of range"),
+        ("PREPARE r (nothing) AS SELECT $1", "42704", "type \"nothing\" does not exist"),
+        ("PREPARE p AS SELECT 1", "42P05", "prepared statement \"p\" already exists"),
+    ] {
+        let error = error(&mut connection, sql);
+        assert_eq!((error.state().as_str(), error.message()), (state, message), "{sql}");
+    }
+    let error = error(&mut connection, "SELECT 1; EXECUTE p (true, 'a', 1, '{}')");
+    assert_eq!(error.position(), Some(22));
+    assert!(error.hint().is_some());
+    assert_eq!(tag(&mut connection, "DEALLOCATE p"), "DEALLOCATE");
+    assert_eq!(tag(&mut connection, "DEALLOCATE ALL"), "DEALLOCATE ALL");
+}
+
+#[test]
+fn prepared_changes_are_executed_with_their_tags() {
+    let mut connection = connection();
+    connection.execute("PREPARE i AS INSERT INTO t VALUES ($1, $2, $3)").unwrap();
+    assert_eq!(tag(&mut connection, "EXECUTE i (3, 1, 'x')"), "INSERT 0 1");
+    connection.execute("PREPARE d AS DELETE FROM t WHERE a > $1 RETURNING a").unwrap();
+    assert_eq!(rows(&mut connection, "EXECUTE d (2)"), [[Value::Integer(3)]]);
+    assert_eq!(error(&mut connection, "EXECUTE i (4, 1, 'long')").state().as_str(), "22001");
+}
+
+#[test]
+fn positions_of_errors_are_those_of_the_script() {
+    let mut connection = connection();
+    let error = error(&mut connection, "SELECT 'é';\n SELECT nowhere FROM t");
+    assert_eq!((error.state().as_str(), error.position()), ("42703", Some(21)));
+    let statements = connection.parse_script("SELECT 1; SELECT b FROM t").unwrap();
+    let texts: Vec<&str> = statements.iter().map(crate::Parsed::text).collect();
+    assert_eq!(texts, ["SELECT 1", "SELECT b FROM t"]);
+    let mut statements = statements.into_iter();
+    connection.prepare_parsed(statements.next().unwrap(), &[]).unwrap();
+    let error = connection.prepare_parsed(statements.next().unwrap(), &[]).map(drop).unwrap_err();
+    assert_eq!(error.position(), Some(18));
+}
+
+#[test]
+fn explain_prints_a_plan_and_analyze_runs_the_statement() {
+    let mut connection = connection();
+    let plan = lines(&mut connection, "EXPLAIN SELECT a FROM t WHERE a = 1");
+    assert!(plan.iter().any(|line| line.contains("scan")), "{plan:?}");
+    for sql in [
+        "EXPLAIN (ANALYZE, TIMING OFF) SELECT a FROM t",
+        "EXPLAIN ANALYZE VERBOSE SELECT a FROM t FOR UPDATE",
+        "EXPLAIN (ANALYZE) UPDATE t SET s = 'x'",
+        "EXPLAIN ANALYZE DELETE FROM t RETURNING *",
+    ] {
+        let plan = lines(&mut connection, sql);
+        assert!(plan.contains(&"Rows: 2".to_owned()), "{sql}: {plan:?}");
+        assert!(plan.iter().any(|line| line.starts_with("Execution Time: ")), "{sql}: {plan:?}");
+    }
+    assert!(rows(&mut connection, "SELECT * FROM t").is_empty(), "it has been executed");
+    connection.execute("EXPLAIN CREATE TABLE u AS SELECT 1 AS x; EXPLAIN SELECT 1 AS x INTO u").unwrap();
+    assert_eq!(error(&mut connection, "SELECT * FROM u").state().as_str(), "42P01");
+    let plan = lines(&mut connection, "EXPLAIN (ANALYZE, SUMMARY OFF) CREATE TABLE u AS SELECT 1 AS x");
+    assert_eq!(plan.last().unwrap(), "Rows: 1");
+    assert_eq!(rows(&mut connection, "SELECT * FROM u"), [[Value::Integer(1)]]);
+    connection.execute("PREPARE p AS SELECT $1 + 1; EXPLAIN EXECUTE p (1)").unwrap();
+    connection.execute("EXPLAIN DECLARE c CURSOR FOR SELECT 1").unwrap();
+    for (sql, state) in [
+        ("EXPLAIN (COLOUR) SELECT 1", "42601"),
+        ("EXPLAIN (FORMAT json) SELECT 1", "0A000"),
+        ("EXPLAIN (TIMING) SELECT 1", "22023"),
+        ("EXPLAIN CREATE MATERIALIZED VIEW m AS SELECT 1", "0A000"),
+    ] {
+        assert_eq!(error(&mut connection, sql).state().as_str(), state, "{sql}");
+    }
+}
+
+#[test]
+fn cursors_are_refused_as_postgres_refuses_them() {
+    let mut connection = connection();
+    for (sql, state) in [
+        ("DECLARE c CURSOR FOR SELECT 1", "25P01"),
+        ("BEGIN; DECLARE c SCROLL CURSOR FOR SELECT 1", "0A000"),
+        ("BEGIN; DECLARE c SCROLL NO SCROLL CURSOR FOR SELECT 1", "42P11"),
+        ("BEGIN; DECLARE c BINARY CURSOR FOR SELECT 1", "0A000"),
+        ("BEGIN; DECLARE c CURSOR FOR SELECT a FROM t; FETCH BACKWARD 1 FROM c", "55000"),
+        ("BEGIN; FETCH c", "34000"),
+        ("BEGIN; DECLARE c CURSOR WITH HOLD FOR SELECT * FROM t FOR SHARE", "0A000"),
+        ("BEGIN READ ONLY; DECLARE c CURSOR FOR SELECT * FROM t FOR UPDATE", "25006"),
+    ] {
+        assert_eq!(error(&mut connection, sql).state().as_str(), state, "{sql}");
+        connection.execute("ROLLBACK").unwrap();
+    }
+    let hold = "DECLARE c CURSOR WITH HOLD FOR SELECT * FROM t FOR NO KEY UPDATE";
+    let refused = error(&mut connection, hold);
+    assert_eq!(refused.message(), "DECLARE CURSOR WITH HOLD ... FOR NO KEY UPDATE is not supported");
+    connection.execute("BEGIN; DECLARE c NO SCROLL CURSOR FOR SELECT a FROM t ORDER BY a").unwrap();
+    assert_eq!(tag(&mut connection, "MOVE 0 IN c"), "MOVE 0");
+    assert_eq!(tag(&mut connection, "MOVE 1 IN c"), "MOVE 1");
+    assert_eq!(rows(&mut connection, "FETCH FORWARD 5 FROM c"), [[Value::Integer(2)]]);
+    assert!(rows(&mut connection, "FETCH ALL c").is_empty());
+    assert_eq!(tag(&mut connection, "CLOSE c"), "CLOSE CURSOR");
+}
+
+#[test]
+fn settings_are_set_shown_and_reset_by_their_names() {
+    let mut connection = connection();
+    for (set, name, value) in [
+        ("SET search_path TO 'A b', public", "search_path", "\"A b\", public"),
+        ("SET SCHEMA 'x'", "search_path", "x"),
+        ("SET DateStyle = iso, mdy", "datestyle", "ISO, MDY"),
+        ("SET TIME ZONE 'Europe/Berlin'", "timezone", "Europe/Berlin"),
+        ("SET TIME ZONE LOCAL", "timezone", "UTC"),
+        ("SET NAMES 'utf-8'", "client_encoding", "UTF8"),
+        ("SET SESSION AUTHORIZATION DEFAULT", "role", "none"),
+        ("SET Work_Mem = '8MB'", "work_mem", "8MB"),
+        ("SET work_mem FROM CURRENT", "work_mem", "8MB"),
+        ("RESET work_mem", "work_mem", "4MB"),
+        ("SET my.Own = 5", "my.own", "5"),
+        ("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY", "default_transaction_read_only", "on"),
+        ("RESET ALL", "default_transaction_read_only", "off"),
+    ] {
+        assert_eq!(tag(&mut connection, set), if set.starts_with("RESET") { "RESET" } else { "SET" });
+        assert_eq!(lines(&mut connection, &format!("SHOW {name}")), [value], "{set}");
+    }
+    assert_eq!(lines(&mut connection, "SHOW TRANSACTION ISOLATION LEVEL"), ["serializable"]);
+    connection.execute("BEGIN; SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED, READ ONLY").unwrap();
+    assert_eq!(lines(&mut connection, "SHOW transaction_isolation"), ["read committed"]);
+    let refused = error(&mut connection, "UPDATE t SET s = NULL");
+    assert_eq!(refused.message(), "cannot execute UPDATE in a read-only transaction");
+    connection.execute("ROLLBACK").unwrap();
+    assert_eq!(error(&mut connection, "SHOW nothing").state().as_str(), "42704");
+}
+
+#[test]
+fn what_the_engine_does_by_itself_is_accepted_with_known_options() {
+    let mut connection = connection();
+    for (sql, expected) in [
+        ("VACUUM (FULL, ANALYZE) t", "VACUUM"),
+        ("ANALYZE t (a, s)", "ANALYZE"),
+        ("CLUSTER t USING t_pkey", "CLUSTER"),
+        ("REINDEX TABLE CONCURRENTLY t", "REINDEX"),
+        ("REINDEX INDEX t_pkey", "REINDEX"),
+        ("CHECKPOINT", "CHECKPOINT"),
+        ("DISCARD PLANS", "DISCARD PLANS"),
+        ("DISCARD SEQUENCES", "DISCARD SEQUENCES"),
+        ("DISCARD TEMPORARY", "DISCARD TEMP"),
+        ("DISCARD ALL", "DISCARD ALL"),
+    ] {
+        assert_eq!(tag(&mut connection, sql), expected);
+    }
+    assert_eq!(error(&mut connection, "VACUUM nothing").state().as_str(), "42P01");
+    let unknown = error(&mut connection, "VACUUM (FASTER) t");
+    assert_eq!((unknown.message(), unknown.position()), ("unrecognized VACUUM option \"faster\"", Some(9)));
+}
+
+#[test]
+fn parameters_are_types_as_postgres_has_them() {
+    let mut connection = connection();
+    let statement = connection.prepare("SELECT a FROM t WHERE n = $1 AND s = ANY ($2) AND a = $3").unwrap();
+    let types = [TypeId::NUMERIC, TypeId::TEXT_ARRAY, TypeId::INT4].map(Type::new);
+    assert_eq!(statement.parameters(), types);
+    let strings = Value::Array(vec![Value::Text("one".into()), Value::Null].into());
+    for numeric in [
+        Value::Numeric { unscaled: 1500, scale: 3 },
+        Value::Number(Numeric::parse("1.5").unwrap()),
+        Value::Double(1.5),
+    ] {
+        let parameters = [numeric, strings.clone(), Value::SmallInt(1)];
+        assert_eq!(connection.query_values(&statement, &parameters).unwrap(), [[Value::Integer(1)]]);
+    }
+    // Digits and zeros behind the point are kept.
+    let echo = connection.prepare("SELECT $1::numeric").unwrap();
+    let long = Value::Number(Numeric::parse("12345678901234567890.12345678901000").unwrap());
+    let found = connection.query_values(&echo, std::slice::from_ref(&long)).unwrap().remove(0).remove(0);
+    let (Value::Number(found), Value::Number(long)) = (found, long) else { panic!("a number is a number") };
+    assert!(found.is_identical(long));
+}
