@@ -7,20 +7,23 @@
 use super::states::AMBIGUOUS_ALIAS;
 use super::{Binder, Item, ItemColumn, LevelId, Operand, Reference, Table};
 use crate::catalog::{Relation, RelationKind};
-use firn_base::{Error, Result, SqlState, Type, TypeId};
+use firn_base::{Error, Result, SqlState, Type, TypeId, Value};
+use firn_plan::operator::ROW_ID;
+use firn_plan::scalar::Case;
 use firn_plan::{Column, ColumnInfo, Operator, Origin, Scalar};
 use firn_syntax::tree::{Name, ObjectName};
 use std::rc::Rc;
 
 /// The columns that every row of a table has, with their numbers.
 const SYSTEM_COLUMNS: [(&str, i16, TypeId); 6] = [
-    ("ctid", -1, TypeId::TID),
+    ("ctid", ROW_ID, TypeId::TID),
     ("xmin", -2, TypeId::XID),
     ("cmin", -3, TypeId::CID),
     ("xmax", -4, TypeId::XID),
     ("cmax", -5, TypeId::CID),
-    ("tableoid", -6, TypeId::OID),
+    ("tableoid", TABLE_OID, TypeId::OID),
 ];
+const TABLE_OID: i16 = -6;
 
 /// An item that a name means: the places of its query and its item.
 #[derive(Clone, Copy)]
@@ -131,7 +134,33 @@ impl Binder<'_> {
         let Some(&(_, number, ty)) = SYSTEM_COLUMNS.iter().find(|(system, ..)| *system == name) else {
             return Ok(None);
         };
-        Ok(self.system_column(found, number, ty, name, at))
+        match number {
+            ROW_ID => Ok(self.system_column(found, number, ty, name, at)),
+            TABLE_OID => Ok(self.table_oid(found, at)),
+            _ if self.is_table(found) => Err(self.unsupported(format_args!("the system column {name}"), at)),
+            _ => Ok(None),
+        }
+    }
+
+    fn is_table(&self, found: Found) -> bool {
+        let level = &self.levels[found.level];
+        let relation = &level.tables[level.items[found.item].table].relation;
+        relation.as_ref().is_some_and(|relation| matches!(relation.kind, RelationKind::Table(_)))
+    }
+
+    /// The oid of the table that a row is of; NULL where an outer join has no row.
+    fn table_oid(&mut self, found: Found, at: u32) -> Option<Operand> {
+        let row = self.system_column(found, ROW_ID, TypeId::TID, "ctid", at)?;
+        let level = &self.levels[found.level];
+        let relation = level.tables[level.items[found.item].table].relation.as_ref()?;
+        let ty = Type::new(TypeId::OID);
+        let oid = Scalar::Constant(ty, Value::Oid(relation.oid));
+        let case = Case {
+            operand: None,
+            arms: vec![(Scalar::IsNull(Box::new(row.scalar), true), oid)],
+            otherwise: Scalar::Constant(ty, Value::Null),
+        };
+        Some(Operand { scalar: Scalar::Case(Box::new(case)), ty, at })
     }
 
     /// A column that every row of a table has, such as its id.
@@ -174,8 +203,7 @@ impl Binder<'_> {
     /// The column with the row ids of a table that the query at hand names.
     pub(super) fn row_id(&mut self, item: usize) -> Option<Column> {
         let level = self.levels.len() - 1;
-        let operand =
-            self.system_column(Found { level, item }, firn_plan::operator::ROW_ID, TypeId::TID, "ctid", 0)?;
+        let operand = self.system_column(Found { level, item }, ROW_ID, TypeId::TID, "ctid", 0)?;
         operand.scalar.as_column()
     }
 

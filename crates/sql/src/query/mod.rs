@@ -1,7 +1,6 @@
 //! Statements on the query engine of our own: its functions that need the catalog or the session, its relations outside
 //! of the catalog, and how a session prepares and starts a statement on it.
 //!
-//! Invariant: nothing here names DataFusion or sqlparser.
 
 mod binding;
 mod functions;
