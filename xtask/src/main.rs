@@ -1,5 +1,6 @@
 //! Everything cargo cannot do: `cargo xtask help` lists it.
 
+mod cycles;
 mod faults;
 mod fuzz;
 mod layers;

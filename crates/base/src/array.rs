@@ -10,10 +10,9 @@ mod binary;
 mod image;
 mod text;
 
+pub use binary::{decode_any, encode_any};
 pub use image::ArrayImage;
-pub use text::{ArrayText, parse, parse_any, split, write, write_any};
-
-pub use binary::{decode, decode_any, encode_any};
+pub use text::{ArrayText, parse_any, write, write_any};
 
 use crate::error::{Error, Result, SqlState};
 use crate::value::Value;

@@ -103,6 +103,11 @@ impl RowId {
         RowId(block.0 << SLOT_BITS | u64::from(slot.0))
     }
 
+    /// Joins a block number and a slot, if they are those of a row.
+    pub fn checked(block: BlockNumber, slot: Slot) -> Option<RowId> {
+        (block.0 < 1 << BLOCK_BITS && slot.0 < 1 << SLOT_BITS).then(|| RowId::new(block, slot))
+    }
+
     /// The block the row lives in.
     #[inline]
     pub fn block(self) -> BlockNumber {

@@ -120,6 +120,12 @@ pub fn out_of_range() -> Error {
 
 /// Reads an interval: `1 year 2 mons -3 days 04:05:06.7 ago`, `1-2`, `3 4:05`, `P1Y2M3DT4H5M6.7S`.
 pub fn parse(text: &str) -> Result<Interval> {
+    parse_within(text, -1)
+}
+
+/// Reads an interval of a type with that modifier. A number without a unit counts the smallest field that the modifier
+/// allows; what is read is not rounded to it.
+pub fn parse_within(text: &str, modifier: i32) -> Result<Interval> {
     let syntax = || {
         Error::new(
             SqlState::INVALID_DATETIME_FORMAT,
@@ -129,7 +135,7 @@ pub fn parse(text: &str) -> Result<Interval> {
     let trimmed = text.trim();
     let sum = match trimmed.strip_prefix('P') {
         Some(iso) => parse_iso(iso).ok_or_else(syntax)?,
-        None => parse_words(trimmed).ok_or_else(syntax)?,
+        None => parse_words(trimmed, smallest_unit(modifier)).ok_or_else(syntax)?,
     };
     sum.finish().ok_or_else(|| {
         Error::new(
@@ -337,8 +343,16 @@ fn add(sum: &mut Sum, said: &mut Fields, number: Number, unit: &str) -> Option<(
     take(unit.fields_of(number), said)
 }
 
-/// A list of numbers with units, with a time, a SQL year-month or a bare number among them.
-fn parse_words(text: &str) -> Option<Sum> {
+/// The unit of a number without one, under a modifier.
+fn smallest_unit(modifier: i32) -> &'static str {
+    let fields = if modifier < 0 { 0 } else { modifier >> 16 & 0x7fff };
+    // By PostgreSQL's numbers of fields, the smallest first.
+    let units = [(12, "s"), (11, "m"), (10, "h"), (3, "d"), (1, "mon"), (2, "y")];
+    units.into_iter().find(|(field, _)| fields & 1 << field != 0).map_or("s", |(_, unit)| unit)
+}
+
+/// A list of numbers with units, with a time, a SQL year-month or a bare number among them, which has a unit as well.
+fn parse_words(text: &str, bare: &str) -> Option<Sum> {
     let mut sum = Sum::default();
     let mut pending: Option<Number> = None;
     // No field is said twice, as in PostgreSQL.
@@ -351,7 +365,7 @@ fn parse_words(text: &str) -> Option<Sum> {
         }
         if lower == "ago" {
             if let Some(number) = pending.take() {
-                add(&mut sum, &mut said, number, "s")?;
+                add(&mut sum, &mut said, number, bare)?;
             }
             sum.negate();
             continue;
@@ -388,8 +402,8 @@ fn parse_words(text: &str) -> Option<Sum> {
             add(&mut sum, &mut said, pending.take()?, unit)?;
         }
     }
-    if let Some(seconds) = pending {
-        add(&mut sum, &mut said, seconds, "s")?;
+    if let Some(number) = pending {
+        add(&mut sum, &mut said, number, bare)?;
     }
     anything.then_some(sum)
 }
@@ -508,6 +522,27 @@ mod tests {
         for (text, written) in cases {
             assert_eq!(through(text), written, "{text}");
         }
+    }
+
+    /// As `interval '1' day` in PostgreSQL 15.
+    #[test]
+    fn a_number_without_a_unit_counts_the_smallest_field() {
+        let cases = [
+            (1 << 2, "1 year"),
+            (1 << 1, "1 mon"),
+            (1 << 2 | 1 << 1, "1 mon"),
+            (1 << 3, "1 day"),
+            (1 << 3 | 1 << 10, "01:00:00"),
+            (1 << 3 | 1 << 10 | 1 << 11, "00:01:00"),
+            (1 << 11 | 1 << 12, "00:00:01"),
+            (0x7fff, "00:00:01"),
+        ];
+        for (fields, written) in cases {
+            let mut out = String::new();
+            write(&parse_within("1", fields << 16 | 0xffff).unwrap(), &mut out);
+            assert_eq!(out, written);
+        }
+        assert_eq!(parse_within("1 hour", 1 << 3 << 16 | 0xffff).unwrap(), parse("1 hour").unwrap());
     }
 
     #[test]

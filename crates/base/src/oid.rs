@@ -1,6 +1,6 @@
 //! PostgreSQL's numbers for our types, as its wire and its catalogs show them.
 
-use crate::types::{ParameterType, SqlType};
+use crate::types::SqlType;
 
 /// What PostgreSQL adds to a length or precision to make a type modifier.
 const HEADER: i32 = 4;
@@ -26,29 +26,6 @@ impl SqlType {
             SqlType::Interval => 1186,
             SqlType::Numeric { .. } => 1700,
             SqlType::Uuid => 2950,
-        }
-    }
-
-    /// The row in `pg_type` of the type's array type.
-    pub fn array_oid(self) -> u32 {
-        match self {
-            SqlType::Boolean => 1000,
-            SqlType::Bytea => 1001,
-            SqlType::SmallInt => 1005,
-            SqlType::Integer => 1007,
-            SqlType::Text => 1009,
-            SqlType::Char(_) => 1014,
-            SqlType::Varchar(_) => 1015,
-            SqlType::BigInt => 1016,
-            SqlType::Real => 1021,
-            SqlType::Double => 1022,
-            SqlType::Timestamp => 1115,
-            SqlType::Date => 1182,
-            SqlType::Time => 1183,
-            SqlType::TimestampTz => 1185,
-            SqlType::Interval => 1187,
-            SqlType::Numeric { .. } => 1231,
-            SqlType::Uuid => 2951,
         }
     }
 
@@ -138,42 +115,6 @@ impl SqlType {
     }
 }
 
-impl ParameterType {
-    /// The type's row in `pg_type`.
-    pub fn oid(self) -> u32 {
-        match self {
-            ParameterType::Single(ty) => ty.oid(),
-            ParameterType::Array(element) => element.array_oid(),
-        }
-    }
-
-    /// The type of that row in `pg_type`; `None` for types we do not have. Arrays of names are arrays
-    /// of text.
-    pub fn from_oid(oid: u32) -> Option<ParameterType> {
-        if let Some(single) = SqlType::from_oid(oid, -1) {
-            return Some(ParameterType::Single(single));
-        }
-        Some(ParameterType::array_of(match oid {
-            1000 => SqlType::Boolean,
-            1001 => SqlType::Bytea,
-            1005 => SqlType::SmallInt,
-            1007 => SqlType::Integer,
-            1003 | 1009 | 1014 | 1015 => SqlType::Text,
-            1016 => SqlType::BigInt,
-            1021 => SqlType::Real,
-            1022 => SqlType::Double,
-            1115 => SqlType::Timestamp,
-            1182 => SqlType::Date,
-            1183 => SqlType::Time,
-            1185 => SqlType::TimestampTz,
-            1187 => SqlType::Interval,
-            1231 => SqlType::NUMERIC,
-            2951 => SqlType::Uuid,
-            _ => return None,
-        }))
-    }
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -207,13 +148,5 @@ pub(crate) mod tests {
             assert_eq!(SqlType::from_oid(ty.oid(), ty.typmod()), Some(ty));
         }
         assert_eq!(SqlType::Numeric { precision: 12, scale: 2 }.typmod(), 786438);
-    }
-
-    #[test]
-    fn every_array_type_is_found_by_its_oid() {
-        for ty in ALL {
-            assert_eq!(ParameterType::from_oid(ty.array_oid()), Some(ParameterType::array_of(ty)));
-            assert!(ParameterType::from_oid(ty.oid()).and_then(ParameterType::single).is_some());
-        }
     }
 }

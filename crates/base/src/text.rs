@@ -3,13 +3,14 @@
 use crate::array::{ArrayValue, Dimension};
 use crate::data_type::{Type, TypeId};
 use crate::error::{Error, Result, SqlState};
+use crate::ids::{BlockNumber, RowId, Slot};
 use crate::numeric::Numeric;
 use crate::representation::Representation;
 use crate::time_zone::TimeZoneSetting;
 use crate::type_table::TypeInfo;
 use crate::types::SqlType;
 use crate::value::Value;
-use crate::{array, datetime, interval, numeric};
+use crate::{array, datetime, interval, json, numeric};
 use std::fmt::{Display, LowerExp, Write};
 use std::io;
 
@@ -85,6 +86,8 @@ pub fn parse_any(text: &str, ty: Type, zone: &TimeZoneSetting) -> Result<Value> 
         }
         (TypeId::OID | TypeId::XID | TypeId::CID, _) => parse_oid(text, ty).map(Value::Oid),
         (TypeId::NAME, _) => Ok(Value::Text(fit_name(text).to_owned())),
+        (TypeId::JSON, _) => json::check(text).map(|()| Value::Text(text.to_owned())),
+        (TypeId::TID, _) => parse_tid(text).map(Value::BigInt),
         (TypeId::PG_LSN, _) => parse_lsn(text).map(Value::BigInt),
         (TypeId::CHAR, _) => Ok(Value::Text(text.chars().take(1).collect())),
         (TypeId::XID8, _) => parse_integer(text, SqlType::BigInt).map(Value::BigInt),
@@ -109,6 +112,7 @@ pub fn write_any(value: &Value, ty: Type, zone: &TimeZoneSetting, out: &mut Stri
         }
         Value::Array(array) => array::write_any(array, ty.element().unwrap_or(ty), zone, out),
         Value::BigInt(value) if ty.id == TypeId::PG_LSN => write_lsn(*value, out),
+        Value::BigInt(value) if ty.id == TypeId::TID => write_tid(*value, out),
         value => write(value, SqlType::Text, zone, out),
     }
 }
@@ -139,6 +143,24 @@ fn parse_lsn(text: &str) -> Result<i64> {
 pub fn write_lsn(place: i64, out: &mut String) {
     let place = place as u64;
     write!(out, "{:X}/{:X}", place >> 32, place as u32).expect("strings take everything");
+}
+
+/// The id of a row: its block and its slot in parentheses.
+fn parse_tid(text: &str) -> Result<i64> {
+    let inner = text.trim().strip_prefix('(').and_then(|text| text.strip_suffix(')'));
+    let numbers = inner.and_then(|inner| inner.split_once(','));
+    let parsed = numbers.and_then(|(block, slot)| {
+        let (block, slot) = (BlockNumber(block.trim().parse().ok()?), Slot(slot.trim().parse().ok()?));
+        RowId::checked(block, slot)
+    });
+    let row = parsed.ok_or_else(|| invalid(Type::new(TypeId::TID), text))?;
+    Ok(row.to_bits() as i64)
+}
+
+/// Appends the id of a row.
+pub fn write_tid(bits: i64, out: &mut String) {
+    let row = RowId::from_bits(bits as u64);
+    write!(out, "({},{})", row.block().0, row.slot().0).expect("strings take everything");
 }
 
 /// An oid: digits, with a sign as C's `strtoul` takes it.

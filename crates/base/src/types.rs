@@ -96,49 +96,6 @@ impl SqlType {
     }
 }
 
-/// What a parameter takes: one value, or an array of values.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum ParameterType {
-    /// A value of the type.
-    Single(SqlType),
-    /// An array with elements of the type; [`ParameterType::array_of`] makes it.
-    Array(SqlType),
-}
-
-impl ParameterType {
-    /// Arrays of values of a type. Their elements are of any length and precision.
-    pub fn array_of(element: SqlType) -> ParameterType {
-        ParameterType::Array(match element {
-            SqlType::Numeric { .. } => SqlType::NUMERIC,
-            element if element.is_string() => SqlType::Text,
-            element => element,
-        })
-    }
-
-    /// The type of its values, if they are no arrays.
-    pub fn single(self) -> Option<SqlType> {
-        match self {
-            ParameterType::Single(ty) => Some(ty),
-            ParameterType::Array(_) => None,
-        }
-    }
-}
-
-impl From<SqlType> for ParameterType {
-    fn from(ty: SqlType) -> ParameterType {
-        ParameterType::Single(ty)
-    }
-}
-
-impl fmt::Display for ParameterType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ParameterType::Single(ty) => ty.fmt(f),
-            ParameterType::Array(element) => write!(f, "{element}[]"),
-        }
-    }
-}
-
 impl fmt::Display for SqlType {
     /// The name as PostgreSQL's `format_type` prints it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,7 +7,7 @@
 use crate::array::{ArrayImage, ArrayValue};
 use crate::numeric::{Numeric, NumericImage};
 use crate::representation::Representation;
-use crate::types::{ParameterType, SqlType, Width};
+use crate::types::{SqlType, Width};
 
 /// An SQL value with its type.
 #[derive(Clone, PartialEq, Debug)]
@@ -80,21 +80,6 @@ impl Value {
                 | (Value::Interval(_), SqlType::Interval)
                 | (Value::Uuid(_), SqlType::Uuid)
         )
-    }
-}
-
-impl ParameterType {
-    /// Whether a value is of this type as it is.
-    #[inline]
-    pub fn holds(self, value: &Value) -> bool {
-        match (self, value) {
-            (ParameterType::Single(ty), value) => value.is_of(ty),
-            (ParameterType::Array(_), Value::Null) => true,
-            (ParameterType::Array(element), Value::Array(elements)) => {
-                elements.list().is_ok_and(|elements| elements.iter().all(|value| value.is_of(element)))
-            }
-            (ParameterType::Array(_), _) => false,
-        }
     }
 }
 

@@ -19,7 +19,7 @@ mod resolve;
 mod types;
 
 pub use binder::{
-    Bound, BoundExpression, Described, OutputColumn, Place, RelationUses, RowScalar, bind, bind_arguments,
-    bind_assignments, bind_copy_condition, bind_expression, bind_type_name, describe,
+    Bound, BoundExpression, Described, OutputColumn, Place, RelationUses, bind, bind_arguments,
+    bind_assignments, bind_expression, bind_type_name, describe,
 };
 pub use catalog::{Attribute, Catalog, FileArgument, Generated, Key, Relation, RelationKind};

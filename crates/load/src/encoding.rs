@@ -3,6 +3,7 @@
 //! All of them are ASCII in their lower half. Lines stay where they are, so that errors name the file's own; a byte that an
 //! encoding gives no character stays what it is, which no UTF-8 has in such a place, and so is told with its line.
 
+use firn_base::{Error, Result};
 use std::io::{self, Read};
 
 /// How the characters of a file are written.
@@ -42,6 +43,14 @@ impl Encoding {
             "latin9" | "iso885915" | "l9" => Encoding::Latin9,
             "win1252" | "windows1252" | "cp1252" => Encoding::Windows1252,
             _ => return None,
+        })
+    }
+
+    /// As [`Encoding::of`]; 0A000 of a name that it does not know.
+    pub fn named(name: &str) -> Result<Encoding> {
+        Encoding::of(name).ok_or_else(|| {
+            Error::unsupported(format!("encoding \"{name}\""))
+                .with_hint("There are UTF8, LATIN1, LATIN9 and WIN1252. Convert files in others to UTF-8.")
         })
     }
 

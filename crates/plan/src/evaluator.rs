@@ -101,7 +101,7 @@ impl Evaluator for RegistryEvaluator<'_> {
     fn cast(&self, cast: &Cast, source: Type, value: Value) -> Result<Value> {
         let method = match &cast.function {
             Some(function) => CastMethod::Function(FunctionId(function.oid)),
-            None if source.id == cast.ty.id => CastMethod::Relabel,
+            None if source.id == cast.ty.id => self.registry.refit(source, cast.ty),
             None => self.registry.cast(source.id, cast.ty.id).ok_or_else(stays)?.method,
         };
         self.cast_by(&method, cast, source, value)

@@ -341,7 +341,7 @@ impl Session {
     fn run_script(&self, py: Python<'_>, sql: &str) -> PyResult<()> {
         self.core.call(py, |state| {
             for statement in state.connection.parse_script(sql)? {
-                if let Outcome::Rows(mut rows) = state.run(&statement, Vec::new())? {
+                if let Outcome::Rows(mut rows) = state.run(statement.text(), Vec::new())? {
                     while rows.next_chunk()?.is_some() {}
                 }
             }

@@ -16,20 +16,14 @@
 
 use crate::prepared::ResultColumn;
 use crate::stream::ResultChunk;
-use arrow_array::builder::{Decimal128Builder, FixedSizeBinaryBuilder};
-use arrow_array::types::{
-    Date32Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, IntervalMonthDayNanoType,
-    Time64MicrosecondType, TimestampMicrosecondType, UInt32Type,
-};
-use arrow_array::{
-    ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, Decimal128Array, ListArray, PrimitiveArray,
-    RecordBatch, RecordBatchOptions, StringViewArray,
-};
-use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_array::builder::Decimal128Builder;
+use arrow_array::{ArrayRef, ListArray, RecordBatch, RecordBatchOptions};
+use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field, FieldRef, IntervalUnit, Schema, SchemaRef, TimeUnit};
 use firn_base::sync::Arc;
 use firn_base::{Error, Numeric, Representation, Result, SqlState, Type};
-use firn_vector::{Data, Datum, Vector};
+use firn_executor::arrays::array_of;
+use firn_vector::{Datum, Vector};
 
 /// Digits of a plain numeric as Arrow has it, and how many of them follow the point.
 const PLAIN_NUMERIC: (u8, u8) = (38, 16);
@@ -93,62 +87,16 @@ pub fn batch(rows: &ResultChunk, schema: &SchemaRef) -> Result<RecordBatch> {
 
 /// A flat vector as an array.
 fn array(vector: &Vector) -> Result<ArrayRef> {
-    let nulls = vector.validity().cloned();
-    let data = vector.data().expect("the vector is flat");
-    Ok(match (vector.representation(), data) {
-        (Representation::Boolean, Data::Boolean(values)) => {
-            Arc::new(BooleanArray::new(values.clone(), nulls))
+    match vector.representation() {
+        Representation::Numeric => numerics(vector),
+        Representation::List(element) => lists(vector, *element),
+        representation @ Representation::Record => {
+            Err(Error::unsupported(format_args!("results of type {representation} as Arrow"))
+                .with_hint("Cast the column to text."))
         }
-        (_, Data::Int16(values)) => primitive::<Int16Type>(values, nulls),
-        (Representation::Date, Data::Int32(values)) => primitive::<Date32Type>(values, nulls),
-        (_, Data::Int32(values)) => primitive::<Int32Type>(values, nulls),
-        (Representation::Time, Data::Int64(values)) => primitive::<Time64MicrosecondType>(values, nulls),
-        (Representation::Timestamp, Data::Int64(values)) => {
-            primitive::<TimestampMicrosecondType>(values, nulls)
-        }
-        (Representation::TimestampTz, Data::Int64(values)) => {
-            let array = PrimitiveArray::<TimestampMicrosecondType>::new(values.clone(), nulls);
-            Arc::new(array.with_timezone("UTC"))
-        }
-        (Representation::Decimal { precision, scale }, Data::Int64(values)) => {
-            let values: ScalarBuffer<i128> = values.iter().map(|value| i128::from(*value)).collect();
-            decimal(values, nulls, precision, scale)
-        }
-        (Representation::Decimal { precision, scale }, Data::Int128(values)) => {
-            decimal(values.clone(), nulls, precision, scale)
-        }
-        (_, Data::Int64(values)) => primitive::<Int64Type>(values, nulls),
-        (_, Data::UInt32(values)) => primitive::<UInt32Type>(values, nulls),
-        (_, Data::Float32(values)) => primitive::<Float32Type>(values, nulls),
-        (_, Data::Float64(values)) => primitive::<Float64Type>(values, nulls),
-        (_, Data::Interval(values)) => primitive::<IntervalMonthDayNanoType>(values, nulls),
-        (_, Data::Numeric(_)) => numerics(vector)?,
-        (_, Data::Uuid(_)) => uuids(vector),
-        (Representation::Bytes, Data::Strings(strings)) => {
-            let buffers = strings.buffers().to_vec();
-            let array = BinaryViewArray::try_new(strings.views().clone(), buffers, nulls);
-            Arc::new(array.expect("views lie in their buffers"))
-        }
-        (_, Data::Strings(strings)) => {
-            let buffers = strings.buffers().to_vec();
-            let array = StringViewArray::try_new(strings.views().clone(), buffers, nulls);
-            Arc::new(array.expect("strings are UTF-8"))
-        }
-        (Representation::List(element), Data::List(_)) => lists(vector, *element)?,
-        (representation, _) => {
-            return Err(Error::unsupported(format_args!("results of type {representation} as Arrow"))
-                .with_hint("Cast the column to text."));
-        }
-    })
-}
-
-fn primitive<T: ArrowPrimitiveType>(values: &ScalarBuffer<T::Native>, nulls: Option<NullBuffer>) -> ArrayRef {
-    Arc::new(PrimitiveArray::<T>::new(values.clone(), nulls))
-}
-
-fn decimal(values: ScalarBuffer<i128>, nulls: Option<NullBuffer>, precision: u8, scale: u8) -> ArrayRef {
-    let array = Decimal128Array::new(values, nulls).with_precision_and_scale(precision, scale as i8);
-    Arc::new(array.expect("the type's digits are those of Arrow"))
+        // The storage has the same arrays.
+        _ => Ok(array_of(vector)),
+    }
 }
 
 /// Numerics with scales of their own.
@@ -178,17 +126,6 @@ fn unscaled(value: Numeric, scale: u8) -> Result<i128> {
     })
 }
 
-fn uuids(vector: &Vector) -> ArrayRef {
-    let mut builder = FixedSizeBinaryBuilder::with_capacity(vector.len(), 16);
-    for row in 0..vector.len() {
-        match vector.datum(row) {
-            Datum::Uuid(bytes) => builder.append_value(bytes).expect("a uuid has 16 bytes"),
-            _ => builder.append_null(),
-        }
-    }
-    Arc::new(builder.finish())
-}
-
 fn lists(vector: &Vector, element: Representation) -> Result<ArrayRef> {
     let mut offsets = Vec::with_capacity(vector.len() + 1);
     offsets.push(0i32);
@@ -215,7 +152,7 @@ fn lists(vector: &Vector, element: Representation) -> Result<ArrayRef> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow_array::Array;
+    use arrow_array::{Array, Decimal128Array};
     use firn_base::TypeId;
     use firn_vector::builder::Builder;
 

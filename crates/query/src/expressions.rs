@@ -3,9 +3,7 @@
 use crate::catalog::Binding;
 use firn_base::sync::Arc;
 use firn_base::{ColumnId, Error, Result, TableId, Type, stack};
-use firn_bind::{
-    Catalog, Place, Relation, RowScalar, bind_assignments, bind_copy_condition, bind_expression,
-};
+use firn_bind::{BoundExpression, Catalog, Place, Relation, bind_assignments, bind_expression};
 use firn_executor::TargetSet;
 use firn_executor::write::{CatalogExpressions, Load, RowExpression, StoredExpression};
 use firn_plan::operator::SourceId;
@@ -29,13 +27,13 @@ impl TransactionExpressions<'_> {
         &self,
         text: &str,
         place: Place<'_>,
-        relation: Option<&std::sync::Arc<Relation>>,
+        relation: Option<&Arc<Relation>>,
     ) -> Result<StoredExpression> {
         let expression = firn_syntax::parse_expression(text, firn_syntax::Options::default());
         let bound = expression
             .and_then(|expression| bind_expression(text, &expression, place, relation, self.binding))
             .map_err(Error::without_position)?;
-        Ok(StoredExpression { inputs: bound.inputs, columns: bound.columns, scalar: bound.scalar })
+        Ok(stored(bound))
     }
 }
 
@@ -52,9 +50,9 @@ impl TransactionExpressions<'_> {
         let condition = match condition {
             Some((text, condition)) => {
                 let relation = self.relation(table)?;
-                let bound =
-                    stack::with_room(|| bind_copy_condition(text, condition, &relation, self.binding))?;
-                Some(stored(bound))
+                let bind =
+                    || bind_expression(text, condition, Place::CopyWhere, Some(&relation), self.binding);
+                Some(stored(stack::with_room(bind)?))
             }
             None => None,
         };
@@ -84,13 +82,13 @@ impl TransactionExpressions<'_> {
     /// A table as the binder sees it.
     fn relation(&self, table: &TableDef) -> Result<Arc<Relation>> {
         let schema = &self.transaction.catalog().schemas[&table.schema].name;
-        let found = Catalog::relation(self.binding, Some(schema), &table.name)?;
-        Ok(found.expect("the table is in its catalog"))
+        let found = self.binding.relation(Some(schema), &table.name)?;
+        Ok(found.expect("a table that is written to is in the catalog"))
     }
 }
 
-fn stored(bound: RowScalar) -> StoredExpression {
-    let RowScalar { inputs, columns, scalar } = bound;
+fn stored(bound: BoundExpression) -> StoredExpression {
+    let BoundExpression { inputs, columns, scalar, .. } = bound;
     StoredExpression { inputs, columns, scalar }
 }
 
@@ -100,10 +98,7 @@ impl CatalogExpressions for TransactionExpressions<'_> {
     }
 
     fn check(&self, table: &Arc<TableDef>, condition: &str) -> Result<StoredExpression> {
-        let schema = &self.transaction.catalog().schemas[&table.schema].name;
-        let relation = self.binding.relation(Some(schema), &table.name)?;
-        let relation = relation.expect("a table that is written to is in the catalog");
-        self.bind(condition, Place::Check, Some(&relation))
+        self.bind(condition, Place::Check, Some(&self.relation(table)?))
     }
 
     fn default(&self, table: &Arc<TableDef>, column: ColumnId) -> Result<StoredExpression> {

@@ -147,7 +147,9 @@ impl Prepared {
         };
         // What only the session can write is written from vectors.
         let has_texts = bound.columns.iter().any(|column| depends_on_session(column.ty));
-        let short = match has_texts {
+        // Rows without columns have no values by which they could be counted.
+        let has_no_values = plan.output.is_empty() && !plan.is_change;
+        let short = match has_texts || has_no_values {
             true => None,
             false => ShortProgram::compile(&plan, registry, &sources, targets.as_deref()),
         };

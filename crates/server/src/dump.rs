@@ -13,6 +13,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use firn_base::clock::{self, Instant};
+use firn_base::{Representation, Type, TypeId};
 use firn_bench::{short_bytes, short_duration};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
@@ -240,12 +241,45 @@ impl Dump<'_> {
         count.ok_or_else(|| Failure::new(format!("the server does not count the rows of {table}")))
     }
 
+    /// What COPY writes so that no value of a table, which is named as in COPY, is changed. Arrow has no type for numerics of any
+    /// scale and for arrays of any dimensions, so these are written as their texts.
+    fn exact(&mut self, table: &str) -> Result<String, Failure> {
+        let name = &table[..name_length(table)];
+        let sql = format!(
+            "SELECT pg_catalog.quote_ident(attname), atttypid::int8, atttypmod FROM pg_catalog.pg_attribute \
+             WHERE attrelid = {}::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+            literal(name)
+        );
+        let (_, rows) = self.client.rows(&sql).map_err(reported)?;
+        let mut has_texts = false;
+        let mut columns = Vec::with_capacity(rows.len());
+        for row in rows {
+            let [Some(column), Some(oid), Some(modifier)] = &row[..] else {
+                return Err(Failure::new(format!("the server does not describe the columns of {name}")));
+            };
+            let number =
+                |text: &str| Failure::new(format!("the server describes a column of {name} by {text}"));
+            let oid = oid.parse().map_err(|_| number(oid))?;
+            let modifier = modifier.parse().map_err(|_| number(modifier))?;
+            let ty = Type::new(TypeId(oid)).with_modifier(modifier);
+            let is_text =
+                matches!(ty.representation(), Some(Representation::Numeric | Representation::List(_)));
+            has_texts |= is_text;
+            columns.push(if is_text { format!("{column}::text AS {column}") } else { column.clone() });
+        }
+        Ok(match has_texts {
+            true => format!("(SELECT {} FROM {name})", columns.join(", ")),
+            false => table.to_owned(),
+        })
+    }
+
     /// Writes the rows of a table, which is named as in COPY; how many there are, and the checksum of the file.
     fn write_table(&mut self, table: &str, path: &Path) -> Result<(u64, Checksum), Failure> {
         let compression = self.options.compression.as_ref();
         let compression =
             compression.map(|name| format!(", COMPRESSION {}", literal(name))).unwrap_or_default();
         let options = format!("(FORMAT {}{compression})", self.options.format.name());
+        let table = &self.exact(table)?;
         if self.is_here {
             let place = literal(text_of(path)?);
             let copy = format!("COPY {table} TO {place} {options}");
@@ -513,6 +547,16 @@ impl Restore {
 fn bar(tables: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} tables {elapsed} {msg}");
     ProgressBar::new(tables as u64).with_style(style.expect("the template is well formed"))
+}
+
+/// How long the name is that a text begins with: it ends at a space outside of quotes.
+fn name_length(text: &str) -> usize {
+    let mut is_quoted = false;
+    let end = text.find(|character| {
+        is_quoted ^= character == '"';
+        character == ' ' && !is_quoted
+    });
+    end.unwrap_or(text.len())
 }
 
 fn literal(text: &str) -> String {

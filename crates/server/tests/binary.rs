@@ -124,7 +124,7 @@ fn a_server_keeps_to_the_limits_that_it_is_given() {
     let some = "CREATE TABLE u AS SELECT g FROM generate_series(1::bigint, 1700000) g;";
     assert_eq!(stderr(&shell(&[&served.url], some)), "");
     let refused = stderr(&shell(&[&served.url], "UPDATE u SET g = g + 1;"));
-    assert!(refused.contains("rows to change") && refused.contains("--query-memory"), "{refused}");
+    assert!(refused.contains("needs more memory") && refused.contains("--query-memory"), "{refused}");
     assert!(stdout(&shell(&[&served.url], "DELETE FROM u;")).contains("DELETE 1700000"));
     assert!(stdout(&shell(&[&served.url], "SELECT 1 AS one;")).contains("one"));
     assert_eq!(served.terminate(), 0);

@@ -25,7 +25,7 @@ use firn_base::{Error, Result, SqlState, TimeZoneSetting, Type, TypeId, Value, b
 use firn_sql::activity::{Activity, State};
 use firn_sql::parse::Parsed;
 use firn_sql::plan::{Changed, QueryEffect};
-use firn_sql::query::check_deferred;
+use firn_sql::query::{QueryOutput, check_deferred};
 use firn_sql::refused::refuse;
 use firn_sql::services::Services;
 use firn_sql::session_facts::SessionFacts;
@@ -472,42 +472,56 @@ impl Connection {
         parameters: &[Value],
         values: &mut Vec<Value>,
     ) -> Result<Ran> {
-        debug_assert!(values.is_empty());
         if let Some(effect) = prepared.effect {
             return self.run_query_with_effect(prepared, parameters, effect).map(Ran::Outcome);
         }
         let parameters = coerced(&prepared.parameters, parameters, &self.zone)?;
-        let columns = prepared.columns.clone().expect("a query has columns");
+        let columns = || prepared.columns.clone().expect("a query has columns");
         let alarm = self.alarm();
         if matches!(self.block, Block::Idle) {
             self.options.now = clock::wall_clock_micros();
             self.services.set_read_only(self.default_read_only);
-            let transaction = self.begin_reader()?;
+            let mut transaction = self.begin_reader()?;
             let plan = self.current_plan(prepared, &transaction)?;
-            let started = plan.query(&transaction, &parameters, &self.options);
-            // Before the rows are drawn.
+            if plan.is_short() && self.synchronous_commit {
+                transaction.track_read_durability();
+            }
+            let output = plan.query(&transaction, &parameters, &self.options, values);
+            // Before it waits for the disk.
             drop(plan);
-            let stream = started.map_err(|error| timed_out(error, alarm.as_ref()))?;
-            let reading = Reading { transaction, waits: self.synchronous_commit };
-            let drawing = Drawing::new(&self.activity, State::Idle);
-            let rows = Rows::own(columns, "SELECT", stream, reading, alarm, drawing);
-            return Ok(Ran::Outcome(Outcome::Rows(rows)));
+            return match output {
+                Ok(QueryOutput::Values(rows)) => {
+                    self.wait(transaction.commit()?)?;
+                    Ok(Ran::Rows(rows))
+                }
+                Ok(QueryOutput::Stream(stream)) => {
+                    let reading = Reading { transaction, waits: self.synchronous_commit };
+                    let drawing = Drawing::new(&self.activity, State::Idle);
+                    let rows = Rows::own(columns(), "SELECT", stream, reading, alarm, drawing);
+                    Ok(Ran::Outcome(Outcome::Rows(rows)))
+                }
+                Err(error) => Err(timed_out(error, alarm.as_ref())),
+            };
         }
         self.begin_statement();
-        let query = |connection: &Self, transaction: &Transaction| {
+        let mut query = |connection: &Self, transaction: &Transaction| {
             let plan = connection.current_plan(prepared, transaction)?;
-            plan.query(transaction, &parameters, &connection.options)
+            plan.query(transaction, &parameters, &connection.options, values)
         };
-        let started = match self.block.transaction() {
+        let output = match self.block.transaction() {
             Some(transaction) => query(self, transaction),
             None => self.with_planner(|connection, transaction| query(connection, transaction)),
         };
-        let stream = started.map_err(|error| timed_out(error, alarm.as_ref()))?;
-        let failure = self.stream_failure.clone();
-        let drawing = Drawing::new(&self.activity, State::InBlock);
-        let (rows, shared) = Rows::shared(columns, "SELECT", stream, alarm, failure, drawing);
-        self.streams.add(shared);
-        Ok(Ran::Outcome(Outcome::Rows(rows)))
+        match output.map_err(|error| timed_out(error, alarm.as_ref()))? {
+            QueryOutput::Values(rows) => Ok(Ran::Rows(rows)),
+            QueryOutput::Stream(stream) => {
+                let failure = self.stream_failure.clone();
+                let drawing = Drawing::new(&self.activity, State::InBlock);
+                let (rows, shared) = Rows::shared(columns(), "SELECT", stream, alarm, failure, drawing);
+                self.streams.add(shared);
+                Ok(Ran::Outcome(Outcome::Rows(rows)))
+            }
+        }
     }
 
     /// Runs a query that locks or changes rows: to its end before the first row is handed out.
@@ -788,6 +802,10 @@ impl Connection {
     /// # }
     /// ```
     pub fn execute(&mut self, sql: &str) -> Result<u64> {
+        stack::with_room_for_tree(|| self.execute_script(sql))
+    }
+
+    fn execute_script(&mut self, sql: &str) -> Result<u64> {
         let mut touched = 0;
         let statements = match self.parse_script(sql) {
             Ok(statements) => statements,
@@ -1106,8 +1124,11 @@ fn coerced<'v>(types: &[Type], values: &'v [Value], zone: &TimeZoneSetting) -> R
     if types.iter().zip(values).all(|(ty, value)| coerce::is_of(value, *ty)) {
         return Ok(Cow::Borrowed(values));
     }
-    let coerced =
-        types.iter().zip(values).map(|(ty, value)| coerce::assign_parameter(value.clone(), *ty, zone));
+    let coerced = types.iter().zip(values).map(|(ty, value)| match value {
+        // The statement looks the name up when it runs.
+        Value::Text(_) if ty.names_objects() => Ok(value.clone()),
+        value => coerce::assign_parameter(value.clone(), *ty, zone),
+    });
     coerced.collect::<Result<Vec<Value>>>().map(Cow::Owned)
 }
 

@@ -1,7 +1,7 @@
 //! What can be said of a CSV file: to `read_csv`, which tells the rest from the file, and to COPY.
 
 use crate::file_tests::{Folder, connection, rows};
-use firn_base::SqlState;
+use firn_base::{SqlState, Value};
 use std::fs;
 
 #[test]
@@ -407,4 +407,29 @@ fn rows_that_cannot_be_read_are_left_out_if_the_user_says_so() {
         let error = connection.execute(&folder.sql(&format!("SELECT * FROM {read}"))).unwrap_err();
         assert_eq!(error.state(), SqlState::new(state), "{read}: {error:?}");
     }
+}
+
+#[test]
+fn columns_of_files_have_any_type_that_columns_of_tables_have() {
+    let folder = Folder::new(&[("a.csv", "id,tags,price\n1,\"{a,b}\",1.50\n2,,2\n")]);
+    let mut connection = connection();
+    let read =
+        "SELECT id, tags[2], price::text FROM read_csv('@/a.csv', types => 'tags text[], price numeric')";
+    assert_eq!(rows(&mut connection, &folder.sql(read)), ["BigInt(1)|b|1.50", "BigInt(2)|Null|2"]);
+    for (ty, state) in [("record", "42P16"), ("anyelement", "42P16"), ("nothing", "42704")] {
+        let read = format!("SELECT * FROM read_csv('@/a.csv', types => 'tags {ty}')");
+        let error = connection.execute(&folder.sql(&read)).unwrap_err();
+        assert_eq!(error.state(), SqlState::new(state), "{ty}: {error}");
+    }
+}
+
+#[test]
+fn lines_of_a_file_come_in_their_order() {
+    const LINES: i64 = 300_000;
+    let content: String = (0..LINES).map(|line| format!("{line},x\n")).collect();
+    let folder = Folder::new(&[("a.csv", &content)]);
+    let mut connection = connection();
+    let statement = connection.prepare(&folder.sql("SELECT column1 FROM '@/a.csv'")).unwrap();
+    let found = connection.query_values(&statement, &[]).unwrap();
+    assert!(found.iter().flatten().eq((0..LINES).map(Value::BigInt).collect::<Vec<_>>().iter()));
 }

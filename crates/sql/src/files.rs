@@ -29,7 +29,7 @@ use columns::Fitted;
 use condition::{Condition, Test};
 use firn_base::binary::utf8;
 use firn_base::sync::{Arc, Mutex};
-use firn_base::{Error, Representation, Result, SqlState, SqlType, TimeZoneSetting, Type, TypeId};
+use firn_base::{Error, Representation, Result, SqlState, TimeZoneSetting, Type, TypeId};
 use firn_bind::{Attribute, FileArgument, Generated, Relation, RelationKind};
 use firn_executor::source::{Request, Scan, SourceColumn, SourceStatistics};
 use firn_executor::{Reader, Source};
@@ -37,6 +37,7 @@ use firn_load::sniff::Known;
 use firn_load::source::is_damage;
 use firn_plan::operator::SourceId;
 use firn_query::Found;
+use firn_vector::Registry;
 use line_scan::LineScan;
 use lines::Lines;
 use names::Names;
@@ -58,6 +59,16 @@ pub(crate) fn is_reader(function: &str) -> bool {
     arguments::reader(function).is_some()
 }
 
+/// What files are opened with.
+pub(crate) struct Opening<'a> {
+    /// The functions that conditions call.
+    pub registry: &'static Registry,
+    /// The zone of moments that name none.
+    pub zone: TimeZoneSetting,
+    /// What is known of files that have been read before.
+    pub zones: &'a ZoneMaps,
+}
+
 /// Files that a statement reads, as they were when it was bound.
 #[derive(Clone, Default)]
 pub struct Files(Arc<Mutex<Vec<Arc<FileTable>>>>);
@@ -69,8 +80,8 @@ impl Files {
     }
 
     /// The files that a name in FROM stands for.
-    pub(crate) fn named(&self, pattern: &str, zone: TimeZoneSetting, zones: &ZoneMaps) -> Result<Found> {
-        self.open(Asked::new(vec![pattern.to_owned()], None), zone, zones)
+    pub(crate) fn named(&self, pattern: &str, opening: &Opening<'_>) -> Result<Found> {
+        self.open(Asked::new(vec![pattern.to_owned()], None), opening)
     }
 
     /// The files that a function in FROM reads, which [is one that does](is_reader).
@@ -78,20 +89,19 @@ impl Files {
         &self,
         function: &str,
         arguments: &[FileArgument<'_>],
-        zone: TimeZoneSetting,
-        zones: &ZoneMaps,
+        opening: &Opening<'_>,
     ) -> Result<Found> {
         let reader = arguments::reader(function).expect("the function reads files");
-        self.open(reader.asked(arguments)?, zone, zones)
+        self.open(reader.asked(arguments, opening.registry)?, opening)
     }
 
     /// The table that files make. A statement may name them more than once, and they are looked at once.
-    fn open(&self, asked: Asked, zone: TimeZoneSetting, zones: &ZoneMaps) -> Result<Found> {
+    fn open(&self, asked: Asked, opening: &Opening<'_>) -> Result<Found> {
         let mut opened = self.0.lock();
         let table = match opened.iter().find(|table| table.asked == asked) {
             Some(table) => table.clone(),
             None => {
-                let table = Arc::new(FileTable::open(asked, zone, zones)?);
+                let table = Arc::new(FileTable::open(asked, opening)?);
                 opened.push(table.clone());
                 table
             }
@@ -148,8 +158,10 @@ impl Asked {
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 struct AskedCsv {
     known: Known,
+    /// The columns, all of them, if they are known.
+    columns: Option<Vec<(String, Type)>>,
     /// Types of some columns, by their names; those of the others are told from the file.
-    types: Vec<(String, SqlType)>,
+    types: Vec<(String, Type)>,
     /// Whether rows that cannot be read are left out.
     ignores_errors: bool,
 }
@@ -217,6 +229,7 @@ struct FileTable {
     /// The columns of the files. The table has one more, at the end, if it tells the file of each row.
     found: Vec<(String, Type)>,
     zones: ZoneMaps,
+    registry: &'static Registry,
 }
 
 /// What is in files, as the first of them that tells it does.
@@ -228,7 +241,8 @@ enum Content {
 }
 
 impl FileTable {
-    fn open(asked: Asked, zone: TimeZoneSetting, zones: &ZoneMaps) -> Result<FileTable> {
+    fn open(asked: Asked, opening: &Opening<'_>) -> Result<FileTable> {
+        let Opening { registry, zone, zones } = *opening;
         // Before they are looked at: what changes from now on is found to have changed.
         let versions = FileVersions::of(&asked.patterns)?;
         let mut first = &*versions.files.first().expect("a pattern matches some file").path;
@@ -239,12 +253,16 @@ impl FileTable {
         let (content, found) = match kind {
             Kind::Csv | Kind::Json => {
                 let paths = versions.files.iter().map(|file| &*file.path);
-                let (path, sniffed) = lines::look(paths, &asked.csv, kind)?;
-                first = path;
-                let found = sniffed.columns.iter().map(|(name, ty)| (name.clone(), Type::from(*ty)));
-                let found: Vec<(String, Type)> = found.collect();
-                let is_by_place = asked.csv.known.columns.is_some();
-                let reading = Reading { sniffed, is_by_place, zone, chunk_bytes: zones.chunk_bytes() };
+                let looked = lines::look(paths, &asked.csv, kind)?;
+                first = looked.path;
+                let found = looked.columns.clone();
+                let reading = Reading {
+                    options: looked.options,
+                    columns: looked.columns,
+                    is_by_place: asked.csv.columns.is_some(),
+                    zone,
+                    chunk_bytes: zones.chunk_bytes(),
+                };
                 (Content::Lines(Arc::new(reading)), found)
             }
             Kind::Parquet | Kind::Arrow => {
@@ -275,7 +293,7 @@ impl FileTable {
             return Err(no_columns(first, &message));
         }
         let first = first.to_owned();
-        Ok(FileTable { versions, asked, content, first, found, zones: zones.clone() })
+        Ok(FileTable { versions, asked, content, first, found, zones: zones.clone(), registry })
     }
 
     /// All columns of the table.
@@ -306,8 +324,8 @@ impl FileTable {
 
     /// The columns whose types were not told from the files.
     fn given(&self) -> Vec<String> {
-        let AskedCsv { known, types, .. } = &self.asked.csv;
-        let given = known.columns.as_ref().unwrap_or(types);
+        let AskedCsv { columns, types, .. } = &self.asked.csv;
+        let given = columns.as_ref().unwrap_or(types);
         given.iter().map(|(name, _)| name.clone()).collect()
     }
 
@@ -361,7 +379,7 @@ impl Source for FileTable {
             request.columns.iter().map(|(_, attribute)| *attribute as usize - 1).collect();
         let mut paths: Vec<PathBuf> = self.versions.files.iter().map(|file| file.path.clone()).collect();
         if self.asked.file_name.is_some() {
-            names::choose(request, number, &mut paths);
+            names::choose(request, self.registry, number, &mut paths);
         }
         let names = Names::among(&mut wanted, number);
         let place = |attribute: i16| Some(attribute as usize - 1).filter(|column| *column < number);
@@ -381,7 +399,7 @@ impl Source for FileTable {
                     width: number,
                     wanted: wanted.iter().map(|column| (*column, representation(column))).collect(),
                     names,
-                    condition: Condition::new(request, place),
+                    condition: Condition::new(request, self.registry, place),
                     test,
                 };
                 Ok(Arc::new(LineScan { lines: Arc::new(lines), workers }))

@@ -2,7 +2,7 @@
 
 use crate::files::FileVersions;
 use crate::parse::Parsed;
-use crate::query::Prepared;
+use crate::query::{Execution, Prepared, QueryOutput};
 use crate::rows::{RowChunk, values_of_row};
 use crate::run::RunOptions;
 use crate::session_facts::SessionFacts;
@@ -108,14 +108,21 @@ impl Plan {
         self.effect
     }
 
-    /// Starts a query that only reads.
+    /// Whether it touches few rows, as far as that is known before it runs.
+    #[inline]
+    pub fn is_short(&self) -> bool {
+        self.prepared.is_short()
+    }
+
+    /// Runs a query that only reads.
     pub fn query(
         &self,
         transaction: &Transaction,
         parameters: &[Value],
         options: &RunOptions,
-    ) -> Result<Stream> {
-        self.prepared.start(transaction, &self.facts, parameters, options)
+        values: &mut Vec<Value>,
+    ) -> Result<QueryOutput> {
+        self.prepared.query(transaction, &self.facts, parameters, options, values)
     }
 
     /// Runs a statement that changes or locks rows.
@@ -125,8 +132,16 @@ impl Plan {
         parameters: &[Value],
         options: &RunOptions,
     ) -> Result<Changed> {
-        let executed = self.prepared.execute(transaction, &self.facts, parameters, options)?;
-        Ok(Changed { count: executed.count, rows: drained(executed.rows)? })
+        let mut values = Vec::new();
+        match self.prepared.change(transaction, &self.facts, parameters, options, &mut values)? {
+            Execution::Short { count, rows } => {
+                let rows = (rows > 0).then_some(RowChunk::Values(values));
+                Ok(Changed { count, rows: rows.into_iter().collect() })
+            }
+            Execution::Pipelines(executed) => {
+                Ok(Changed { count: executed.count, rows: drained(executed.rows)? })
+            }
+        }
     }
 
     /// The lines of EXPLAIN.

@@ -3,185 +3,15 @@
 //! Only what differs from the defaults is kept. A SET inside a transaction block goes when the
 //! block rolls back; SET LOCAL goes when it ends either way.
 
+mod parameters;
+
 use crate::statement::Isolation;
-use arrow_array::timezone::Tz;
 use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlState};
+use firn_base::{Error, Result, SqlState, TimeZoneSetting, time_zone};
+use parameters::{Kind, PARAMETERS, Parameter};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
-
-/// What a setting takes.
-#[derive(Clone, Copy, Debug)]
-enum Kind {
-    /// on or off
-    Boolean,
-    /// A number in a range.
-    Integer(i64, i64),
-    /// A number with a fraction.
-    Real,
-    /// A number of milliseconds, or with a unit.
-    Duration,
-    /// A number of kilobytes, or with a unit.
-    Memory,
-    /// One of these words.
-    Choice(&'static [&'static str]),
-    /// Any text.
-    Text,
-    /// A time zone.
-    TimeZone,
-    /// The part of DateStyle that we have.
-    DateStyle,
-    /// The one encoding that we have, by its several names.
-    Encoding,
-    /// Cannot be changed.
-    Fixed,
-}
-
-impl Kind {
-    /// What its numbers count that have no unit.
-    fn unit(self) -> Option<&'static str> {
-        match self {
-            Kind::Duration => Some("ms"),
-            Kind::Memory => Some("kB"),
-            _ => None,
-        }
-    }
-}
-
-struct Parameter {
-    name: &'static str,
-    default: &'static str,
-    kind: Kind,
-    about: &'static str,
-}
-
-const fn parameter(name: &'static str, default: &'static str, kind: Kind, about: &'static str) -> Parameter {
-    Parameter { name, default, kind, about }
-}
-
-const ISOLATION: Kind =
-    Kind::Choice(&["serializable", "repeatable read", "read committed", "read uncommitted"]);
-
-/// Every setting, sorted by lower-case name. Those that only PostgreSQL's internals would heed are
-/// here because drivers and tools send them.
-static PARAMETERS: &[Parameter] = &[
-    parameter("application_name", "", Kind::Text, "What the client calls itself."),
-    parameter("array_nulls", "on", Kind::Boolean, "Accepted; has no effect."),
-    parameter("backslash_quote", "safe_encoding", Kind::Text, "Accepted; has no effect."),
-    parameter("bytea_output", "hex", Kind::Choice(&["hex"]), "How bytea is printed."),
-    parameter("check_function_bodies", "on", Kind::Boolean, "Accepted; has no effect."),
-    parameter(
-        "client_connection_check_interval",
-        "1s",
-        Kind::Duration,
-        "How long a statement runs until it is looked whether its client is still there; 0 for ever.",
-    ),
-    parameter("client_encoding", "UTF8", Kind::Encoding, "Strings are UTF-8."),
-    parameter(
-        "client_min_messages",
-        "notice",
-        Kind::Choice(&[
-            "debug5", "debug4", "debug3", "debug2", "debug1", "debug", "log", "notice", "warning", "error",
-        ]),
-        "Least severe messages that the client is sent.",
-    ),
-    parameter("cursor_tuple_fraction", "0.1", Kind::Real, "Accepted; has no effect."),
-    parameter("DateStyle", "ISO, MDY", Kind::DateStyle, "How dates are printed and read."),
-    parameter(
-        "deadlock_timeout",
-        "1s",
-        Kind::Duration,
-        "Accepted; has no effect: deadlocks are found at once.",
-    ),
-    parameter("default_table_access_method", "heap", Kind::Text, "Accepted; has no effect."),
-    parameter("default_tablespace", "", Kind::Text, "Accepted; has no effect."),
-    parameter("default_transaction_deferrable", "off", Kind::Boolean, "Accepted; has no effect."),
-    parameter("default_transaction_isolation", "serializable", ISOLATION, "Isolation of new transactions."),
-    parameter(
-        "default_transaction_read_only",
-        "off",
-        Kind::Boolean,
-        "Whether new transactions may only read.",
-    ),
-    parameter("enable_hashjoin", "on", Kind::Boolean, "Accepted; has no effect."),
-    parameter("enable_indexscan", "on", Kind::Boolean, "Accepted; has no effect."),
-    parameter("enable_mergejoin", "on", Kind::Boolean, "Accepted; has no effect."),
-    parameter("enable_nestloop", "on", Kind::Boolean, "Accepted; has no effect."),
-    parameter("enable_seqscan", "on", Kind::Boolean, "Accepted; has no effect."),
-    parameter("escape_string_warning", "on", Kind::Boolean, "Accepted; has no effect."),
-    parameter("extra_float_digits", "1", Kind::Integer(-15, 3), "Floats are printed shortest and exact."),
-    parameter("geqo", "on", Kind::Boolean, "Accepted; has no effect."),
-    parameter(
-        "idle_in_transaction_session_timeout",
-        "0",
-        Kind::Duration,
-        "Longest that a client may leave a transaction block idle; 0 for ever.",
-    ),
-    parameter(
-        "idle_session_timeout",
-        "0",
-        Kind::Duration,
-        "Longest that a client may be idle outside transaction blocks; 0 for ever.",
-    ),
-    parameter("integer_datetimes", "on", Kind::Fixed, "Times are integers."),
-    parameter("IntervalStyle", "postgres", Kind::Choice(&["postgres"]), "How intervals are printed."),
-    parameter("is_superuser", "on", Kind::Fixed, "Every user may do everything."),
-    parameter("jit", "off", Kind::Boolean, "Accepted; has no effect."),
-    parameter("lc_messages", "C", Kind::Text, "Messages are English."),
-    parameter("lc_monetary", "C", Kind::Text, "Accepted; has no effect."),
-    parameter("lc_numeric", "C", Kind::Text, "Accepted; has no effect."),
-    parameter("lc_time", "C", Kind::Text, "Accepted; has no effect."),
-    parameter(
-        "lock_timeout",
-        "0",
-        Kind::Duration,
-        "Longest that a statement waits for a row or a table; 0 for ever.",
-    ),
-    parameter("maintenance_work_mem", "64MB", Kind::Memory, "Accepted; has no effect."),
-    parameter("max_identifier_length", "63", Kind::Fixed, "Bytes of a name."),
-    parameter("max_index_keys", "32", Kind::Fixed, "Columns of an index."),
-    parameter("max_parallel_workers_per_gather", "2", Kind::Integer(0, 1024), "Accepted; has no effect."),
-    parameter("memory_limit", "0", Kind::Fixed, "Most memory that the store may hold; 0 for no limit."),
-    parameter(
-        "query_memory",
-        "0",
-        Kind::Fixed,
-        "Most memory that running queries may hold together in hash tables and sort buffers.",
-    ),
-    parameter("random_page_cost", "4", Kind::Real, "Accepted; has no effect."),
-    parameter("role", "none", Kind::Choice(&["none"]), "Roles come with a later release."),
-    parameter("row_security", "on", Kind::Boolean, "Accepted; has no effect."),
-    parameter("search_path", "\"$user\", public", Kind::Text, "Schemas in which names are looked up."),
-    parameter("seq_page_cost", "1", Kind::Real, "Accepted; has no effect."),
-    parameter("server_encoding", "UTF8", Kind::Fixed, "Strings are UTF-8."),
-    parameter("server_version", "15.0 (FirnDB)", Kind::Fixed, "The PostgreSQL whose dialect we follow."),
-    parameter("server_version_num", "150000", Kind::Fixed, "The same as a number."),
-    parameter("session_authorization", "firn", Kind::Fixed, "The user."),
-    parameter(
-        "session_replication_role",
-        "origin",
-        Kind::Choice(&["origin"]),
-        "Constraints are always checked.",
-    ),
-    parameter("standard_conforming_strings", "on", Kind::Choice(&["on"]), "Backslashes are ordinary."),
-    parameter("statement_timeout", "0", Kind::Duration, "Longest that a statement may run; 0 for ever."),
-    parameter("synchronize_seqscans", "on", Kind::Boolean, "Accepted; has no effect."),
-    parameter(
-        "synchronous_commit",
-        "on",
-        Kind::Choice(&["on", "off", "local", "remote_write", "remote_apply"]),
-        "Whether COMMIT waits for the disk.",
-    ),
-    parameter("temp_buffers", "8MB", Kind::Memory, "Accepted; has no effect."),
-    parameter("TimeZone", "UTC", Kind::TimeZone, "Where timestamptz is printed and read."),
-    parameter("transaction_deferrable", "off", Kind::Boolean, "Accepted; has no effect."),
-    parameter("transaction_isolation", "serializable", ISOLATION, "Isolation of this transaction."),
-    parameter("transaction_read_only", "off", Kind::Boolean, "Whether this transaction may only read."),
-    parameter("transaction_timeout", "0", Kind::Duration, "Accepted as 0: transactions may last for ever."),
-    parameter("work_mem", "4MB", Kind::Memory, "Accepted; has no effect."),
-    parameter("xmloption", "content", Kind::Text, "Accepted; has no effect."),
-];
 
 /// A setting and what there is to say about it.
 pub struct Described<'s> {
@@ -525,7 +355,7 @@ fn check(parameter: &Parameter, value: &str) -> Result<String> {
                 _ => invalid().with_hint(format!("Available values: {}.", choices.join(", "))),
             })
         }
-        Kind::TimeZone => time_zone(value).ok_or_else(invalid),
+        Kind::TimeZone => zone_name(value).ok_or_else(invalid),
         Kind::DateStyle => {
             for word in value.split(',').map(|word| word.trim().to_lowercase()) {
                 match word.as_str() {
@@ -669,15 +499,15 @@ pub(crate) fn print_duration(ms: i64) -> String {
 }
 
 /// A name of the IANA database in its own spelling, or an offset as `+02:00`.
-fn time_zone(text: &str) -> Option<String> {
+fn zone_name(text: &str) -> Option<String> {
     let text = text.trim();
     if ["utc", "gmt", "z", "zulu", "uct", "default", "local", "localtime"]
         .contains(&text.to_lowercase().as_str())
     {
         return Some(if text.eq_ignore_ascii_case("gmt") { "GMT" } else { "UTC" }.to_owned());
     }
-    if text.parse::<Tz>().is_ok() {
-        return Some(text.to_owned());
+    if let Some(name) = time_zone::names().find(|name| name.eq_ignore_ascii_case(text)) {
+        return Some(name.to_owned());
     }
     // A number is hours east of Greenwich.
     if let Ok(hours) = text.parse::<f64>()
@@ -687,18 +517,15 @@ fn time_zone(text: &str) -> Option<String> {
         let sign = if hours < 0.0 { '-' } else { '+' };
         return Some(format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60));
     }
-    // Names are matched without regard to case; the database spells each part with capitals.
-    let capitalised: String = text
-        .split_inclusive(['/', '_', '-'])
-        .map(|part| {
-            let mut characters = part.chars();
-            match characters.next() {
-                Some(first) => first.to_uppercase().chain(characters.flat_map(char::to_lowercase)).collect(),
-                None => String::new(),
-            }
-        })
-        .collect();
-    capitalised.parse::<Tz>().is_ok().then_some(capitalised)
+    // Other offsets have two digits for the hours and for the minutes.
+    time_zone::parse_offset(text).map(|offset| offset_name(&offset))
+}
+
+/// An offset as `+02:00`.
+fn offset_name(offset: &TimeZoneSetting) -> String {
+    let seconds = offset.offset_at(0);
+    let (hours, minutes) = (seconds.abs() / 3600, seconds.abs() / 60 % 60);
+    format!("{}{hours:02}:{minutes:02}", if seconds < 0 { '-' } else { '+' })
 }
 
 #[cfg(test)]

@@ -147,7 +147,7 @@ fn value_in(array: &dyn Array, row: usize, representation: Representation) -> Va
         }
         DataType::UInt32 => Value::BigInt(i64::from(get::<UInt32Type>(array, row))),
         DataType::Int64 => Value::BigInt(get::<Int64Type>(array, row)),
-        // DataFusion counts rows in unsigned numbers; none is that large.
+        // Unsigned numbers of other programs, which count rows; larger ones do not fit.
         DataType::UInt64 => Value::BigInt(i64::try_from(get::<UInt64Type>(array, row)).unwrap_or(i64::MAX)),
         DataType::Float32 => Value::Real(get::<Float32Type>(array, row)),
         DataType::Float64 => Value::Double(get::<Float64Type>(array, row)),
@@ -220,7 +220,7 @@ fn value_in(array: &dyn Array, row: usize, representation: Representation) -> Va
                 Interval { months: value.months, days: value.days, nanoseconds: value.nanoseconds }
             }
         }),
-        // What DataFusion makes of the difference of timestamps; PostgreSQL shows whole days apart.
+        // A difference of timestamps: whole days apart, as PostgreSQL shows it.
         DataType::Duration(unit) => {
             let nanoseconds = match unit {
                 TimeUnit::Second => i128::from(get::<DurationSecondType>(array, row)) * 1_000_000_000,

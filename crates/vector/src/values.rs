@@ -2,8 +2,8 @@
 
 use crate::builder::Builder;
 use crate::datum::Datum;
+use crate::kernel::slot::Slot;
 use crate::lists::Shape;
-use crate::slot::Slot;
 use firn_base::array::ArrayValue;
 use firn_base::numeric::Numeric;
 use firn_base::sync::Arc;

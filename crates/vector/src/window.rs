@@ -2,7 +2,7 @@
 
 use crate::builder::Builder;
 use crate::kernel::Call;
-use crate::slot::Slot;
+use crate::kernel::slot::Slot;
 use firn_base::{Representation, Result};
 use std::any::Any;
 use std::ops::Range;

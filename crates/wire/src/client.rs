@@ -22,7 +22,9 @@ use std::time::Duration;
 use firn_base::binary::utf8;
 use firn_base::sync::{Arc, AtomicBool, Ordering};
 use firn_base::{Error, Result, SqlState, TimeZoneSetting, Value};
-use firn_session::{CommandTag, Connection, CopyIn, CopyOut, Outcome, Ran, Statement, TransactionStatus};
+use firn_session::{
+    CommandTag, Connection, CopyIn, CopyOut, Outcome, Parsed, Ran, Statement, TransactionStatus,
+};
 
 use crate::decode::{Bind, Format, Message, Parse, Target, format_of};
 use crate::encode::{self, Output, Severity};
@@ -500,14 +502,13 @@ impl Client {
         // A script takes the place of the unnamed statement and portal.
         self.statements.remove(&b""[..]);
         self.portals.close(b"");
-        let script = utf8(sql).and_then(|sql| Ok((sql, self.session.parse_script(sql)?)));
-        match script {
-            Ok((_, statements)) if statements.is_empty() => {
+        match utf8(sql).and_then(|sql| self.session.parse_script(sql)) {
+            Ok(statements) if statements.is_empty() => {
                 encode::empty_query_response(&mut sink.output);
                 self.ready(&mut sink.output);
                 Ok(())
             }
-            Ok((sql, statements)) => self.run_script(Script::new(sql, statements), sink),
+            Ok(statements) => self.run_script(Script::new(&statements), sink),
             Err(error) => {
                 self.end_script(Some(error), sink);
                 Ok(())
@@ -799,22 +800,16 @@ impl Client {
 }
 
 impl Script {
-    /// Finds the statements in their text again, for the positions of errors.
-    fn new(text: &str, statements: Vec<String>) -> Script {
+    /// The statements' texts, each with the number of characters before it, for the positions of errors.
+    fn new(statements: &[Parsed]) -> Script {
         let (mut bytes, mut characters) = (0, 0);
         let located: Vec<_> = statements
-            .into_iter()
+            .iter()
             .map(|statement| {
-                if let Some(found) = text[bytes..].find(&statement) {
-                    characters += text[bytes..bytes + found].chars().count() as u32;
-                    bytes += found;
-                }
-                let position = characters;
-                if text[bytes..].starts_with(&statement) {
-                    characters += statement.chars().count() as u32;
-                    bytes += statement.len();
-                }
-                (statement, position)
+                let start = statement.span.start as usize;
+                characters += statement.script[bytes..start].chars().count() as u32;
+                bytes = start;
+                (statement.text().to_owned(), characters)
             })
             .collect();
         Script(located.into_iter())

@@ -17,15 +17,6 @@ use std::fmt::Write;
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// Reads an array of `element` that is a plain list; 22P02 if it is no array, 0A000 if it is another one.
-pub fn parse(text: &str, element: SqlType, zone: &TimeZoneSetting) -> Result<Value> {
-    let elements = split(text)?.into_iter().map(|element_text| match element_text {
-        Some(element_text) => text::parse(&element_text, element, zone),
-        None => Ok(Value::Null),
-    });
-    Ok(Value::Array(elements.collect::<Result<_>>()?))
-}
-
 /// Reads an array of `element`; 22P02 if it is none.
 pub fn parse_any(text: &str, element: Type, zone: &TimeZoneSetting) -> Result<ArrayValue> {
     let ArrayText { dimensions, elements } = ArrayText::read(text)?;
@@ -34,13 +25,6 @@ pub fn parse_any(text: &str, element: Type, zone: &TimeZoneSetting) -> Result<Ar
         None => Ok(Value::Null),
     });
     Ok(ArrayValue::new(dimensions, elements.collect::<Result<_>>()?))
-}
-
-/// The elements of an array as text; `None` for NULL. 22P02 if it is no array, 0A000 if it is no plain list.
-pub fn split(text: &str) -> Result<Vec<Option<String>>> {
-    let ArrayText { dimensions, elements } = ArrayText::read(text)?;
-    ArrayValue { dimensions, elements: Vec::new() }.list()?;
-    Ok(elements)
 }
 
 /// An array's text, taken apart.
@@ -411,15 +395,5 @@ mod tests {
         assert_eq!(state("{{{{{{{1}}}}}}}"), SqlState::PROGRAM_LIMIT_EXCEEDED);
         assert_eq!(state("[2147483647:2147483647]={1}"), SqlState::PROGRAM_LIMIT_EXCEEDED);
         assert_eq!(state("[1:0]={}"), SqlState::ARRAY_SUBSCRIPT_ERROR);
-    }
-
-    #[test]
-    fn a_plain_list_is_asked_for_where_only_that_is_known() {
-        for text in ["{{1},{2}}", "[0:1]={1,2}"] {
-            assert_eq!(split(text).unwrap_err().state(), SqlState::FEATURE_NOT_SUPPORTED, "{text}");
-        }
-        assert_eq!(split("[1:1]={1}").unwrap(), [Some("1".to_owned())]);
-        let error = parse("{1,x}", SqlType::Integer, &TimeZoneSetting::UTC).unwrap_err();
-        assert_eq!(error.state(), SqlState::INVALID_TEXT_REPRESENTATION);
     }
 }

@@ -3,7 +3,7 @@
 use super::{Binder, Operand};
 use crate::resolve::{can_coerce_one, name, pick_common};
 use crate::types::{Path, path};
-use firn_base::{Result, SqlState, Type, TypeId, Value};
+use firn_base::{Result, SqlState, Type, TypeId, Value, interval};
 use firn_plan::Scalar;
 use firn_plan::scalar::Cast;
 use firn_vector::registry::{CastContext, CastMethod};
@@ -43,6 +43,15 @@ impl Binder<'_> {
             }
         };
         Ok(Operand { scalar, ty, at })
+    }
+
+    /// An operand of a comparison. A number beyond the range of numeric becomes a double precision one: it compares with
+    /// every number that there is as it does with the nearest double.
+    pub(super) fn compared(&mut self, operand: Operand) -> Result<Operand> {
+        match &operand.scalar {
+            Scalar::Cast(cast) if is_wide_number(cast) => self.coerce(operand, TypeId::FLOAT8, false),
+            _ => Ok(operand),
+        }
     }
 
     fn cast_method(&mut self, method: &CastMethod) -> (Option<firn_plan::Function>, bool) {
@@ -93,6 +102,16 @@ impl Binder<'_> {
             return Ok(None);
         }
         let written = context == CastContext::Explicit;
+        if let Scalar::Constant(Type { id: TypeId::UNKNOWN, .. }, Value::Text(text)) = &operand.scalar
+            && target.id == TypeId::INTERVAL
+        {
+            // The modifier says what a number without a unit counts.
+            let span = interval::parse_within(text, target.modifier);
+            let span = span.map_err(|error| self.placed(error, operand.at))?;
+            let ty = Type::new(TypeId::INTERVAL);
+            let scalar = Scalar::Constant(ty, Value::Interval(span));
+            return self.fit_modifier(Operand { scalar, ty, at: operand.at }, target, written).map(Some);
+        }
         let plain = self.coerce(operand, target.id, written)?;
         self.fit_modifier(plain, target, written).map(Some)
     }

@@ -61,10 +61,6 @@ impl Binder<'_> {
                 found
             }
         };
-        if keys.iter().any(|key| key.is_deferrable) {
-            let message = "ON CONFLICT does not support deferrable unique constraints/exclusion constraints as arbiters";
-            return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
-        }
         let indexes = keys.iter().map(|key| key.index).collect();
         let Some(update) = &conflict.update else { return Ok(ConflictArm { indexes, update: None }) };
 

@@ -1,6 +1,8 @@
 //! What definitions in the catalog are bound for: the types of columns, defaults and conditions, and the queries of views with all
 //! that they use.
 
+use super::attach::Pending;
+use super::names::Found;
 use super::{Binder, Clause, Item, ItemColumn, LevelId, Operand, OutputColumn, Table, bind_with};
 use crate::catalog::{Catalog, Relation};
 use crate::resolve::name as type_name;
@@ -24,6 +26,8 @@ pub enum Place<'a> {
     },
     /// CHECK.
     Check,
+    /// WHERE of COPY FROM, which is no definition but is bound as one.
+    CopyWhere,
     /// USING of ALTER COLUMN … TYPE.
     Using {
         /// The name of the column.
@@ -64,6 +68,9 @@ pub struct Uses {
     pub columns: BTreeSet<(u32, i16)>,
     /// The columns that each star in a select list stands for, by the star's place.
     pub stars: Vec<(Span, Vec<ObjectName>)>,
+    /// Names of columns without qualifiers in queries over several relations, by their first byte, with those that mean the same and
+    /// nothing else when the relations get more columns.
+    pub names: Vec<(u32, ObjectName)>,
     /// The columns that each NATURAL JOIN compares, by the join's place.
     pub natural: Vec<(Span, Vec<Box<str>>)>,
 }
@@ -83,6 +90,7 @@ pub fn bind_expression(
     binder.level().clause = match place {
         Place::Default { .. } => Clause::Default,
         Place::Check => Clause::Check,
+        Place::CopyWhere => Clause::CopyWhere,
         Place::Using { .. } => Clause::Transform,
     };
     let mut inputs = Vec::new();
@@ -93,6 +101,7 @@ pub fn bind_expression(
     let operand = binder.expression(expression)?;
     let operand = match place {
         Place::Check => binder.boolean(operand, "CHECK")?,
+        Place::CopyWhere => binder.boolean(operand, "COPY FROM WHERE")?,
         Place::Default { column, ty } => binder.stored_value(operand, ty, |from| {
             let message = format!(
                 "column \"{column}\" is of type {} but default expression is of type {}",
@@ -149,6 +158,20 @@ impl Binder<'_> {
         columns
     }
 
+    /// Puts values that several places of a scalar share into each of them.
+    pub(super) fn inline(&self, scalar: &mut Scalar) {
+        if let Scalar::Column(column) = scalar {
+            let column = self.aliases_of_pending.get(column).unwrap_or(column);
+            if let Some(Pending::Value(value)) = self.pending.get(column) {
+                let mut value = value.clone();
+                self.inline(&mut value);
+                *scalar = value;
+            }
+            return;
+        }
+        scalar.for_each_child_mut(|child| self.inline(child));
+    }
+
     fn stored_value(
         &mut self,
         operand: Operand,
@@ -167,6 +190,7 @@ impl Binder<'_> {
         let what = match self.level().clause {
             Clause::Default => "DEFAULT expression",
             Clause::Check => "check constraint",
+            Clause::CopyWhere => "COPY FROM WHERE condition",
             Clause::Transform => "transform expression",
             Clause::Execute => "EXECUTE parameter",
             _ => return Ok(()),
@@ -203,6 +227,19 @@ impl Binder<'_> {
         value.for_each_column(&mut |column| origins.extend(self.plan.columns[column].origin));
         let uses = self.uses.as_mut().expect("it was seen");
         uses.columns.extend(origins.into_iter().map(|origin| (origin.relation, origin.attribute)));
+    }
+
+    /// Notes what a name without qualifiers means.
+    pub(super) fn note_name(&mut self, found: Found, name: &str, at: u32) {
+        let level = &self.levels[found.level];
+        let item = &level.items[found.item];
+        if self.uses.is_none() || !self.has_positions || level.items.len() < 2 {
+            return;
+        }
+        let Some(column) = item.columns.iter().find(|column| &*column.name == name) else { return };
+        let name = self.qualified_name(level.id, item, column);
+        let uses = self.uses.as_mut().expect("it was seen");
+        uses.names.push((at, name));
     }
 
     /// Notes what a join by names compares.

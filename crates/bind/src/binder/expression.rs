@@ -617,8 +617,10 @@ impl Binder<'_> {
                 }
             }
             let call = self.call_named("array_subscript", arguments, at)?;
-            let ty = ty.element().expect("it was checked");
-            return Ok(Operand { ty, at: start, ..call });
+            // Elements lie as values without precision and scale do.
+            let element = ty.element().expect("it was checked");
+            let is_alike = element.representation() == call.ty.representation();
+            return Ok(Operand { ty: if is_alike { element } else { call.ty }, at: start, ..call });
         }
         let (mut bounds, mut omitted) = (Vec::with_capacity(accessors.len() * 2), 0);
         for accessor in accessors {

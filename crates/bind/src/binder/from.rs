@@ -177,6 +177,9 @@ impl Binder<'_> {
         let found = self.find_relation(name)?;
         self.note_relation(name.span(), &found);
         if let RelationKind::View(text) = &found.kind {
+            if self.plan.size() > MOST_OPERATORS {
+                return Err(too_complex());
+            }
             self.pushed_locks = self.locks_of(alias.map_or(&*found.name, |alias| &*alias.name.text));
             let rows = self.view(&text.clone())?;
             let mut outputs = Vec::with_capacity(found.columns.len());
@@ -547,4 +550,15 @@ impl Binder<'_> {
 /// A column of a sub-query as a name finds it.
 pub(super) fn item_column(output: Output) -> ItemColumn {
     ItemColumn { name: output.name, value: output.value, ty: output.ty }
+}
+
+/// How many operators a plan may have when another view is added to it. A view that is named twice is bound twice, and so is
+/// what it names: the plan may have exponentially more operators than the text has characters.
+const MOST_OPERATORS: usize = 20_000;
+
+#[cold]
+fn too_complex() -> Error {
+    Error::new(SqlState::new("54001"), "statement is too complex")
+        .with_detail(format!("Its plan has more than {MOST_OPERATORS} operators."))
+        .with_hint("Views are planned as often as they are named: keep the rows of one in a table.")
 }

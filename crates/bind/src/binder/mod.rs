@@ -41,7 +41,7 @@ mod values;
 mod window;
 mod with;
 
-pub use copy::{RowScalar, bind_assignments, bind_copy_condition};
+pub use copy::bind_assignments;
 pub use definition::{BoundExpression, Described, Place, Uses as RelationUses, bind_expression, describe};
 
 use crate::catalog::{Catalog, Relation};

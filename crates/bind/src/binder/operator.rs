@@ -135,6 +135,10 @@ impl Binder<'_> {
         right: Operand,
         at: u32,
     ) -> Result<Operand> {
+        let (left, right) = match (left, is_comparison(operator)) {
+            (Some(left), true) => (Some(self.compared(left)?), self.compared(right)?),
+            (left, _) => (left, right),
+        };
         let chosen = self.choose_operator(operator, left.as_ref().map(|left| left.ty.id), right.ty.id, at)?;
         let start = left.as_ref().map_or(at, |left| left.at).min(at);
         let operands = left.into_iter().chain([right]).collect();
@@ -204,4 +208,9 @@ impl Binder<'_> {
                     && self.registry.operator_of(symbol, Some(*base), *base).is_some()
             })
     }
+}
+
+fn is_comparison(operator: &tree::Operator) -> bool {
+    use tree::Operator::{Equal, Greater, GreaterEqual, Less, LessEqual, NotEqual};
+    matches!(operator, Equal | NotEqual | Less | LessEqual | Greater | GreaterEqual)
 }

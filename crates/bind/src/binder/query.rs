@@ -43,11 +43,11 @@ impl Binder<'_> {
         };
         let is_nested = matches!(query.body, QueryBody::Nested(_));
         if let Some(locking) = self.level().locking.first().filter(|_| !is_nested) {
-            let what = match &query.body {
-                QueryBody::Values(_) => "VALUES",
-                _ => "UNION/INTERSECT/EXCEPT",
+            let refused = match &query.body {
+                QueryBody::Values(_) => "cannot be applied to VALUES",
+                _ => "is not allowed with UNION/INTERSECT/EXCEPT",
             };
-            let message = format!("{} is not allowed with {what}", strength_name(locking.strength));
+            let message = format!("{} {refused}", strength_name(locking.strength));
             // PostgreSQL names no position.
             return Err(firn_base::Error::new(SqlState::FEATURE_NOT_SUPPORTED, message));
         }

@@ -126,6 +126,7 @@ impl Binder<'_> {
         if is_null(&left) && right.ty.id != TypeId::UNKNOWN {
             return Ok(Scalar::IsNull(Box::new(right.scalar), !is_negated));
         }
+        let (left, right) = (self.compared(left)?, self.compared(right)?);
         let chosen = self.choose_operator(&Operator::Equal, Some(left.ty.id), right.ty.id, at)?;
         if chosen.result != TypeId::BOOL {
             return Err(self.error(

@@ -247,7 +247,7 @@ impl Compiler<'_> {
     fn cast(&self, cast: &scalar::Cast, source: Type, argument: Expression) -> Result<Expression> {
         let method = match &cast.function {
             Some(function) => CastMethod::Function(FunctionId(function.oid)),
-            None if source.id == cast.ty.id => CastMethod::Relabel,
+            None if source.id == cast.ty.id => self.registry.refit(source, cast.ty),
             None => match self.registry.cast(source.id, cast.ty.id) {
                 Some(found) => found.method,
                 None => {

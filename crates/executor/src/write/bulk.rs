@@ -28,7 +28,9 @@ impl Writer<'_> {
     /// Whether rows of a table can be inserted together.
     pub(crate) fn inserts_together(&self, target: usize) -> bool {
         let table = self.set.target(target);
-        !self.has_several_changes
+        // Columns say how many rows there are.
+        table.width() > 0
+            && !self.has_several_changes
             && table.late_keys.is_empty()
             && table.references.iter().all(|reference| {
                 !reference.to_itself && !self.transaction.defers(reference.constraint, reference.deferral)
@@ -143,7 +145,8 @@ impl Target {
     /// Whether rows may be inserted without a look at any of them, but for NOT NULL and unique keys.
     pub(super) fn takes_arrays(&self) -> bool {
         let is_stored_alike = |column: &super::target::TargetColumn| column.general == column.stored;
-        self.checks.is_empty()
+        !self.columns.is_empty()
+            && self.checks.is_empty()
             && self.references.is_empty()
             && self.late_keys.is_empty()
             && self.columns.iter().all(is_stored_alike)

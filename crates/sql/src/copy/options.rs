@@ -291,7 +291,7 @@ pub(super) fn options(
             }
             "encoding" => {
                 let given = word(option)?;
-                options.encoding = self::encoding(given)?;
+                options.encoding = Encoding::named(given)?;
                 if options.encoding != Encoding::Utf8 && !(is_from && format.is_text()) {
                     return Err(Error::unsupported(format!(
                         "COPY encoding {given} but of text that is read"
@@ -322,14 +322,6 @@ fn no_column(table: Option<&TableDef>, name: &str) -> Error {
         Some(table) => missing_column(table, name),
         None => Error::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist")),
     }
-}
-
-/// ENCODING, as far as it is known; 0A000 otherwise.
-pub(crate) fn encoding(given: &str) -> Result<Encoding> {
-    Encoding::of(given).ok_or_else(|| {
-        Error::unsupported(format!("encoding \"{given}\""))
-            .with_hint("There are UTF8, LATIN1, LATIN9 and WIN1252. Convert files in others to UTF-8.")
-    })
 }
 
 /// COMPRESSION, as far as the format has it.

@@ -1,8 +1,8 @@
 //! Functions in FROM that read files, and what their arguments say: which files, and by name what is known of them.
 
 use super::{Asked, AskedCsv, Kind};
-use crate::query::registry;
-use firn_base::{Error, Result, SqlState, SqlType, TypeId, Value};
+use firn_base::type_table::TypeKind;
+use firn_base::{Error, Result, SqlState, SqlType, Type, TypeId, Value};
 use firn_bind::{Catalog, FileArgument, Relation, bind_type_name};
 use firn_load::NO_QUOTE;
 use firn_load::encoding::Encoding;
@@ -55,7 +55,7 @@ pub(super) fn reader(name: &str) -> Option<&'static Reader> {
 
 impl Reader {
     /// What its arguments ask for.
-    pub fn asked(&self, arguments: &[FileArgument<'_>]) -> Result<Asked> {
+    pub fn asked(&self, arguments: &[FileArgument<'_>], registry: &Registry) -> Result<Asked> {
         let mut asked = Asked::new(Vec::new(), Some(self.kind));
         let mut seen: Vec<&str> = Vec::new();
         for argument in arguments {
@@ -78,7 +78,7 @@ impl Reader {
                 return Err(placed(Error::new(SqlState::SYNTAX_ERROR, message).with_hint(self.usage)));
             }
             seen.push(name);
-            self.set(&mut asked, name, argument.value.as_ref()).map_err(placed)?;
+            self.set(&mut asked, name, argument.value.as_ref(), registry).map_err(placed)?;
         }
         if asked.patterns.is_empty() {
             return Err(self.wrong("the name of a file is missing"));
@@ -106,7 +106,7 @@ impl Reader {
     }
 
     /// Takes an option.
-    fn set(&self, asked: &mut Asked, name: &str, value: Option<&Value>) -> Result<()> {
+    fn set(&self, asked: &mut Asked, name: &str, value: Option<&Value>, registry: &Registry) -> Result<()> {
         if name == FILE_NAME {
             let given = self.text(name, value)?;
             // Other words for true and false may be names.
@@ -119,15 +119,21 @@ impl Reader {
             return Ok(());
         }
         match self.kind {
-            Kind::Csv => self.set_known(&mut asked.csv, name, value),
+            Kind::Csv => self.set_known(&mut asked.csv, name, value, registry),
             Kind::Json if ["columns", "types", "ignore_errors"].contains(&name) => {
-                self.set_known(&mut asked.csv, name, value)
+                self.set_known(&mut asked.csv, name, value, registry)
             }
             _ => Err(self.wrong(format!("there is no option \"{name}\""))),
         }
     }
 
-    fn set_known(&self, asked: &mut AskedCsv, name: &str, value: Option<&Value>) -> Result<()> {
+    fn set_known(
+        &self,
+        asked: &mut AskedCsv,
+        name: &str,
+        value: Option<&Value>,
+        registry: &Registry,
+    ) -> Result<()> {
         let known = &mut asked.known;
         let truth = || {
             let given = crate::settings::boolean(&self.text(name, value)?);
@@ -152,31 +158,46 @@ impl Reader {
             }
             "all_varchar" => known.all_text = truth()?,
             "ignore_errors" => asked.ignores_errors = truth()?,
-            "columns" => known.columns = Some(self.declarations(name, value)?),
-            "types" => asked.types = self.declarations(name, value)?,
-            "encoding" => known.encoding = encoding(&self.text(name, value)?)?,
+            "columns" => {
+                let columns = self.declarations(name, value, registry)?;
+                // How a file is written does not depend on types that only we have.
+                let told = |(name, ty): &(String, Type)| {
+                    (name.clone(), SqlType::try_from(*ty).unwrap_or(SqlType::Text))
+                };
+                known.columns = Some(columns.iter().map(told).collect());
+                asked.columns = Some(columns);
+            }
+            "types" => asked.types = self.declarations(name, value, registry)?,
+            "encoding" => known.encoding = Encoding::named(&self.text(name, value)?)?,
             _ => return Err(self.wrong(format!("there is no option \"{name}\""))),
         }
         Ok(())
     }
 
     /// Columns as `CREATE TABLE` declares them: names with their types.
-    fn declarations(&self, name: &str, value: Option<&Value>) -> Result<Vec<(String, SqlType)>> {
+    fn declarations(
+        &self,
+        name: &str,
+        value: Option<&Value>,
+        registry: &Registry,
+    ) -> Result<Vec<(String, Type)>> {
         let text = self.text(name, value)?;
         let list = firn_syntax::parse_column_definitions(&text, firn_syntax::Options::default());
         let list = list.map_err(|error| {
             let why = error.message();
             self.wrong(format!("{name} are names with types, as in CREATE TABLE: {why}"))
         })?;
-        let mut found: Vec<(String, SqlType)> = Vec::new();
+        let mut found: Vec<(String, Type)> = Vec::new();
         for definition in list {
             let column = &*definition.name.text;
             if found.iter().any(|(known, _)| known == column) {
                 return Err(self.wrong(format!("{name} names \"{column}\" twice")));
             }
             // Its position is one in this text, and not in that of the statement.
-            let ty = bind_type_name(&text, &definition.type_name, &BuiltIn).map_err(without_position)?;
-            found.push((column.to_owned(), SqlType::try_from(ty)?));
+            let ty = bind_type_name(&text, &definition.type_name, &BuiltIn(registry));
+            let ty = ty.map_err(without_position)?;
+            check_type(column, ty)?;
+            found.push((column.to_owned(), ty));
         }
         Ok(found)
     }
@@ -201,13 +222,6 @@ fn plain_name(name: &str) -> &str {
     }
 }
 
-fn encoding(given: &str) -> Result<Encoding> {
-    Encoding::of(given).ok_or_else(|| {
-        Error::unsupported(format!("encoding \"{given}\""))
-            .with_hint("There are UTF8, LATIN1, LATIN9 and WIN1252. Convert files in others to UTF-8.")
-    })
-}
-
 fn without_position(error: Error) -> Error {
     let same = Error::new(error.state(), error.message());
     match error.hint() {
@@ -216,12 +230,25 @@ fn without_position(error: Error) -> Error {
     }
 }
 
-/// The types that are built in, and nothing else.
-struct BuiltIn;
+/// Refuses types that no column has.
+fn check_type(column: &str, ty: Type) -> Result<()> {
+    let element = ty.element().unwrap_or(ty);
+    if [ty, element].iter().any(|ty| ty.info().is_some_and(|info| matches!(info.kind, TypeKind::Pseudo))) {
+        let message = format!("column \"{column}\" has pseudo-type {ty}");
+        return Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, message));
+    }
+    match ty.representation() {
+        Some(_) => Ok(()),
+        None => Err(Error::unsupported(format!("type {ty}"))),
+    }
+}
 
-impl Catalog for BuiltIn {
+/// The types that are built in, and nothing else.
+struct BuiltIn<'a>(&'a Registry);
+
+impl Catalog for BuiltIn<'_> {
     fn registry(&self) -> &Registry {
-        registry()
+        self.0
     }
 
     fn relation(&self, _: Option<&str>, _: &str) -> Result<Option<Arc<Relation>>> {

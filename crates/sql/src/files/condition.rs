@@ -7,7 +7,6 @@
 //! Invariant: both admit more than the statement's conditions, never less.
 
 use super::zones::successor;
-use crate::query::registry;
 use arrow::array::ArrayRef;
 use arrow::buffer::{BooleanBuffer, MutableBuffer};
 use firn_base::sync::{Arc, Mutex};
@@ -21,7 +20,7 @@ use firn_plan::function::{Function, Strategy, Volatility};
 use firn_plan::scalar::{Quantified, Values};
 use firn_plan::{Column, Columns, Scalar};
 use firn_vector::context::detached;
-use firn_vector::{Chunk, Datum, Vector, order};
+use firn_vector::{Chunk, Datum, Registry, Vector, order};
 use std::cmp::Ordering;
 
 /// The oid of `textlike`, which is `~~` of text.
@@ -45,7 +44,11 @@ pub(super) struct Condition {
 impl Condition {
     /// Those of a request's conditions that are about the columns of a file alone, whose positions `place` names, and can be evaluated
     /// apart from the statement. `None` if there are none.
-    pub fn new(request: &Request<'_>, place: impl Fn(i16) -> Option<usize>) -> Option<Condition> {
+    pub fn new(
+        request: &Request<'_>,
+        registry: &Registry,
+        place: impl Fn(i16) -> Option<usize>,
+    ) -> Option<Condition> {
         let place = |column: Column| {
             let (_, attribute) = request.columns.iter().find(|(other, _)| *other == column)?;
             place(*attribute)
@@ -73,7 +76,7 @@ impl Condition {
             columns.iter().map(|(_, column)| representation(*column)).collect::<Option<_>>()?;
         let layout: Layout =
             columns.iter().map(|(_, column)| *column).zip(representations.iter().copied()).collect();
-        let compiler = Compiler { registry: registry(), columns: request.all };
+        let compiler = Compiler { registry, columns: request.all };
         let compiled = usable.iter().filter_map(|condition| compiler.scalar(condition, &layout).ok());
         let compiled: Vec<Expression> = compiled.collect();
         if compiled.is_empty() {

@@ -7,7 +7,7 @@
 use super::lines::text;
 use super::zones::Reading;
 use super::{file_error, no_columns};
-use firn_base::{Error, Result, SqlState, SqlType};
+use firn_base::{Error, Result, SqlState, Type, TypeId};
 use firn_load::encoding::Decoded;
 use firn_load::sniff::{self, Header, SAMPLE_BYTES};
 use firn_load::{CopyHeader, RowFormat};
@@ -24,7 +24,7 @@ const TOLD_NAMES: usize = 10;
 /// The columns of one file.
 pub(super) struct FileColumns {
     /// All that it has, in its order.
-    pub columns: Vec<(String, SqlType)>,
+    pub columns: Vec<(String, Type)>,
     /// For each column of the table, where it is among them; a file may lack those that nobody asks for.
     places: Vec<Option<usize>>,
 }
@@ -32,21 +32,21 @@ pub(super) struct FileColumns {
 impl FileColumns {
     /// Those of the first file, and of files in which columns go by their positions, or lines say what they hold.
     pub fn of_first(reading: &Reading) -> FileColumns {
-        let columns = reading.sniffed.columns.clone();
+        let columns = reading.columns.clone();
         FileColumns { places: (0..columns.len()).map(Some).collect(), columns }
     }
 
     /// Those of another file of the pattern, which must have the `wanted` ones. They are told from the file that is open, whose rows are read
     /// afterwards: another one may be at its path by now. It does not stand at its beginning any more.
     pub fn of_other(path: &Path, file: &File, reading: &Reading, wanted: &[usize]) -> Result<FileColumns> {
-        let options = &reading.sniffed.options;
+        let options = &reading.options;
         if options.format != RowFormat::Csv || options.header == CopyHeader::No || reading.is_by_place {
             return Ok(FileColumns::of_first(reading));
         }
         // A file without a record has no rows either, and of a quote that is not closed its reader tells.
         let Some(header) = header(path, file, reading)? else { return Ok(FileColumns::of_first(reading)) };
-        let first = &reading.sniffed.columns;
-        let place = |(name, _): &(String, SqlType)| header.names.iter().position(|found| found == name);
+        let first = &reading.columns;
+        let place = |(name, _): &(String, Type)| header.names.iter().position(|found| found == name);
         let places: Vec<Option<usize>> = first.iter().map(place).collect();
         // Where nothing is as it should be, the first record is likely to be a row: nobody is to lose it, whatever he asks for. What it
         // does not name is called the same in every file, which says nothing.
@@ -59,8 +59,8 @@ impl FileColumns {
         if let Some(column) = missing {
             return Err(lacks(path, &first[column].0, &header));
         }
-        let mut columns: Vec<(String, SqlType)> =
-            header.names.into_iter().map(|name| (name, SqlType::Text)).collect();
+        let mut columns: Vec<(String, Type)> =
+            header.names.into_iter().map(|name| (name, Type::new(TypeId::TEXT))).collect();
         for ((_, ty), place) in first.iter().zip(&places) {
             if let Some(place) = place {
                 columns[*place].1 = *ty;
@@ -85,7 +85,7 @@ impl FileColumns {
 fn header(path: &Path, file: &File, reading: &Reading) -> Result<Option<Header>> {
     let failed = |error| file_error(path, &error);
     let text = text(file).map_err(failed)?;
-    let mut text = Decoded::new(text, reading.sniffed.options.encoding);
+    let mut text = Decoded::new(text, reading.options.encoding);
     let mut sample = Vec::new();
     loop {
         let wanted = sample.len().max(HEADER_BYTES);
@@ -99,7 +99,7 @@ fn header(path: &Path, file: &File, reading: &Reading) -> Result<Option<Header>>
             // The last line may lack its end.
             sample.push(b'\n');
         }
-        let header = sniff::header(&sample, &reading.sniffed.options);
+        let header = sniff::header(&sample, &reading.options);
         if header.is_some() || has_ended {
             return Ok(header);
         }
@@ -133,7 +133,9 @@ mod tests {
     #[test]
     fn columns_are_told_from_the_file_that_is_open() {
         let sniffed = sniff(b"a,b\n1,2\n", &Known::default());
-        let reading = Reading { sniffed, is_by_place: false, zone: TimeZoneSetting::UTC, chunk_bytes: None };
+        let columns = sniffed.columns.into_iter().map(|(name, ty)| (name, Type::from(ty))).collect();
+        let (options, zone) = (sniffed.options, TimeZoneSetting::UTC);
+        let reading = Reading { options, columns, is_by_place: false, zone, chunk_bytes: None };
         let folder = std::env::temp_dir().join(format!("firn-headers-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("t-2.csv");

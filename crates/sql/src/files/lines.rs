@@ -14,7 +14,7 @@ use arrow::array::{ArrayRef, BooleanArray};
 use arrow::compute::filter;
 use firn_base::pipe;
 use firn_base::sync::Arc;
-use firn_base::{Error, Representation, Result, SqlState, SqlType};
+use firn_base::{Error, Representation, Result, SqlState, SqlType, Type};
 use firn_executor::arrays::vector_of;
 use firn_load::encoding::{Decoded, Encoding};
 use firn_load::sniff::{self, SAMPLE_BYTES, Sniffed, sniff};
@@ -38,7 +38,7 @@ pub(super) fn look<'p>(
     paths: impl Iterator<Item = &'p Path>,
     asked: &AskedCsv,
     kind: Kind,
-) -> Result<(&'p Path, Sniffed)> {
+) -> Result<Looked<'p>> {
     let mut named: Option<(&Path, Sniffed)> = None;
     let mut blank: Option<(&Path, Sniffed)> = None;
     let mut empty: Option<Error> = None;
@@ -52,14 +52,24 @@ pub(super) fn look<'p>(
                     Some((first, named)) => (first, typed(named, sniffed)),
                     None => (path, sniffed),
                 };
-                return Ok((path, as_asked(path, sniffed, asked)?));
+                return as_asked(path, sniffed, asked);
             }
         }
     }
     match (named.or(blank), empty) {
-        (Some((path, sniffed)), _) => Ok((path, as_asked(path, sniffed, asked)?)),
+        (Some((path, sniffed)), _) => as_asked(path, sniffed, asked),
         (None, empty) => Err(empty.expect("a pattern matches some file")),
     }
+}
+
+/// What several files look like.
+pub(super) struct Looked<'p> {
+    /// The one that has the columns.
+    pub path: &'p Path,
+    /// How they are written.
+    pub options: CopyOptions,
+    /// Their columns.
+    pub columns: Vec<(String, Type)>,
 }
 
 /// What the beginning of a file tells.
@@ -139,21 +149,27 @@ fn line_of(path: &Path, context: &str) -> Option<u64> {
     line.split(|character: char| !character.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// What was told, with types of some columns that are known, and what becomes of mistakes.
-fn as_asked(path: &Path, mut sniffed: Sniffed, asked: &AskedCsv) -> Result<Sniffed> {
+/// What was told, with the types that are known, and what becomes of mistakes.
+fn as_asked<'p>(path: &'p Path, sniffed: Sniffed, asked: &AskedCsv) -> Result<Looked<'p>> {
+    let mut options = sniffed.options;
     if asked.ignores_errors {
-        sniffed.options.on_error = OnError::Ignore;
+        options.on_error = OnError::Ignore;
     }
+    let columns = match &asked.columns {
+        Some(columns) => columns.clone(),
+        None => sniffed.columns.into_iter().map(|(name, ty)| (name, Type::from(ty))).collect(),
+    };
+    let mut looked = Looked { path, options, columns };
     for (name, ty) in &asked.types {
-        let Some((_, found)) = sniffed.columns.iter_mut().find(|(column, _)| column == name) else {
+        let Some((_, found)) = looked.columns.iter_mut().find(|(column, _)| column == name) else {
             let message = format!("file \"{}\" has no column \"{name}\"", path.display());
-            let known: Vec<&str> = sniffed.columns.iter().map(|(column, _)| column.as_str()).collect();
+            let known: Vec<&str> = looked.columns.iter().map(|(column, _)| column.as_str()).collect();
             return Err(Error::new(SqlState::UNDEFINED_COLUMN, message)
                 .with_hint(format!("Its columns are {}.", known.join(", "))));
         };
         *found = *ty;
     }
-    Ok(sniffed)
+    Ok(looked)
 }
 
 /// The bytes of a file from its beginning, wherever it stands, unpacked and without the mark.
@@ -238,7 +254,7 @@ impl Lines {
             };
             let one = OneFile { path, columns, version, is_first };
             file.rewind().map_err(failed)?;
-            let is_text_itself = self.reading.sniffed.options.encoding == Encoding::Utf8;
+            let is_text_itself = self.reading.options.encoding == Encoding::Utf8;
             match source::packing(&mut file).map_err(failed)? {
                 None if is_text_itself => self.read_plain(&one, file, threads, sink)?,
                 _ => {
@@ -318,15 +334,13 @@ impl Lines {
 
     /// Whether of rows that do not meet the condition its columns alone are read. Lines of JSON are read whole.
     fn has_sieve(&self) -> bool {
-        self.condition.is_some()
-            && self.reading.sniffed.options.format == RowFormat::Csv
-            && !self.leaves_rows_out()
+        self.condition.is_some() && self.reading.options.format == RowFormat::Csv && !self.leaves_rows_out()
     }
 
     /// Whether rows that cannot be read are left out. All that a file has is read then: which rows there are does not depend on
     /// what a statement asks of them.
     fn leaves_rows_out(&self) -> bool {
-        self.reading.sniffed.options.on_error == OnError::Ignore
+        self.reading.options.on_error == OnError::Ignore
     }
 
     /// The columns of the table as they are read: those of the condition first.
@@ -347,7 +361,7 @@ impl Lines {
         mut gathered: Option<&mut Gathered>,
         sink: Sink<'_>,
     ) -> Result<()> {
-        let Reading { sniffed: Sniffed { options, .. }, zone, chunk_bytes, .. } = &*self.reading;
+        let Reading { options, zone, chunk_bytes, .. } = &*self.reading;
         let OneFile { path, columns, is_first, .. } = one;
         let mut reader = CopyReader::new(&place(path), columns.columns.clone(), options.clone(), *zone)?;
         let mut order = self.order();
@@ -452,7 +466,7 @@ impl Lines {
                         "the first megabyte of the pattern's first file that has rows. Where they do not hold for all of its files"
                     }
                 };
-                let read = match self.reading.sniffed.options.format {
+                let read = match self.reading.options.format {
                     RowFormat::Json => "read_json('file.json'",
                     _ => "read_csv('file.csv'",
                 };
@@ -460,7 +474,7 @@ impl Lines {
             }
             // It has too few fields, or too many, and stands where a title would.
             SqlState::BAD_COPY_FILE_FORMAT
-                if self.reading.sniffed.options.format == RowFormat::Csv
+                if self.reading.options.format == RowFormat::Csv
                     && !self.reading.is_by_place
                     && line_of(path, context).is_some_and(|line| line <= self.title_lines())
                     && [MISSING_DATA, EXTRA_DATA].iter().any(|begin| error.message().starts_with(begin)) =>
@@ -469,7 +483,7 @@ impl Lines {
                     .to_owned()
             }
             SqlState::BAD_COPY_FILE_FORMAT if line_of(path, context).is_some() => {
-                let advice = match self.reading.sniffed.options.format {
+                let advice = match self.reading.options.format {
                     RowFormat::Json => "read_json('file.json', ignore_errors => true)",
                     _ => {
                         "read_csv('file.csv', ignore_errors => true). Delimiter and quotes are told from the file's beginning; where \
@@ -485,7 +499,7 @@ impl Lines {
 
     /// Up to which line of a file titles stand.
     fn title_lines(&self) -> u64 {
-        self.reading.sniffed.options.skip + MOST_TITLE_LINES
+        self.reading.options.skip + MOST_TITLE_LINES
     }
 }
 

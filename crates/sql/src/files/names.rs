@@ -5,7 +5,7 @@ use super::condition::Condition;
 use firn_base::{Representation, Value};
 use firn_executor::source::Request;
 use firn_executor::values;
-use firn_vector::{Chunk, Vector};
+use firn_vector::{Chunk, Registry, Vector};
 use std::path::{Path, PathBuf};
 
 /// Files whose names are compared at once.
@@ -36,9 +36,9 @@ pub(super) fn chunk(names: Option<Names>, mut vectors: Vec<Vector>, rows: usize,
 }
 
 /// Leaves the files whose names meet those conditions that are about nothing else. `number` is that of the column.
-pub(super) fn choose(request: &Request<'_>, number: usize, paths: &mut Vec<PathBuf>) {
+pub(super) fn choose(request: &Request<'_>, registry: &Registry, number: usize, paths: &mut Vec<PathBuf>) {
     let place = |attribute: i16| (attribute as usize == number + 1).then_some(0);
-    let Some(condition) = Condition::new(request, place) else { return };
+    let Some(condition) = Condition::new(request, registry, place) else { return };
     let mut met = Vec::with_capacity(paths.len());
     for paths in paths.chunks(FILES_AT_ONCE) {
         let mut names = firn_vector::builder::Builder::new(Representation::Text);

@@ -16,9 +16,8 @@ use arrow::array::{Array, ArrayRef, ArrowNumericType, AsArray, StringViewArray};
 use arrow::compute;
 use arrow::datatypes::{DataType, TimeUnit};
 use firn_base::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering};
-use firn_base::{SqlType, TimeZoneSetting, Value};
-use firn_load::Extent;
-use firn_load::sniff::Sniffed;
+use firn_base::{TimeZoneSetting, Type, Value};
+use firn_load::{CopyOptions, Extent};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::{self, Debug};
 
@@ -97,7 +96,10 @@ pub(super) struct Key {
 /// All that decides which values the bytes of a file are, and where it is cut.
 #[derive(PartialEq, Eq, Hash, Debug)]
 pub(super) struct Reading {
-    pub sniffed: Sniffed,
+    /// How the file is written.
+    pub options: CopyOptions,
+    /// Its columns.
+    pub columns: Vec<(String, Type)>,
     /// Whether the columns of all files of a pattern go by where they stand, whatever headers call them.
     pub is_by_place: bool,
     /// What moments are in that name no zone.
@@ -108,8 +110,7 @@ pub(super) struct Reading {
 
 impl Key {
     fn bytes(&self) -> usize {
-        let names =
-            self.reading.sniffed.columns.iter().map(|(name, _)| name.len() + size_of::<(String, SqlType)>());
+        let names = self.reading.columns.iter().map(|(name, _)| name.len() + size_of::<(String, Type)>());
         size_of::<Key>() + size_of::<Reading>() + self.file.path.as_os_str().len() + names.sum::<usize>()
     }
 }
@@ -405,7 +406,7 @@ pub(super) fn successor(mut prefix: String) -> Option<String> {
 mod tests {
     use super::*;
     use arrow::array::Float64Array;
-    use firn_load::{CopyOptions, RowFormat};
+    use firn_load::RowFormat;
     use std::path::PathBuf;
 
     fn bounds(values: impl Array + 'static) -> Bounds {
@@ -459,8 +460,8 @@ mod tests {
 
     fn key(name: &str) -> Key {
         let options = CopyOptions::new(RowFormat::Csv);
-        let sniffed = Sniffed { options, columns: Vec::new() };
-        let reading = Reading { sniffed, is_by_place: false, zone: TimeZoneSetting::UTC, chunk_bytes: None };
+        let (columns, zone) = (Vec::new(), TimeZoneSetting::UTC);
+        let reading = Reading { options, columns, is_by_place: false, zone, chunk_bytes: None };
         let file = FileVersion { path: PathBuf::from(name), bytes: 4, modified: None, identity: [0; 4] };
         Key { file, reading: Arc::new(reading) }
     }

@@ -10,7 +10,9 @@ use firn_txn::catalog::{ColumnDef, ConstraintDef, ConstraintKind, Deferral, Iden
 pub(crate) fn of(relation: &str) -> Option<fn(&Source) -> Vec<Row>> {
     Some(match relation {
         "applicable_roles" => applicable_roles,
+        "character_sets" => character_sets,
         "check_constraints" => check_constraints,
+        "column_privileges" | "role_column_grants" => column_privileges,
         "columns" => columns,
         "constraint_column_usage" => constraint_column_usage,
         "constraint_table_usage" => constraint_table_usage,
@@ -20,7 +22,9 @@ pub(crate) fn of(relation: &str) -> Option<fn(&Source) -> Vec<Row>> {
         "referential_constraints" => referential_constraints,
         "schemata" => schemata,
         "sequences" => sequences,
+        "sql_implementation_info" => sql_implementation_info,
         "table_constraints" => table_constraints,
+        "table_privileges" | "role_table_grants" => table_privileges,
         "tables" => tables,
         "views" => views,
         _ => return None,
@@ -47,6 +51,91 @@ fn enabled_roles(source: &Source) -> Vec<Row> {
 fn applicable_roles(_: &Source) -> Vec<Row> {
     // There are no roles that one could be a member of.
     Vec::new()
+}
+
+fn character_sets(source: &Source) -> Vec<Row> {
+    vec![row! {
+        "character_set_name": "UTF8",
+        "character_repertoire": "UCS",
+        "form_of_use": "UTF8",
+        "default_collate_catalog": database(source),
+        "default_collate_schema": "pg_catalog",
+        "default_collate_name": "C",
+    }]
+}
+
+/// What the SQL standard asks of an implementation.
+fn sql_implementation_info(_: &Source) -> Vec<Row> {
+    let number = |id: &str, name: &str, value: i64| {
+        row! { "implementation_info_id": id, "implementation_info_name": name, "integer_value": value }
+    };
+    let text = |id: &str, name: &str, value: &str| {
+        row! { "implementation_info_id": id, "implementation_info_name": name, "character_value": value }
+    };
+    vec![
+        number("10003", "CATALOG NAME", 1),
+        text("10004", "COLLATING SEQUENCE", "C"),
+        number("23", "CURSOR COMMIT BEHAVIOR", 1),
+        text("2", "DATA SOURCE NAME", ""),
+        text("17", "DBMS NAME", "FirnDB"),
+        text("18", "DBMS VERSION", env!("CARGO_PKG_VERSION")),
+        // Serializable.
+        number("26", "DEFAULT TRANSACTION ISOLATION", 8),
+        // Names are folded to lower case.
+        number("28", "IDENTIFIER CASE", 3),
+        number("85", "NULL COLLATION", 0),
+        text("13", "SERVER NAME", ""),
+        text("94", "SPECIAL CHARACTERS", ""),
+        number("46", "TRANSACTION CAPABLE", 2),
+    ]
+}
+
+/// The names of tables and views with their schemas and their columns.
+fn relations(source: &Source) -> impl Iterator<Item = (Oid, &str, &[ColumnDef])> {
+    let catalog = &source.catalog;
+    let tables = catalog.tables.values().map(|table| (table.schema, table.name.as_str(), &table.columns[..]));
+    let views = catalog.views.values().map(|view| (view.schema, view.name.as_str(), &view.columns[..]));
+    tables.chain(views)
+}
+
+/// A privilege that the owner of a relation has, as every user is its owner.
+fn privilege(source: &Source, schema: Oid, relation: &str, privilege: &str) -> Row {
+    let user = source.facts.user.as_str();
+    row! {
+        "grantor": user,
+        "grantee": user,
+        "table_catalog": database(source),
+        "table_schema": source.schema_name(schema),
+        "table_name": relation,
+        "privilege_type": privilege,
+        "is_grantable": "YES",
+    }
+}
+
+fn column_privileges(source: &Source) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (schema, relation, columns) in relations(source) {
+        for column in columns.iter().filter(|column| !column.dropped) {
+            for name in ["SELECT", "INSERT", "UPDATE", "REFERENCES"] {
+                let mut row = privilege(source, schema, relation, name);
+                row.extend(row! { "column_name": column.name.as_str() });
+                rows.push(row);
+            }
+        }
+    }
+    rows
+}
+
+fn table_privileges(source: &Source) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (schema, relation, _) in relations(source) {
+        for name in ["INSERT", "SELECT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER"] {
+            let mut row = privilege(source, schema, relation, name);
+            row.extend(row! { "with_hierarchy": yes_or_no(name == "SELECT") });
+            rows.push(row);
+        }
+    }
+    rows
 }
 
 fn schemata(source: &Source) -> Vec<Row> {

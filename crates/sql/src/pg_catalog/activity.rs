@@ -202,6 +202,66 @@ pub(super) fn pg_stat_database(source: &Source) -> Vec<Row> {
     }]
 }
 
+/// Nothing is archived, and blocks are not written by a process of their own; what PostgreSQL counts of these is 0.
+pub(super) fn pg_stat_archiver(source: &Source) -> Vec<Row> {
+    let zero = |name: &'static str| (name, Cell::Integer(0));
+    let mut row = vec![zero("archived_count"), zero("failed_count")];
+    row.push(("stats_reset", reset(source)));
+    vec![row]
+}
+
+pub(super) fn pg_stat_bgwriter(source: &Source) -> Vec<Row> {
+    const COUNTS: [&str; 8] = [
+        "checkpoints_timed",
+        "checkpoints_req",
+        "buffers_checkpoint",
+        "buffers_clean",
+        "maxwritten_clean",
+        "buffers_backend",
+        "buffers_backend_fsync",
+        "buffers_alloc",
+    ];
+    let mut row: Row = COUNTS.iter().map(|name| (*name, Cell::Integer(0))).collect();
+    row.extend(row! { "checkpoint_write_time": 0.0, "checkpoint_sync_time": 0.0 });
+    row.push(("stats_reset", reset(source)));
+    vec![row]
+}
+
+pub(super) fn pg_stat_database_conflicts(source: &Source) -> Vec<Row> {
+    const COUNTS: [&str; 5] =
+        ["confl_tablespace", "confl_lock", "confl_snapshot", "confl_bufferpin", "confl_deadlock"];
+    let mut row: Row = COUNTS.iter().map(|name| (*name, Cell::Integer(0))).collect();
+    row.extend(row! { "datid": DATABASE, "datname": source.facts.database.as_str() });
+    vec![row]
+}
+
+/// What the log has grown by since the database was opened.
+pub(super) fn pg_stat_wal(source: &Source) -> Vec<Row> {
+    let Some(asking) = source.session() else { return Vec::new() };
+    const COUNTS: [&str; 5] = ["wal_records", "wal_fpi", "wal_buffers_full", "wal_write", "wal_sync"];
+    let mut row: Row = COUNTS.iter().map(|name| (*name, Cell::Integer(0))).collect();
+    row.extend(row! {
+        "wal_bytes": asking.engine().log_bytes().0.to_string(),
+        "wal_write_time": 0.0,
+        "wal_sync_time": 0.0,
+    });
+    row.push(("stats_reset", reset(source)));
+    vec![row]
+}
+
+/// No connection of PostgreSQL's protocol is encrypted.
+pub(super) fn pg_stat_ssl(source: &Source) -> Vec<Row> {
+    let Some(asking) = source.session() else { return Vec::new() };
+    let row =
+        |session: &Arc<Activity>| row! { "pid": i64::from(session.id()), "ssl": false, "bits": Cell::Null };
+    asking.sessions().list().iter().map(row).collect()
+}
+
+/// Counts begin when the database is opened.
+fn reset(source: &Source) -> Cell {
+    source.session().map(|asking| asking.sessions().begun()).into()
+}
+
 pub(super) fn pg_stat_user_tables(source: &Source) -> Vec<Row> {
     let Some(asking) = source.session() else { return Vec::new() };
     let row = |table: &Arc<firn_txn::catalog::TableDef>| {

@@ -7,7 +7,6 @@ use super::relation::{Cell, Row};
 use super::rows::{BTREE, row};
 use super::types::{self, ListedType};
 use super::{OWNER, Source};
-use crate::query::registry;
 use firn_base::{TimeZoneSetting, Type, TypeId, clock, time_zone};
 use firn_txn::catalog::Oid;
 use firn_vector::registry::{
@@ -72,8 +71,8 @@ pub(super) struct Procedure {
     is_strict: bool,
 }
 
-/// The functions that types name and the registry does not have.
-pub(super) static PROCEDURES: LazyLock<Vec<Procedure>> = LazyLock::new(|| {
+/// The functions that types name. Of these, some are in the registry.
+static PROCEDURES: LazyLock<Vec<Procedure>> = LazyLock::new(|| {
     let procedure = |line: &'static str| {
         let fields: Vec<&'static str> = line.split('\t').collect();
         let number = |text: &str| text.parse().expect("a number");
@@ -87,12 +86,17 @@ pub(super) static PROCEDURES: LazyLock<Vec<Procedure>> = LazyLock::new(|| {
             is_strict: fields[8] == "t",
         }
     };
-    let all = include_str!("procedures.tsv").lines().map(procedure);
-    all.filter(|procedure| registry().function(FunctionId(procedure.oid as u32)).is_none()).collect()
+    include_str!("procedures.tsv").lines().map(procedure).collect()
 });
 
-pub(super) fn pg_proc(_: &Source) -> Vec<Row> {
-    let mut functions: Vec<&Function> = registry().functions().map(|function| &**function).collect();
+/// The functions that types name and the registry does not have.
+pub(super) fn procedures(source: &Source) -> impl Iterator<Item = &'static Procedure> {
+    let registry = source.registry;
+    PROCEDURES.iter().filter(move |procedure| registry.function(FunctionId(procedure.oid as u32)).is_none())
+}
+
+pub(super) fn pg_proc(source: &Source) -> Vec<Row> {
+    let mut functions: Vec<&Function> = source.registry.functions().map(|function| &**function).collect();
     functions.sort_by_key(|function| function.id);
     let procedure = |procedure: &Procedure| {
         row! {
@@ -114,7 +118,7 @@ pub(super) fn pg_proc(_: &Source) -> Vec<Row> {
             "prosrc": procedure.name,
         }
     };
-    functions.into_iter().map(function_row).chain(PROCEDURES.iter().map(procedure)).collect()
+    functions.into_iter().map(function_row).chain(procedures(source).map(procedure)).collect()
 }
 
 fn function_row(function: &Function) -> Row {
@@ -192,7 +196,7 @@ fn mode(mode: Mode) -> &'static str {
     }
 }
 
-pub(super) fn pg_aggregate(_: &Source) -> Vec<Row> {
+pub(super) fn pg_aggregate(source: &Source) -> Vec<Row> {
     let row = |function: &Function| {
         let Body::Aggregate(aggregate) = &function.body else { return None };
         Some((
@@ -213,13 +217,13 @@ pub(super) fn pg_aggregate(_: &Source) -> Vec<Row> {
         ))
     };
     let mut rows: Vec<(FunctionId, Row)> =
-        registry().functions().filter_map(|function| row(function)).collect();
+        source.registry.functions().filter_map(|function| row(function)).collect();
     rows.sort_by_key(|(id, _)| *id);
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
-pub(super) fn pg_operator(_: &Source) -> Vec<Row> {
-    let mut operators: Vec<_> = registry().operators().collect();
+pub(super) fn pg_operator(source: &Source) -> Vec<Row> {
+    let mut operators: Vec<_> = source.registry.operators().collect();
     operators.sort_by_key(|operator| operator.id);
     let row = |operator: &&std::sync::Arc<firn_vector::registry::Operator>| {
         row! {
@@ -241,10 +245,10 @@ pub(super) fn pg_operator(_: &Source) -> Vec<Row> {
     operators.iter().map(row).collect()
 }
 
-pub(super) fn pg_cast(_: &Source) -> Vec<Row> {
+pub(super) fn pg_cast(source: &Source) -> Vec<Row> {
     /// The first oid of PostgreSQL's casts, which have them from their order.
     const FIRST: i64 = 10_035;
-    let mut casts: Vec<_> = registry().casts().collect();
+    let mut casts: Vec<_> = source.registry.casts().collect();
     casts.sort_by_key(|cast| (cast.source.0, cast.target.0));
     let row = |(oid, cast): (i64, &firn_vector::registry::Cast)| {
         let (method, function) = match cast.method {

@@ -2,12 +2,11 @@
 //! session. All are computed value by value; none is worth a vector.
 
 use super::definitions::{Object, index_column, number, quote_identifier};
-use super::facts::{COLLATIONS, OPERATOR_CLASSES, PROCEDURES};
+use super::facts::{COLLATIONS, OPERATOR_CLASSES, procedures};
 use super::names::{procedure_name, type_names};
 use super::relation::Cell;
 use super::types;
 use super::{DATABASE, OWNER, Source};
-use crate::query::registry;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
 use firn_storage::Table;
@@ -48,9 +47,11 @@ pub(crate) static FUNCTIONS: &[Spec] = &[
     spec("pg_get_userbyid", user_by_id),
     spec("pg_table_is_visible", table_is_visible),
     spec("pg_type_is_visible", |_, arguments| Ok(is_there(types::numbered(oid(&arguments[0])?).is_some()))),
-    spec("pg_function_is_visible", |_, arguments| Ok(is_there(has_function(oid(&arguments[0])?)))),
-    spec("pg_operator_is_visible", |_, arguments| {
-        Ok(is_there(registry().operator(OperatorId(oid(&arguments[0])? as u32)).is_some()))
+    spec("pg_function_is_visible", |source, arguments| {
+        Ok(is_there(has_function(source, oid(&arguments[0])?)))
+    }),
+    spec("pg_operator_is_visible", |source, arguments| {
+        Ok(is_there(source.registry.operator(OperatorId(oid(&arguments[0])? as u32)).is_some()))
     }),
     spec("pg_opclass_is_visible", |_, arguments| {
         let wanted = oid(&arguments[0])?;
@@ -81,8 +82,10 @@ pub(crate) static FUNCTIONS: &[Spec] = &[
     spec("pg_get_triggerdef", none),
     spec("pg_get_functiondef", function_definition),
     spec("pg_get_function_result", function_result),
-    spec("pg_get_function_arguments", |_, arguments| function_arguments(&arguments[0], true)),
-    spec("pg_get_function_identity_arguments", |_, arguments| function_arguments(&arguments[0], false)),
+    spec("pg_get_function_arguments", |source, arguments| function_arguments(source, &arguments[0], true)),
+    spec("pg_get_function_identity_arguments", |source, arguments| {
+        function_arguments(source, &arguments[0], false)
+    }),
     spec("pg_get_function_sqlbody", none),
     spec("pg_get_partkeydef", none),
     spec("pg_get_statisticsobjdef", none),
@@ -268,9 +271,9 @@ fn database_size(source: &Source, _: &[Cell]) -> Result<Cell> {
     Ok(source.session().map(|asking| asking.engine().memory().total() as i64).into())
 }
 
-fn has_function(oid: i64) -> bool {
-    registry().function(FunctionId(oid as u32)).is_some()
-        || PROCEDURES.iter().any(|procedure| procedure.oid == oid)
+fn has_function(source: &Source, oid: i64) -> bool {
+    source.registry.function(FunctionId(oid as u32)).is_some()
+        || procedures(source).any(|procedure| procedure.oid == oid)
 }
 
 fn format_type_of(_: &Source, arguments: &[Cell]) -> Result<Cell> {
@@ -362,12 +365,12 @@ fn sequence_last_value(source: &Source, arguments: &[Cell]) -> Result<Cell> {
 }
 
 /// A function that can be called.
-fn function(cell: &Cell) -> Result<Option<&'static Arc<Function>>> {
-    Ok(registry().function(FunctionId(oid(cell)? as u32)))
+fn function(source: &Source, cell: &Cell) -> Result<Option<&'static Arc<Function>>> {
+    Ok(source.registry.function(FunctionId(oid(cell)? as u32)))
 }
 
-fn function_definition(_: &Source, arguments: &[Cell]) -> Result<Cell> {
-    let Some(function) = function(&arguments[0])? else { return Ok(Cell::Null) };
+fn function_definition(source: &Source, arguments: &[Cell]) -> Result<Cell> {
+    let Some(function) = function(source, &arguments[0])? else { return Ok(Cell::Null) };
     if matches!(function.body, Body::Aggregate(_)) {
         let message = format!("\"{}\" is an aggregate function", function.name);
         return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, message));
@@ -403,12 +406,12 @@ fn function_definition(_: &Source, arguments: &[Cell]) -> Result<Cell> {
     Ok(text.into())
 }
 
-fn function_result(_: &Source, arguments: &[Cell]) -> Result<Cell> {
-    Ok(function(&arguments[0])?.map(|function| result_of(function)).into())
+fn function_result(source: &Source, arguments: &[Cell]) -> Result<Cell> {
+    Ok(function(source, &arguments[0])?.map(|function| result_of(function)).into())
 }
 
-fn function_arguments(of: &Cell, with_defaults: bool) -> Result<Cell> {
-    Ok(function(of)?.map(|function| argument_list(function, with_defaults)).into())
+fn function_arguments(source: &Source, of: &Cell, with_defaults: bool) -> Result<Cell> {
+    Ok(function(source, of)?.map(|function| argument_list(function, with_defaults)).into())
 }
 
 /// What a function returns, as CREATE FUNCTION has it.
@@ -477,7 +480,9 @@ pub(super) fn described(source: &Source, arguments: &[Cell]) -> Result<Option<(&
             }
         }),
         "pg_type" => types::format_type(object, None).map(|name| ("type", format!("type {name}"))),
-        "pg_proc" => procedure_name(object as u32).map(|name| ("function", format!("function {name}"))),
+        "pg_proc" => {
+            procedure_name(source, object as u32).map(|name| ("function", format!("function {name}")))
+        }
         "pg_namespace" => {
             let schema = source.schemas().find(|(schema, _)| number(*schema) == object);
             schema.map(|(_, name)| ("schema", format!("schema {}", quote_identifier(name))))

@@ -15,6 +15,8 @@ pub(crate) mod relation;
 pub(crate) mod rows;
 mod script;
 pub(crate) mod source;
+#[cfg(test)]
+mod tests;
 mod types;
 
 use crate::run::SessionServices;
@@ -25,6 +27,7 @@ use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
 use firn_txn::Catalog;
 use firn_txn::catalog::{Oid, SchemaDef};
+use firn_vector::Registry;
 use std::any::Any;
 
 pub(crate) use relation::{Cell, Relation, Row, parse_relations};
@@ -37,10 +40,12 @@ pub(crate) const OWNER: i64 = 10;
 pub(crate) const DATABASE: i64 = 5;
 
 /// Everything that rows and functions are made from.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Source {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) facts: Arc<SessionFacts>,
+    /// What can be called.
+    pub(crate) registry: &'static Registry,
     /// The session that asks, once it does: while a statement is bound nobody does.
     services: Option<Arc<dyn SessionServices>>,
 }
@@ -51,8 +56,10 @@ impl Source {
         catalog: &Arc<Catalog>,
         facts: &Arc<SessionFacts>,
         services: &Arc<dyn SessionServices>,
+        registry: &'static Registry,
     ) -> Source {
-        Source { catalog: catalog.clone(), facts: facts.clone(), services: Some(services.clone()) }
+        let services = Some(services.clone());
+        Source { catalog: catalog.clone(), facts: facts.clone(), registry, services }
     }
 
     /// The session that asks.

@@ -1,9 +1,8 @@
 //! The names of objects as values of `regclass` and its like are written, and the objects that names mean.
 
 use super::definitions::{number, quote_identifier, split_name};
-use super::facts::{COLLATIONS, PROCEDURES};
+use super::facts::{COLLATIONS, procedures};
 use super::{OWNER, Source, types};
-use crate::query::registry;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, TypeId};
 use firn_vector::registry::{Function, FunctionId, Operator, OperatorId};
@@ -19,18 +18,18 @@ pub(crate) fn object_name(source: &Source, ty: TypeId, oid: u32) -> Option<Strin
             schema.map(|(_, name)| quote_identifier(name))
         }
         TypeId::REGROLE => (wide == OWNER).then(|| quote_identifier(&source.facts.user)),
-        TypeId::REGPROC => function_name(oid),
-        TypeId::REGPROCEDURE => procedure_name(oid),
+        TypeId::REGPROC => function_name(source, oid),
+        TypeId::REGPROCEDURE => procedure_name(source, oid),
         TypeId::REGOPER => {
-            let operator = registry().operator(OperatorId(oid))?;
+            let operator = source.registry.operator(OperatorId(oid))?;
             // A name that several operators have is written with its schema.
-            Some(match registry().operators_named(&operator.name).len() {
+            Some(match source.registry.operators_named(&operator.name).len() {
                 1 => operator.name.to_string(),
                 _ => format!("pg_catalog.{}", operator.name),
             })
         }
         TypeId::REGOPERATOR => {
-            let operator = registry().operator(OperatorId(oid))?;
+            let operator = source.registry.operator(OperatorId(oid))?;
             let left = operator.left.map_or_else(|| "NONE".to_owned(), type_name);
             Some(format!("{}({left},{})", operator.name, type_name(operator.right)))
         }
@@ -59,17 +58,17 @@ pub(crate) fn object_oid(source: &Source, ty: TypeId, name: &str) -> Result<Opti
             let parts = split_name(name).ok_or_else(invalid_name)?;
             (parts == [source.facts.user.as_str()]).then_some(OWNER)
         }
-        TypeId::REGPROC => return function_oid(name),
-        TypeId::REGPROCEDURE => return procedure_oid(name),
+        TypeId::REGPROC => return function_oid(source, name),
+        TypeId::REGPROCEDURE => return procedure_oid(source, name),
         TypeId::REGOPER => {
             let name = without_schema(name.trim());
-            match registry().operators_named(name) {
+            match source.registry.operators_named(name) {
                 [] => None,
                 [only] => Some(i64::from(only.id.0)),
                 _ => return Err(ambiguous("operator", name)),
             }
         }
-        TypeId::REGOPERATOR => return operator_oid(name),
+        TypeId::REGOPERATOR => return operator_oid(source, name),
         TypeId::REGCOLLATION => {
             let wanted = split_name(name).and_then(|mut parts| parts.pop()).ok_or_else(invalid_name)?;
             COLLATIONS.iter().find(|(_, name, _)| *name == wanted).map(|(oid, ..)| *oid)
@@ -90,35 +89,35 @@ fn type_name(id: TypeId) -> String {
 }
 
 /// The name of a function, with its schema if several have it.
-fn function_name(oid: u32) -> Option<String> {
-    if let Some(function) = registry().function(FunctionId(oid)) {
+fn function_name(source: &Source, oid: u32) -> Option<String> {
+    if let Some(function) = source.registry.function(FunctionId(oid)) {
         let name = quote_identifier(&function.name);
-        let is_alone = registry().functions_named(&function.name).len() == 1;
+        let is_alone = source.registry.functions_named(&function.name).len() == 1;
         return Some(match &function.schema {
             None if is_alone => name,
             schema => format!("{}.{name}", schema.as_deref().unwrap_or("pg_catalog")),
         });
     }
-    let procedure = PROCEDURES.iter().find(|procedure| procedure.oid == i64::from(oid));
+    let procedure = procedures(source).find(|procedure| procedure.oid == i64::from(oid));
     procedure.map(|procedure| procedure.name.to_owned())
 }
 
 /// The name of a function with the types of its arguments.
-pub(super) fn procedure_name(oid: u32) -> Option<String> {
-    let function = registry().function(FunctionId(oid))?;
+pub(super) fn procedure_name(source: &Source, oid: u32) -> Option<String> {
+    let function = source.registry.function(FunctionId(oid))?;
     let arguments = type_names(function.arguments().map(|parameter| i64::from(parameter.ty.0)), ",");
     let schema = function.schema.as_deref().map_or_else(String::new, |schema| format!("{schema}."));
     Some(format!("{schema}{}({arguments})", quote_identifier(&function.name)))
 }
 
-fn function_oid(name: &str) -> Result<Option<u32>> {
+fn function_oid(source: &Source, name: &str) -> Result<Option<u32>> {
     let parts = split_name(name).ok_or_else(invalid_name)?;
-    let named = functions_named(&parts);
+    let named = functions_named(source, &parts);
     match &named[..] {
         [only] => Ok(Some(only.id.0)),
         [] => {
             let bare = parts.last().expect("a name has a part");
-            let procedure = PROCEDURES.iter().find(|procedure| procedure.name == bare);
+            let procedure = procedures(source).find(|procedure| procedure.name == bare);
             Ok(procedure.map(|procedure| procedure.oid as u32))
         }
         _ => Err(ambiguous("function", name)),
@@ -126,7 +125,7 @@ fn function_oid(name: &str) -> Result<Option<u32>> {
 }
 
 /// The functions of a name in its schema.
-fn functions_named(parts: &[String]) -> Vec<&'static Arc<Function>> {
+fn functions_named(source: &Source, parts: &[String]) -> Vec<&'static Arc<Function>> {
     let (schema, name) = match parts {
         [name] => ("pg_catalog", name),
         [.., schema, name] => (schema.as_str(), name),
@@ -134,19 +133,19 @@ fn functions_named(parts: &[String]) -> Vec<&'static Arc<Function>> {
     };
     let is_in =
         |function: &&'static Arc<Function>| function.schema.as_deref().unwrap_or("pg_catalog") == schema;
-    registry().functions_named(name).iter().filter(is_in).collect()
+    source.registry.functions_named(name).iter().filter(is_in).collect()
 }
 
-fn procedure_oid(text: &str) -> Result<Option<u32>> {
+fn procedure_oid(source: &Source, text: &str) -> Result<Option<u32>> {
     let (name, types) = with_types(text, "function")?;
     let parts = split_name(name).ok_or_else(invalid_name)?;
     let has_types = |function: &&&'static Arc<Function>| {
         function.arguments().map(|parameter| parameter.ty).eq(types.iter().copied())
     };
-    Ok(functions_named(&parts).iter().find(has_types).map(|function| function.id.0))
+    Ok(functions_named(source, &parts).iter().find(has_types).map(|function| function.id.0))
 }
 
-fn operator_oid(text: &str) -> Result<Option<u32>> {
+fn operator_oid(source: &Source, text: &str) -> Result<Option<u32>> {
     let (name, types) = with_types(text, "operator")?;
     let name = without_schema(name.trim());
     let [left, right] = types[..] else {
@@ -156,7 +155,7 @@ fn operator_oid(text: &str) -> Result<Option<u32>> {
     };
     let left = Some(left).filter(|left| left.0 != 0);
     let has_types = |operator: &&Arc<Operator>| (operator.left, operator.right) == (left, right);
-    Ok(registry().operators_named(name).iter().find(has_types).map(|operator| operator.id.0))
+    Ok(source.registry.operators_named(name).iter().find(has_types).map(|operator| operator.id.0))
 }
 
 fn without_schema(name: &str) -> &str {

@@ -2,7 +2,7 @@
 
 use super::{Source, rows};
 use firn_base::array::{ArrayValue, Dimension};
-use firn_base::{Interval, Representation, Type, TypeId, Value, type_table};
+use firn_base::{Interval, Numeric, Representation, Type, TypeId, Value, type_table};
 use std::sync::LazyLock;
 
 /// One value of a computed row.
@@ -93,7 +93,12 @@ impl Cell {
             Cell::Interval(seconds) => {
                 Value::Interval(Interval { nanoseconds: seconds * 1_000_000_000, ..Interval::default() })
             }
-            Cell::Text(text) => Value::Text(text),
+            Cell::Text(text) => match representation {
+                Some(Representation::Numeric) => {
+                    Value::Number(Numeric::parse(&text).expect("rows have numbers"))
+                }
+                _ => Value::Text(text),
+            },
             Cell::Integers(values) => {
                 let element = ty.element().and_then(Type::representation);
                 array(ty, values.into_iter().map(|value| integer(value, element)).collect())

@@ -1,19 +1,20 @@
 //! The queries of psql and of drivers, as they send them, over a small catalog.
 
-use super::relation_names;
-use crate::bind::Binder;
-use crate::parse::parse_query;
+use super::{relation_names, types};
+use crate::parse::parse_one;
+use crate::query::Prepared;
+use crate::run::RunOptions;
 use crate::session_facts::SessionFacts;
-use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
-use firn_base::SqlType;
 use firn_base::sync::Arc;
-use firn_exec::query::{RunOptions, run};
+use firn_base::{Cancel, SqlType, TimeZoneSetting, text};
+use firn_query::{ResultChunk, ResultColumn};
 use firn_txn::catalog::{
     ColumnDef, ConstraintDef, ConstraintKind, Deferral, Identity, IndexColumnDef, IndexDef, Oid,
     ReferentialAction, SchemaDef, SequenceDef, TableDef, TableSettings, ViewDef,
 };
 use firn_txn::{Catalog, Config, Engine};
+use firn_vector::Datum;
+use std::collections::HashSet;
 
 fn column(name: &str, ty: SqlType, not_null: bool, default: Option<&str>) -> ColumnDef {
     ColumnDef {
@@ -141,34 +142,41 @@ fn catalog() -> Catalog {
 
 /// Runs a query and returns its rows, `|` between columns.
 fn try_query(sql: &str) -> Result<Vec<String>, String> {
-    let catalog = Arc::new(catalog());
-    let facts = SessionFacts::default();
-    let no_tables = |table| panic!("the catalogs are no stored tables like {table:?}");
+    let facts = Arc::new(SessionFacts::default());
     let rows = || -> firn_base::Result<Vec<String>> {
-        let query = parse_query(sql)?;
-        let plan = Binder::new(&catalog, &no_tables, &facts).query(&query)?;
         let engine = Engine::open(Config::default())?;
+        let mut transaction = engine.begin();
+        *transaction.catalog_mut()? = catalog();
+        let statement = parse_one(sql)?.expect("it is a statement");
+        let prepared = Prepared::new(&statement, &[], &transaction, &facts, &Cancel::new())?;
         let options = RunOptions { threads: 1, ..RunOptions::default() };
-        let mut batches = run(&plan, &[], &engine.begin(), &options)?;
+        let mut stream = prepared.start(&transaction, &facts, &[], &options)?;
+        let columns = stream.columns().clone();
         let mut rows = Vec::new();
-        while let Some(batch) = batches.next()? {
-            rows.extend(rows_of(&batch));
+        while let Some(chunk) = stream.next()? {
+            rows.extend(rows_of(&chunk, &columns));
         }
         Ok(rows)
     };
-    rows().map_err(|error| error.to_string())
+    rows().map_err(|error| format!("{error:?}"))
 }
 
-fn rows_of(batch: &RecordBatch) -> Vec<String> {
-    let options = FormatOptions::default();
-    let columns: Vec<_> = batch
-        .columns()
-        .iter()
-        .map(|column| ArrayFormatter::try_new(column.as_ref(), &options).unwrap())
-        .collect();
-    (0..batch.num_rows())
-        .map(|row| columns.iter().map(|column| column.value(row).to_string()).collect::<Vec<_>>().join("|"))
-        .collect()
+fn rows_of(chunk: &ResultChunk, columns: &[ResultColumn]) -> Vec<String> {
+    let cell = |row: usize, place: usize| {
+        let shown = chunk.text(place).map(|texts| texts.datum(row));
+        let mut out = String::new();
+        match shown {
+            Some(Datum::Text(text)) => out.push_str(text),
+            _ => {
+                let ty = columns[place].ty;
+                let value = chunk.values.vectors()[place].datum(row).to_value(ty);
+                text::write_any(&value, ty, &TimeZoneSetting::UTC, &mut out);
+            }
+        }
+        out
+    };
+    let line = |row: usize| (0..columns.len()).map(|place| cell(row, place)).collect::<Vec<_>>().join("|");
+    (0..chunk.rows()).map(line).collect()
 }
 
 fn query(sql: &str) -> Vec<String> {
@@ -264,7 +272,10 @@ fn oid_types_are_names_where_they_are_shown_and_numbers_elsewhere() {
     assert_eq!(query("SELECT 'child'::regclass"), ["child"]);
     assert_eq!(query("SELECT 'public.child'::regclass::oid"), ["16390"]);
     assert_eq!(query("SELECT relname FROM pg_class WHERE oid = 'child'::regclass"), ["child"]);
-    assert_eq!(query("SELECT 1043::regtype::text, to_regtype('int4')"), ["character varying|integer"]);
+    assert_eq!(
+        query("SELECT 1043::regtype::text, to_regtype('int4'), '{int4,text}'::regtype[]"),
+        ["character varying|integer|{integer,text}"]
+    );
     assert_eq!(query("SELECT 'pg_class'::regclass::oid"), ["1259"]);
     assert!(try_query("SELECT 'nothing'::regclass::oid").unwrap_err().contains("does not exist"));
 }
@@ -273,10 +284,7 @@ fn oid_types_are_names_where_they_are_shown_and_numbers_elsewhere() {
 fn columns_are_described() {
     let sql = "SELECT attname, format_type(atttypid, atttypmod), attnotnull FROM pg_attribute \
                WHERE attrelid = 'parent'::regclass ORDER BY attnum";
-    assert_eq!(
-        query(sql),
-        ["id|integer|true", "name|character varying(20)|true", "price|numeric(12,2)|false"]
-    );
+    assert_eq!(query(sql), ["id|integer|t", "name|character varying(20)|t", "price|numeric(12,2)|f"]);
     let sql = "SELECT column_name, data_type, character_maximum_length, numeric_scale \
                FROM information_schema.columns WHERE table_name = 'parent' ORDER BY ordinal_position";
     assert_eq!(query(sql), ["id|integer||0", "name|character varying|20|", "price|numeric||2"]);
@@ -284,11 +292,81 @@ fn columns_are_described() {
 
 #[test]
 fn like_takes_any_escape_character() {
-    assert_eq!(query("SELECT 'a_c' LIKE 'a/_c' ESCAPE '/', 'abc' LIKE 'a/_c' ESCAPE '/'"), ["true|false"]);
-    assert_eq!(query("SELECT 'a\\c' LIKE 'a\\c' ESCAPE '', 'a%' LIKE 'a!%' ESCAPE '!'"), ["true|true"]);
+    assert_eq!(query("SELECT 'a_c' LIKE 'a/_c' ESCAPE '/', 'abc' LIKE 'a/_c' ESCAPE '/'"), ["t|f"]);
+    assert_eq!(query("SELECT 'a\\c' LIKE 'a\\c' ESCAPE '', 'a%' LIKE 'a!%' ESCAPE '!'"), ["t|t"]);
 }
 
 #[test]
 fn schemas_on_the_search_path_are_told() {
-    assert_eq!(query("SELECT 'public' = ANY (current_schemas(true))"), ["true"]);
+    assert_eq!(query("SELECT 'public' = ANY (current_schemas(true))"), ["t"]);
+}
+
+#[test]
+fn what_types_and_functions_refer_to_is_there() {
+    let functions = query("SELECT oid FROM pg_proc");
+    let functions: HashSet<i64> = functions.iter().map(|oid| oid.parse().expect("an oid")).collect();
+    for ty in types::all() {
+        for function in
+            [ty.input, ty.output, ty.receive, ty.send, ty.modifier_input, ty.modifier_output, ty.subscript]
+        {
+            assert!(function == 0 || functions.contains(&function), "{} names function {function}", ty.name);
+        }
+        for other in [ty.element, ty.array] {
+            assert!(other == 0 || types::numbered(other).is_some(), "{} names type {other}", ty.name);
+        }
+    }
+    let missing = "SELECT o.oid FROM pg_operator o LEFT JOIN pg_proc p ON p.oid = o.oprcode \
+                   LEFT JOIN pg_type t ON t.oid = o.oprright WHERE p.oid IS NULL OR t.oid IS NULL";
+    assert_eq!(query(missing), [""; 0]);
+    let sql = "SELECT count(*) > 1000 FROM pg_proc UNION ALL SELECT count(*) > 100 FROM pg_cast \
+               UNION ALL SELECT count(*) > 400 FROM pg_operator UNION ALL SELECT count(*) > 50 FROM pg_aggregate";
+    assert_eq!(query(sql), ["t", "t", "t", "t"]);
+}
+
+/// The answers are those of PostgreSQL 15.
+#[test]
+fn functions_and_operators_have_names() {
+    assert_eq!(
+        query(
+            "SELECT 'lower(text)'::regprocedure, 'now'::regproc, 'abs(integer)'::regprocedure::oid::regproc"
+        ),
+        ["lower(text)|now|pg_catalog.abs"]
+    );
+    assert_eq!(
+        query("SELECT '+(integer,integer)'::regoperator, '-(NONE,int8)'::regoperator, '\"C\"'::regcollation"),
+        ["+(integer,integer)|-(NONE,bigint)|\"C\""]
+    );
+    assert_eq!(
+        query("SELECT to_regproc('lower'), to_regproc('nix'), to_regprocedure('abs(int4)')"),
+        ["||abs(integer)"]
+    );
+    assert!(try_query("SELECT 'lower'::regproc").unwrap_err().contains("more than one function named"));
+    assert_eq!(
+        query("SELECT oidvectortypes(proargtypes), proargtypes::regtype[] FROM pg_proc WHERE oid = 877"),
+        ["text, integer, integer|[0:2]={text,integer,integer}"]
+    );
+    assert_eq!(
+        query("SELECT pg_get_function_result(2308), pg_get_function_arguments(877)"),
+        ["double precision|text, integer, integer"]
+    );
+}
+
+#[test]
+fn vectors_begin_at_0_and_are_written_with_blanks() {
+    let sql = "SELECT indkey, array_lower(indkey, 1), indkey[0], indkey::int2[], indkey::text FROM pg_index \
+               WHERE indexrelid = 'child_p'::regclass";
+    assert_eq!(query(sql), ["3 4|0|3|[0:1]={3,4}|3 4"]);
+    assert_eq!(query("SELECT '1 2 3'::int2vector, ('10 20'::oidvector)[1]"), ["1 2 3|20"]);
+}
+
+/// The answers are those of PostgreSQL 15.
+#[test]
+fn values_become_json() {
+    let sql = "SELECT json_build_object('a', 1, 'b', true, 'c', NULL, 'd', 'x\"y', 'e', 1.50, 'f', ARRAY[1,2], \
+               'g', '{\"h\":1}'::json)";
+    let json = "{\"a\" : 1, \"b\" : true, \"c\" : null, \"d\" : \"x\\\"y\", \"e\" : 1.50, \"f\" : [1,2], \"g\" : {\"h\":1}}";
+    assert_eq!(query(sql), [json]);
+    let sql = "SELECT json_build_array(1, 'a', 'NaN'::float8), to_json(timestamp '2030-01-02 03:04:05'), \
+               to_json(ARRAY[[1],[2]])";
+    assert_eq!(query(sql), ["[1, \"a\", \"NaN\"]|\"2030-01-02T03:04:05\"|[[1],[2]]"]);
 }

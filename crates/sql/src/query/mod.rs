@@ -13,5 +13,5 @@ mod statement;
 
 pub use binding::with_catalog;
 pub use registry::registry;
-pub use statement::{Prepared, check_deferred, check_no_longer_deferred, type_named};
+pub use statement::{Execution, Prepared, QueryOutput, check_deferred, check_no_longer_deferred, type_named};
 pub(crate) use statement::{load_expressions, surroundings};

@@ -1,7 +1,8 @@
 //! Relations outside of the catalog of tables: the system schemas, sequences, and what the session has registered.
 
 use super::functions;
-use crate::files::{self, Files};
+use super::registry;
+use crate::files::{self, Files, Opening};
 use crate::pg_catalog::{self, CatalogRelation, Source as CatalogSource};
 use crate::run::SessionServices;
 use crate::session_facts::SessionFacts;
@@ -58,7 +59,8 @@ impl Relations for SessionRelations {
     }
 
     fn source(&self, id: SourceId, transaction: &Transaction) -> Arc<dyn Source> {
-        let source = CatalogSource::of_session(transaction.catalog(), &self.facts, &self.services);
+        let source =
+            CatalogSource::of_session(transaction.catalog(), &self.facts, &self.services, registry());
         match pg_catalog::numbered(id.0) {
             Some(relation) => Arc::new(CatalogRelation::new(relation, source)),
             None => Arc::new(SequenceRelation { oid: id.0, source }),
@@ -69,7 +71,7 @@ impl Relations for SessionRelations {
 impl SessionRelations {
     /// The files that a name in FROM stands for, which are noted in `files`.
     pub(super) fn files_named(&self, pattern: &str, files: &Files) -> Result<Found> {
-        files.named(pattern, self.zone(), &self.facts.zones)
+        files.named(pattern, &self.opening())
     }
 
     /// The files that a function in FROM reads, which are noted in `files`.
@@ -79,12 +81,12 @@ impl SessionRelations {
         arguments: &[FileArgument<'_>],
         files: &Files,
     ) -> Result<Found> {
-        files.read_by(function, arguments, self.zone(), &self.facts.zones)
+        files.read_by(function, arguments, &self.opening())
     }
 
-    /// The zone of moments in files that name none.
-    fn zone(&self) -> TimeZoneSetting {
-        TimeZoneSetting::from_name(&self.facts.time_zone).unwrap_or(TimeZoneSetting::UTC)
+    fn opening(&self) -> Opening<'_> {
+        let zone = TimeZoneSetting::from_name(&self.facts.time_zone).unwrap_or(TimeZoneSetting::UTC);
+        Opening { registry: registry(), zone, zones: &self.facts.zones }
     }
 }
 

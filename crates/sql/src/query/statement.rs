@@ -8,7 +8,7 @@ use crate::pg_catalog::Source as CatalogSource;
 use crate::run::{NoSession, RunOptions, SessionServices};
 use crate::session_facts::SessionFacts;
 use firn_base::sync::Arc;
-use firn_base::{Cancel, Result, TimeZoneSetting, Type, TypeId, Value, clock};
+use firn_base::{Cancel, Error, Result, TimeZoneSetting, Type, TypeId, Value, clock};
 use firn_bind::FileArgument;
 use firn_executor::write::{check_all, check_immediate};
 use firn_executor::{Budget, Options, Source};
@@ -20,7 +20,31 @@ use firn_query::{Executed, Found, Relations, ResultColumn, Stream, Surroundings}
 use firn_syntax::tree::{Expr, TypeName};
 use firn_txn::Transaction;
 use firn_vector::context::Settings;
+use firn_vector::kernel::Signature;
+use firn_vector::{Context, Datum, Slot};
+use std::borrow::Cow;
 use std::sync::LazyLock;
+
+/// What a query yields.
+pub enum QueryOutput {
+    /// So many rows, all of them, whose values have been appended to those of the caller.
+    Values(usize),
+    /// Rows in the making.
+    Stream(Stream),
+}
+
+/// What a statement has done that changes or locks rows.
+pub enum Execution {
+    /// It has touched few rows. The values of its result have been appended to those of the caller.
+    Short {
+        /// Rows that were changed; `None` of a query.
+        count: Option<u64>,
+        /// Rows of the result.
+        rows: usize,
+    },
+    /// It has run by pipelines.
+    Pipelines(Executed),
+}
 
 /// A prepared statement.
 pub struct Prepared {
@@ -102,6 +126,54 @@ impl Prepared {
         self.prepared.execute(transaction, &others, parameters, Arc::new(surroundings), run_options(options))
     }
 
+    /// Whether it touches few rows, as far as that is known before it runs.
+    pub fn is_short(&self) -> bool {
+        self.prepared.is_short()
+    }
+
+    /// As [`Prepared::execute`], but values of a result of few rows are appended to `values`, and parameters may be names of
+    /// objects.
+    pub fn change(
+        &self,
+        transaction: &mut Transaction,
+        facts: &Arc<SessionFacts>,
+        parameters: &[Value],
+        options: &RunOptions,
+        values: &mut Vec<Value>,
+    ) -> Result<Execution> {
+        let surroundings = surroundings(transaction, facts, options);
+        let parameters = &*with_objects(self.parameters(), parameters, &surroundings.context())?;
+        if let Some(done) = self.prepared.execute_short(transaction, parameters, &surroundings, values)? {
+            return Ok(Execution::Short { count: done.count, rows: done.rows });
+        }
+        let others = SessionRelations { facts: facts.clone(), services: options.services.clone() };
+        let (surroundings, options) = (Arc::new(surroundings), run_options(options));
+        let executed =
+            self.prepared.execute_pipelines(transaction, &others, parameters, surroundings, options)?;
+        Ok(Execution::Pipelines(executed))
+    }
+
+    /// Runs a query that only reads: to its end if it touches few rows, whose values are appended to `values`. Parameters may
+    /// be names of objects.
+    pub fn query(
+        &self,
+        transaction: &Transaction,
+        facts: &Arc<SessionFacts>,
+        parameters: &[Value],
+        options: &RunOptions,
+        values: &mut Vec<Value>,
+    ) -> Result<QueryOutput> {
+        let surroundings = surroundings(transaction, facts, options);
+        let parameters = &*with_objects(self.parameters(), parameters, &surroundings.context())?;
+        if let Some(rows) = self.prepared.run_short(transaction, parameters, &surroundings, values)? {
+            return Ok(QueryOutput::Values(rows));
+        }
+        let others = SessionRelations { facts: facts.clone(), services: options.services.clone() };
+        let (surroundings, options) = (Arc::new(surroundings), run_options(options));
+        let stream = self.prepared.start(transaction, &others, parameters, surroundings, options)?;
+        Ok(QueryOutput::Stream(stream))
+    }
+
     /// Starts it in a transaction, which must run as long as rows are drawn.
     pub fn start(
         &self,
@@ -114,6 +186,45 @@ impl Prepared {
         let surroundings = surroundings(transaction, facts, options);
         self.prepared.start(transaction, &others, parameters, Arc::new(surroundings), run_options(options))
     }
+}
+
+/// The parameters, with the objects that are given by their names.
+fn with_objects<'v>(
+    types: &[Type],
+    parameters: &'v [Value],
+    context: &Context<'_>,
+) -> Result<Cow<'v, [Value]>> {
+    let is_name = |(ty, value): (&Type, &Value)| matches!(value, Value::Text(_)) && ty.names_objects();
+    if !types.iter().zip(parameters).any(is_name) {
+        return Ok(Cow::Borrowed(parameters));
+    }
+    let values = types.iter().zip(parameters).map(|(ty, value)| match value {
+        Value::Text(name) if ty.names_objects() => object_named(name, *ty, context),
+        value => Ok(value.clone()),
+    });
+    values.collect::<Result<_>>().map(Cow::Owned)
+}
+
+/// What a text means as a value of a type of objects, or of arrays of them: what the type's input function returns.
+fn object_named(text: &str, ty: Type, context: &Context<'_>) -> Result<Value> {
+    let input = registry().input(ty.id).and_then(|input| registry().function(input));
+    let input = input.ok_or_else(|| Error::unsupported(format_args!("type {ty} as text")))?;
+    let element = ty.element().map_or(0, |element| element.id.0);
+    let arguments = [Datum::Text(text), Datum::UInt32(element), Datum::Int32(ty.modifier)];
+    let types = [TypeId::CSTRING, TypeId::OID, TypeId::INT4].map(Type::new);
+    // Input functions of single objects take the text alone.
+    let count = if element == 0 { 1 } else { 3 };
+    let represented = |ty: &Type| ty.representation().expect("values of the type are stored");
+    let signature = Signature {
+        arguments: types[..count].into(),
+        representations: types[..count].iter().map(represented).collect(),
+        result: ty,
+        representation: represented(&ty),
+        has_variadic_array: false,
+    };
+    let mut object = Slot::new();
+    input.call_site(signature).cells(context, &arguments[..count], &mut object)?;
+    Ok(object.get().to_value(ty))
 }
 
 /// The relations of a session, and the files among them that were found: a plan over files holds as long as they are what they were.
@@ -238,7 +349,7 @@ pub(crate) fn surroundings(
     options: &RunOptions,
 ) -> Surroundings {
     let services = &options.services;
-    let session = Arc::new(CatalogSource::of_session(transaction.catalog(), facts, services));
+    let session = Arc::new(CatalogSource::of_session(transaction.catalog(), facts, services, registry()));
     Surroundings {
         statement_time: clock::wall_clock_micros(),
         transaction_time: options.now,

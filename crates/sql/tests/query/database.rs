@@ -1,250 +1,185 @@
-//! A database in memory to ask queries of.
+//! A database in memory that runs scripts and shows what comes out as text: what `sql` does without a session.
 
-use datafusion::arrow::array::RecordBatch;
-use datafusion::logical_expr::LogicalPlan;
 use firn_base::sync::Arc;
-use firn_base::{Error, ParameterType, Result, SqlType, TimeZoneSetting, Value};
-use firn_exec::{RunOptions, run};
-use firn_sql::bind::{Binder, columns_of};
+use firn_base::{Cancel, Error, Result, TimeZoneSetting, Type, TypeId, Value, coerce, text};
+use firn_sql::activity::Sessions;
+use firn_sql::parse::{self, Parsed};
+use firn_sql::query::Prepared;
+use firn_sql::services::Services;
 use firn_sql::session_facts::SessionFacts;
-use firn_storage::{ColumnSpec, IndexColumn, IndexSpec};
-use firn_txn::catalog::{
-    ColumnDef, ConstraintDef, ConstraintKind, Deferral, IndexColumnDef, IndexDef, Oid, TableDef,
-    TableSettings, ViewDef,
-};
-use firn_txn::{Config, Engine};
+use firn_sql::settings::Settings;
+use firn_sql::{Datum, ResultChunk, RunOptions, Stream, ddl};
+use firn_txn::{Config, Engine, Transaction};
 
-/// Names and types of the columns of an answer.
-type Columns = Vec<(String, SqlType)>;
-
-/// An engine with some tables.
+/// An engine and what a session on it knows.
 pub struct Database {
     pub engine: Arc<Engine>,
-    pub facts: SessionFacts,
-    pub options: RunOptions,
+    facts: Arc<SessionFacts>,
+    services: Arc<Services>,
+    pub cancel: Cancel,
 }
 
-/// The rows of an answer as text, and its columns.
-#[derive(Debug)]
+/// What a statement came to: its rows as `a|b`, or how many it changed.
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Answer {
-    pub columns: Vec<(String, SqlType)>,
-    pub rows: Vec<Vec<String>>,
+    pub rows: Vec<String>,
+    pub count: u64,
 }
 
 impl Database {
     pub fn new() -> Database {
-        let engine = Engine::open(Config::default()).expect("a database in memory opens");
-        Database {
-            engine,
-            facts: SessionFacts::default(),
-            options: RunOptions { threads: 2, ..RunOptions::default() },
-        }
+        let engine = Engine::open(Config { block_bytes: 1 << 14, ..Config::default() }).expect("opens");
+        let facts = Arc::new(SessionFacts::default());
+        let sessions = Arc::new(Sessions::default());
+        let services = Arc::new(Services::new(
+            engine.clone(),
+            facts.clone(),
+            Settings::new(),
+            sessions.clone(),
+            sessions.begin(1),
+        ));
+        Database { engine, facts, services, cancel: Cancel::new() }
     }
 
-    /// Makes a table whose first column is its primary key; columns whose names end in `?` may be
-    /// NULL. Values are written as SQL writes them.
-    pub fn table(&self, name: &str, columns: &[(&str, SqlType)], rows: &[&[Option<&str>]]) {
-        let mut transaction = self.engine.begin();
-        let plain = |name: &str| name.trim_end_matches('?').to_owned();
-        let specs = columns
-            .iter()
-            .map(|(name, ty)| ColumnSpec { representation: (*ty).into(), nullable: name.ends_with('?') })
-            .collect();
-        let storage = transaction.create_storage(name, specs).expect("storage is made");
-        let table = transaction.table(storage);
-        let index = IndexDef {
-            oid: self.engine.allocate_oid(),
-            name: format!("{name}_pkey"),
-            columns: vec![IndexColumnDef { column: 0, descending: false, nulls_first: false }],
-            unique: true,
-            values: true,
-            deferral: Deferral::Never,
-        };
-        let spec = IndexSpec {
-            id: index.id(),
-            name: index.name.clone(),
-            columns: vec![IndexColumn {
-                column: firn_base::ColumnId(0),
-                representation: columns[0].1.into(),
-                nullable: false,
-                descending: false,
-                nulls_first: false,
-            }],
-            unique: true,
-            values: true,
-        };
-        transaction.create_index(&table, spec, 2).expect("an empty table takes any index");
-        let key = ConstraintDef {
-            oid: self.engine.allocate_oid(),
-            name: index.name.clone(),
-            kind: ConstraintKind::PrimaryKey { index: index.oid },
-            valid: true,
-        };
-        let oid = self.engine.allocate_oid();
-        let column = |(name, ty): &(&str, SqlType)| ColumnDef {
-            name: plain(name),
-            ty: (*ty).into(),
-            not_null: !name.ends_with('?'),
-            default: None,
-            identity: None,
-            dropped: false,
-        };
-        let definition = TableDef {
-            oid,
-            schema: Oid::PUBLIC,
-            name: name.to_owned(),
-            columns: columns.iter().map(column).collect(),
-            constraints: vec![key],
-            indexes: vec![index],
-            storage: storage.0,
-            settings: TableSettings::default(),
-        };
-        transaction.catalog_mut().expect("nobody else runs DDL").tables.insert(oid, Arc::new(definition));
-        let guard = firn_storage::pin();
-        for row in rows {
-            let zone = TimeZoneSetting::UTC;
-            let values: Vec<Value> = row
-                .iter()
-                .zip(columns)
-                .map(|(text, (_, ty))| match text {
-                    Some(text) => firn_base::text::parse(text, *ty, &zone).expect("tests write valid values"),
-                    None => Value::Null,
-                })
-                .collect();
-            let cells: Vec<_> =
-                values.iter().zip(columns).map(|(value, (_, ty))| value.as_cell(*ty)).collect();
-            transaction.insert(&table, &cells, &guard).expect("keys differ");
-        }
-        drop(guard);
-        let ticket = transaction.commit().expect("nobody else writes");
-        self.engine.wait(ticket).expect("memory needs no disk");
+    /// A database after a script.
+    pub fn with(script: &str) -> Database {
+        let database = Database::new();
+        database.run(script);
+        database
     }
 
-    pub fn view(&self, name: &str, columns: &[&str], query: &str) {
-        let mut transaction = self.engine.begin();
-        let oid = self.engine.allocate_oid();
-        let column = |name: &&str| ColumnDef {
-            name: (*name).to_owned(),
-            ty: SqlType::Text.into(),
-            not_null: false,
-            default: None,
-            identity: None,
-            dropped: false,
-        };
-        let view = ViewDef {
-            oid,
-            schema: Oid::PUBLIC,
-            name: name.to_owned(),
-            columns: columns.iter().map(column).collect(),
-            query: query.to_owned(),
-        };
-        transaction.catalog_mut().expect("nobody else runs DDL").views.insert(oid, Arc::new(view));
-        let ticket = transaction.commit().expect("nobody else writes");
-        self.engine.wait(ticket).expect("memory needs no disk");
+    /// Runs a script, each statement in a transaction of its own; panics on errors.
+    pub fn run(&self, script: &str) -> Answer {
+        self.try_run(script).unwrap_or_else(|error| panic!("{script}\n{error:?}"))
     }
 
-    /// Binds a query; the types of its parameters come with it.
-    pub fn bind(
-        &self,
-        text: &str,
-        declared: &[Option<ParameterType>],
-    ) -> Result<(LogicalPlan, Vec<ParameterType>)> {
-        let query = firn_sql::parse::parse_query(text)?;
-        let catalog = self.engine.catalog();
-        let tables = |id| self.engine.table(id);
-        let binder =
-            Binder::new(&catalog, &tables, &self.facts).with_text(text).with_parameter_types(declared);
-        let plan = binder.query(&query)?;
-        Ok((plan, binder.parameter_types()?))
+    /// The rows of a statement, joined by `, `; panics on errors.
+    pub fn rows(&self, sql: &str) -> String {
+        self.run(sql).rows.join(", ")
     }
 
-    pub fn batches(&self, text: &str, parameters: &[Value]) -> Result<(Columns, Vec<RecordBatch>)> {
-        let (plan, _) = self.bind(text, &[])?;
-        let transaction = self.engine.begin();
-        let mut stream = run(&plan, parameters, &transaction, &self.options)?;
-        let columns = columns_of(&stream.schema())?;
-        let mut batches = Vec::new();
-        while let Some(batch) = stream.next()? {
-            batches.push(batch);
-        }
-        Ok((columns, batches))
-    }
-
-    pub fn try_ask(&self, text: &str, parameters: &[Value]) -> Result<Answer> {
-        let (columns, batches) = self.batches(text, parameters)?;
-        let mut rows = Vec::new();
-        for batch in batches {
-            for row in 0..batch.num_rows() {
-                let cell = |(position, (_, ty)): (usize, &(String, SqlType))| {
-                    let value = firn_exec::types::value_at(batch.column(position).as_ref(), row)?;
-                    let mut text = String::new();
-                    match value {
-                        Value::Null => text.push_str("NULL"),
-                        value => firn_base::text::write(&value, *ty, &TimeZoneSetting::UTC, &mut text),
-                    }
-                    Ok(text)
-                };
-                rows.push(columns.iter().enumerate().map(cell).collect::<Result<Vec<String>>>()?);
-            }
-        }
-        Ok(Answer { columns, rows })
-    }
-
-    /// The rows of an answer, columns parted by `|`, rows by blanks.
-    pub fn ask(&self, text: &str) -> String {
-        match self.try_ask(text, &[]) {
-            Ok(answer) => answer.text(),
-            Err(error) => panic!("{text}: {error:?}"),
-        }
-    }
-
-    /// The error of a query that has one.
-    pub fn refuse(&self, text: &str) -> Error {
-        match self.try_ask(text, &[]) {
-            Ok(answer) => panic!("{text} yields {}", answer.text()),
+    /// The error of the last statement of a script.
+    pub fn refuse(&self, script: &str) -> Error {
+        match self.try_run(script) {
+            Ok(answer) => panic!("{script} must fail, but yields {answer:?}"),
             Err(error) => error,
         }
     }
+
+    /// The error of the last statement of a script, as `SQLSTATE message / detail`.
+    pub fn error(&self, script: &str) -> String {
+        let error = self.refuse(script);
+        let detail = error.detail().map_or_else(String::new, |detail| format!(" / {detail}"));
+        format!("{} {}{detail}", error.state(), error.message())
+    }
+
+    fn try_run(&self, script: &str) -> Result<Answer> {
+        let mut answer = Answer::default();
+        for parsed in parse::parse(script)? {
+            let mut transaction = self.engine.begin();
+            answer = self.step(&mut transaction, &parsed, &[])?;
+            let _ = transaction.commit()?;
+        }
+        Ok(answer)
+    }
+
+    /// Runs one statement with parameters.
+    pub fn with_parameters(&self, sql: &str, parameters: &[Value]) -> Result<Answer> {
+        let parsed = parse::parse_one(sql)?.expect("one statement");
+        let mut transaction = self.engine.begin();
+        let answer = self.step(&mut transaction, &parsed, parameters)?;
+        let _ = transaction.commit()?;
+        Ok(answer)
+    }
+
+    /// The types of a statement's parameters, of which some may be declared.
+    pub fn parameter_types(&self, sql: &str, declared: &[Option<TypeId>]) -> Result<Vec<Type>> {
+        let parsed = parse::parse_one(sql)?.expect("one statement");
+        let transaction = self.engine.begin();
+        let prepared = Prepared::new(&parsed, declared, &transaction, &self.facts, &self.cancel)?;
+        Ok(prepared.parameters().to_vec())
+    }
+
+    pub fn begin(&self) -> Transaction {
+        self.engine.begin()
+    }
+
+    /// Runs one statement in a transaction.
+    pub fn step(
+        &self,
+        transaction: &mut Transaction,
+        parsed: &Parsed,
+        parameters: &[Value],
+    ) -> Result<Answer> {
+        let options = RunOptions {
+            services: self.services.clone(),
+            cancel: self.cancel.clone(),
+            threads: 2,
+            ..RunOptions::default()
+        };
+        if ddl::tag(&parsed.statement).is_some() {
+            let mut notices = Vec::new();
+            let mut context = ddl::Context {
+                engine: &self.engine,
+                transaction,
+                facts: &self.facts,
+                options: &options,
+                notices: &mut notices,
+            };
+            let count = ddl::execute(&mut context, parsed)?.unwrap_or(0);
+            return Ok(Answer { count, ..Answer::default() });
+        }
+        let prepared = Prepared::new(parsed, &[], transaction, &self.facts, &self.cancel)?;
+        // As the session does: parameters come in the types that the plan wants.
+        let parameters = parameters
+            .iter()
+            .zip(prepared.parameters())
+            .map(|(value, ty)| coerce::assign_parameter(value.clone(), *ty, &TimeZoneSetting::UTC))
+            .collect::<Result<Vec<Value>>>()?;
+        if !prepared.has_effects() {
+            let rows = rows_of(prepared.start(transaction, &self.facts, &parameters, &options)?)?;
+            return Ok(Answer { count: rows.len() as u64, rows });
+        }
+        let executed = prepared.execute(transaction, &self.facts, &parameters, &options)?;
+        let rows = rows_of(executed.rows)?;
+        Ok(Answer { count: executed.count.unwrap_or(rows.len() as u64), rows })
+    }
 }
 
-impl Answer {
-    pub fn text(&self) -> String {
-        self.rows.iter().map(|row| row.join("|")).collect::<Vec<_>>().join(" ")
+fn rows_of(mut stream: Stream) -> Result<Vec<String>> {
+    let types: Vec<Type> = stream.columns().iter().map(|column| column.ty).collect();
+    let mut rows = Vec::new();
+    while let Some(chunk) = stream.next()? {
+        rows.extend((0..chunk.rows()).map(|row| line(&chunk, &types, row)));
     }
+    Ok(rows)
+}
+
+fn line(chunk: &ResultChunk, types: &[Type], row: usize) -> String {
+    let shown = types.iter().enumerate().map(|(place, ty)| {
+        let mut out = String::new();
+        match chunk.text(place).map(|texts| texts.datum(row)) {
+            Some(Datum::Text(text)) => out.push_str(text),
+            _ => match chunk.values.vectors()[place].datum(row).to_value(*ty) {
+                Value::Null => out.push_str("null"),
+                value => text::write_any(&value, *ty, &TimeZoneSetting::UTC, &mut out),
+            },
+        }
+        out
+    });
+    shown.collect::<Vec<_>>().join("|")
 }
 
 /// Customers and their orders.
 pub fn shop() -> Database {
-    let database = Database::new();
-    database.table(
-        "customer",
-        &[
-            ("c_id", SqlType::Integer),
-            ("c_name", SqlType::Varchar(Some(20))),
-            ("c_credit", SqlType::Char(4)),
-            ("c_since?", SqlType::Date),
-            ("c_balance?", SqlType::Numeric { precision: 12, scale: 2 }),
-        ],
-        &[
-            &[Some("1"), Some("Ada"), Some("GC"), Some("2020-01-31"), Some("10.50")],
-            &[Some("2"), Some("Grace"), Some("BC"), Some("2021-06-15"), Some("-3.00")],
-            &[Some("3"), Some("Edsger"), Some("GC"), None, None],
-        ],
-    );
-    database.table(
-        "orders",
-        &[
-            ("o_id", SqlType::BigInt),
-            ("o_c_id", SqlType::Integer),
-            ("o_entry", SqlType::Timestamp),
-            ("o_lines", SqlType::SmallInt),
-            ("o_weight?", SqlType::Double),
-        ],
-        &[
-            &[Some("10"), Some("1"), Some("2024-02-29 12:30:00"), Some("3"), Some("1.5")],
-            &[Some("11"), Some("1"), Some("2024-03-01 00:00:00"), Some("5"), None],
-            &[Some("12"), Some("2"), Some("2024-12-31 23:59:59.5"), Some("7"), Some("0")],
-        ],
-    );
-    database
+    Database::with(
+        "CREATE TABLE customer (c_id int PRIMARY KEY, c_name varchar(20) NOT NULL, c_credit char(4) NOT NULL,
+             c_since date, c_balance numeric(12,2));
+         CREATE TABLE orders (o_id bigint PRIMARY KEY, o_c_id int NOT NULL, o_entry timestamp NOT NULL,
+             o_lines smallint NOT NULL, o_weight double precision);
+         INSERT INTO customer VALUES (1, 'Ada', 'GC', '2020-01-31', 10.50), (2, 'Grace', 'BC', '2021-06-15', -3),
+             (3, 'Edsger', 'GC', NULL, NULL);
+         INSERT INTO orders VALUES (10, 1, '2024-02-29 12:30', 3, 1.5), (11, 1, '2024-03-01', 5, NULL),
+             (12, 2, '2024-12-31 23:59:59.5', 7, 0)",
+    )
 }

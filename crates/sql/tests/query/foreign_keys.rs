@@ -1,12 +1,12 @@
 //! Foreign keys: every action on delete and update, with and without an index of the child,
 //! self-references and cycles.
 
-use crate::script::Db;
+use crate::database::Database;
 
 /// Runs `test` with a child that has an index on its key and one that has not.
-fn with_and_without_index(script: &str, test: impl Fn(&Db)) {
-    test(&Db::with(script));
-    let db = Db::with(script);
+fn with_and_without_index(script: &str, test: impl Fn(&Database)) {
+    test(&Database::with(script));
+    let db = Database::with(script);
     db.run("CREATE INDEX c_p ON c (p)");
     test(&db);
 }
@@ -80,10 +80,10 @@ fn keys_are_set_to_null_or_their_default() {
 
 #[test]
 fn no_action_looks_at_what_the_statement_leaves() {
-    let db = Db::with(&family(""));
+    let db = Database::with(&family(""));
     // Key 1 leaves its row, and another row takes it.
     assert_eq!(db.run("UPDATE p SET k = CASE k WHEN 1 THEN 7 ELSE k END WHERE k = 9").count, 1);
-    let db = Db::with(
+    let db = Database::with(
         "CREATE TABLE p (k int UNIQUE, v int); CREATE TABLE c (p int REFERENCES p (k));
          INSERT INTO p VALUES (1, 0), (-1, 0); INSERT INTO c VALUES (1), (-1)",
     );
@@ -93,7 +93,7 @@ fn no_action_looks_at_what_the_statement_leaves() {
 
 #[test]
 fn a_table_may_point_at_itself() {
-    let db = Db::with(
+    let db = Database::with(
         "CREATE TABLE t (k int PRIMARY KEY, up int REFERENCES t ON DELETE CASCADE);
          INSERT INTO t VALUES (3, 2), (2, 1), (1, NULL), (5, 5)",
     );
@@ -101,7 +101,7 @@ fn a_table_may_point_at_itself() {
     assert_eq!(db.run("DELETE FROM t WHERE k = 1").count, 1);
     assert_eq!(db.rows("SELECT k FROM t"), "5");
     assert_eq!(db.run("DELETE FROM t WHERE k = 5").count, 1);
-    let db = Db::with(
+    let db = Database::with(
         "CREATE TABLE t (k int PRIMARY KEY, up int REFERENCES t);
          INSERT INTO t VALUES (1, 2), (2, 1)",
     );
@@ -111,7 +111,7 @@ fn a_table_may_point_at_itself() {
 
 #[test]
 fn cascades_go_through_several_tables_and_come_back() {
-    let db = Db::with(
+    let db = Database::with(
         "CREATE TABLE a (k int PRIMARY KEY);
          CREATE TABLE b (k int PRIMARY KEY, a int REFERENCES a ON DELETE CASCADE ON UPDATE CASCADE);
          CREATE TABLE c (k int PRIMARY KEY, b int REFERENCES b ON DELETE SET NULL, a int REFERENCES a ON DELETE CASCADE);
@@ -126,7 +126,7 @@ fn cascades_go_through_several_tables_and_come_back() {
 
 #[test]
 fn keys_of_several_columns_and_types_meet() {
-    let db = Db::with(
+    let db = Database::with(
         "CREATE TABLE p (x bigint, y text, PRIMARY KEY (y, x));
          CREATE TABLE c (y varchar(5), x int, FOREIGN KEY (x, y) REFERENCES p (x, y) ON UPDATE CASCADE);
          INSERT INTO p VALUES (1, 'a'), (2, 'b'), (5000000000, 'long text')",

@@ -21,6 +21,9 @@ pub fn register(builder: &mut RegistryBuilder) {
         "int8%(int8,int8) time_%(time,time) timestamp_%(timestamp,timestamp) timestamptz_%(timestamptz,timestamptz)",
         |left, right| left.cmp(&right),
     );
+    six::<i64, i64>(builder, "tid%(tid,tid) xid8%(xid8,xid8) pg_lsn_%(pg_lsn,pg_lsn)", |left, right| {
+        left.cmp(&right)
+    });
     six::<i16, i32>(builder, "int24%(int2,int4)", |left, right| i32::from(left).cmp(&right));
     six::<i32, i16>(builder, "int42%(int4,int2)", |left, right| left.cmp(&i32::from(right)));
     six::<i16, i64>(builder, "int28%(int2,int8)", |left, right| i64::from(left).cmp(&right));
@@ -73,7 +76,7 @@ pub fn register(builder: &mut RegistryBuilder) {
     ordering::<i64>(
         builder,
         "btint8cmp(int8,int8) time_cmp(time,time) timestamp_cmp(timestamp,timestamp) \
-         timestamptz_cmp(timestamptz,timestamptz)",
+         timestamptz_cmp(timestamptz,timestamptz) bttidcmp(tid,tid) xid8cmp(xid8,xid8) pg_lsn_cmp(pg_lsn,pg_lsn)",
         |left, right| left.cmp(&right),
     );
     ordering::<f32>(builder, "btfloat4cmp(float4,float4)", |left, right| {

@@ -64,7 +64,7 @@ fn quote(value: Datum<'_>, call: &mut Call<'_>) -> Result<()> {
 }
 
 /// Calls a closure with each value from one on and its type: of a variadic array, with its elements.
-fn each<'a>(
+pub(super) fn each<'a>(
     call: &mut Call<'_>,
     values: Rest<'a>,
     first: usize,

@@ -5,10 +5,10 @@ use super::numbers::fit_result;
 use super::objects;
 use crate::builder::Builder;
 use crate::datum::Datum;
+use crate::kernel::slot::Slot;
 use crate::kernel::{Any, Argument, Bytes, Call, Output, Text};
 use crate::lists::List;
 use crate::registry::RegistryBuilder;
-use crate::slot::Slot;
 use crate::values::element_representation;
 use firn_base::array::ArrayText;
 use firn_base::numeric::Numeric;
@@ -59,7 +59,7 @@ pub fn register(builder: &mut RegistryBuilder) {
         datetime::parse_timestamptz(text, call.context.zone)
     });
     modified(builder, "interval_in(cstring,oid,int4)", |_, text, modifier| {
-        fit_interval(interval::parse(text)?, modifier)
+        fit_interval(interval::parse_within(text, modifier)?, modifier)
     });
     modified(builder, "varcharin(cstring,oid,int4)", |call, text, modifier| {
         let length = Type::new(TypeId::VARCHAR).with_modifier(modifier).length();
@@ -98,7 +98,7 @@ pub fn register(builder: &mut RegistryBuilder) {
         Ok::<_, Error>(Any)
     });
     builder.scalar::<(&str,), _>(
-        "int2vectorin(cstring) oidvectorin(cstring) pg_lsn_in(cstring)",
+        "int2vectorin(cstring) oidvectorin(cstring) pg_lsn_in(cstring) tidin(cstring)",
         |call, (text,)| {
             let ty = call.signature.result;
             let value = text::parse_any(text, ty, call.context.zone)?;
@@ -119,6 +119,7 @@ pub fn register(builder: &mut RegistryBuilder) {
     output::<f32>(builder, "float4out(float4)", |call, value| text::write_real(value, &mut call.text));
     output::<f64>(builder, "float8out(float8)", |call, value| text::write_double(value, &mut call.text));
     output::<Numeric>(builder, "numeric_out(numeric)", |call, value| value.write(&mut call.text));
+    output::<i64>(builder, "tidout(tid)", |call, value| text::write_tid(value, &mut call.text));
     output::<i64>(builder, "pg_lsn_out(pg_lsn)", |call, value| text::write_lsn(value, &mut call.text));
     output::<i32>(builder, "date_out(date)", |call, value| datetime::write_date(value, &mut call.text));
     output::<i64>(builder, "time_out(time)", |call, value| datetime::write_time(value, &mut call.text));

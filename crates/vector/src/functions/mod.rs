@@ -14,6 +14,7 @@ mod grammar;
 mod hashes;
 mod integers;
 mod io;
+mod json;
 mod moments;
 mod names;
 mod number_templates;
@@ -33,14 +34,24 @@ mod windows;
 use crate::registry::RegistryBuilder;
 pub use objects::is_object;
 
+impl RegistryBuilder {
+    /// What this crate has.
+    pub fn built_in() -> RegistryBuilder {
+        let mut builder = RegistryBuilder::default();
+        register(&mut builder);
+        builder
+    }
+}
+
 /// Adds all of them.
-pub fn register(builder: &mut RegistryBuilder) {
+fn register(builder: &mut RegistryBuilder) {
     comparisons::register(builder);
     integers::register(builder);
     floats::register(builder);
     numbers::register(builder);
     casts::register(builder);
     io::register(builder);
+    json::register(builder);
     objects::register(builder);
     texts::register(builder);
     moments::register(builder);

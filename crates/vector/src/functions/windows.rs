@@ -2,8 +2,8 @@
 
 use crate::datum::Datum;
 use crate::kernel::Call;
+use crate::kernel::slot::Slot;
 use crate::registry::RegistryBuilder;
-use crate::slot::Slot;
 use crate::window::{Partition, WindowFunction};
 use firn_base::{Error, Representation, Result, SqlState};
 

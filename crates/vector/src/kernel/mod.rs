@@ -28,13 +28,13 @@ pub mod outcome;
 pub mod scalar;
 pub mod set;
 pub mod site;
+pub mod slot;
 #[cfg(test)]
 mod tests;
 
 use crate::context::Context;
 use crate::datum::Datum;
 use crate::selection::Rows;
-use crate::slot::Slot;
 use crate::vector::Vector;
 use firn_base::{Representation, Result, Type};
 
@@ -43,6 +43,7 @@ pub use errors::Errors;
 pub use outcome::{Any, Bytes, Outcome, Output, Overflow, Text, TooLarge};
 pub use set::{Set, SetKernel};
 pub use site::CallSite;
+pub use slot::Slot;
 
 /// The body of a scalar function.
 pub trait Kernel: Send + Sync {

@@ -3,9 +3,9 @@
 use super::{Call, Errors, Kernel, Local, Signature};
 use crate::context::Context;
 use crate::datum::Datum;
+use crate::kernel::slot::Slot;
 use crate::registry::function::Volatility;
 use crate::selection::Rows;
-use crate::slot::Slot;
 use crate::vector::{Dictionary, Form, Vector};
 use firn_base::Result;
 use firn_base::sync::Arc;

@@ -1,8 +1,8 @@
 //! Casts: how values of one type become values of another, and where that happens unasked.
 
 use super::{FunctionId, Registry};
-use firn_base::TypeId;
 use firn_base::type_table::{self, TypeKind};
+use firn_base::{Type, TypeId};
 
 /// Where a cast is applied.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -93,6 +93,17 @@ impl Registry {
         match self.listed_cast(ty, ty)?.method {
             CastMethod::Function(function) => Some(function),
             _ => None,
+        }
+    }
+
+    /// How values of a type become values of the same type with another modifier. Those of an array fit its elements.
+    pub fn refit(&self, source: Type, target: Type) -> CastMethod {
+        let element = target.element().filter(|_| target.info().is_some_and(|info| info.is_array()));
+        match element.and_then(|element| self.modifier_cast(element.id)) {
+            Some(function) if target.modifier >= 0 && source.modifier != target.modifier => {
+                CastMethod::Elements(Box::new(CastMethod::Function(function)))
+            }
+            _ => CastMethod::Relabel,
         }
     }
 

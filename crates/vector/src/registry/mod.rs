@@ -135,13 +135,6 @@ pub struct RegistryBuilder {
 }
 
 impl RegistryBuilder {
-    /// What this crate has.
-    pub fn built_in() -> RegistryBuilder {
-        let mut builder = RegistryBuilder::default();
-        crate::functions::register(&mut builder);
-        builder
-    }
-
     /// Adds a scalar function that PostgreSQL has: a function over the values of one row. `signatures` names it as
     /// `regprocedure` does with the names of `pg_type`, and others that do the same, with blanks between them.
     pub fn scalar<A: Arguments, O: Outcome + 'static>(

@@ -16,17 +16,17 @@ fn a_script_is_one_transaction_unless_it_says_otherwise() {
     let server = serve_plainly();
     let mut raw = Raw::connect(&server);
     assert_eq!(raw.answers(&query("CREATE TABLE t (a int)")), "C ZI");
-    assert_eq!(raw.answers(&query("INSERT INTO t VALUES (1); SELECT 1/0")), "C T E22012 ZI");
+    assert_eq!(raw.answers(&query("INSERT INTO t VALUES (1); SELECT 1/0")), "C E22012 ZI");
     assert_eq!(count(&mut raw), "0");
     assert_eq!(
         raw.answers(&query("INSERT INTO t VALUES (1); COMMIT; INSERT INTO t VALUES (2); SELECT 1/0")),
-        "C C C T E22012 ZI"
+        "C C C E22012 ZI"
     );
     assert_eq!(count(&mut raw), "1");
     assert_eq!(raw.answers(&query("INSERT INTO t VALUES (2); BEGIN; INSERT INTO t VALUES (3)")), "C C C ZT");
     assert_eq!(raw.answers(&query("ROLLBACK")), "C ZI");
     assert_eq!(count(&mut raw), "1");
-    assert_eq!(raw.answers(&query("BEGIN; SELECT 1/0")), "C T E22012 ZE");
+    assert_eq!(raw.answers(&query("BEGIN; SELECT 1/0")), "C E22012 ZE");
     assert_eq!(raw.answers(&query("SELECT 1")), "E25P02 ZE");
     assert_eq!(raw.answers(&query("ROLLBACK")), "C ZI");
 }

@@ -163,7 +163,7 @@ fn array_parameters_are_described_and_checked() {
     assert_eq!(answers(b"{}", 0), "2 C ZI");
     assert_eq!(answers(b"1", 0), "E22P02 ZI");
     assert_eq!(answers(b"{x}", 0), "E22P02 ZI");
-    assert_eq!(answers(b"{{1},{2}}", 0), "E0A000 ZI");
+    assert_eq!(answers(b"{{1},{2}}", 0), "2 D D C ZI");
     let words = |words: &[i32]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>();
     assert_eq!(answers(&words(&[1, 0, 20, 1, 1, 8, 0, 2]), 1), "2 D C ZI");
     assert_eq!(answers(&words(&[1, 0, 23, 1, 1, 4, 2]), 1), "E42804 ZI");
@@ -172,6 +172,27 @@ fn array_parameters_are_described_and_checked() {
     let declared = message(b'P', b"\0SELECT a FROM t WHERE a = ANY ($1)\0\0\x01\0\0\x03\xef");
     let bound = bind_in("", "", &[Some(&words(&[1, 0, 23, 1, 1, 4, 2]))], 1, 0);
     assert_eq!(raw.answers(&[declared, bound, execute("", 0), sync()].concat()), "1 2 D C ZI");
+}
+
+/// As in PostgreSQL, the text of a `regclass` is looked up when the parameter is bound; in binary it is an oid.
+#[test]
+fn parameters_may_name_objects_of_the_catalog() {
+    let server = serve_plainly();
+    let mut raw = Raw::connect(&server);
+    raw.answers(&query("CREATE TABLE t (a integer); CREATE TABLE \"T u\" (a integer)"));
+    raw.answers(&[parse("s", "SELECT relname FROM pg_class WHERE oid = $1::regclass"), sync()].concat());
+    raw.answers(&[parse("many", "SELECT $1::regclass[]::oid[]::regclass[]::text"), sync()].concat());
+    for (name, found) in [("t", "t"), ("public.t", "t"), ("\"T u\"", "T u"), ("1259", "pg_class")] {
+        let cell = one_cell(&mut raw, &[bind("", "s", &[name]), execute("", 0), sync()]);
+        assert_eq!(cell.unwrap(), found.as_bytes(), "{name}");
+    }
+    let oid = 1259u32.to_be_bytes();
+    let cell = one_cell(&mut raw, &[bind_in("", "s", &[Some(&oid)], 1, 0), execute("", 0), sync()]);
+    assert_eq!(cell.unwrap(), b"pg_class");
+    let cell = one_cell(&mut raw, &[bind("", "many", &["{t,\"\\\"T u\\\"\",NULL}"]), execute("", 0), sync()]);
+    assert_eq!(cell.unwrap(), b"{t,\"\\\"T u\\\"\",NULL}");
+    let absent = [bind("", "s", &["nowhere"]), execute("", 0), sync()].concat();
+    assert_eq!(raw.answers(&absent), "2 E42P01 ZI");
 }
 
 #[test]
@@ -191,9 +212,9 @@ fn arrays_are_announced_as_arrays_and_sent_in_both_formats() {
         ),
         (
             "SELECT array_agg(b ORDER BY a) FROM t",
-            1009,
+            1015,
             "{\"x y\",NULL}",
-            "000000010000000100000019000000020000000100000003782079ffffffff",
+            "000000010000000100000413000000020000000100000003782079ffffffff",
         ),
         (
             "SELECT conkey FROM pg_constraint WHERE conname = 't_pkey'",

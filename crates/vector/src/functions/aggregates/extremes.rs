@@ -3,9 +3,9 @@
 use crate::aggregate::Aggregate;
 use crate::builder::Builder;
 use crate::datum::Datum;
+use crate::kernel::slot::Slot;
 use crate::kernel::{Call, Signature};
 use crate::registry::RegistryBuilder;
-use crate::slot::Slot;
 use crate::{image, order};
 use firn_base::{Representation, Result};
 

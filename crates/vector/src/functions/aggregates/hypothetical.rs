@@ -7,10 +7,10 @@ use crate::aggregate::Aggregate;
 use crate::builder::Builder;
 use crate::datum::Datum;
 use crate::image;
+use crate::kernel::slot::Slot;
 use crate::kernel::{Call, Rest, Signature};
 use crate::order;
 use crate::registry::RegistryBuilder;
-use crate::slot::Slot;
 use firn_base::{Representation, Result};
 use std::cmp::Ordering;
 

@@ -5,10 +5,10 @@ use crate::aggregate::Aggregate;
 use crate::builder::Builder;
 use crate::datum::Datum;
 use crate::image;
+use crate::kernel::slot::Slot;
 use crate::kernel::{Call, Signature};
 use crate::order;
 use crate::registry::RegistryBuilder;
-use crate::slot::Slot;
 use firn_base::sync::Arc;
 use firn_base::{Error, Interval, Representation, Result, SqlState};
 

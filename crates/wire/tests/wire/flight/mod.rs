@@ -9,12 +9,13 @@ mod sessions;
 mod statements;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
+use arrow_array::types::{Int64Type, TimestampMicrosecondType};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_cast::display::array_value_to_string;
 use arrow_flight::FlightInfo;
 use arrow_flight::error::FlightError;
 use arrow_flight::sql::client::FlightSqlServiceClient;
+use arrow_schema::DataType;
 use firn_session::Database;
 use firn_wire::{FlightConfig, FlightServer};
 use futures::TryStreamExt;
@@ -108,9 +109,13 @@ pub fn shown(batches: &[RecordBatch]) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     for batch in batches {
         for row in 0..batch.num_rows() {
-            let cell = |column: &ArrayRef| match column.is_null(row) {
-                true => "NULL".to_owned(),
-                false => array_value_to_string(column, row).unwrap(),
+            let cell = |column: &ArrayRef| match (column.is_null(row), column.data_type()) {
+                (true, _) => "NULL".to_owned(),
+                (false, DataType::Timestamp(_, Some(_))) => {
+                    let utc = column.as_primitive::<TimestampMicrosecondType>().clone();
+                    array_value_to_string(&utc.with_timezone_opt::<String>(None), row).unwrap() + "Z"
+                }
+                (false, _) => array_value_to_string(column, row).unwrap(),
             };
             rows.push(batch.columns().iter().map(cell).collect());
         }

@@ -1,0 +1,336 @@
+//! The table of settings: what each takes, and what it is for.
+
+/// What a setting takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    /// on or off
+    Boolean,
+    /// A number in a range.
+    Integer(i64, i64),
+    /// A number with a fraction.
+    Real,
+    /// A number of milliseconds, or with a unit.
+    Duration,
+    /// A number of kilobytes, or with a unit.
+    Memory,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// Any text.
+    Text,
+    /// A time zone.
+    TimeZone,
+    /// The part of DateStyle that we have.
+    DateStyle,
+    /// The one encoding that we have, by its several names.
+    Encoding,
+    /// Cannot be changed.
+    Fixed,
+}
+
+impl Kind {
+    /// What its numbers count that have no unit.
+    pub(super) fn unit(self) -> Option<&'static str> {
+        match self {
+            Kind::Duration => Some("ms"),
+            Kind::Memory => Some("kB"),
+            _ => None,
+        }
+    }
+}
+
+pub(super) struct Parameter {
+    pub(super) name: &'static str,
+    pub(super) default: &'static str,
+    pub(super) kind: Kind,
+    pub(super) about: &'static str,
+}
+
+const fn parameter(name: &'static str, default: &'static str, kind: Kind, about: &'static str) -> Parameter {
+    Parameter { name, default, kind, about }
+}
+
+const ISOLATION: Kind =
+    Kind::Choice(&["serializable", "repeatable read", "read committed", "read uncommitted"]);
+
+/// Every setting, sorted by lower-case name. Those that steer only PostgreSQL's planner, memory or log are here because drivers and
+/// tools set them.
+pub(super) static PARAMETERS: &[Parameter] = &[
+    parameter("application_name", "", Kind::Text, "What the client calls itself."),
+    parameter("array_nulls", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("backend_flush_after", "0", Kind::Memory, "Accepted; has no effect."),
+    parameter("backslash_quote", "safe_encoding", Kind::Text, "Accepted; has no effect."),
+    parameter("bytea_output", "hex", Kind::Choice(&["hex"]), "How bytea is printed."),
+    parameter("check_function_bodies", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter(
+        "client_connection_check_interval",
+        "1s",
+        Kind::Duration,
+        "How long a statement runs until it is looked whether its client is still there; 0 for ever.",
+    ),
+    parameter("client_encoding", "UTF8", Kind::Encoding, "Strings are UTF-8."),
+    parameter(
+        "client_min_messages",
+        "notice",
+        Kind::Choice(&[
+            "debug5", "debug4", "debug3", "debug2", "debug1", "debug", "log", "notice", "warning", "error",
+        ]),
+        "Least severe messages that the client is sent.",
+    ),
+    parameter("commit_delay", "0", Kind::Integer(0, 100000), "Accepted; has no effect."),
+    parameter("commit_siblings", "5", Kind::Integer(0, 1000), "Accepted; has no effect."),
+    parameter(
+        "constraint_exclusion",
+        "partition",
+        Kind::Choice(&["partition", "on", "off"]),
+        "Accepted; has no effect.",
+    ),
+    parameter("cpu_index_tuple_cost", "0.005", Kind::Real, "Accepted; has no effect."),
+    parameter("cpu_operator_cost", "0.0025", Kind::Real, "Accepted; has no effect."),
+    parameter("cpu_tuple_cost", "0.01", Kind::Real, "Accepted; has no effect."),
+    parameter("cursor_tuple_fraction", "0.1", Kind::Real, "Accepted; has no effect."),
+    parameter("DateStyle", "ISO, MDY", Kind::DateStyle, "How dates are printed and read."),
+    parameter(
+        "deadlock_timeout",
+        "1s",
+        Kind::Duration,
+        "Accepted; has no effect: deadlocks are found at once.",
+    ),
+    parameter("default_statistics_target", "100", Kind::Integer(1, 10000), "Accepted; has no effect."),
+    parameter("default_table_access_method", "heap", Kind::Text, "Accepted; has no effect."),
+    parameter("default_tablespace", "", Kind::Text, "Accepted; has no effect."),
+    parameter("default_text_search_config", "pg_catalog.simple", Kind::Text, "Accepted; has no effect."),
+    parameter(
+        "default_toast_compression",
+        "pglz",
+        Kind::Choice(&["pglz", "lz4"]),
+        "Accepted; has no effect.",
+    ),
+    parameter("default_transaction_deferrable", "off", Kind::Boolean, "Accepted; has no effect."),
+    parameter("default_transaction_isolation", "serializable", ISOLATION, "Isolation of new transactions."),
+    parameter(
+        "default_transaction_read_only",
+        "off",
+        Kind::Boolean,
+        "Whether new transactions may only read.",
+    ),
+    parameter("effective_cache_size", "4GB", Kind::Memory, "Accepted; has no effect."),
+    parameter("effective_io_concurrency", "1", Kind::Integer(0, 1000), "Accepted; has no effect."),
+    parameter("enable_async_append", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("enable_bitmapscan", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("enable_gathermerge", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("enable_hashagg", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("enable_hashjoin", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("enable_incremental_sort", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("enable_indexonlyscan", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("enable_indexscan", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("enable_material", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("enable_memoize", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("enable_mergejoin", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("enable_nestloop", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("enable_parallel_append", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("enable_parallel_hash", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("enable_partition_pruning", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("enable_partitionwise_aggregate", "off", Kind::Boolean, "Accepted; has no effect."),
+    parameter("enable_partitionwise_join", "off", Kind::Boolean, "Accepted; has no effect."),
+    parameter("enable_seqscan", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("enable_sort", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("enable_tidscan", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("escape_string_warning", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("extra_float_digits", "1", Kind::Integer(-15, 3), "Floats are printed shortest and exact."),
+    parameter(
+        "force_parallel_mode",
+        "off",
+        Kind::Choice(&["off", "on", "regress"]),
+        "Accepted; has no effect.",
+    ),
+    parameter("from_collapse_limit", "8", Kind::Integer(1, 2147483647), "Accepted; has no effect."),
+    parameter("geqo", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("geqo_effort", "5", Kind::Integer(1, 10), "Accepted; has no effect."),
+    parameter("geqo_generations", "0", Kind::Integer(0, 2147483647), "Accepted; has no effect."),
+    parameter("geqo_pool_size", "0", Kind::Integer(0, 2147483647), "Accepted; has no effect."),
+    parameter("geqo_seed", "0", Kind::Real, "Accepted; has no effect."),
+    parameter("geqo_selection_bias", "2", Kind::Real, "Accepted; has no effect."),
+    parameter("geqo_threshold", "12", Kind::Integer(2, 2147483647), "Accepted; has no effect."),
+    parameter("hash_mem_multiplier", "2", Kind::Real, "Accepted; has no effect."),
+    parameter(
+        "idle_in_transaction_session_timeout",
+        "0",
+        Kind::Duration,
+        "Longest that a client may leave a transaction block idle; 0 for ever.",
+    ),
+    parameter(
+        "idle_session_timeout",
+        "0",
+        Kind::Duration,
+        "Longest that a client may be idle outside transaction blocks; 0 for ever.",
+    ),
+    parameter("integer_datetimes", "on", Kind::Fixed, "Times are integers."),
+    parameter("IntervalStyle", "postgres", Kind::Choice(&["postgres"]), "How intervals are printed."),
+    parameter("is_superuser", "on", Kind::Fixed, "Every user may do everything."),
+    parameter("jit", "off", Kind::Boolean, "Accepted; has no effect."),
+    parameter("jit_above_cost", "100000", Kind::Real, "Accepted; has no effect."),
+    parameter("jit_inline_above_cost", "500000", Kind::Real, "Accepted; has no effect."),
+    parameter("jit_optimize_above_cost", "500000", Kind::Real, "Accepted; has no effect."),
+    parameter("join_collapse_limit", "8", Kind::Integer(1, 2147483647), "Accepted; has no effect."),
+    parameter("lc_collate", "C", Kind::Fixed, "Strings compare by their bytes."),
+    parameter("lc_ctype", "C.UTF-8", Kind::Fixed, "Characters are those of Unicode."),
+    parameter("lc_messages", "C", Kind::Text, "Messages are English."),
+    parameter("lc_monetary", "C", Kind::Text, "Accepted; has no effect."),
+    parameter("lc_numeric", "C", Kind::Text, "Accepted; has no effect."),
+    parameter("lc_time", "C", Kind::Text, "Accepted; has no effect."),
+    parameter(
+        "lock_timeout",
+        "0",
+        Kind::Duration,
+        "Longest that a statement waits for a row or a table; 0 for ever.",
+    ),
+    parameter("log_duration", "off", Kind::Boolean, "Accepted; has no effect."),
+    parameter(
+        "log_error_verbosity",
+        "default",
+        Kind::Choice(&["terse", "default", "verbose"]),
+        "Accepted; has no effect.",
+    ),
+    parameter("log_executor_stats", "off", Kind::Boolean, "Accepted; has no effect."),
+    parameter("log_lock_waits", "off", Kind::Boolean, "Accepted; has no effect."),
+    parameter("log_min_duration_sample", "-1", Kind::Integer(-1, 2147483647), "Accepted; has no effect."),
+    parameter("log_min_duration_statement", "-1", Kind::Integer(-1, 2147483647), "Accepted; has no effect."),
+    parameter(
+        "log_min_error_statement",
+        "error",
+        Kind::Choice(&[
+            "debug5", "debug4", "debug3", "debug2", "debug1", "info", "notice", "warning", "error", "log",
+            "fatal", "panic",
+        ]),
+        "Accepted; has no effect.",
+    ),
+    parameter(
+        "log_min_messages",
+        "warning",
+        Kind::Choice(&[
+            "debug5", "debug4", "debug3", "debug2", "debug1", "info", "notice", "warning", "error", "log",
+            "fatal", "panic",
+        ]),
+        "Accepted; has no effect.",
+    ),
+    parameter("log_parser_stats", "off", Kind::Boolean, "Accepted; has no effect."),
+    parameter("log_planner_stats", "off", Kind::Boolean, "Accepted; has no effect."),
+    parameter(
+        "log_statement",
+        "none",
+        Kind::Choice(&["none", "ddl", "mod", "all"]),
+        "Accepted; has no effect.",
+    ),
+    parameter("log_statement_stats", "off", Kind::Boolean, "Accepted; has no effect."),
+    parameter("logical_decoding_work_mem", "64MB", Kind::Memory, "Accepted; has no effect."),
+    parameter("maintenance_io_concurrency", "10", Kind::Integer(0, 1000), "Accepted; has no effect."),
+    parameter("maintenance_work_mem", "64MB", Kind::Memory, "Accepted; has no effect."),
+    parameter("max_identifier_length", "63", Kind::Fixed, "Bytes of a name."),
+    parameter("max_index_keys", "32", Kind::Fixed, "Columns of an index."),
+    parameter("max_parallel_maintenance_workers", "2", Kind::Integer(0, 1024), "Accepted; has no effect."),
+    parameter("max_parallel_workers", "8", Kind::Integer(0, 1024), "Accepted; has no effect."),
+    parameter("max_parallel_workers_per_gather", "2", Kind::Integer(0, 1024), "Accepted; has no effect."),
+    parameter("max_stack_depth", "2MB", Kind::Memory, "Accepted; has no effect."),
+    parameter("memory_limit", "0", Kind::Fixed, "Most memory that the store may hold; 0 for no limit."),
+    parameter("min_parallel_index_scan_size", "512kB", Kind::Memory, "Accepted; has no effect."),
+    parameter("min_parallel_table_scan_size", "8MB", Kind::Memory, "Accepted; has no effect."),
+    parameter("parallel_leader_participation", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("parallel_setup_cost", "1000", Kind::Real, "Accepted; has no effect."),
+    parameter("parallel_tuple_cost", "0.1", Kind::Real, "Accepted; has no effect."),
+    parameter(
+        "password_encryption",
+        "scram-sha-256",
+        Kind::Choice(&["md5", "scram-sha-256"]),
+        "Accepted; has no effect.",
+    ),
+    parameter(
+        "plan_cache_mode",
+        "auto",
+        Kind::Choice(&["auto", "force_generic_plan", "force_custom_plan"]),
+        "Accepted; has no effect.",
+    ),
+    parameter(
+        "query_memory",
+        "0",
+        Kind::Fixed,
+        "Most memory that running queries may hold together in hash tables and sort buffers.",
+    ),
+    parameter("quote_all_identifiers", "off", Kind::Choice(&["off"]), "Names are quoted where they need it."),
+    parameter("random_page_cost", "4", Kind::Real, "Accepted; has no effect."),
+    parameter("recursive_worktable_factor", "10", Kind::Real, "Accepted; has no effect."),
+    parameter("role", "none", Kind::Choice(&["none"]), "Roles come with a later release."),
+    parameter("row_security", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("search_path", "\"$user\", public", Kind::Text, "Schemas in which names are looked up."),
+    parameter("seq_page_cost", "1", Kind::Real, "Accepted; has no effect."),
+    parameter("server_encoding", "UTF8", Kind::Fixed, "Strings are UTF-8."),
+    parameter("server_version", "15.0 (FirnDB)", Kind::Fixed, "The PostgreSQL whose dialect we follow."),
+    parameter("server_version_num", "150000", Kind::Fixed, "The same as a number."),
+    parameter("session_authorization", "firn", Kind::Fixed, "The user."),
+    parameter(
+        "session_replication_role",
+        "origin",
+        Kind::Choice(&["origin"]),
+        "Constraints are always checked.",
+    ),
+    parameter("standard_conforming_strings", "on", Kind::Choice(&["on"]), "Backslashes are ordinary."),
+    parameter("statement_timeout", "0", Kind::Duration, "Longest that a statement may run; 0 for ever."),
+    parameter("synchronize_seqscans", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter(
+        "synchronous_commit",
+        "on",
+        Kind::Choice(&["on", "off", "local", "remote_write", "remote_apply"]),
+        "Whether COMMIT waits for the disk.",
+    ),
+    parameter("tcp_keepalives_count", "0", Kind::Integer(0, 2147483647), "Accepted; has no effect."),
+    parameter("tcp_keepalives_idle", "0", Kind::Integer(0, 2147483647), "Accepted; has no effect."),
+    parameter("tcp_keepalives_interval", "0", Kind::Integer(0, 2147483647), "Accepted; has no effect."),
+    parameter("tcp_user_timeout", "0", Kind::Duration, "Accepted; has no effect."),
+    parameter("temp_buffers", "8MB", Kind::Memory, "Accepted; has no effect."),
+    parameter("temp_file_limit", "-1", Kind::Integer(-1, 2147483647), "Accepted; has no effect."),
+    parameter("temp_tablespaces", "", Kind::Text, "Accepted; has no effect."),
+    parameter("TimeZone", "UTC", Kind::TimeZone, "Where timestamptz is printed and read."),
+    parameter("timezone_abbreviations", "Default", Kind::Text, "Accepted; has no effect."),
+    parameter("track_activities", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("track_counts", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("track_functions", "none", Kind::Choice(&["none", "pl", "all"]), "Accepted; has no effect."),
+    parameter("track_io_timing", "off", Kind::Boolean, "Accepted; has no effect."),
+    parameter("transaction_deferrable", "off", Kind::Boolean, "Accepted; has no effect."),
+    parameter("transaction_isolation", "serializable", ISOLATION, "Isolation of this transaction."),
+    parameter("transaction_read_only", "off", Kind::Boolean, "Whether this transaction may only read."),
+    parameter("transaction_timeout", "0", Kind::Duration, "Accepted as 0: transactions may last for ever."),
+    parameter("transform_null_equals", "off", Kind::Choice(&["off"]), "x = NULL is NULL."),
+    parameter("vacuum_cost_delay", "0", Kind::Real, "Accepted; has no effect."),
+    parameter("vacuum_cost_limit", "200", Kind::Integer(1, 10000), "Accepted; has no effect."),
+    parameter("vacuum_cost_page_dirty", "20", Kind::Integer(0, 10000), "Accepted; has no effect."),
+    parameter("vacuum_cost_page_hit", "1", Kind::Integer(0, 10000), "Accepted; has no effect."),
+    parameter("vacuum_cost_page_miss", "2", Kind::Integer(0, 10000), "Accepted; has no effect."),
+    parameter("vacuum_failsafe_age", "1600000000", Kind::Integer(0, 2100000000), "Accepted; has no effect."),
+    parameter("vacuum_freeze_min_age", "50000000", Kind::Integer(0, 1000000000), "Accepted; has no effect."),
+    parameter(
+        "vacuum_freeze_table_age",
+        "150000000",
+        Kind::Integer(0, 2000000000),
+        "Accepted; has no effect.",
+    ),
+    parameter(
+        "vacuum_multixact_failsafe_age",
+        "1600000000",
+        Kind::Integer(0, 2100000000),
+        "Accepted; has no effect.",
+    ),
+    parameter(
+        "vacuum_multixact_freeze_min_age",
+        "5000000",
+        Kind::Integer(0, 1000000000),
+        "Accepted; has no effect.",
+    ),
+    parameter(
+        "vacuum_multixact_freeze_table_age",
+        "150000000",
+        Kind::Integer(0, 2000000000),
+        "Accepted; has no effect.",
+    ),
+    parameter("work_mem", "4MB", Kind::Memory, "Accepted; has no effect."),
+    parameter("xmlbinary", "base64", Kind::Choice(&["base64", "hex"]), "Accepted; has no effect."),
+    parameter("xmloption", "content", Kind::Text, "Accepted; has no effect."),
+];
