@@ -65,17 +65,17 @@ pub(super) fn program(
     let body = match (&plan[root], targets) {
         (Operator::Insert(insert), Some(targets)) => {
             insert.conflicts.is_empty().then_some(())?;
-            let change =
-                ShortChange { target: insert.target, row: None, set: &insert.values, images: &insert.images };
+            let (kind, set) = (ShortKind::Insert, &insert.values[..]);
+            let change = ShortChange { target: insert.target, kind, set, images: &insert.images };
             compile.change(insert.input, change, returning, targets)?
         }
         (Operator::Update(update), Some(targets)) => {
-            let (row, set) = (Some(update.row), &update.set[..]);
-            let change = ShortChange { target: update.target, row, set, images: &update.images };
+            let (kind, set) = (ShortKind::Update(update.row), &update.set[..]);
+            let change = ShortChange { target: update.target, kind, set, images: &update.images };
             compile.change(update.input, change, returning, targets)?
         }
         (Operator::Delete { input, target, row, images }, Some(targets)) => {
-            let change = ShortChange { target: *target, row: Some(*row), set: &[], images };
+            let change = ShortChange { target: *target, kind: ShortKind::Delete(*row), set: &[], images };
             compile.change(*input, change, returning, targets)?
         }
         _ => {
@@ -143,9 +143,17 @@ struct Above<'p> {
 /// A change at the root of a plan.
 struct ShortChange<'p> {
     target: SourceId,
-    row: Option<Column>,
+    kind: ShortKind,
     set: &'p [Assignment],
     images: &'p [Image],
+}
+
+/// What it does; where a row's id is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ShortKind {
+    Insert,
+    Update(Column),
+    Delete(Column),
 }
 
 /// The parts of a program that is being compiled.
@@ -555,6 +563,16 @@ impl<'p> Compile<'p> {
         Some(())
     }
 
+    /// Whether each row whose id a column has comes once: it is found by the first step, and nothing has several partners of it.
+    fn finds_once(&self, row: Column) -> Option<()> {
+        let Place::Cell { at, .. } = self.program.places[self.position(row)?] else { return None };
+        let (first, rest) = self.program.lookups.split_first()?;
+        let is_first =
+            matches!(self.program.steps.first(), Some(Step::Look(0))) && first.row_cell == Some(at);
+        let multiplies = |lookup: &Lookup| matches!(lookup.kind, JoinKind::Inner | JoinKind::Left);
+        (is_first && !rest.iter().any(multiplies)).then_some(())
+    }
+
     /// A change, and what RETURNING computes of it, from the top.
     fn change(
         &mut self,
@@ -565,10 +583,13 @@ impl<'p> Compile<'p> {
     ) -> Option<Body> {
         self.node(input, &Above::default())?;
         self.is_plain()?;
-        let is_insert = change.row.is_none();
-        // Two partners of a row would change it twice.
-        let multiplies = |lookup: &Lookup| matches!(lookup.kind, JoinKind::Inner | JoinKind::Left);
-        (is_insert || self.program.lookups.iter().skip(1).all(|lookup| !multiplies(lookup))).then_some(())?;
+        let is_insert = change.kind == ShortKind::Insert;
+        if let ShortKind::Update(row) | ShortKind::Delete(row) = change.kind {
+            self.finds_once(row)?;
+        }
+        let is_volatile = |(_, scalar): &(Column, Scalar)| scalar.is_volatile();
+        // What a function does that waits must not be done while a row is being written.
+        (!returning.iter().any(|outputs| outputs.iter().any(is_volatile))).then_some(())?;
         let target = targets.position(change.target);
         let table = targets.target(target);
         table.takes_single_rows().then_some(())?;
@@ -578,14 +599,14 @@ impl<'p> Compile<'p> {
         for (assignment, column) in change.set.iter().zip(&columns) {
             values.push((self.general(&assignment.value)?, table.general(*column)));
         }
-        let kind = match change.row {
-            None => {
+        let kind = match change.kind {
+            ShortKind::Insert => {
                 let place =
                     |number: usize| columns.iter().position(|column| *column == ColumnId(number as u16));
                 ChangeKind::Insert((0..table.width()).map(place).collect())
             }
-            Some(row) if columns.is_empty() => ChangeKind::Delete(self.position(row)?),
-            Some(row) => ChangeKind::Update(self.position(row)?),
+            ShortKind::Delete(row) => ChangeKind::Delete(self.position(row)?),
+            ShortKind::Update(row) => ChangeKind::Update(self.position(row)?),
         };
         let mut old = match &kind {
             ChangeKind::Insert(_) => Vec::new(),
@@ -616,7 +637,7 @@ impl<'p> Compile<'p> {
         let mut computed = Vec::new();
         for outputs in returning.into_iter().rev() {
             for (column, scalar) in outputs {
-                if !self.used[column.0 as usize] && !scalar.is_volatile() {
+                if !self.used[column.0 as usize] {
                     continue;
                 }
                 let number = self.expression(scalar)?;

@@ -196,7 +196,7 @@ impl ShortProgram {
     }
 
     /// Runs a program without changes and locks, and appends the values of its rows, row by row. How many rows; `None` if it
-    /// gives up, and then nothing has been appended.
+    /// gives up. Then, and after an error, nothing has been appended.
     pub fn query(
         &self,
         transaction: &Transaction,
@@ -206,13 +206,14 @@ impl ShortProgram {
     ) -> Result<Option<usize>> {
         assert!(matches!(self.body, Body::Query), "a program that changes or locks rows is executed");
         context.check_cancel()?;
+        let begin = values.len();
         let mut state = self.states.take();
         let rows = with_parameters(&self.parameters, parameters, |datums| {
             let scope = CellScope { context, parameters: datums };
             self.rows(&mut state, transaction, parameters, scope, values)
         });
         self.states.give_back(state);
-        rows
+        rows.inspect_err(|_| values.truncate(begin))
     }
 
     /// Runs a program with its changes or locks, and appends the values of RETURNING, or of the rows of the query. `None` if it gives

@@ -11,9 +11,10 @@ use crate::source::Request;
 use crate::stages::more_than_one_row;
 use crate::table::{as_stored, noted};
 use crate::write::Cells;
+use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnSet, Result, RowId, Stored, Value};
 use firn_plan::operator::JoinKind;
-use firn_storage::{KeyBuffer, Restriction};
+use firn_storage::{Index, KeyBuffer, Restriction};
 use firn_txn::{Guard, Transaction};
 use firn_vector::{Datum, Slot};
 use smallvec::SmallVec;
@@ -36,7 +37,8 @@ pub(super) struct Run<'r, 'g> {
     pub transaction: &'r Transaction,
     pub parameters: &'r [Value],
     pub scope: CellScope<'r>,
-    pub guard: &'g Guard,
+    /// What rows are read with. A program that reads none has no guard, since a function that it calls may wait.
+    pub guard: Option<&'g Guard>,
     pub cells: SmallVec<[Cell<'g>; 32]>,
     /// The step behind the last one, at which rows go to the sink.
     pub until: usize,
@@ -65,7 +67,7 @@ impl<'r, 'g> Run<'r, 'g> {
         transaction: &'r Transaction,
         parameters: &'r [Value],
         scope: CellScope<'r>,
-        guard: &'g Guard,
+        guard: Option<&'g Guard>,
     ) -> Run<'r, 'g> {
         let cells = SmallVec::from_elem(Cell::Null, program.cells);
         let until = program.grouping.as_ref().map_or(program.steps.len(), |grouping| grouping.after);
@@ -149,13 +151,19 @@ impl<'r, 'g> Run<'r, 'g> {
         sink: &mut Sink<'_>,
         matched: &mut bool,
     ) -> Result<End> {
+        let guard = self.guard.expect("programs with look-ups have a guard");
+        // An index that has been dropped since lacks the keys of newer rows.
+        let is_kept = |index: &Arc<Index>| Arc::ptr_eq(index, &lookup.index);
+        if !lookup.table.indexes_now(guard).iter().any(is_kept) {
+            return Ok(End::Spent);
+        }
         if lookup.is_point {
             let mut key = KeyBuffer::new();
             if self.encode(lookup, state, None, None, &mut key)? != Encoded::Key {
                 return Ok(End::Through);
             }
             let cells = &mut self.cells[lookup.first_cell..lookup.first_cell + lookup.columns.len()];
-            let (transaction, guard, columns) = (self.transaction, self.guard, &lookup.columns);
+            let (transaction, columns) = (self.transaction, &lookup.columns);
             let found = match lookup.noted.is_noted {
                 true => transaction.find(&lookup.table, &lookup.index, &key, columns, cells, guard),
                 false => {
@@ -169,7 +177,7 @@ impl<'r, 'g> Run<'r, 'g> {
         }
         let Some(part) = lookup.key.iter().position(|part| !matches!(part.value, KeyValue::One(_))) else {
             let Some(stretch) = self.stretch(lookup, state)? else { return Ok(End::Through) };
-            return self.range(at, number, lookup, &stretch, state, sink, matched);
+            return self.range(at, number, lookup, &stretch, guard, state, sink, matched);
         };
         let keys = self.keys(lookup, part, state)?;
         if keys.len() > self.budget {
@@ -177,7 +185,7 @@ impl<'r, 'g> Run<'r, 'g> {
         }
         for key in keys {
             let stretch = (Bound::Included(key.clone()), Bound::Included(key));
-            let end = self.range(at, number, lookup, &stretch, state, sink, matched)?;
+            let end = self.range(at, number, lookup, &stretch, guard, state, sink, matched)?;
             if end != End::Through {
                 return Ok(end);
             }
@@ -193,11 +201,12 @@ impl<'r, 'g> Run<'r, 'g> {
         number: usize,
         lookup: &'g Lookup,
         (low, high): &Part,
+        guard: &'g Guard,
         state: &mut State,
         sink: &mut Sink<'_>,
         matched: &mut bool,
     ) -> Result<End> {
-        let (transaction, guard) = (self.transaction, self.guard);
+        let transaction = self.transaction;
         let (table, index) = (&lookup.table, &lookup.index);
         let bounds = (slice(low), slice(high));
         let mut outcome = Ok(End::Through);

@@ -162,8 +162,8 @@ impl ShortProgram {
         if take == 0 {
             return Ok(Some(0));
         }
-        let guard = pin();
-        let mut run = super::run::Run::new(self, transaction, parameters, scope, &guard);
+        let guard = (!self.lookups.is_empty()).then(pin);
+        let mut run = Run::new(self, transaction, parameters, scope, guard.as_ref());
         let mut end = run.step(0, state, &mut sink)?;
         if let (Some(grouping), Some(arguments)) = (&self.grouping, sink.arguments.take())
             && end != End::Spent

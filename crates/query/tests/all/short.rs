@@ -39,7 +39,7 @@ enum Rows {
 /// integers; `k` for the key of a row to insert. Whether rows come in an order, and whether reading may end before all have been read.
 const STATEMENTS: &[(&str, &str, Rows, bool)] = &[
     ("SELECT * FROM t WHERE a = $1", "i", Rows::Multiset, false),
-    ("SELECT c, d + 1, b IS NULL, coalesce(b, -1) FROM t WHERE a = $1", "j", Rows::Multiset, false),
+    ("SELECT c, d + 1, b IS NULL, coalesce(b, -1) FROM t WHERE a = $1::bigint", "j", Rows::Multiset, false),
     ("SELECT a, e FROM t WHERE a = $1 AND b > $2", "ii", Rows::Multiset, false),
     ("SELECT a FROM t WHERE b = $1 ORDER BY a DESC", "i", Rows::InOrder, false),
     ("SELECT a FROM t WHERE b = $1 ORDER BY a", "i", Rows::InOrder, false),
@@ -51,7 +51,7 @@ const STATEMENTS: &[(&str, &str, Rows, bool)] = &[
     ("SELECT a, length(c), upper(c) || 'x' FROM t WHERE c >= $1 AND c < $2", "ss", Rows::Multiset, false),
     ("SELECT a FROM t WHERE d = $1", "n", Rows::Multiset, false),
     ("SELECT a, d FROM t WHERE d > $1 AND d < $2 AND e <> 3", "nn", Rows::Multiset, false),
-    ("SELECT a FROM t WHERE a IN ($1, $2, $3)", "iij", Rows::Multiset, false),
+    ("SELECT a FROM t WHERE a IN ($1, $2, $3)", "iii", Rows::Multiset, false),
     ("SELECT a, b FROM t WHERE a = ANY ($1) AND b IS NOT NULL", "l", Rows::Multiset, false),
     (
         "SELECT a, CASE b WHEN 1 THEN 'one' WHEN 2 THEN c ELSE 'many' END FROM t WHERE a = $1",
