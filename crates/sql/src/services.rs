@@ -100,9 +100,9 @@ impl Services {
         self.state.lock().facts = facts;
     }
 
-    /// Sequences are looked up in this catalog; in the newest one without.
-    pub fn set_catalog(&self, catalog: Option<Arc<Catalog>>) {
-        self.state.lock().catalog = catalog;
+    /// Sequences are looked up in this catalog; in the newest one without. Returns the one that they were looked up in.
+    pub fn set_catalog(&self, catalog: Option<Arc<Catalog>>) -> Option<Arc<Catalog>> {
+        std::mem::replace(&mut self.state.lock().catalog, catalog)
     }
 
     /// Whether the transaction may only read.

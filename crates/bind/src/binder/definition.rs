@@ -2,6 +2,7 @@
 //! that they use.
 
 use super::attach::Pending;
+use super::names::Found;
 use super::{Binder, Clause, Item, ItemColumn, LevelId, Operand, OutputColumn, Table, bind_with};
 use crate::catalog::{Catalog, Relation};
 use crate::resolve::name as type_name;
@@ -67,6 +68,9 @@ pub struct Uses {
     pub columns: BTreeSet<(u32, i16)>,
     /// The columns that each star in a select list stands for, by the star's place.
     pub stars: Vec<(Span, Vec<ObjectName>)>,
+    /// Names of columns without qualifiers in queries over several relations, by their first byte, with those that mean the same and
+    /// nothing else when the relations get more columns.
+    pub names: Vec<(u32, ObjectName)>,
     /// The columns that each NATURAL JOIN compares, by the join's place.
     pub natural: Vec<(Span, Vec<Box<str>>)>,
 }
@@ -223,6 +227,19 @@ impl Binder<'_> {
         value.for_each_column(&mut |column| origins.extend(self.plan.columns[column].origin));
         let uses = self.uses.as_mut().expect("it was seen");
         uses.columns.extend(origins.into_iter().map(|origin| (origin.relation, origin.attribute)));
+    }
+
+    /// Notes what a name without qualifiers means.
+    pub(super) fn note_name(&mut self, found: Found, name: &str, at: u32) {
+        let level = &self.levels[found.level];
+        let item = &level.items[found.item];
+        if self.uses.is_none() || !self.has_positions || level.items.len() < 2 {
+            return;
+        }
+        let Some(column) = item.columns.iter().find(|column| &*column.name == name) else { return };
+        let name = self.qualified_name(level.id, item, column);
+        let uses = self.uses.as_mut().expect("it was seen");
+        uses.names.push((at, name));
     }
 
     /// Notes what a join by names compares.

@@ -102,6 +102,7 @@ impl Binder<'_> {
                     return Err(self.ambiguous(name, at));
                 }
                 self.check_lateral(Found { level, item }, at)?;
+                self.note_name(Found { level, item }, name, at);
                 found = Some(operand);
             }
             if found.is_some() {

@@ -5,5 +5,6 @@
 
 mod cases;
 mod catalog;
+mod definitions;
 mod functions;
 mod rows;

@@ -57,17 +57,14 @@ fn other_relation(
             if kind == ObjectKind::Index =>
         {
             parameter::check_of_index(options)?;
-            match context.names().object(kind, name) {
-                Err(_) if if_exists => {
+            match context.names().find(name) {
+                Some(Relation::Index(..)) => Ok(()),
+                Some(_) => Err(wrong_kind(kind, &name.name)),
+                None if if_exists => {
                     context.notice(SqlState::SUCCESSFUL_COMPLETION, skipped(name));
                     Ok(())
                 }
-                // PostgreSQL looks for a relation of any kind.
-                Err(error) if error.state() == SqlState::UNDEFINED_OBJECT => {
-                    let message = format!("relation \"{name}\" does not exist");
-                    Err(Error::new(SqlState::UNDEFINED_TABLE, message))
-                }
-                found => found.map(|_| ()),
+                None => Err(missing_relation(name)),
             }
         }
         _ => Err(Error::unsupported(format!("this form of ALTER {}", kind.word().to_uppercase()))

@@ -8,7 +8,7 @@ use firn_base::{ColumnId, Error, Result, SqlState};
 use firn_bind::Place;
 use firn_syntax::print;
 use firn_syntax::tree::{ColumnChange, Expr, IdentityChange, Name, SequenceOption};
-use firn_txn::catalog::{ColumnType, ConstraintKind, SequenceDef, TableDef};
+use firn_txn::catalog::{ColumnType, ConstraintKind, TableDef};
 
 /// ALTER COLUMN. `text` is what the change was parsed from.
 pub(super) fn alter(
@@ -169,11 +169,8 @@ fn set_identity(
     if !options.is_empty() {
         let options = sequence::options_of(context, text, &options, false)?;
         let owner = Some((table.oid, column.0));
-        let sequences = context.transaction.catalog().sequences.values();
-        let owned = sequences
-            .filter(|sequence| sequence.owner == owner)
-            .map(|found| SequenceDef::clone(found))
-            .next();
+        let mut sequences = context.transaction.catalog().sequences.values();
+        let owned = sequences.find(|sequence| sequence.owner == owner).cloned();
         let owned = owned.ok_or_else(|| Error::internal("an identity column has no sequence"))?;
         sequence::change(context, &owned, &options)?;
     }
@@ -248,7 +245,8 @@ fn set_type(
     }
     // The default must fit the new type as well.
     if let Some(default) = &table.columns[column].default {
-        expression::check_default(context, &name, ty.declared, default)?;
+        let types = (table.columns[column].ty.declared, ty.declared);
+        expression::check_default(context, &name, types, default)?;
     }
     let old = table.clone();
     let mut new = table;

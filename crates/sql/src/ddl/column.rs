@@ -2,7 +2,7 @@
 
 use super::sequence::{self, SequenceOptions};
 use super::{Context, expression};
-use crate::statement::quote_literal;
+use crate::statement::{quote_ident, quote_literal};
 use firn_base::{Error, Result, SqlState, Type, TypeId, type_table};
 use firn_syntax::tree::{
     self, BaseType, ColumnConstraint, ColumnConstraintKind, ConstraintAttributes, Name, ObjectName,
@@ -31,7 +31,6 @@ const MOST_DIGITS: u16 = 38;
 
 /// PostgreSQL's types that FirnDB lacks.
 const OTHER_TYPES: &[&str] = &[
-    "json",
     "jsonb",
     "jsonpath",
     "xml",
@@ -59,7 +58,6 @@ const OTHER_TYPES: &[&str] = &[
     "tsrange",
     "tstzrange",
     "daterange",
-    "pg_lsn",
     "citext",
 ];
 
@@ -332,8 +330,11 @@ pub(super) fn check_collation(name: &ObjectName) -> Result<()> {
         ["default", "c", "posix", "ucs_basic"].iter().any(|known| name.name.text.eq_ignore_ascii_case(known));
     match is_in_catalog && is_of_bytes {
         true => Ok(()),
-        false => Err(Error::unsupported(format!("collation \"{}\"", name.name.text))
-            .with_hint("Strings compare by their bytes: leave COLLATE out, or say COLLATE \"C\".")),
+        false => {
+            let parts: Vec<String> = name.parts().map(|part| quote_ident(&part.text)).collect();
+            Err(Error::unsupported(format!("collation {}", parts.join(".")))
+                .with_hint("Strings compare by their bytes: leave COLLATE out, or say COLLATE \"C\"."))
+        }
     }
 }
 

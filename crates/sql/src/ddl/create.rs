@@ -4,12 +4,12 @@ use super::sequence::SequenceOptions;
 use super::{
     Context, already_exists, column, constraint, execute_statement, kinds, like, parameter, rewrite, sequence,
 };
-use crate::statement::{ObjectKind, QualifiedName};
+use crate::statement::{ObjectKind, QualifiedName, without_into};
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, Type};
 use firn_syntax::tree::{
-    CreateSchema, CreateTable, CreateTableAs, Query, QueryBody, Role, RoleKind, Statement,
-    TableConstraintKind, TableElement, TableSource,
+    CreateSchema, CreateTable, CreateTableAs, Query, Role, RoleKind, Statement, TableConstraintKind,
+    TableElement, TableSource,
 };
 use firn_txn::catalog::{ColumnDef, ColumnType, Oid, SchemaDef, TableDef, TableSettings};
 
@@ -267,18 +267,7 @@ pub(super) fn select_into(context: &mut Context<'_>, text: &str, query: &Query) 
     let name = QualifiedName::from(&into.name);
     let settings = TableSettings::default();
     let new = NewTable { name, if_not_exists: false, names: Vec::new(), settings };
-    let mut query = query.clone();
-    take_into(&mut query.body);
-    fill(context, text, &new, &query, true)
-}
-
-fn take_into(body: &mut QueryBody) {
-    match body {
-        QueryBody::Select(select) => select.into = None,
-        QueryBody::SetOperation(operation) => take_into(&mut operation.first),
-        QueryBody::Nested(query) => take_into(&mut query.body),
-        QueryBody::Values(_) | QueryBody::Table(_) => {}
-    }
+    fill(context, text, &new, &without_into(query.clone()), true)
 }
 
 /// A table that is made from a query.
@@ -305,8 +294,10 @@ fn fill(
     }
     refuse_duplicates(columns.iter().map(|column| column.name.as_str()))?;
     let oid = context.allocate();
-    // The query is not to see the table that it fills: it gets its name afterwards.
-    let mut table = add(context, oid, schema, &rewrite::hidden_name(oid), columns, new.settings)?;
+    let mut table = add(context, oid, schema, &new.name.name, columns, new.settings)?;
+    // The query is not to see the table that it fills: it gets its name back afterwards.
+    table.name = rewrite::hidden_name(oid);
+    context.put_table(table.clone())?;
     let mut rows = 0;
     if with_data && !table.columns.is_empty() {
         let insert = rewrite::insertion(context, &table, query);

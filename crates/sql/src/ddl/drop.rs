@@ -217,6 +217,9 @@ fn dependents(context: &Context<'_>, object: &Object) -> Vec<(Object, bool)> {
                     }
                 }
             }
+            for view in view::dependents(catalog, sequence.oid) {
+                found.push((Object::View(view.oid), false));
+            }
         }
         Object::ForeignKey(..) | Object::Default(..) => {}
     }

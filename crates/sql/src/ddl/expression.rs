@@ -41,7 +41,7 @@ fn moment(expression: &Expr, bound: &BoundExpression) -> Option<String> {
     match &bound.scalar {
         Scalar::Constant(_, value)
             if is_string
-                && matches!(id, TypeId::DATE | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ)
+                && matches!(id, TypeId::DATE | TypeId::TIME | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ)
                 && !matches!(value, Value::Null) =>
         {
             let mut written = String::new();
@@ -52,16 +52,21 @@ fn moment(expression: &Expr, bound: &BoundExpression) -> Option<String> {
     }
 }
 
-/// 42804 if a default of before does not fit a new type of its column.
-pub(super) fn check_default(context: &Context<'_>, column: &str, ty: Type, default: &str) -> Result<()> {
-    let expression = parse_expression(default)?;
-    let place = Place::Default { column, ty };
-    let bound =
-        context.bound(|catalog| firn_bind::bind_expression(default, &expression, place, None, catalog));
+/// 42804 if a default does not fit a new type of its column: its value as one of the old type is what is assigned.
+pub(super) fn check_default(
+    context: &Context<'_>,
+    column: &str,
+    (old, new): (Type, Type),
+    default: &str,
+) -> Result<()> {
+    let text = format!("({default})::{old}");
+    let expression = parse_expression(&text)?;
+    let place = Place::Default { column, ty: new };
+    let bound = context.bound(|catalog| firn_bind::bind_expression(&text, &expression, place, None, catalog));
     bound.map(drop).map_err(|error| match error.state() {
         SqlState::DATATYPE_MISMATCH => Error::new(
             SqlState::DATATYPE_MISMATCH,
-            format!("default for column \"{column}\" cannot be cast automatically to type {ty}"),
+            format!("default for column \"{column}\" cannot be cast automatically to type {new}"),
         ),
         _ => error.without_position(),
     })

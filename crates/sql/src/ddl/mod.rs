@@ -38,7 +38,7 @@ use crate::statement::{ObjectKind, QualifiedName, quote_ident};
 pub(crate) use create::plain_table;
 pub(crate) use expression::columns_in;
 use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlState, Value, stack};
+use firn_base::{Error, Result, SqlState, stack};
 use firn_query::ResultChunk;
 use firn_syntax::tree::{Comment, ObjectReference, ObjectType, Statement};
 use firn_txn::catalog::{Oid, TableDef};
@@ -229,31 +229,37 @@ impl Context<'_> {
         crate::query::with_catalog(self.transaction, self.facts, bind)
     }
 
-    /// Prepares a statement over the catalog as it stands.
-    fn prepare(&mut self, parsed: &Parsed) -> Result<Prepared> {
-        // Its functions see the sequences that the transaction has made.
-        let services: &dyn Any = &*self.options.services;
-        if let Some(services) = services.downcast_ref::<Services>() {
-            services.set_catalog(Some(self.transaction.catalog().clone()));
+    /// Prepares a statement over the catalog as it stands, and runs it. Its functions see the sequences of that catalog.
+    fn run<T>(&mut self, parsed: &Parsed, run: impl FnOnce(&mut Self, &Prepared) -> Result<T>) -> Result<T> {
+        let services = self.options.services.clone();
+        let services: &dyn Any = &*services;
+        let services = services.downcast_ref::<Services>();
+        let catalog = self.transaction.catalog().clone();
+        let before = services.map(|services| services.set_catalog(Some(catalog)));
+        let result = Prepared::new(parsed, &[], self.transaction, self.facts, &self.options.cancel)
+            .and_then(|prepared| run(self, &prepared));
+        // If the statement fails, the transaction's catalog is gone.
+        if let (Some(services), Some(before)) = (services, before) {
+            services.set_catalog(before);
         }
-        Prepared::new(parsed, &[], self.transaction, self.facts, &self.options.cancel)
+        result
     }
 
     /// The first rows of a query of our own making, if it yields any.
     fn first_rows(&mut self, text: &str) -> Result<Option<ResultChunk>> {
         let parsed = crate::parse::parse_one(text)?.expect("it is a statement");
-        let run = |context: &mut Self| {
-            let query = context.prepare(&parsed)?;
-            query.start(context.transaction, context.facts, &[] as &[Value], context.options)?.next()
-        };
-        run(self).map_err(Error::without_position)
+        let first = self.run(&parsed, |context, query| {
+            query.start(context.transaction, context.facts, &[], context.options)?.next()
+        });
+        first.map_err(Error::without_position)
     }
 
     /// Executes a change; how many rows it made.
     fn change(&mut self, parsed: &Parsed) -> Result<u64> {
-        let change = self.prepare(parsed)?;
-        let executed = change.execute(self.transaction, self.facts, &[], self.options)?;
-        Ok(executed.count.unwrap_or(0))
+        self.run(parsed, |context, change| {
+            let executed = change.execute(context.transaction, context.facts, &[], context.options)?;
+            Ok(executed.count.unwrap_or(0))
+        })
     }
 }
 

@@ -293,7 +293,10 @@ fn move_sequence(context: &mut Context<'_>, sequence: &SequenceDef, schema: Oid,
     let defaults = sequence_defaults(context, |known| known.oid == sequence.oid, |_| to.clone());
     let moved = SequenceDef { schema, name: name.to_owned(), ..sequence.clone() };
     context.catalog_mut()?.sequences.insert(moved.oid, Arc::new(moved));
-    put_defaults(context, defaults)
+    put_defaults(context, defaults)?;
+    let (from, to) =
+        (context.schema_name(sequence.schema).to_owned(), context.schema_name(schema).to_owned());
+    view::rename_relation(context, (&from, &sequence.name), (&to, name))
 }
 
 /// The defaults that name sequences that move, with the new names: the table, the column's place, and the text.
@@ -344,7 +347,9 @@ fn rename_schema(context: &mut Context<'_>, from: &str, to: &str) -> Result<()> 
         let catalog = context.transaction.catalog();
         let tables = catalog.tables.values().filter(|table| table.schema == schema.oid);
         let views = catalog.views.values().filter(|view| view.schema == schema.oid);
-        tables.map(|table| table.name.clone()).chain(views.map(|view| view.name.clone())).collect()
+        let sequences = catalog.sequences.values().filter(|sequence| sequence.schema == schema.oid);
+        let names = tables.map(|table| &table.name).chain(views.map(|view| &view.name));
+        names.chain(sequences.map(|sequence| &sequence.name)).cloned().collect()
     };
     // Defaults name the sequences of the schema.
     let defaults = sequence_defaults(

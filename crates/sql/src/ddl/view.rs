@@ -151,9 +151,9 @@ impl Visitor for WithoutTable {
 
 /// The text of a query that means the same under every search path, and when columns are added to its relations.
 fn canonical(context: &Context<'_>, query: &Query, described: &Described) -> Result<String> {
-    let text = |writes_stars: bool| {
+    let text = |writes_columns: bool| {
         let mut query = query.clone();
-        visit::query(&mut Qualify { uses: &described.uses, writes_stars }, &mut query);
+        visit::query(&mut Qualify { uses: &described.uses, writes_columns }, &mut query);
         print::query(&query)
     };
     let written = text(true);
@@ -172,11 +172,14 @@ fn canonical(context: &Context<'_>, query: &Query, described: &Described) -> Res
 /// Writes into a query what its names mean.
 struct Qualify<'u> {
     uses: &'u RelationUses,
-    writes_stars: bool,
+    /// Whether stars are written out, and columns with their relations.
+    writes_columns: bool,
 }
 
 fn noted<'u, T>(list: &'u [(Span, T)], span: Span) -> Option<&'u T> {
-    list.iter().find(|(place, _)| *place == span).map(|(_, what)| what)
+    // Spans are equal wherever they are.
+    let is_there = |(place, _): &&(Span, T)| (place.start, place.end) == (span.start, span.end);
+    list.iter().find(is_there).map(|(_, what)| what)
 }
 
 impl Visitor for Qualify<'_> {
@@ -187,8 +190,18 @@ impl Visitor for Qualify<'_> {
         }
     }
 
+    fn expr(&mut self, expr: &mut Expr) {
+        let ExprKind::Column(name) = &mut expr.kind else { return };
+        if self.writes_columns && name.qualifiers.is_empty() {
+            let meant = self.uses.names.iter().find(|(at, _)| *at == name.name.span.start);
+            if let Some((_, meant)) = meant.filter(|(_, meant)| meant.name == name.name) {
+                name.qualifiers.clone_from(&meant.qualifiers);
+            }
+        }
+    }
+
     fn targets(&mut self, targets: &mut Vec<Target>) {
-        if !self.writes_stars {
+        if !self.writes_columns {
             return;
         }
         let mut written = Vec::with_capacity(targets.len());
@@ -249,7 +262,7 @@ fn parsed(text: &str) -> Option<Query> {
     }
 }
 
-/// Every table and view that a view's text names.
+/// Every table, view and sequence that a view's text reads.
 pub(crate) fn dependencies(catalog: &Catalog, view: &ViewDef) -> Vec<Oid> {
     struct Relations<'c>(Names<'c>, Vec<Oid>);
     impl Visitor for Relations<'_> {
@@ -258,6 +271,7 @@ pub(crate) fn dependencies(catalog: &Catalog, view: &ViewDef) -> Vec<Oid> {
             let oid = match self.0.find(&QualifiedName::from(&relation.name)) {
                 Some(Relation::Table(table)) => table.oid,
                 Some(Relation::View(view)) => view.oid,
+                Some(Relation::Sequence(sequence)) => sequence.oid,
                 _ => return,
             };
             if !self.1.contains(&oid) {
