@@ -90,6 +90,7 @@ def test_values_that_are_no_numbers_stay_what_they_are(connection):
         assert isinstance(value, Decimal) and str(value) == given
     with pytest.raises(firndb.DataError):
         connection.execute("SELECT ?::numeric(4,1)", (Decimal("Infinity"),)).fetchone()
+    connection.rollback()
 
 
 def test_lists_of_lists_are_arrays_of_several_dimensions(connection):
@@ -98,6 +99,7 @@ def test_lists_of_lists_are_arrays_of_several_dimensions(connection):
     assert connection.execute("SELECT ?::integer[]", ([[], []],)).fetchone() == ([],)
     with pytest.raises(firndb.DataError, match="matching dimensions"):
         connection.execute("SELECT ?::integer[]", ([[1, 2], [3]],))
+    connection.rollback()
 
 
 def test_integers_of_any_size(connection):

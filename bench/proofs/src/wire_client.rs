@@ -141,7 +141,9 @@ impl SqlClient for WireClient {
                 return Ok(IsNull::Yes);
             }
             let mut bytes = Vec::new();
-            let value = assign(value.clone(), SqlType::try_from(ty)?, &TimeZoneSetting::UTC)?;
+            // The other types are strings.
+            let single = SqlType::try_from(ty).unwrap_or(SqlType::Text);
+            let value = assign(value.clone(), single, &TimeZoneSetting::UTC)?;
             binary::encode_any(&value, ty, &mut bytes);
             out.extend_from_slice(&bytes);
             Ok(IsNull::No)

@@ -179,7 +179,11 @@ fn natural(value: &Value) -> Option<TypeId> {
         Value::Number(_) | Value::Numeric { .. } => Some(TypeId::NUMERIC),
         Value::Oid(_) => Some(TypeId::OID),
         Value::Array(array) => {
-            let element = array.elements().iter().filter_map(natural).reduce(wider)?;
+            let own = |element: &Value| match element {
+                Value::Text(_) => Some(TypeId::TEXT),
+                element => natural(element),
+            };
+            let element = array.elements().iter().filter_map(own).reduce(wider)?;
             Type::new(element).array().map(|array| array.id)
         }
         value => value.natural_type().map(|ty| TypeId(ty.oid())),

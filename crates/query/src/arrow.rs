@@ -3,7 +3,7 @@
 //! | SQL | Arrow |
 //! |---|---|
 //! | `numeric(p, s)` | decimal128(p, s) |
-//! | `numeric` | decimal128(38, 16): 22003 where digits would be lost |
+//! | `numeric` | decimal128(38, 16): 22003 where a column of a relation would lose digits; what is computed is rounded |
 //! | strings | utf8 view |
 //! | `bytea` | binary view |
 //! | `timestamptz` | timestamp of microseconds, UTC |
@@ -69,13 +69,18 @@ fn element_field(element: Representation) -> FieldRef {
     Arc::new(Field::new_list_field(of_representation(element), true))
 }
 
-/// Rows as a batch of a schema that [`schema`] has made.
-pub fn batch(rows: &ResultChunk, schema: &SchemaRef) -> Result<RecordBatch> {
+/// Rows of these columns as a batch of the schema that [`schema`] has made of them.
+pub fn batch(rows: &ResultChunk, columns: &[ResultColumn], schema: &SchemaRef) -> Result<RecordBatch> {
     let chunk = &rows.values;
     let fields = schema.fields().iter().enumerate();
     let arrays = chunk.vectors().iter().zip(fields).map(|(vector, (place, field))| {
         let text = rows.text(place).filter(|_| *field.data_type() == DataType::Utf8View);
-        let array = array(&text.unwrap_or(vector).flatten(chunk.rows()))?;
+        // Averages and quotients have more digits than what they are computed from.
+        let digits = match columns[place].origin {
+            Some(_) => Digits::Exact,
+            None => Digits::Rounded,
+        };
+        let array = array(&text.unwrap_or(vector).flatten(chunk.rows()), digits)?;
         debug_assert_eq!(array.data_type(), field.data_type());
         Ok(array)
     });
@@ -85,11 +90,20 @@ pub fn batch(rows: &ResultChunk, schema: &SchemaRef) -> Result<RecordBatch> {
     Ok(batch.expect("arrays have the types and the length that the schema says"))
 }
 
+/// What becomes of digits that the Arrow type of a plain numeric does not have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Digits {
+    /// 22003
+    Exact,
+    /// The value is rounded.
+    Rounded,
+}
+
 /// A flat vector as an array.
-fn array(vector: &Vector) -> Result<ArrayRef> {
+fn array(vector: &Vector, digits: Digits) -> Result<ArrayRef> {
     match vector.representation() {
-        Representation::Numeric => numerics(vector),
-        Representation::List(element) => lists(vector, *element),
+        Representation::Numeric => numerics(vector, digits),
+        Representation::List(element) => lists(vector, *element, digits),
         representation @ Representation::Record => {
             Err(Error::unsupported(format_args!("results of type {representation} as Arrow"))
                 .with_hint("Cast the column to text."))
@@ -100,24 +114,28 @@ fn array(vector: &Vector) -> Result<ArrayRef> {
 }
 
 /// Numerics with scales of their own.
-fn numerics(vector: &Vector) -> Result<ArrayRef> {
+fn numerics(vector: &Vector, digits: Digits) -> Result<ArrayRef> {
     let (precision, scale) = PLAIN_NUMERIC;
     let mut builder = Decimal128Builder::with_capacity(vector.len())
         .with_precision_and_scale(precision, scale as i8)
         .expect("the type's digits are those of Arrow");
     for row in 0..vector.len() {
         match vector.datum(row) {
-            Datum::Numeric(value) => builder.append_value(unscaled(value, scale)?),
+            Datum::Numeric(value) => builder.append_value(unscaled(value, scale, digits)?),
             _ => builder.append_null(),
         }
     }
     Ok(Arc::new(builder.finish()))
 }
 
-/// A numeric with so many digits after the point: 22003 where digits would be lost.
-fn unscaled(value: Numeric, scale: u8) -> Result<i128> {
+/// A numeric with so many digits after the point: 22003 where it does not fit.
+fn unscaled(value: Numeric, scale: u8, digits: Digits) -> Result<i128> {
     let fits = |unscaled: &i128| unscaled.unsigned_abs() < 10u128.pow(PLAIN_NUMERIC.0.into());
-    value.exactly_at(scale.into()).filter(fits).ok_or_else(|| {
+    let unscaled = match digits {
+        Digits::Exact => value.exactly_at(scale.into()),
+        Digits::Rounded => value.rounded_at(scale.into()),
+    };
+    unscaled.filter(fits).ok_or_else(|| {
         Error::new(
             SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
             format!("numeric {value} does not fit decimal128(38, 16)"),
@@ -126,7 +144,7 @@ fn unscaled(value: Numeric, scale: u8) -> Result<i128> {
     })
 }
 
-fn lists(vector: &Vector, element: Representation) -> Result<ArrayRef> {
+fn lists(vector: &Vector, element: Representation, digits: Digits) -> Result<ArrayRef> {
     let mut offsets = Vec::with_capacity(vector.len() + 1);
     offsets.push(0i32);
     let mut builder = firn_vector::builder::Builder::new(element);
@@ -144,7 +162,7 @@ fn lists(vector: &Vector, element: Representation) -> Result<ArrayRef> {
             Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "the arrays of a batch have more than 2^31 elements")
         })?);
     }
-    let elements = array(&builder.finish())?;
+    let elements = array(&builder.finish(), digits)?;
     let offsets = OffsetBuffer::new(offsets.into());
     Ok(Arc::new(ListArray::new(element_field(element), offsets, elements, vector.validity().cloned())))
 }
@@ -191,7 +209,7 @@ mod tests {
             (Type::new(TypeId::INT4_ARRAY), &["{1,NULL,3}", "NULL", "{}"]),
         ];
         for (ty, texts) in cases {
-            let array = array(&vector(*ty, texts)).unwrap();
+            let array = array(&vector(*ty, texts), Digits::Exact).unwrap();
             assert_eq!(*array.data_type(), data_type(*ty), "{ty}");
             assert_eq!(array.len(), texts.len());
             assert!(array.is_valid(0) && array.is_null(1), "{ty}");
@@ -201,12 +219,20 @@ mod tests {
     #[test]
     fn digits_are_not_lost_in_silence() {
         let numeric = Type::new(TypeId::NUMERIC);
-        let values = array(&vector(numeric, &["1.2500000000000000"])).unwrap();
+        let values = array(&vector(numeric, &["1.2500000000000000"]), Digits::Exact).unwrap();
         let values = values.as_any().downcast_ref::<Decimal128Array>().unwrap().clone();
         assert_eq!(values.value_as_string(0), "1.2500000000000000");
         for lost in ["0.00000000000000001", "99999999999999999999999", "NaN", "Infinity"] {
-            let error = array(&vector(numeric, &[lost])).unwrap_err();
+            let error = array(&vector(numeric, &[lost]), Digits::Exact).unwrap_err();
             assert_eq!(error.state(), SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "{lost}");
+        }
+        let computed = vector(numeric, &["0.05008133906964237698", "-0.66666666666666666667"]);
+        let values = array(&computed, Digits::Rounded).unwrap();
+        let values = values.as_any().downcast_ref::<Decimal128Array>().unwrap();
+        assert_eq!(values.value_as_string(0), "0.0500813390696424");
+        assert_eq!(values.value_as_string(1), "-0.6666666666666667");
+        for wide in ["99999999999999999999999", "NaN"] {
+            assert!(array(&vector(numeric, &[wide]), Digits::Rounded).is_err(), "{wide}");
         }
     }
 }

@@ -44,8 +44,10 @@ impl RowChunk {
     /// Its rows as an Arrow batch of a schema that [`firn_query::arrow::schema`] has made of the columns.
     pub fn into_batch(self, columns: &[Column], schema: &SchemaRef) -> Result<RecordBatch> {
         match self {
-            RowChunk::Values(values) => firn_query::arrow::batch(&vectors_of(columns, &values), schema),
-            RowChunk::Vectors(chunk) => firn_query::arrow::batch(&chunk, schema),
+            RowChunk::Values(values) => {
+                firn_query::arrow::batch(&vectors_of(columns, &values), columns, schema)
+            }
+            RowChunk::Vectors(chunk) => firn_query::arrow::batch(&chunk, columns, schema),
         }
     }
 

@@ -462,8 +462,11 @@ fn text(value: &Value) -> &str {
 
 /// The digits of a numeric with that many after the point.
 fn scaled(value: &Value, wanted: u8) -> i64 {
-    let Value::Number(number) = value else { panic!("{value:?} is no numeric") };
-    let (unscaled, scale) = number.number().expect("amounts of money are finite");
+    let (unscaled, scale) = match value {
+        Value::Numeric { unscaled, scale } => (*unscaled, u16::from(*scale)),
+        Value::Number(number) => number.number().expect("amounts of money are finite"),
+        other => panic!("{other:?} is no numeric"),
+    };
     let wanted = u16::from(wanted);
     match scale <= wanted {
         true => (unscaled * 10i128.pow(u32::from(wanted - scale))) as i64,

@@ -33,8 +33,8 @@ pub const TABLES: [&str; 3] = [WHOLE, "apart", "late"];
 /// Which rows `w` are those of a group of three keys in a table `{t}`, of which `$1` is the first and `$2` the last: what to select from,
 /// and a condition.
 const GROUPS: [(&str, &str); QUERIES] = [
-    ("{t} w", "w.key IN ($1, $1 + 1, $2)"),
-    ("{t} w", "w.wide IN ($1, $1 + 1, $2)"),
+    ("{t} w", "w.key IN ($1::bigint, $1::bigint + 1, $2)"),
+    ("{t} w", "w.wide IN ($1::bigint, $1::bigint + 1, $2)"),
     ("{t} w", "w.wide = $2 OR NOT (w.wide < $1 OR w.wide >= $2)"),
     ("{t} w", "w.grp = $1 / 3 AND w.wide <> $1 + 1 OR w.wide = $1 + 1"),
     ("{t} w JOIN generate_series($1::bigint, $2::bigint) s(k) ON w.key = s.k", "true"),

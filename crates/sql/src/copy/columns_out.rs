@@ -195,7 +195,7 @@ fn append(out: &mut Vec<u8>, written: &mut Vec<u8>) {
 impl Form {
     /// Rows as the file has them.
     pub fn of_file(&self, chunk: &ResultChunk) -> Result<RecordBatch> {
-        let batch = firn_query::arrow::batch(chunk, &self.result)?;
+        let batch = firn_query::arrow::batch(chunk, &self.columns, &self.result)?;
         let columns = batch.columns().iter().zip(self.schema.fields()).enumerate();
         let columns = columns.map(|(place, (column, field))| {
             match self.columns[place].ty.id == TypeId::INTERVAL && *field.data_type() == DataType::Utf8 {

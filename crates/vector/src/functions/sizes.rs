@@ -59,7 +59,7 @@ fn pretty(bytes: i128, out: &mut String) {
         0 => bytes,
         shift => {
             let half = 1i128 << (shift - 1);
-            (bytes.abs() + half >> shift) * bytes.signum()
+            ((bytes.abs() + half) >> shift) * bytes.signum()
         }
     };
     let fitting = UNITS.iter().find(|(_, shift)| rounded(*shift).abs() < MOST);
