@@ -77,7 +77,7 @@ impl<'a> RegistryEvaluator<'a> {
                 let text = Type::new(TypeId::CSTRING);
                 let mut arguments = vec![(text, self.apply(output, &[(source, value)], text)?)];
                 if input.arguments().count() > 1 {
-                    arguments.push((Type::new(TypeId::OID), Value::Oid(cast.ty.id.0)));
+                    arguments.push((Type::new(TypeId::OID), Value::Oid(input_parameter(cast.ty).0)));
                     arguments.push((Type::new(TypeId::INT4), Value::Integer(cast.ty.modifier)));
                 }
                 self.apply(input, &arguments, cast.ty)
@@ -106,6 +106,13 @@ impl Evaluator for RegistryEvaluator<'_> {
         };
         self.cast_by(&method, cast, source, value)
     }
+}
+
+/// The type that the input function of a type is called with: that of an array's elements, else the type itself, as
+/// PostgreSQL's `getTypeIOParam` has it.
+pub fn input_parameter(ty: Type) -> TypeId {
+    let is_array = ty.info().is_some_and(|info| info.is_array());
+    ty.element().filter(|_| is_array).map_or(ty.id, |element| element.id)
 }
 
 #[cfg(test)]

@@ -326,7 +326,7 @@ mod tests {
     fn every_place_of_a_query_is_walked() {
         let text = "WITH c AS (SELECT a FROM t) SELECT DISTINCT ON (a) x.a + a::int, f(a ORDER BY a) FILTER (WHERE a), \
             CASE a WHEN a THEN a ELSE a END, a IN (a, 1), a BETWEEN a AND a, a LIKE a, (SELECT a FROM t), \
-            sum(a) OVER (PARTITION BY a ORDER BY a ROWS a PRECEDING), ARRAY[a][a:a], extract(year FROM a), \
+            sum(a) OVER (PARTITION BY a ORDER BY a ROWS a PRECEDING), (ARRAY[a])[a:a], extract(year FROM a), \
             substring(a FROM a FOR a), coalesce(a, a), nullif(a, a), a = ANY (a), NOT a, ROW(a, a) \
             FROM t AS x JOIN (SELECT a FROM t) AS y ON a, generate_series(a, a) AS g, LATERAL (TABLE t) AS z \
             WHERE a AND a OR a IS NULL GROUP BY a, ROLLUP (a), GROUPING SETS ((), (a)) HAVING EXISTS (TABLE t) \

@@ -25,6 +25,8 @@ pub(super) struct Overload {
     pub handle: Function,
     pub arguments: Vec<Operand>,
     pub result: Type,
+    /// The types of the columns that the function declares for its result.
+    pub columns: Vec<Type>,
 }
 
 /// A function that may be meant.
@@ -125,11 +127,16 @@ impl Binder<'_> {
         at: u32,
     ) -> Result<Overload> {
         let Candidate { function, types, places, packed_from, .. } = candidate;
-        let resolved = resolve_polymorphic(self.registry, inputs, &types, function.result, false);
-        let (types, result) = resolved.map_err(|mismatch| {
-            let error = self.error(SqlState::DATATYPE_MISMATCH, mismatch.message, at);
-            mismatch.detail.into_iter().fold(error, Error::with_detail)
-        })?;
+        let resolved = |wanted: TypeId| {
+            let resolved = resolve_polymorphic(self.registry, inputs, &types, wanted, false);
+            resolved.map_err(|mismatch| {
+                let error = self.error(SqlState::DATATYPE_MISMATCH, mismatch.message, at);
+                mismatch.detail.into_iter().fold(error, Error::with_detail)
+            })
+        };
+        let column = |parameter: &registry::Parameter| Ok(Type::new(resolved(parameter.ty)?.1));
+        let columns = function.columns().map(column).collect::<Result<Vec<Type>>>()?;
+        let (types, result) = resolved(function.result)?;
         let handle = self.handles.of(self.registry, &function);
         let mut given: Vec<Option<Operand>> = Vec::with_capacity(arguments.len());
         for (argument, ty) in arguments.into_iter().zip(&types) {
@@ -170,7 +177,7 @@ impl Binder<'_> {
             // What a variadic "any" takes.
             arguments.extend(given.into_iter().flatten());
         }
-        Ok(Overload { function, handle, arguments, result: Type::new(result) })
+        Ok(Overload { function, handle, arguments, result: Type::new(result), columns })
     }
 
     /// A call of a scalar function by its name, from parts of the grammar that have a syntax of their own.

@@ -168,14 +168,14 @@ impl Binder<'_> {
                 let outs: Vec<(Rc<str>, Type)> = overload
                     .function
                     .columns()
+                    .zip(&overload.columns)
                     .enumerate()
-                    .map(|(place, parameter)| {
+                    .map(|(place, (parameter, ty))| {
                         let name = match &parameter.name {
                             Some(name) => (&**name).into(),
                             None => format!("column{}", place + 1).into(),
                         };
-                        let is_declared = !crate::types::is_polymorphic(parameter.ty);
-                        (name, if is_declared { Type::new(parameter.ty) } else { result })
+                        (name, *ty)
                     })
                     .collect();
                 let arguments =

@@ -68,7 +68,7 @@ SELECT * FROM a, unnest(ARRAY[a.x]) AS u (n);
 SELECT * FROM now();
 SELECT * FROM lower('A') AS l;
 SELECT * FROM current_date;
-SELECT ctid, xmin, tableoid FROM a;
+SELECT ctid, tableoid FROM a;
 SELECT a.ctid FROM a LEFT JOIN b ON a.x = b.x;
 SELECT count(a.*), count(*) FROM a;
 SELECT 1 AS one, 1, 'x', NULL, true, x + 1, x::bigint, -x, x::text::int, (x) FROM a;

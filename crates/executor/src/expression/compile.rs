@@ -5,6 +5,7 @@ use crate::keys::{Class, KeyColumn, KeyLayout, KeySet};
 use crate::values::constant;
 use firn_base::sync::Arc;
 use firn_base::{Error, Representation, Result, SqlState, Type, TypeId, Value};
+use firn_plan::evaluator::input_parameter;
 use firn_plan::function::Strategy;
 use firn_plan::scalar;
 use firn_plan::{Column, Columns, Scalar};
@@ -294,7 +295,7 @@ impl Compiler<'_> {
                 let known = self.registry.function(*input).ok_or_else(|| missing(input.0))?;
                 let (mut arguments, mut types) = (vec![written], vec![text]);
                 if known.arguments().count() > 1 {
-                    arguments.push(fixed(TypeId::OID, Value::Oid(target.id.0)));
+                    arguments.push(fixed(TypeId::OID, Value::Oid(input_parameter(target).0)));
                     arguments.push(fixed(TypeId::INT4, Value::Integer(target.modifier)));
                     types.extend([Type::new(TypeId::OID), Type::new(TypeId::INT4)]);
                 }

@@ -45,8 +45,11 @@ pub(super) struct Run<'r, 'g> {
     /// How many rows may still be visited.
     pub budget: usize,
     /// What each look-up logs beside its keys, once it is known.
-    pub noted: SmallVec<[Option<(Vec<Restriction>, ColumnSet)>; 2]>,
+    pub noted: SmallVec<[Option<Noted>; 2]>,
 }
+
+/// What a look-up logs beside its keys: restrictions of other columns, and the columns that are read.
+pub(super) type Noted = (Vec<Restriction>, ColumnSet);
 
 /// What encoding a key comes to.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -50,7 +50,65 @@ fn split_conditions(conditions: &mut Vec<Scalar>) {
     if list.iter().any(is_never_true) {
         list = vec![Scalar::boolean(false)];
     }
-    *conditions = list;
+    conditions.reserve(list.len());
+    for condition in list {
+        match condition {
+            Scalar::Or(alternatives) => factor(alternatives, conditions),
+            other => conditions.push(other),
+        }
+    }
+}
+
+/// Comparisons of scalars that [`factor`] makes at most.
+const MOST_COMPARISONS: usize = 10_000;
+
+/// `(a AND b) OR (a AND c)` as `a` and `(b OR c)`: what all alternatives ask becomes a condition of its own, which a join may
+/// have as its key. What can fail stays where it is asked.
+fn factor(mut alternatives: Vec<Scalar>, conditions: &mut Vec<Scalar>) {
+    fn operands(alternative: &Scalar) -> &[Scalar] {
+        match alternative {
+            Scalar::And(list) => list,
+            other => std::slice::from_ref(other),
+        }
+    }
+    let (first, others) = alternatives.split_first().expect("OR has operands");
+    let count: usize = others.iter().map(|other| operands(other).len()).sum();
+    let mut common: Vec<Scalar> = Vec::new();
+    if operands(first).len().saturating_mul(count) <= MOST_COMPARISONS {
+        let is_common = |operand: &&Scalar| {
+            others.iter().all(|other| operands(other).contains(operand))
+                && !operand.can_fail()
+                && !operand.is_volatile()
+        };
+        common.extend(operands(first).iter().filter(is_common).cloned());
+    }
+    if common.is_empty() {
+        conditions.push(Scalar::Or(alternatives));
+        return;
+    }
+    let mut asks_more = true;
+    for alternative in &mut alternatives {
+        let rest = match alternative {
+            Scalar::And(list) => {
+                list.retain(|operand| !common.contains(operand));
+                match list.len() {
+                    0 => None,
+                    1 => list.pop(),
+                    _ => continue,
+                }
+            }
+            _ => None,
+        };
+        match rest {
+            Some(rest) => *alternative = rest,
+            // It asks nothing more, so neither does the whole.
+            None => asks_more = false,
+        }
+    }
+    conditions.append(&mut common);
+    if asks_more {
+        conditions.push(Scalar::Or(alternatives));
+    }
 }
 
 /// Whether a condition is FALSE or NULL for all rows.

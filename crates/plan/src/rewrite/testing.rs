@@ -243,6 +243,37 @@ fn merging_windows_keeps_rows() {
 }
 
 #[test]
+fn folding_takes_out_of_alternatives_what_all_of_them_ask() {
+    becomes(
+        |plan| fold::fold(plan, &Reference),
+        "
+        Output [#0]
+          Filter [(((#0 = #1) and (#0 > 1::int4)) or ((#0 > 2::int4) and (#0 = #1))), ((#1 = 3::int4) or ((#1 = 3::int4) and (#0 = 4::int4)))]
+            Scan 1 [#0: int4 = 1, #1: int4 = 2]
+        ",
+        "
+        Output [#0]
+          Filter [(#0 = #1), ((#0 > 1::int4) or (#0 > 2::int4)), (#1 = 3::int4)]
+            Scan 1 [#0: int4 = 1, #1: int4 = 2]
+        ",
+    );
+    // What can fail is asked where it was.
+    becomes(
+        |plan| fold::fold(plan, &Reference),
+        "
+        Output [#0]
+          Filter [(((#0 = 0::int4) and ((1::int4 / #1) = 1::int4)) or ((#0 = 1::int4) and ((1::int4 / #1) = 1::int4)))]
+            Scan 1 [#0: int4 = 1, #1: int4 = 2]
+        ",
+        "
+        Output [#0]
+          Filter [(((#0 = 0::int4) and ((1::int4 / #1) = 1::int4)) or ((#0 = 1::int4) and ((1::int4 / #1) = 1::int4)))]
+            Scan 1 [#0: int4 = 1, #1: int4 = 2]
+        ",
+    );
+}
+
+#[test]
 fn constants_are_folded_and_errors_stay() {
     becomes(
         |plan| fold::fold(plan, &Reference),

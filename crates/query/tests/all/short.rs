@@ -276,13 +276,13 @@ fn short_programs_do_what_pipelines_do() {
             }
         }
     }
-    for (count, (text, ..)) in short.iter().zip(STATEMENTS) {
-        assert!(*count > 0, "no short program has run {text}");
-    }
+    let never: Vec<&str> =
+        short.iter().zip(STATEMENTS).filter(|(count, _)| **count == 0).map(|(_, (text, ..))| *text).collect();
+    assert!(never.is_empty(), "no short program has run {never:#?}");
 }
 
-/// A transaction reads, another one changes something and commits, and then the first one writes and commits: that fails exactly if
-/// it fails after the pipelines of the same statement. Where reading may end early, a short program may read less.
+/// A transaction reads, another one changes something and commits, and then the first one writes and commits: that fails only if
+/// it fails after the pipelines of the same statement, and if it does not fail, what was read is as it was.
 #[test]
 fn short_programs_log_what_pipelines_log() {
     let (mut conflicts, mut differing) = (0, 0);
@@ -305,7 +305,8 @@ fn short_programs_log_what_pipelines_log() {
         let outcomes = [0, 1].map(|number: usize| {
             let database = &databases[number];
             let mut reading = database.engine.begin();
-            if run(database, &read, &mut reading, number == 0).0.is_err() {
+            let before = run(database, &read, &mut reading, number == 0).0;
+            if before.is_err() {
                 // How far it had come by then is open.
                 reading.rollback();
                 return None;
@@ -317,7 +318,15 @@ fn short_programs_log_what_pipelines_log() {
             }
             let note = database.prepare("INSERT INTO log VALUES (1)", &reading).unwrap();
             by_pipelines(database, &note, &mut reading, &[], &mut Vec::new()).unwrap();
-            Some(reading.commit().map(drop).map_err(|error| error.state()))
+            let committed = reading.commit().map(drop).map_err(|error| error.state());
+            if committed.is_ok() {
+                // What it has read is as it was.
+                let mut again = database.engine.begin();
+                let after = run(database, &read, &mut again, false).0;
+                assert_eq!(before, after, "seed {seed}: {} {:?}", read.text, read.parameters);
+                again.rollback();
+            }
+            Some(committed)
         });
         let [Some(short), Some(pipelines)] = outcomes else { continue };
         let texts = format!(
@@ -325,13 +334,9 @@ fn short_programs_log_what_pipelines_log() {
             read.text, read.parameters, change.text, change.parameters
         );
         conflicts += i32::from(pipelines.is_err());
-        match STATEMENTS[read.number].3 {
-            true => {
-                differing += i32::from(short != pipelines);
-                assert!(short.is_ok() || pipelines.is_err(), "{texts}");
-            }
-            false => assert_eq!(short, pipelines, "{texts}"),
-        }
+        // Where reading may end early, or its pipelines read whole tables, a short program may read less.
+        differing += i32::from(short != pipelines);
+        assert!(short.is_ok() || pipelines.is_err(), "{texts}");
     }
     assert!(conflicts > 10, "only {conflicts} conflicts");
     assert!(differing < conflicts, "{differing} of {conflicts} differ");

@@ -341,10 +341,7 @@ impl<T> Both<T> for (Option<T>, Option<T>) {
     }
 }
 
-fn numbers<T: ArrowNumericType>(values: &ArrayRef) -> (Option<T::Native>, Option<T::Native>)
-where
-    T: ArrowPrimitiveType,
-{
+fn numbers<T: ArrowNumericType>(values: &ArrayRef) -> (Option<T::Native>, Option<T::Native>) {
     let values = values.as_primitive::<T>();
     (compute::min(values), compute::max(values))
 }

@@ -402,7 +402,7 @@ fn function_definition(source: &Source, arguments: &[Cell]) -> Result<Cell> {
     if !properties.is_empty() {
         properties.push('\n');
     }
-    write!(text, "{properties}AS $function${}$function$\n", function.name).expect("strings take all");
+    writeln!(text, "{properties}AS $function${}$function$", function.name).expect("strings take all");
     Ok(text.into())
 }
 

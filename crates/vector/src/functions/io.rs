@@ -3,6 +3,7 @@
 use super::casts::fit_interval;
 use super::numbers::fit_result;
 use super::objects;
+use super::texts::check_length;
 use crate::builder::Builder;
 use crate::datum::Datum;
 use crate::kernel::slot::Slot;
@@ -202,6 +203,8 @@ pub fn write(value: Datum<'_>, ty: Type, call: &mut Call<'_>) -> Result<()> {
                 if !field.is_null() && is_quoted(&call.text[start..]) {
                     quote(&mut call.text, start, |c| [c, c]);
                 }
+                // Quotes double with each level.
+                check_length(call.text.len())?;
             }
             call.text.push(')');
             Ok(())
@@ -269,6 +272,7 @@ fn write_list(list: &List<'_>, ty: Type, call: &mut Call<'_>) -> Result<()> {
             if is_quoted {
                 quote(&mut call.text, start, |c| ['\\', c]);
             }
+            check_length(call.text.len())?;
         }
         spans.iter().filter(|span| (place + 1) % **span == 0).for_each(|_| call.text.push('}'));
     }

@@ -207,7 +207,7 @@ fn character(code: i32) -> Result<char> {
 }
 
 /// 54000 if a string of so many bytes is too long.
-fn check_length(bytes: usize) -> Result<()> {
+pub(super) fn check_length(bytes: usize) -> Result<()> {
     match bytes > MOST_BYTES {
         true => Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large")),
         false => Ok(()),
