@@ -29,17 +29,17 @@ fn told(connection: &mut Connection, folder: &Folder, sql: &str) -> (String, Str
     (error.state().as_str().to_owned(), error.message().replace(&folder.sql("@"), "@"))
 }
 
-/// A table of every type, with the edges of each.
+/// A table of every type, with the edges of each. Plain numerics have the 16 decimals that they have as Arrow.
 const EVERY_TYPE: &str = "
     CREATE TABLE every (
         b boolean, i2 smallint, i4 integer, i8 bigint, r real, f double precision, n numeric(20, 5), m numeric,
         t text, v varchar(5), c char(4), x bytea, d date, tm time, ts timestamp, tz timestamptz, iv interval, u uuid);
-    INSERT INTO every VALUES (true, -32768, 2147483647, -9223372036854775808, 1.5, 0.1, '123456789012345.54321', '0.0000000001', E'a\"b\\\\c\\nd ä€😀', 'abc', 'ab',
+    INSERT INTO every VALUES (true, -32768, 2147483647, -9223372036854775808, 1.5, 0.1, '123456789012345.54321', '0.0000000001000000', E'a\"b\\\\c\\nd ä€😀', 'abc', 'ab',
          '\\x00ff10', '2024-02-29', '23:59:59.999999', '2024-02-29 12:34:56.789012', '2024-02-29 12:34:56.789012+02',
          '1 year 2 months -3 days 04:05:06.000007', '00112233-4455-6677-8899-aabbccddeeff');
-    INSERT INTO every VALUES (false, 32767, -2147483648, 9223372036854775807, 'NaN', 'NaN', '-999999999999999.99999', '1234567890123456789012.5', '', '', '',
+    INSERT INTO every VALUES (false, 32767, -2147483648, 9223372036854775807, 'NaN', 'NaN', '-999999999999999.99999', '1234567890123456789012.5000000000000000', '', '', '',
          '', '0001-01-01', '00:00', '0044-03-15 10:00 BC', '0001-01-01 00:00+00', '-1 month', '00000000-0000-0000-0000-000000000000');
-    INSERT INTO every VALUES (NULL, 0, 0, 0, '-Infinity', 'Infinity', 0, 0, '{\"a\": 1}', 'äöüßx', 'wxyz', '\\x', '9999-12-31', '24:00:00', '262142-12-31 23:59:59.999999',
+    INSERT INTO every VALUES (NULL, 0, 0, 0, '-Infinity', 'Infinity', 0, '0.0000000000000000', '{\"a\": 1}', 'äöüßx', 'wxyz', '\\x', '9999-12-31', '24:00:00', '262142-12-31 23:59:59.999999',
          '4713-01-02 BC', '0', 'ffffffff-ffff-ffff-ffff-ffffffffffff');
     INSERT INTO every VALUES (NULL, NULL, NULL, NULL, '-0', '1e300', NULL, NULL, NULL, NULL, NULL, NULL, '4713-11-24 BC', NULL, '12024-01-01', NULL, NULL, NULL);
     INSERT INTO every VALUES (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)";

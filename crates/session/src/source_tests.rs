@@ -274,7 +274,7 @@ fn batches_have_the_schema_that_was_told_whatever_made_them() {
         "SELECT name, count(*) FROM t GROUP BY name",
         "SELECT id, id, name AS id FROM t ORDER BY 1",
         "SELECT relname FROM pg_class LIMIT 1",
-        "SELECT ARRAY[id], ARRAY[[name]] FROM t ORDER BY id",
+        "SELECT ARRAY[id], ARRAY[name] FROM t ORDER BY id",
         "SELECT array_agg(relname), array_agg(attnum) FROM pg_attribute, pg_class",
         "SELECT row_number() OVER (ORDER BY id), rank() OVER (ORDER BY id) FROM t",
         "SHOW search_path",
