@@ -173,6 +173,17 @@ fn case(random: &mut Random, next_key: &mut i32) -> Case {
     Case { number, text: text.to_owned(), parameters: parameters(random, kinds, next_key) }
 }
 
+/// Statements that read tables of so few rows as a whole, or join them by hashing: they run as pipelines here.
+const BY_PIPELINES: [&str; 7] = [
+    "SELECT a FROM t WHERE c = $1 ORDER BY d DESC, a LIMIT 3",
+    "SELECT a, length(c), upper(c) || 'x' FROM t WHERE c >= $1 AND c < $2",
+    "SELECT t.a FROM t WHERE t.b = $1 AND EXISTS (SELECT FROM u WHERE u.x = t.a)",
+    "SELECT t.a FROM t WHERE t.b = $1 AND NOT EXISTS (SELECT FROM u WHERE u.x = t.a AND u.y = 1)",
+    "SELECT t.a, (SELECT u.z FROM u WHERE u.x = t.a AND u.y = $2) FROM t WHERE t.a = $1",
+    "SELECT t.a, (SELECT u.z FROM u WHERE u.x = t.a) FROM t WHERE t.a = $1",
+    "UPDATE u SET z = $2 WHERE x = $1 AND EXISTS (SELECT FROM t WHERE t.a = u.y)",
+];
+
 /// Two databases with the same rows.
 fn databases(random: &mut Random) -> [Database; 2] {
     let databases = [Database::new(&TABLES), Database::new(&TABLES)];
@@ -278,7 +289,7 @@ fn short_programs_do_what_pipelines_do() {
     }
     let never: Vec<&str> =
         short.iter().zip(STATEMENTS).filter(|(count, _)| **count == 0).map(|(_, (text, ..))| *text).collect();
-    assert!(never.is_empty(), "no short program has run {never:#?}");
+    assert_eq!(never, BY_PIPELINES);
 }
 
 /// A transaction reads, another one changes something and commits, and then the first one writes and commits: that fails only if

@@ -10,7 +10,7 @@
 use super::condition::{Bounds, Test};
 use super::version::FileVersion;
 use arrow::array::types::{
-    ArrowPrimitiveType, Date32Type, Float64Type, Int64Type, Time64MicrosecondType, TimestampMicrosecondType,
+    Date32Type, Float64Type, Int64Type, Time64MicrosecondType, TimestampMicrosecondType,
 };
 use arrow::array::{Array, ArrayRef, ArrowNumericType, AsArray, StringViewArray};
 use arrow::compute;
