@@ -9,7 +9,6 @@
 
 use crate::buffer::RowBuffer;
 use crate::execution::Options;
-use crate::table::TableSource;
 use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{Representation, Result, Snapshot, Type, Value};
 use firn_plan::operator::SourceId;
@@ -18,6 +17,7 @@ use firn_plan::{Column, Columns, Scalar};
 use firn_storage::Table;
 use firn_txn::Transaction;
 use firn_vector::{Chunk, Context, Vector};
+use std::any::Any;
 
 /// A column of a source.
 #[derive(Clone, Copy, Debug)]
@@ -105,8 +105,8 @@ pub trait Source: Send + Sync {
         None
     }
 
-    /// The table of the catalog that it is, if short programs may read it.
-    fn as_table(&self) -> Option<&TableSource> {
+    /// Itself, if it is a table of the catalog that short programs may read.
+    fn short_source(&self) -> Option<&dyn Any> {
         None
     }
 

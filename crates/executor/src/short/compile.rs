@@ -12,6 +12,7 @@ use crate::keys::{KeyColumn, KeyLayout};
 use crate::pool::Pool;
 use crate::source::Sources;
 use crate::stages::LockedRows;
+use crate::table::TableSource;
 use crate::write::{TargetSet, column_id};
 use firn_base::sync::Arc;
 use firn_base::{ColumnId, Representation, Type};
@@ -388,7 +389,7 @@ impl<'p> Compile<'p> {
     ) -> Option<()> {
         (self.program.lookups.len() < MOST_LOOKUPS).then_some(())?;
         let source = self.sources.source(scan.source);
-        let source = source.as_table()?;
+        let source = source.short_source()?.downcast_ref::<TableSource>()?;
         let own = conjuncts(&scan.conditions);
         let all: Vec<&'p Scalar> = own.iter().copied().chain(conjuncts(of_join)).collect();
         let columns = &self.plan.columns;

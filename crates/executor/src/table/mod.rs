@@ -33,6 +33,7 @@ use firn_vector::selection::Rows;
 use firn_vector::{Chunk, Data, Datum, Vector};
 use lookup::{KeyLog, TableLookup};
 use restrictions::Restrictions;
+use std::any::Any;
 
 pub(crate) use lookup::as_stored;
 
@@ -117,7 +118,7 @@ impl Source for TableSource {
         Some(self.table.clone())
     }
 
-    fn as_table(&self) -> Option<&TableSource> {
+    fn short_source(&self) -> Option<&dyn Any> {
         Some(self)
     }
 

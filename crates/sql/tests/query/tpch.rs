@@ -22,9 +22,12 @@ fn the_22_answers_of_tpch_are_postgresqls() {
     tpch::load(&database.engine, SCALE, 2, &LoadProgress::default()).unwrap();
     let expected: Vec<Vec<&str>> = include_str!("tpch.answers")
         .trim_start_matches("-- ")
+        .trim_end_matches('\n')
         .split("\n-- ")
         .map(|answer| {
-            let mut rows: Vec<&str> = answer.lines().skip(1).collect();
+            // A row of one NULL is an empty line.
+            let row = |line| if line == "" { "null" } else { line };
+            let mut rows: Vec<&str> = answer.split('\n').skip(1).map(row).collect();
             rows.sort_unstable();
             rows
         })
