@@ -287,7 +287,12 @@ impl Compiler<'_> {
                     arguments.push(fixed(TypeId::BOOL, Value::Boolean(!cast.implicit)));
                     types.push(Type::new(TypeId::BOOL));
                 }
-                self.apply(function.0, cast.can_fail, arguments, &types, target)
+                // A short integer becomes an oid by the function that makes an integer of it.
+                let declared = Type::new(known.result);
+                let is_oid = |ty: Type| representation_of(ty) == Representation::Oid;
+                let made = if is_oid(target) && !is_oid(declared) { declared } else { target };
+                let value = self.apply(function.0, cast.can_fail, arguments, &types, made)?;
+                Ok(convert(value, representation_of(target)))
             }
             CastMethod::InputOutput { output, input } => {
                 let text = Type::new(TypeId::CSTRING);

@@ -26,7 +26,7 @@ fn the_22_answers_of_tpch_are_postgresqls() {
         .split("\n-- ")
         .map(|answer| {
             // A row of one NULL is an empty line.
-            let row = |line| if line == "" { "null" } else { line };
+            let row = |line: &'static str| if line.is_empty() { "null" } else { line };
             let mut rows: Vec<&str> = answer.split('\n').skip(1).map(row).collect();
             rows.sort_unstable();
             rows
