@@ -143,9 +143,11 @@ with connect() as connection, connection.cursor() as cursor:
 
     # Lists are arrays.
     same(cursor.adbc_ingest("lists", pyarrow.table({"l": [[1, 2]]}), mode="create"), 1)
+    connection.commit()
     cursor.execute("SELECT l, pg_typeof(l)::text FROM lists")
     same(cursor.fetchone(), ([1, 2], "bigint[]"))
-    connection.rollback()
+    cursor.execute("DROP TABLE lists")
+    connection.commit()
 
     # Metadata.
     cursor.execute("CREATE TABLE shop.orders (number bigint PRIMARY KEY, note text)")
