@@ -86,7 +86,7 @@ pub fn can_cast(from: SqlType, to: SqlType) -> bool {
         || matches!((from, to), (SqlType::Boolean, SqlType::Integer) | (SqlType::Integer, SqlType::Boolean))
 }
 
-/// Whether a value is one of type `ty` as it is, which its kind alone can tell: strings and numbers of limited size may need to
+/// Whether a value is one of type `ty` as it is, as far as its kind decides that: strings and numbers of limited size may need to
 /// be cut or padded.
 pub fn is_of(value: &Value, ty: Type) -> bool {
     match (value, ty.representation()) {

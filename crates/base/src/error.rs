@@ -201,7 +201,7 @@ impl Error {
         self
     }
 
-    /// The same without a place in a statement, for whoever has given another text than the user.
+    /// The same without a position: for an error in a text that the user has not written.
     pub fn without_position(mut self) -> Error {
         self.0.position = None;
         self

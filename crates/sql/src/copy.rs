@@ -1,6 +1,6 @@
 //! COPY: the bridge between files' bytes and tables.
 //!
-//! [`options`] says what a COPY may be told. Rows come in as columns of the storage and are stored by a load of the executor, so that
+//! [`options`] reads the options of a COPY. Rows come in as columns of the storage and are stored by a load of the executor, so that
 //! defaults, constraints and foreign keys hold. Rows go out from the chunks of a query's result.
 //!
 //! | format | read by | written by |

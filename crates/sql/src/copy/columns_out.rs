@@ -23,7 +23,7 @@ const ROOM_BESIDE: usize = 4 << 10;
 /// What a piece of a file that goes out has at least.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// How Arrow and, behind it, Parquet tell uuids from other values of 16 bytes.
+/// The name by which Arrow and Parquet distinguish uuids from other values of 16 bytes.
 const UUID_KEY: &str = "ARROW:extension:name";
 const UUID: &str = "arrow.uuid";
 

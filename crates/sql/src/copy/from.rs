@@ -148,7 +148,7 @@ pub type Failed<'f> = &'f (dyn Fn(Deed, &io::Error) -> Error + Sync);
 pub struct Copied {
     /// How many rows were stored.
     pub rows: u64,
-    /// What its user is told of those that were left out.
+    /// Notices about the rows that were left out.
     pub notices: Vec<Error>,
 }
 
@@ -368,7 +368,7 @@ fn compile(
 }
 
 /// FREEZE is for tables that the transaction has made or emptied itself, which are loaded into frozen blocks anyway
-/// (`firn_txn`'s loads): in others the rows that are there would have to be told apart.
+/// (`firn_txn`'s loads): in others the rows would have to be distinguished from those that are there.
 fn refuse_to_freeze(transaction: &Transaction, table: &TableDef) -> Result<()> {
     let stored = transaction.engine().find_table(table.storage());
     match stored.is_some_and(|stored| !stored.is_published()) {

@@ -185,7 +185,7 @@ fn refuse_without_rows(statement: &Statement) -> Result<()> {
     }
 }
 
-/// Columns that files tell apart by their names must differ in them.
+/// Files that identify columns by their names need different ones.
 fn refuse_equal_names(columns: &[ResultColumn]) -> Result<()> {
     let mut seen = std::collections::HashSet::new();
     match columns.iter().find(|column| !seen.insert(&column.name)) {
