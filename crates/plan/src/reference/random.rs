@@ -271,11 +271,23 @@ impl Maker<'_> {
         let both = [left_columns.clone(), right_columns.clone()].concat();
         let bare = kind == JoinKind::Single || dependent && self.chance(60);
         let conditions = if bare { Vec::new() } else { vec![self.condition(&both)] };
-        let mark = (kind == JoinKind::Mark).then(|| self.column(TypeId::BOOL, true));
+        let mark = (kind == JoinKind::Mark).then(|| self.column(TypeId::BOOL, !conditions.is_empty()));
         let mut columns = if kind.gives_right() { both } else { left_columns };
-        columns.extend(mark);
         let join = Join { kind, dependent, left, right, conditions, mark, by_index: Vec::new() };
-        (self.plan.add(Operator::Join(join)), columns)
+        let node = self.plan.add(Operator::Join(join));
+        match mark {
+            // A mark that does nothing but choose rows.
+            Some(mark) if self.chance(40) => {
+                let chosen = Scalar::Column(mark);
+                let condition = if self.chance(50) { chosen } else { Scalar::Not(Box::new(chosen)) };
+                let filter = Operator::Filter { input: node, conditions: vec![condition] };
+                (self.plan.add(filter), columns)
+            }
+            mark => {
+                columns.extend(mark);
+                (node, columns)
+            }
+        }
     }
 
     fn joins(&mut self, scans: i64) -> Made {

@@ -6,12 +6,14 @@
 
 pub mod common;
 pub mod contradictions;
+pub mod equalities;
 pub mod fold;
 pub mod index_joins;
 pub mod outer_joins;
 pub mod prune;
 pub mod push_down;
 pub mod references;
+pub mod semi_joins;
 #[cfg(test)]
 pub mod testing;
 pub mod unique;
@@ -48,9 +50,11 @@ pub fn optimise(
         debug_verify(plan, name);
     };
     step(plan, "folding", &mut |plan| fold::fold(plan, evaluator));
+    step(plan, "marks", &mut semi_joins::use_marks);
     step(plan, "unnesting", &mut |plan| unnest(plan, functions));
     step(plan, "NULL rejection", &mut outer_joins::reject_nulls);
     step(plan, "pushing down", &mut push_down::push_down);
+    step(plan, "equalities", &mut |plan| equalities::use_equality(plan, functions));
     step(plan, "contradictions", &mut contradictions::remove_empty);
     step(plan, "uniqueness", &mut |plan| unique::use_keys(plan, statistics));
     step(plan, "foreign keys", &mut |plan| references::remove_joins(plan, statistics));

@@ -238,6 +238,85 @@ fn all_rewrites_keep_the_calls_of_volatile_functions() {
 }
 
 #[test]
+fn using_marks_keeps_rows() {
+    keeps_rows_of(false, 50, semi_joins::use_marks);
+}
+
+#[test]
+fn comparing_by_equality_keeps_rows() {
+    keeps_rows_of(true, 50, |plan| equalities::use_equality(plan, &TestFunctions));
+}
+
+#[test]
+fn what_is_never_null_is_compared_by_equality() {
+    becomes(
+        |plan| equalities::use_equality(plan, &TestFunctions),
+        "
+        Output [#0, #3]
+          Join mark #3: bool not null on [(#0 is not distinct from #4), (#5 is not distinct from #5)]
+            Join inner on [(#0 is not distinct from #1), (#2 is not distinct from #1)]
+              Scan 1 [#0: int4 = 1, #2: int4 = 2]
+              Scan 2 [#1: int4 not null = 1]
+            Scan 2 [#4: int4 = 1, #5: int4 not null = 2]
+        ",
+        "
+        Output [#0, #3]
+          Join mark #3: bool not null on [(#0 is not distinct from #4), (#5 = #5)]
+            Join inner on [(#0 = #1), (#2 = #1)]
+              Scan 1 [#0: int4 = 1, #2: int4 = 2]
+              Scan 2 [#1: int4 not null = 1]
+            Scan 2 [#4: int4 = 1, #5: int4 not null = 2]
+        ",
+    );
+}
+
+#[test]
+fn a_mark_that_chooses_rows_makes_a_semi_or_an_anti_join() {
+    becomes(
+        semi_joins::use_marks,
+        "
+        Output [#0]
+          Filter [#1]
+            Join mark #1: bool on [(#0 = #2)]
+              Filter [(#0 > 1::int4), (not #3)]
+                Join mark dependent #3: bool not null
+                  Scan 1 [#0: int4 = 1]
+                  Scan 2 [#4: int4 = 1] where [(#4 = #0)]
+              Scan 2 [#2: int4 = 1]
+        ",
+        "
+        Output [#0]
+          Join semi on [(#0 = #2)]
+            Filter [(#0 > 1::int4)]
+              Join anti dependent
+                Scan 1 [#0: int4 = 1]
+                Scan 2 [#4: int4 = 1] where [(#4 = #0)]
+            Scan 2 [#2: int4 = 1]
+        ",
+    );
+    // NULL is not FALSE; and a mark that is wanted for more is computed.
+    let same = |text: &str| becomes(semi_joins::use_marks, text, text);
+    same(
+        "
+        Output [#0]
+          Filter [(not #1)]
+            Join mark #1: bool on [(#0 = #2)]
+              Scan 1 [#0: int4 = 1]
+              Scan 2 [#2: int4 = 1]
+        ",
+    );
+    same(
+        "
+        Output [#1]
+          Filter [#1]
+            Join mark #1: bool on [(#0 = #2)]
+              Scan 1 [#0: int4 = 1]
+              Scan 2 [#2: int4 = 1]
+        ",
+    );
+}
+
+#[test]
 fn merging_windows_keeps_rows() {
     keeps_rows_of(true, 500, windows::merge_windows);
 }

@@ -21,12 +21,15 @@
 //! A dependent join within the right input of another one gets a domain that has the columns of
 //! both, so that each operator is rewritten once, however deeply joins are nested.
 //!
+//! Where conditions are all that depends on the left input they become the join's, and there is no domain ([`pull_up`]).
+//!
 //! The domain has a number for each row of the left input, and equal rows are not merged, where the
 //! right input is volatile, and where equal values of a column may differ (1.0 and 1.00).
 
 mod domain;
 mod join;
 mod operators;
+mod pull_up;
 
 use crate::column::{Column, ColumnInfo};
 use crate::function::{Function, Functions};
@@ -43,6 +46,13 @@ pub fn unnest(plan: &mut Plan, functions: &dyn Functions) {
         let is_dependent = |node: &NodeId| matches!(&plan[*node], Operator::Join(join) if join.dependent);
         plan.post_order().iter().any(is_dependent)
     };
+    if !has_any(plan) {
+        return;
+    }
+    let producers = Producers::of(plan);
+    let outer = properties::outer_columns(plan, &producers, &HashMap::new());
+    let must_be_exact = exactness(plan, &outer);
+    pull_up::pull_up(plan, &producers, &outer, &must_be_exact);
     if !has_any(plan) {
         return;
     }

@@ -258,10 +258,10 @@ fn nested_joins_have_one_domain_with_the_columns_of_both() {
         Output [#0]
           Join anti on [(#0 is not distinct from #1)]
             Scan 1 [#0: int4 = 1]
-            Join semi on [(#1 is not distinct from #4), (#2 is not distinct from #3)]
+            Join semi on [(#1 is not distinct from #4), (#3 = #2)]
               Filter [(#1 is not null)]
                 Scan 2 [#1: int4 = 1, #2: int4 = 2]
-              Filter [(#3 is not null), (#4 is not null)]
+              Filter [(#4 is not null)]
                 Scan 3 [#3: int4 = 1, #4: int4 = 2]
         ",
     );
