@@ -100,6 +100,16 @@ pub trait Source: Send + Sync {
         Vec::new()
     }
 
+    /// Some of its rows, spread over all of them, with a vector for each attribute.
+    fn sample(&self, _attributes: &[i16], _: Snapshot) -> Option<Chunk> {
+        None
+    }
+
+    /// About how many distinct combinations of values attributes have.
+    fn distinct(&self, _attributes: &[i16], _: Snapshot) -> Option<f64> {
+        None
+    }
+
     /// The table whose rows they are, if they can be changed and locked.
     fn table(&self) -> Option<Arc<Table>> {
         None

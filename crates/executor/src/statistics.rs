@@ -1,26 +1,34 @@
 //! Statistics of sources, for the planner.
 //!
 //! ```text
-//! let statistics = SourceFacts::new(&sources);
+//! let statistics = SourceFacts::new(&sources, snapshot, &registry, &context);
 //! optimise(&mut plan, &registry, &RegistryEvaluator::new(&registry, &context), &statistics);
 //! ```
 //!
 //! A key counts if its index keeps it unique after each statement and none of its columns may be NULL. Facts are asked of each
-//! source once.
+//! source once. The share of rows that conditions keep is counted among the rows of the source's sample.
 
+use crate::expression::{Compiler, Conditions, Layout, Scope, representation_of};
 use crate::source::{CandidateIndex, Source, SourceColumn, Sources};
+use firn_base::Snapshot;
 use firn_base::sync::{Arc, Mutex};
-use firn_plan::operator::SourceId;
+use firn_plan::operator::{ROW_ID, Scan, SourceId};
 use firn_plan::statistics::{Index, Reference, Statistics};
+use firn_plan::{Column, Columns, Scalar};
+use firn_vector::{Context, Registry};
 use std::collections::HashMap;
 
 /// The statistics of the sources of one statement.
 pub struct SourceFacts<'a> {
     sources: &'a dyn Sources,
+    snapshot: Snapshot,
+    registry: &'a Registry,
+    context: &'a Context<'a>,
     known: Mutex<HashMap<SourceId, Arc<Facts>>>,
 }
 
 struct Facts {
+    source: Arc<dyn Source>,
     rows: f64,
     columns: Vec<SourceColumn>,
     indexes: Vec<CandidateIndex>,
@@ -29,25 +37,31 @@ struct Facts {
 }
 
 impl<'a> SourceFacts<'a> {
-    /// Of these sources.
-    pub fn new(sources: &'a dyn Sources) -> SourceFacts<'a> {
-        SourceFacts { sources, known: Mutex::new(HashMap::new()) }
+    /// Of these sources, as a snapshot sees them.
+    pub fn new(
+        sources: &'a dyn Sources,
+        snapshot: Snapshot,
+        registry: &'a Registry,
+        context: &'a Context<'a>,
+    ) -> SourceFacts<'a> {
+        SourceFacts { sources, snapshot, registry, context, known: Mutex::new(HashMap::new()) }
     }
 
     fn facts(&self, id: SourceId) -> Arc<Facts> {
-        let facts = || Arc::new(Facts::of(&*self.sources.source(id)));
+        let facts = || Arc::new(Facts::of(self.sources.source(id)));
         self.known.lock().entry(id).or_insert_with(facts).clone()
     }
 }
 
 impl Facts {
-    fn of(source: &dyn Source) -> Facts {
+    fn of(source: Arc<dyn Source>) -> Facts {
         Facts {
             rows: source.statistics().rows as f64,
             columns: source.columns(),
             indexes: source.indexes(),
             relation: source.relation(),
             references: source.references(),
+            source,
         }
     }
 
@@ -68,11 +82,39 @@ impl Statistics for SourceFacts<'_> {
         self.facts(source).rows
     }
 
-    fn distinct(&self, source: SourceId, attribute: i16) -> Option<f64> {
+    fn distinct(&self, source: SourceId, attributes: &[i16]) -> Option<f64> {
         let facts = self.facts(source);
         // A key's column with NULLs has as many values as about the rows too.
-        let is_unique = |index: &CandidateIndex| index.unique && index.attributes == [attribute];
-        facts.indexes.iter().any(is_unique).then(|| facts.rows.max(1.0))
+        let is_unique = |index: &CandidateIndex| {
+            index.unique && index.attributes.iter().all(|attribute| attributes.contains(attribute))
+        };
+        match facts.indexes.iter().any(is_unique) {
+            true => Some(facts.rows.max(1.0)),
+            false => facts.source.distinct(attributes, self.snapshot),
+        }
+    }
+
+    fn share(&self, scan: &Scan, conditions: &[&Scalar], columns: &Columns) -> Option<f64> {
+        let asked = |column: Column| conditions.iter().any(|condition| condition.uses(|used| used == column));
+        let read: Vec<(Column, i16)> = scan
+            .columns
+            .iter()
+            .filter(|(column, attribute)| *attribute != ROW_ID && asked(*column))
+            .copied()
+            .collect();
+        let attributes: Vec<i16> = read.iter().map(|(_, attribute)| *attribute).collect();
+        let sample = self.facts(scan.source).source.sample(&attributes, self.snapshot)?;
+        let layout: Layout =
+            read.iter().map(|(column, _)| (*column, representation_of(columns[*column].ty))).collect();
+        let compiler = Compiler { registry: self.registry, columns };
+        let compiled = conditions.iter().map(|condition| compiler.scalar(condition, &layout));
+        let compiled = compiled.collect::<firn_base::Result<Vec<_>>>().ok()?;
+        let total = sample.length() as f64;
+        // An error says nothing of the rows that the statement will reach.
+        let scope = Scope { context: self.context, parameters: &[] };
+        let chosen = Conditions::new(compiled).select(&scope, sample).ok()?;
+        // None among them need not be none.
+        Some((chosen.count() as f64).max(0.5) / total)
     }
 
     fn keys(&self, source: SourceId) -> Vec<Vec<i16>> {

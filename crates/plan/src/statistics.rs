@@ -1,23 +1,33 @@
 //! Statistics of sources, and how many rows operators give by them.
 //!
-//! The estimates are PostgreSQL's and System R's: values are spread evenly and independently. An
-//! equality keeps one of the distinct values, other comparisons a third, what is not known a quarter.
+//! A source that has a sample of its rows says which share of them meets the conditions of a scan, and how many distinct values its
+//! attributes have. Beyond that the estimates are System R's (Selinger et al., "Access Path Selection in a Relational Database
+//! Management System", SIGMOD 1979): values are spread evenly and independently. An equality keeps one of the distinct values, other
+//! comparisons a third, what is not known a quarter. Equalities that join two scans count together: their columns have no
+//! more combinations than the scan has rows, and where they are a key of one scan each row of the other one finds one.
 
-use crate::column::Column;
-use crate::function::Strategy;
-use crate::operator::{JoinKind, Operator, SourceId};
+use crate::column::{Column, Columns};
+use crate::function::{Strategy, Volatility};
+use crate::operator::{JoinKind, Operator, Scan, SourceId};
 use crate::plan::{NodeId, Plan};
 use crate::scalar::{Scalar, Values};
 use firn_base::Value;
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
 
 /// What is known of sources.
 pub trait Statistics {
     /// How many rows.
     fn rows(&self, source: SourceId) -> f64;
 
-    /// How many distinct values an attribute has, if that is known.
-    fn distinct(&self, source: SourceId, attribute: i16) -> Option<f64>;
+    /// How many distinct values attributes have together, if that is known.
+    fn distinct(&self, source: SourceId, attributes: &[i16]) -> Option<f64>;
+
+    /// The share of a source's rows that meet conditions over the columns of a scan of it, if that is known. The conditions are
+    /// immutable and have no parameters.
+    fn share(&self, _: &Scan, _conditions: &[&Scalar], _: &Columns) -> Option<f64> {
+        None
+    }
 
     /// Sets of attributes of which no two rows have the same values and none is NULL, now and after each statement:
     /// constraints that are not deferrable.
@@ -78,15 +88,30 @@ const SET_ROWS: f64 = 100.0;
 const ROUNDS: f64 = 10.0;
 
 /// Estimates for all operators of a plan.
-pub struct Estimates {
+pub struct Estimates<'s> {
+    statistics: &'s dyn Statistics,
     rows: Vec<f64>,
-    distinct: HashMap<Column, f64>,
+    origins: HashMap<Column, Origin>,
+    distinct: RefCell<HashMap<Column, f64>>,
 }
 
-impl Estimates {
+/// Where a column's values come from.
+#[derive(Clone, Copy)]
+struct Origin {
+    scan: NodeId,
+    source: SourceId,
+    attribute: i16,
+}
+
+impl<'s> Estimates<'s> {
     /// Of all operators that the root reaches.
-    pub fn of(plan: &Plan, statistics: &dyn Statistics) -> Estimates {
-        let mut estimates = Estimates { rows: vec![0.0; plan.size()], distinct: HashMap::new() };
+    pub fn of(plan: &Plan, statistics: &'s dyn Statistics) -> Estimates<'s> {
+        let mut estimates = Estimates {
+            statistics,
+            rows: vec![0.0; plan.size()],
+            origins: HashMap::new(),
+            distinct: RefCell::default(),
+        };
         let (mut shared, mut iterations) = (HashMap::new(), HashMap::new());
         // Definitions come before their bodies, initial rows before steps.
         let mut defined = HashMap::new();
@@ -102,7 +127,7 @@ impl Estimates {
             }
         }
         for node in plan.post_order() {
-            let rows = estimates.operator(plan, node, statistics, &shared, &iterations);
+            let rows = estimates.operator(plan, node, &shared, &iterations);
             estimates.rows[node.index()] = rows;
             if let Some(id) = defined.get(&node) {
                 shared.insert(*id, rows);
@@ -118,27 +143,35 @@ impl Estimates {
 
     /// How many distinct values a column has among so many rows.
     pub fn distinct(&self, column: Column, rows: f64) -> f64 {
-        self.distinct.get(&column).copied().unwrap_or(DISTINCT).min(rows).max(1.0)
+        let find = || {
+            let origin = self.origins.get(&column)?;
+            self.statistics.distinct(origin.source, &[origin.attribute])
+        };
+        let known = self.distinct.borrow().get(&column).copied();
+        let distinct = known.unwrap_or_else(|| {
+            let distinct = find().unwrap_or(DISTINCT);
+            self.distinct.borrow_mut().insert(column, distinct);
+            distinct
+        });
+        distinct.min(rows).max(1.0)
     }
 
     fn operator(
         &mut self,
         plan: &Plan,
         node: NodeId,
-        statistics: &dyn Statistics,
         shared: &HashMap<crate::operator::SharedId, f64>,
         iterations: &HashMap<crate::operator::IterateId, NodeId>,
     ) -> f64 {
         let below = |estimates: &Self, input: NodeId| estimates.rows[input.index()];
         match &plan[node] {
             Operator::Scan(scan) => {
-                let rows = statistics.rows(scan.source).max(1.0);
+                let rows = self.statistics.rows(scan.source).max(1.0);
                 for (column, attribute) in &scan.columns {
-                    if let Some(distinct) = statistics.distinct(scan.source, *attribute) {
-                        self.distinct.insert(*column, distinct);
-                    }
+                    let origin = Origin { scan: node, source: scan.source, attribute: *attribute };
+                    self.origins.insert(*column, origin);
                 }
-                rows * self.share(&scan.conditions, rows)
+                rows * self.share_of_scan(scan, &plan.columns, rows)
             }
             Operator::Values { rows, .. } => rows.len() as f64,
             Operator::TableFunction(_) => SET_ROWS,
@@ -149,17 +182,16 @@ impl Estimates {
             }
             Operator::Map { input, outputs } => {
                 for (column, scalar) in outputs {
-                    if let Some(distinct) =
-                        scalar.as_column().and_then(|from| self.distinct.get(&from)).copied()
-                    {
-                        self.distinct.insert(*column, distinct);
+                    if let Some(from) = scalar.as_column() {
+                        self.copy_origin(*column, from);
                     }
                 }
                 below(self, *input)
             }
             Operator::Join(join) => {
                 let (left, right) = (below(self, join.left), below(self, join.right));
-                let share = self.share(&join.conditions, left.max(right));
+                let conditions: Vec<&Scalar> = join.conditions.iter().collect();
+                let share = self.shares(&conditions, left.max(right)).iter().product();
                 joined(join.kind, left, right, share)
             }
             Operator::Group(group) => {
@@ -185,11 +217,7 @@ impl Estimates {
                 iterations.get(iterate).map_or(DISTINCT, |initial| below(self, *initial))
             }
             Operator::SharedRead { id, columns } => {
-                for (own, of) in columns {
-                    if let Some(distinct) = self.distinct.get(of).copied() {
-                        self.distinct.insert(*own, distinct);
-                    }
-                }
+                columns.iter().for_each(|(own, of)| self.copy_origin(*own, *of));
                 shared.get(id).copied().unwrap_or(DISTINCT)
             }
             Operator::Shared { body, .. } => below(self, *body),
@@ -197,8 +225,117 @@ impl Estimates {
         }
     }
 
+    fn copy_origin(&mut self, column: Column, from: Column) {
+        if let Some(origin) = self.origins.get(&from).copied() {
+            self.origins.insert(column, origin);
+        }
+    }
+
+    /// How many combinations of values columns have among so many rows.
     fn combinations(&self, keys: &[Column], rows: f64) -> f64 {
-        keys.iter().map(|key| self.distinct(*key, rows)).product::<f64>().min(rows).max(1.0)
+        let mut scans: BTreeMap<NodeId, (SourceId, Vec<i16>)> = BTreeMap::new();
+        let mut others = 1.0;
+        for key in keys {
+            match self.origins.get(key) {
+                Some(origin) => {
+                    let (_, attributes) = scans.entry(origin.scan).or_insert((origin.source, Vec::new()));
+                    attributes.push(origin.attribute);
+                }
+                None => others *= self.distinct(*key, rows),
+            }
+        }
+        let of_scans = scans.into_values().map(|(source, attributes)| self.of_source(source, attributes));
+        (others * of_scans.product::<f64>()).min(rows).max(1.0)
+    }
+
+    /// How many combinations of values attributes of a source have.
+    fn of_source(&self, source: SourceId, mut attributes: Vec<i16>) -> f64 {
+        attributes.sort_unstable();
+        attributes.dedup();
+        let rows = self.statistics.rows(source).max(1.0);
+        let known = self.statistics.distinct(source, &attributes);
+        let independent = || {
+            let each = attributes.iter().map(|attribute| self.statistics.distinct(source, &[*attribute]));
+            each.map(|distinct| distinct.unwrap_or(DISTINCT)).product()
+        };
+        known.unwrap_or_else(independent).min(rows).max(1.0)
+    }
+
+    /// The share of its rows that a scan gives.
+    fn share_of_scan(&self, scan: &Scan, columns: &Columns, rows: f64) -> f64 {
+        let is_fixed = |condition: &Scalar| {
+            !condition.any(&mut |scalar| match scalar {
+                Scalar::Parameter(..) => true,
+                Scalar::Call(call) => call.function.volatility != Volatility::Immutable,
+                Scalar::Cast(cast) => {
+                    let function = cast.function.as_ref();
+                    function.is_some_and(|function| function.volatility != Volatility::Immutable)
+                }
+                _ => false,
+            })
+        };
+        let (fixed, others): (Vec<&Scalar>, Vec<&Scalar>) =
+            scan.conditions.iter().partition(|condition| is_fixed(condition));
+        let guess = |conditions: &[&Scalar]| -> f64 {
+            conditions.iter().map(|condition| self.share_of(condition, rows)).product()
+        };
+        let known = if fixed.is_empty() { None } else { self.statistics.share(scan, &fixed, columns) };
+        known.unwrap_or_else(|| guess(&fixed)) * guess(&others)
+    }
+
+    /// The share of pairs that each of some conditions of a join keeps, among about so many rows. Equalities between the columns of
+    /// two scans are counted at the first of them; the others keep all.
+    pub fn shares(&self, conditions: &[&Scalar], rows: f64) -> Vec<f64> {
+        let mut shares = vec![1.0; conditions.len()];
+        let mut pairs: BTreeMap<(NodeId, NodeId), Vec<(usize, Origin, Origin)>> = BTreeMap::new();
+        for (place, condition) in conditions.iter().enumerate() {
+            match self.scans_joined(condition) {
+                Some((left, right)) => {
+                    pairs.entry((left.scan, right.scan)).or_default().push((place, left, right));
+                }
+                None => shares[place] = self.share_of(condition, rows),
+            }
+        }
+        for equalities in pairs.into_values() {
+            let (place, left, right) = equalities[0];
+            let left_attributes: Vec<i16> = equalities.iter().map(|(_, left, _)| left.attribute).collect();
+            let right_attributes: Vec<i16> = equalities.iter().map(|(_, _, right)| right.attribute).collect();
+            let is_key = |source: SourceId, attributes: &[i16]| {
+                let keys = self.statistics.keys(source);
+                keys.iter().any(|key| key.iter().all(|attribute| attributes.contains(attribute)))
+            };
+            let of_left = is_key(left.source, &left_attributes);
+            let of_right = is_key(right.source, &right_attributes);
+            let combinations = match (of_left, of_right) {
+                (true, false) => self.statistics.rows(left.source),
+                (false, true) => self.statistics.rows(right.source),
+                _ => {
+                    let left = self.of_source(left.source, left_attributes);
+                    left.max(self.of_source(right.source, right_attributes))
+                }
+            };
+            shares[place] = 1.0 / combinations.max(1.0);
+        }
+        shares
+    }
+
+    /// The columns of two scans that a condition equates.
+    fn scans_joined(&self, condition: &Scalar) -> Option<(Origin, Origin)> {
+        let (left, right) = match condition {
+            Scalar::Call(call) if call.function.is_equality() => match &call.arguments[..] {
+                [left, right] => (left, right),
+                _ => return None,
+            },
+            Scalar::Distinct(pair, true) => (&pair.0, &pair.1),
+            _ => return None,
+        };
+        let origin = |scalar: &Scalar| self.origins.get(&scalar.as_column()?).copied();
+        let (left, right) = (origin(left)?, origin(right)?);
+        match left.scan.cmp(&right.scan) {
+            std::cmp::Ordering::Less => Some((left, right)),
+            std::cmp::Ordering::Equal => None,
+            std::cmp::Ordering::Greater => Some((right, left)),
+        }
     }
 
     /// The share of rows that all conditions keep, among about so many rows.

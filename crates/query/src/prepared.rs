@@ -128,7 +128,8 @@ impl Prepared {
         let sources = TransactionSources { transaction, held: &held, others };
         let context = Context { zone: names.zone, cancel, ..detached() };
         let evaluator = RegistryEvaluator::new(registry, &context);
-        rewrite::optimise(&mut plan, registry, &evaluator, &SourceFacts::new(&sources));
+        let facts = SourceFacts::new(&sources, transaction.snapshot(), registry, &context);
+        rewrite::optimise(&mut plan, registry, &evaluator, &facts);
         cancel.check()?;
         let changed = targets_of(&plan);
         let mut ids = plan.sources();

@@ -18,6 +18,7 @@ mod main;
 mod private;
 mod purge;
 mod restore;
+mod sample;
 mod slots;
 
 use crate::arrow_rows::BatchRows;
@@ -46,6 +47,7 @@ pub(crate) use purge::{Purges, ReplacedKeys};
 pub use restore::Restored;
 pub use slots::Move;
 use smallvec::SmallVec;
+use std::any::Any;
 use std::ops::{Bound, Range};
 
 /// Rows to be inserted together.
@@ -165,6 +167,8 @@ pub struct Table {
     published: AtomicBool,
     sharers: Sharers,
     main: main::Main,
+    /// What a planner keeps with the table.
+    estimates: RwLock<Option<Arc<dyn Any + Send + Sync>>>,
     budget: Arc<MemoryBudget>,
 }
 
@@ -194,6 +198,7 @@ impl Table {
             published: AtomicBool::new(true),
             sharers: Sharers::default(),
             main: main::Main::default(),
+            estimates: RwLock::new(None),
             budget: options.budget,
         })
     }

@@ -13,9 +13,10 @@
 mod lookup;
 mod path;
 mod restrictions;
+mod sample;
 
 use crate::arrays::vector_of;
-use crate::expression::converted;
+use crate::expression::{converted, representation_of};
 use crate::source::{
     CandidateIndex, Lookup, Morsels, Reader, Request, Scan, Source, SourceColumn, SourceStatistics,
     representation,
@@ -118,6 +119,16 @@ impl Source for TableSource {
         Some(self.table.clone())
     }
 
+    fn sample(&self, attributes: &[i16], snapshot: Snapshot) -> Option<Chunk> {
+        let sample = sample::Sample::of(&self.table, snapshot)?;
+        Some(Chunk::new(sample.len(), self.sampled(&sample, attributes, snapshot)))
+    }
+
+    fn distinct(&self, attributes: &[i16], snapshot: Snapshot) -> Option<f64> {
+        let sample = sample::Sample::of(&self.table, snapshot)?;
+        Some(sample.distinct(attributes, || self.sampled(&sample, attributes, snapshot)))
+    }
+
     fn short_source(&self) -> Option<&dyn Any> {
         Some(self)
     }
@@ -169,6 +180,14 @@ impl Source for TableSource {
 }
 
 impl TableSource {
+    fn sampled(&self, sample: &sample::Sample, attributes: &[i16], snapshot: Snapshot) -> Vec<Vector> {
+        let column = |attribute: &i16| {
+            let ty = self.definition.columns[column_id(*attribute).index()].ty.declared;
+            sample.column(&self.table, *attribute, representation_of(ty), snapshot)
+        };
+        attributes.iter().map(column).collect()
+    }
+
     fn open_table(&self, request: &Request<'_>, snapshot: Snapshot) -> OpenTable {
         let attributes = request.columns.iter().map(|(_, attribute)| *attribute);
         OpenTable {

@@ -77,7 +77,7 @@ impl Statistics for Large {
         [1.0, 1e3, 1e6, 1e9][source.0 as usize % 4]
     }
 
-    fn distinct(&self, _: SourceId, _: i16) -> Option<f64> {
+    fn distinct(&self, _: SourceId, _: &[i16]) -> Option<f64> {
         None
     }
 

@@ -5,7 +5,9 @@ use crate::support::{MODES, aligned, options, text};
 use firn_base::random::Random;
 use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, Result, SqlState, SqlType, TableId, Value};
+use firn_executor::arrays::vector_of;
 use firn_executor::source::Request;
+use firn_executor::values::value;
 use firn_executor::{Program, Reader, Rows, Source, SourceFacts, Sources, TableSource};
 use firn_plan::Operator;
 use firn_plan::operator::SourceId;
@@ -111,6 +113,23 @@ impl Database {
         let _ = build.commit().unwrap();
         let definition = TableDef { indexes: definitions, ..(*self.definition).clone() };
         Database { definition: Arc::new(definition), ..self }
+    }
+
+    /// All rows that a transaction sees.
+    fn all_rows(&self, transaction: &Transaction) -> Vec<Vec<Value>> {
+        let columns = [ColumnId(0), ColumnId(1), ColumnId(2)];
+        let scan = self.table.scan(transaction.snapshot(), &columns, false);
+        let mut rows = Vec::new();
+        while let Some(batch) = scan.next_batch(&pin()) {
+            let columns = batch.columns.iter().zip(self.table.columns());
+            let vectors: Vec<_> =
+                columns.map(|(array, column)| (vector_of(array, column.representation), column)).collect();
+            for row in 0..batch.rows {
+                let values = vectors.iter();
+                rows.push(values.map(|(vector, column)| value(vector.datum(row), column.representation)).collect());
+            }
+        }
+        rows
     }
 
     /// How many rows a scan gives before its conditions are asked.
@@ -331,17 +350,56 @@ fn the_planner_learns_keys_indexes_and_references_of_tables() {
         ..(*database.definition).clone()
     };
     let database = Database { definition: Arc::new(definition), ..database };
-    let facts = SourceFacts::new(&database);
+    let reading = database.engine.begin_read_only();
+    let context = detached();
+    let facts = SourceFacts::new(&database, reading.snapshot(), &REGISTRY, &context);
     let source = SourceId(1);
     assert_eq!(facts.rows(source), 20.0);
     assert_eq!(facts.keys(source), [[1]], "b may be NULL");
-    assert_eq!((facts.distinct(source, 1), facts.distinct(source, 3)), (Some(20.0), None));
+    assert_eq!(facts.distinct(source, &[1]), Some(20.0));
     let indexes: Vec<Vec<i16>> = facts.indexes(source).into_iter().map(|index| index.attributes).collect();
     assert_eq!(indexes, [vec![1], vec![2], vec![2, 1]]);
     let references = facts.references(source);
     assert_eq!(references.len(), 1);
     assert_eq!(references[0].relation, parent.0);
     assert_eq!(facts.relation(source), Some(database.definition.oid.0));
+}
+
+/// A sample of a table of 50,000 rows says how many distinct values its columns have, and which share of it meets conditions.
+#[test]
+fn a_sample_of_a_table_gives_estimates() {
+    let database = Database::open(Config { freeze_after: None, ..Config::default() });
+    let empty = database.engine.begin_read_only();
+    let context = detached();
+    let facts = SourceFacts::new(&database, empty.snapshot(), &REGISTRY, &context);
+    assert_eq!(facts.distinct(SourceId(1), &[2]), None, "there is nothing to take a sample of");
+    let mut first = database.engine.begin();
+    (0..50_000).for_each(|a| database.insert(&mut first, a));
+    let _ = first.commit().unwrap();
+    let reading = database.engine.begin_read_only();
+    let facts = SourceFacts::new(&database, reading.snapshot(), &REGISTRY, &context);
+    let is_about = |found: f64, expected: f64| found > expected * 0.8 && found < expected * 1.25;
+    let all = database.all_rows(&reading);
+    for attributes in [&[1][..], &[2], &[3], &[2, 3]] {
+        let values = |row: &Vec<Value>| -> String {
+            format!("{:?}", attributes.iter().map(|it| &row[*it as usize - 1]).collect::<Vec<_>>())
+        };
+        let exact = all.iter().map(values).collect::<std::collections::HashSet<_>>().len() as f64;
+        let found = facts.distinct(SourceId(1), attributes).unwrap();
+        assert!(is_about(found, exact), "{attributes:?}: {found} instead of {exact}");
+    }
+    for (conditions, expected) in [
+        ("(#0 < 10000::int4)", 0.2),
+        ("(#0 >= 25000::int4), (#0 < 30000::int4)", 0.1),
+        ("(#0 < 0::int4)", 0.5 / 1024.0),
+    ] {
+        let plan = format!("Output [#0]\n  Scan 1 t [#0 a: int4 = 1] where [{conditions}]");
+        let plan = parse(&plan, &*REGISTRY).unwrap();
+        let Operator::Scan(scan) = &plan[plan.root] else { panic!("the plan is a scan") };
+        let conditions: Vec<_> = scan.conditions.iter().collect();
+        let found = facts.share(scan, &conditions, &plan.columns).unwrap();
+        assert!(is_about(found, expected), "{conditions:?}: {found} instead of {expected}");
+    }
 }
 
 /// Equalities, ranges and lists lead to the rows under a few keys, with values of parameters and of integers of other widths.

@@ -94,7 +94,7 @@ impl Graph {
     }
 
     /// Finds what operators need, once all joins are added.
-    pub fn finish(&mut self, producers: &Producers, estimates: &Estimates) {
+    pub fn finish(&mut self, producers: &Producers, estimates: &Estimates<'_>) {
         self.rows = self.relations.iter().map(|node| estimates.rows(*node).max(1.0)).collect();
         let used = |condition: &Scalar| -> Set {
             let mut set = 0;
@@ -108,7 +108,7 @@ impl Graph {
             let rows = self.rows.iter().enumerate();
             rows.filter(|(index, _)| set & 1 << index != 0).map(|(_, rows)| *rows).fold(1.0, f64::max)
         };
-        let mut operators = Vec::new();
+        let mut operators: Vec<Edge> = Vec::new();
         for join in &self.joins {
             let parts: Vec<Vec<Scalar>> = match join.kind {
                 JoinKind::Inner if !join.conditions.is_empty() => {
@@ -139,7 +139,8 @@ impl Graph {
                 let side = |side: Set| if needs & side == 0 { side } else { needs & side };
                 let (left, right) = (side(join.left), side(join.right));
                 let is_cross = join.kind == JoinKind::Inner && conditions.is_empty();
-                let share = estimates.share(&conditions, most(left | right));
+                let each: Vec<&Scalar> = conditions.iter().collect();
+                let share = estimates.shares(&each, most(left | right)).iter().product();
                 let is_one_sided = uses & join.left == 0 || uses & join.right == 0;
                 let uses = match (is_cross, is_one_sided || join.kind != JoinKind::Inner) {
                     (true, _) => 0,
@@ -148,6 +149,17 @@ impl Graph {
                 };
                 operators.push(Edge { kind: join.kind, conditions, left, right, uses, share });
             }
+        }
+        // The conditions of inner joins are operators of their own, but not independent of each other.
+        let inner: Vec<usize> = (0..operators.len())
+            .filter(|index| {
+                operators[*index].kind == JoinKind::Inner && operators[*index].conditions.len() == 1
+            })
+            .collect();
+        let conditions: Vec<&Scalar> = inner.iter().map(|index| &operators[*index].conditions[0]).collect();
+        let shares = estimates.shares(&conditions, most(Set::MAX));
+        for (index, share) in inner.into_iter().zip(shares) {
+            operators[index].share = share;
         }
         self.operators = operators;
     }

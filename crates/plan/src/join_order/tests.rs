@@ -18,8 +18,8 @@ impl Statistics for Rows {
         self.0.get(source.0 as usize).copied().unwrap_or(100.0)
     }
 
-    fn distinct(&self, source: SourceId, attribute: i16) -> Option<f64> {
-        (attribute == 1).then(|| self.rows(source))
+    fn distinct(&self, source: SourceId, attributes: &[i16]) -> Option<f64> {
+        attributes.contains(&1).then(|| self.rows(source))
     }
 }
 

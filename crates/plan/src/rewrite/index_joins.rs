@@ -69,7 +69,11 @@ pub fn choose_indexes(plan: &mut Plan, statistics: &dyn Statistics) {
             for index in statistics.indexes(scan.source) {
                 let turned = Join { left, right, ..join.clone() };
                 let Some(length) = fitting(plan, &turned, scan, &index, &producers) else { continue };
-                let found = rows_under_key(statistics.rows(scan.source), &index, length);
+                let rows = statistics.rows(scan.source);
+                let found = match statistics.distinct(scan.source, &index.attributes[..length]) {
+                    Some(keys) => rows / keys.max(1.0),
+                    None => rows_under_key(rows, &index, length),
+                };
                 let cost = estimates.rows(left) * (LOOK_UP + found * FOUND_ROW);
                 if cost < without && best.as_ref().is_none_or(|(known, _)| cost < *known) {
                     let by_index = index.attributes[..length].to_vec();
@@ -142,7 +146,7 @@ fn fitting(plan: &Plan, join: &Join, scan: &Scan, index: &Index, producers: &Pro
     of_left.then_some(length)
 }
 
-/// Rows that an index has under a beginning of its keys.
+/// Rows that an index has under a beginning of its keys, of whose values nothing is known.
 fn rows_under_key(rows: f64, index: &Index, length: usize) -> f64 {
     let total = index.attributes.len();
     match (index.unique, total - length) {

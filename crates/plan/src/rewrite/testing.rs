@@ -32,8 +32,8 @@ impl Statistics for Thousand {
         1000.0
     }
 
-    fn distinct(&self, _: crate::operator::SourceId, attribute: i16) -> Option<f64> {
-        (attribute == 1).then_some(1000.0)
+    fn distinct(&self, _: crate::operator::SourceId, attributes: &[i16]) -> Option<f64> {
+        attributes.contains(&1).then_some(1000.0)
     }
 
     /// A unique one of its first attribute, and one of the second and third.
@@ -666,7 +666,7 @@ impl Statistics for Referring {
         1000.0
     }
 
-    fn distinct(&self, _: crate::operator::SourceId, _: i16) -> Option<f64> {
+    fn distinct(&self, _: crate::operator::SourceId, _: &[i16]) -> Option<f64> {
         None
     }
 
