@@ -41,6 +41,10 @@ pub struct JoinPlan {
     pub build_columns: Vec<usize>,
     /// How the build side's columns that go on lie.
     pub build_representations: Vec<Representation>,
+    /// Whether pairs go on: with rows of the build side. Else it is only noted which of those have had a partner.
+    pub gives_pairs: bool,
+    /// Whether it is noted which rows of the build side have had a partner.
+    pub notes_matches: bool,
     /// Whether the first row with an equal key says all: of semi and anti joins without other conditions.
     pub first_is_enough: bool,
     /// For a mark join.
@@ -230,10 +234,10 @@ impl Join {
             }
             *matched = true;
         }
-        if kind == JoinKind::Full {
+        if self.plan.notes_matches {
             pairs.partners.iter().for_each(|partner| build.set_matched(*partner));
         }
-        if !kind.gives_right() || pairs.rows.is_empty() {
+        if !self.plan.gives_pairs || pairs.rows.is_empty() {
             return Ok(None);
         }
         let own = self.plan.columns.iter().map(|place| {
@@ -333,6 +337,8 @@ fn candidates(plan: &JoinPlan, probe: &mut Probe, build: &Build, most: usize) ->
     let one_key = plan.mark.as_ref().is_some_and(|mark| mark.is_one_key);
     // Whether one partner suffices, and a partner needs not be asked anything.
     let one_suffices = matches!(plan.kind, JoinKind::Semi | JoinKind::Anti | JoinKind::Mark);
+    let notes_only =
+        plan.notes_matches && !plan.gives_pairs && plan.used.0.is_empty() && plan.used.1.is_empty();
     let keys = probe.keys.take();
     while probe.row < probe.positions.len() && pairs.rows.len() < most {
         let row = probe.row;
@@ -377,6 +383,11 @@ fn candidates(plan: &JoinPlan, probe: &mut Probe, build: &Build, most: usize) ->
                 }
             }
             Next::Chain(partner) => {
+                // Rows with one key are noted together.
+                if notes_only && build.is_matched(partner) {
+                    probe.next_row();
+                    continue;
+                }
                 if one_key {
                     probe.matched[row] = true;
                     probe.next_row();
