@@ -23,8 +23,10 @@
 //!   knows are put into [`Call::value`], and the sign is [`Any`].
 
 pub mod arguments;
+pub mod batch;
 pub mod errors;
 pub mod outcome;
+pub mod prepared;
 pub mod scalar;
 pub mod set;
 pub mod site;
@@ -120,5 +122,15 @@ impl Local {
     pub fn get<T: std::any::Any + Send>(&mut self, make: impl FnOnce() -> T) -> &mut T {
         let kept = self.0.get_or_insert_with(|| Box::new(make()));
         kept.downcast_mut().expect("a function keeps values of one type")
+    }
+
+    /// Takes out what was kept, if it is of the type.
+    pub fn take<T: std::any::Any + Send>(&mut self) -> Option<Box<T>> {
+        self.0.take()?.downcast().ok()
+    }
+
+    /// Keeps something in place of what was kept.
+    pub fn put<T: std::any::Any + Send>(&mut self, value: Box<T>) {
+        self.0 = Some(value);
     }
 }
