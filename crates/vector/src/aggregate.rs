@@ -106,10 +106,7 @@ impl Groups<'_> {
                     .try_for_each(|(value, group)| add(&mut states[*group as usize], *value))
             }
             (groups, positions, validity) => {
-                let valid = match validity {
-                    Some(validity) => Some(valid_positions(rows, validity)),
-                    None => None,
-                };
+                let valid = validity.map(|validity| valid_positions(rows, validity));
                 let positions = valid.as_deref().or(positions).expect("rows are left out");
                 let mut each = |row: usize, group: usize| add(&mut states[group], values[row]);
                 let mut rows = positions.iter().map(|position| usize::from(*position));

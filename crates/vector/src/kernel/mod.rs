@@ -21,6 +21,16 @@
 //! - Strings are not returned but appended to [`Call::text`] or [`Call::bytes`], and [`Text`] or [`Bytes`] is
 //!   returned as the sign that this has been done; so no row allocates. Results of a type that only the signature of the call
 //!   knows are put into [`Call::value`], and the sign is [`Any`].
+//!
+//! Where a profile shows that a call a row is too slow, a loop over whole vectors stands beside the row kernel. These are all of them;
+//! `tests/all/batches.rs` compares each with its row kernel:
+//!
+//! | functions | where |
+//! |---|---|
+//! | `+`, `-`, `*` and unary `-` of decimals, integers as decimals | `functions/decimals.rs`, by [`batch`] |
+//! | comparisons of integers, dates, times, timestamps and decimals; equality of strings | `functions/comparison_loops.rs`, by [`batch`] |
+//! | LIKE, `strpos`, `extract`, `date_part`, `date_trunc` with a constant text | `functions/patterns.rs`, `functions/moments.rs`, by [`prepared`] |
+//! | `count`; `sum`, `avg`, `min` and `max` of numbers, dates and timestamps | `functions/aggregates`, by [`Aggregate::add_batch`](crate::aggregate::Aggregate::add_batch) |
 
 pub mod arguments;
 pub mod batch;

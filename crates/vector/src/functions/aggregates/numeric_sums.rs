@@ -85,7 +85,7 @@ impl State {
 #[inline]
 fn is_number(unscaled: i128) -> bool {
     const MOST: i128 = POWERS[38] - 1;
-    (unscaled <= MOST) & (unscaled >= -MOST)
+    (-MOST..=MOST).contains(&unscaled)
 }
 
 impl<const AVERAGE: bool> Aggregate for NumericSum<AVERAGE> {
