@@ -5,7 +5,8 @@
 //! ```
 //!
 //! It prints, for each plan, nanoseconds for each of the rows that are grouped or that probe, with one worker and with two, the best of
-//! three runs; how far the process grew meanwhile, in MB; and a checksum of the result.
+//! three runs; how many of the processor's these are, of all workers, which matters where others use the machine; how far the process
+//! grew meanwhile, in MB; and a checksum of the result.
 
 use firn_base::random::Random;
 use firn_base::sync::Arc;
@@ -38,18 +39,51 @@ const PLANS: [(&str, &str); 16] = [
     ("group into 1.5 M, mixed", "Group by [#2] aggregates [#10: int8 := count(), #11: int8 := sum(#7)]"),
     ("group into 200 k", "Group by [#3] aggregates [#10: int8 := count(), #11: int8 := sum(#7)]"),
     ("group into 1 k", "Group by [#4] aggregates [#10: int8 := count(), #11: int8 := sum(#7)]"),
-    ("group by two strings into 4", "Group by [#5, #6] aggregates [#10: int8 := count(), #11: int8 := sum(#7)]"),
-    ("group by long strings into 1 k", "Group by [#8] aggregates [#10: int8 := count(), #11: int8 := sum(#7)]"),
-    ("group by two bigints into 200 k", "Group by [#3, #4] aggregates [#10: int8 := count(), #11: int8 := sum(#7)]"),
-    ("join 200 k", "Join inner on [(#3 = #20)]\n  FACTS\n  Scan 2 small [#20 key: int8 not null = 1, #22 v: int4 not null = 3]"),
-    ("join 1.5 M, mixed", "Join inner on [(#2 = #20)]\n  FACTS\n  Scan 3 large [#20 key: int8 not null = 1, #22 v: int4 not null = 3]"),
-    ("join 1.5 M, clustered", "Join inner on [(#1 = #20)]\n  FACTS\n  Scan 3 large [#20 key: int8 not null = 1, #22 v: int4 not null = 3]"),
-    ("join 200 k by two columns", "Join inner on [(#3 = #20), (#4 = #21)]\n  FACTS\n  Scan 2 small [#20 key: int8 not null = 1, #21 other: int8 not null = 2, #22 v: int4 not null = 3]"),
-    ("join one row in ten", "Join inner on [(#2 = #20)]\n  FACTS\n  Scan 5 tenth [#20 key: int8 not null = 1, #22 v: int4 not null = 3]"),
-    ("semi join 1.5 M", "Join semi on [(#2 = #20)]\n  FACTS\n  Scan 3 large [#20 key: int8 not null = 1]"),
-    ("semi join one row in ten", "Join semi on [(#2 = #20)]\n  FACTS\n  Scan 5 tenth [#20 key: int8 not null = 1]"),
-    ("anti join one row in ten", "Join anti on [(#2 = #20)]\n  FACTS\n  Scan 5 tenth [#20 key: int8 not null = 1]"),
-    ("join with three duplicates each", "Join inner on [(#3 = #20)]\n  FACTS\n  Scan 4 triples [#20 key: int8 not null = 1, #22 v: int4 not null = 3]"),
+    (
+        "group by two strings into 4",
+        "Group by [#5, #6] aggregates [#10: int8 := count(), #11: int8 := sum(#7)]",
+    ),
+    (
+        "group by long strings into 1 k",
+        "Group by [#8] aggregates [#10: int8 := count(), #11: int8 := sum(#7)]",
+    ),
+    (
+        "group by two bigints into 200 k",
+        "Group by [#3, #4] aggregates [#10: int8 := count(), #11: int8 := sum(#7)]",
+    ),
+    (
+        "join 200 k",
+        "Join inner on [(#3 = #20)]\n  FACTS\n  Scan 2 small [#20 k: int8 not null = 1, #22 v: int4 not null = 3]",
+    ),
+    (
+        "join 1.5 M, mixed",
+        "Join inner on [(#2 = #20)]\n  FACTS\n  Scan 3 large [#20 k: int8 not null = 1, #22 v: int4 not null = 3]",
+    ),
+    (
+        "join 1.5 M, clustered",
+        "Join inner on [(#1 = #20)]\n  FACTS\n  Scan 3 large [#20 k: int8 not null = 1, #22 v: int4 not null = 3]",
+    ),
+    (
+        "join 200 k by two columns",
+        "Join inner on [(#3 = #20), (#4 = #21)]\n  FACTS\n  Scan 2 small [#20 k: int8 not null = 1, #21 other: int8 not null = 2, #22 v: int4 not null = 3]",
+    ),
+    (
+        "join one row in ten",
+        "Join inner on [(#2 = #20)]\n  FACTS\n  Scan 5 tenth [#20 k: int8 not null = 1, #22 v: int4 not null = 3]",
+    ),
+    ("semi join 1.5 M", "Join semi on [(#2 = #20)]\n  FACTS\n  Scan 3 large [#20 k: int8 not null = 1]"),
+    (
+        "semi join one row in ten",
+        "Join semi on [(#2 = #20)]\n  FACTS\n  Scan 5 tenth [#20 k: int8 not null = 1]",
+    ),
+    (
+        "anti join one row in ten",
+        "Join anti on [(#2 = #20)]\n  FACTS\n  Scan 5 tenth [#20 k: int8 not null = 1]",
+    ),
+    (
+        "join with three duplicates each",
+        "Join inner on [(#3 = #20)]\n  FACTS\n  Scan 4 triples [#20 k: int8 not null = 1, #22 v: int4 not null = 3]",
+    ),
 ];
 
 struct Tables(HashMap<SourceId, Arc<dyn Source>>);
@@ -173,10 +207,18 @@ fn status(name: &str) -> u64 {
     line.and_then(|rest| rest.trim_matches([':', ' ', '\t', 'k', 'B']).parse().ok()).unwrap_or(0)
 }
 
+/// Nanoseconds of the processor that the process has used, to ten milliseconds.
+fn used() -> f64 {
+    let line = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = line.split(' ').collect();
+    let ticks = |place: usize| fields.get(place).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+    (ticks(13) + ticks(14)) * 1e7
+}
+
 fn main() {
     let only = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     let (tables, registry) = (tables(), Registry::built_in());
-    println!("{:34}  1 worker, MB    2 workers, MB    checksum", "ns a row");
+    println!("{:34} 1 worker, used,   MB  2 workers, used,  MB    checksum", "ns a row");
     for (name, plan) in PLANS.iter().filter(|(name, _)| name.contains(&only)) {
         let text = whole(plan);
         let plan = parse(&text, &TestFunctions).unwrap_or_else(|problem| panic!("{problem}\n{text}"));
@@ -184,12 +226,12 @@ fn main() {
         print!("{name:34}");
         let mut sums = Vec::new();
         for workers in [1, 2] {
-            let (mut best, mut grown) = (f64::INFINITY, 0);
+            let (mut best, mut least, mut grown) = (f64::INFINITY, f64::INFINITY, 0);
             for _ in 0..3 {
                 // The peak is counted anew.
                 let _ = fs::write("/proc/self/clear_refs", "5");
                 let before = status("VmRSS");
-                let start = Instant::now();
+                let (start, used_before) = (Instant::now(), used());
                 let options = Options { workers, ..Options::new(Budget::new(8 << 30)) };
                 let reader = Reader {
                     snapshot: Snapshot { owner: Stamp::from_bits(0), read_time: Time(0) },
@@ -206,9 +248,10 @@ fn main() {
                 }
                 drop(rows);
                 best = best.min(start.elapsed().as_secs_f64());
+                least = least.min(used() - used_before);
                 grown = grown.max(status("VmHWM").saturating_sub(before) / 1024);
             }
-            print!("  {:7.1}  {grown:5}", best * 1e9 / ROWS as f64);
+            print!("  {:7.1} {:6.1} {grown:5}", best * 1e9 / ROWS as f64, least / ROWS as f64);
         }
         println!("    {sums:?}");
     }
