@@ -126,7 +126,9 @@ impl Database {
                 columns.map(|(array, column)| (vector_of(array, column.representation), column)).collect();
             for row in 0..batch.rows {
                 let values = vectors.iter();
-                rows.push(values.map(|(vector, column)| value(vector.datum(row), column.representation)).collect());
+                rows.push(
+                    values.map(|(vector, column)| value(vector.datum(row), column.representation)).collect(),
+                );
             }
         }
         rows

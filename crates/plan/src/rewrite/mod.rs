@@ -12,6 +12,7 @@ pub mod index_joins;
 pub mod outer_joins;
 pub mod prune;
 pub mod push_down;
+pub mod reductions;
 pub mod references;
 pub mod semi_joins;
 #[cfg(test)]
@@ -58,6 +59,7 @@ pub fn optimise(
     step(plan, "contradictions", &mut contradictions::remove_empty);
     step(plan, "uniqueness", &mut |plan| unique::use_keys(plan, statistics));
     step(plan, "foreign keys", &mut |plan| references::remove_joins(plan, statistics));
+    step(plan, "reductions", &mut |plan| reductions::reduce_groups(plan, statistics));
     step(plan, "join order", &mut |plan| order_joins(plan, statistics, BUDGET));
     step(plan, "windows", &mut windows::merge_windows);
     step(plan, "pruning", &mut |plan| prune::prune(plan, statistics));

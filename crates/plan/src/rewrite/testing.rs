@@ -237,6 +237,64 @@ fn all_rewrites_keep_the_calls_of_volatile_functions() {
     assert!(compared > plans && with_rows * 2 > compared);
 }
 
+/// Source 1 is small, others are not; an attribute has as many values as there are rows.
+struct Small;
+
+impl Statistics for Small {
+    fn rows(&self, source: crate::operator::SourceId) -> f64 {
+        if source.0 == 1 { 10.0 } else { 100_000.0 }
+    }
+
+    fn distinct(&self, source: crate::operator::SourceId, _: &[i16]) -> Option<f64> {
+        Some(self.rows(source))
+    }
+}
+
+#[test]
+fn reducing_groups_keeps_rows() {
+    keeps_rows_of(true, 400, |plan| reductions::reduce_groups(plan, &Small));
+}
+
+#[test]
+fn a_group_is_made_of_the_rows_that_a_join_asks_for() {
+    becomes(
+        |plan| reductions::reduce_groups(plan, &Small),
+        "
+        Output [#0, #4]
+          Filter [(#4 > 1::int8)]
+            Join left on [(#1 = #2)]
+              Scan 1 [#0: int4 = 1, #1: int4 = 2]
+              Filter [(#4 > 0::int8)]
+                Group by [#2] aggregates [#4: int8 := sum(#3)]
+                  Scan 2 [#2: int4 = 1, #3: int4 = 2]
+        ",
+        "
+        Output [#5, #4]
+          Filter [(#4 > 1::int8)]
+            Shared 0
+              Scan 1 [#0: int4 = 1, #1: int4 = 2]
+              Join left on [(#6 = #2)]
+                SharedRead 0 [#5: int4 := #0, #6: int4 := #1]
+                Filter [(#4 > 0::int8)]
+                  Group by [#2] aggregates [#4: int8 := sum(#3)]
+                    Join semi on [(#7 = #2)]
+                      Scan 2 [#2: int4 = 1, #3: int4 = 2]
+                      SharedRead 0 [#7: int4 := #1]
+        ",
+    );
+    // As many left rows as groups: it does not pay.
+    let same = |text: &str| becomes(|plan| reductions::reduce_groups(plan, &Small), text, text);
+    same(
+        "
+        Output [#0, #4]
+          Join left on [(#1 = #2)]
+            Scan 2 [#0: int4 = 1, #1: int4 = 2]
+            Group by [#2] aggregates [#4: int8 := sum(#3)]
+              Scan 2 [#2: int4 = 1, #3: int4 = 2]
+        ",
+    );
+}
+
 #[test]
 fn using_marks_keeps_rows() {
     keeps_rows_of(false, 50, semi_joins::use_marks);
