@@ -226,6 +226,9 @@ impl Records {
 
     fn hash(&self, number: usize) -> u64 {
         let record = self.record(number);
+        if self.long.is_empty() {
+            return record.iter().fold(K1, |hash, word| fold(hash ^ hash_wide(*word), K2));
+        }
         let mut hash = K1;
         for (place, word) in record.iter().enumerate() {
             let of_word = match place >= self.fixed && is_long(*word) {
@@ -258,7 +261,11 @@ impl KeyList for Records {
 
     #[inline]
     fn equals(&self, number: usize, other: &Self, of_other: usize) -> bool {
-        let pairs = self.record(number).iter().zip(other.record(of_other));
+        let mut pairs = self.record(number).iter().zip(other.record(of_other));
+        // Without long strings in one of them, equal words are equal values.
+        if self.long.is_empty() || other.long.is_empty() {
+            return pairs.all(|(one, other)| one == other);
+        }
         for (place, (one, two)) in pairs.enumerate() {
             let is_equal = match place >= self.fixed && is_long(*one) {
                 // Places of the bytes say nothing.
