@@ -194,6 +194,10 @@ pub trait States: Send {
     /// The other column is empty afterwards.
     fn merge(&mut self, call: &mut Call<'_>, other: &mut dyn States, groups: &[u32]) -> Result<()>;
 
+    /// Moves each state to a column of its own part, of which `sizes` has the length. The states of a part keep their order; there are
+    /// none afterwards.
+    fn split(&mut self, parts: &[u8], sizes: &[usize]) -> Vec<Box<dyn States>>;
+
     /// Appends the results of some groups.
     fn finish(&self, call: &mut Call<'_>, groups: std::ops::Range<usize>, out: &mut Builder) -> Result<()>;
 
@@ -320,6 +324,16 @@ impl<A: Aggregate> States for Column<A> {
             self.aggregate.merge(call, &mut self.states[*group as usize], state)?;
         }
         Ok(())
+    }
+
+    fn split(&mut self, parts: &[u8], sizes: &[usize]) -> Vec<Box<dyn States>> {
+        assert_eq!(self.states.len(), parts.len());
+        let mut columns: Vec<Vec<A::State>> = sizes.iter().map(|size| Vec::with_capacity(*size)).collect();
+        for (state, part) in self.states.drain(..).zip(parts) {
+            columns[usize::from(*part)].push(state);
+        }
+        let column = |states| Column { aggregate: self.aggregate.clone(), states };
+        columns.into_iter().map(|states| Box::new(column(states)) as Box<dyn States>).collect()
     }
 
     fn finish(&self, call: &mut Call<'_>, groups: std::ops::Range<usize>, out: &mut Builder) -> Result<()> {

@@ -70,7 +70,7 @@ impl Compile<'_> {
         let Sides { mut left, right, keys, residual } = sides;
         let is_one_key = residual.is_empty() && keys.len() == 1 && keys[0].is_strict;
         let strict: Vec<bool> = keys.iter().map(|key| key.is_strict).collect();
-        let layout = KeyLayout::new(keys.iter().map(|key| key.column).collect());
+        let layout = KeyLayout::for_equality(keys.iter().map(|key| key.column).collect());
         let (left_keys, right_keys): (Vec<_>, Vec<_>) =
             keys.into_iter().map(|key| (key.left, key.right)).unzip();
 
