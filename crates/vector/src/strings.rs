@@ -85,9 +85,12 @@ impl Strings {
         Strings { views: positions.map(|row| self.views[row]).collect(), buffers: self.buffers.clone() }
     }
 
-    /// Bytes of memory that the views take, and the buffers whole.
+    /// Bytes of memory that the views take, and the strings that they point to: the buffers whole at most, which others may share.
     pub fn memory(&self) -> usize {
-        self.views.len() * 16 + self.buffers.iter().map(Buffer::capacity).sum::<usize>()
+        let whole = self.buffers.iter().map(Buffer::capacity).sum::<usize>();
+        let length = |view: &u128| *view as u32 as usize;
+        let pointed_to = || self.views.iter().map(length).filter(|length| *length > INLINE).sum::<usize>();
+        self.views.len() * 16 + if whole == 0 { 0 } else { whole.min(pointed_to()) }
     }
 }
 

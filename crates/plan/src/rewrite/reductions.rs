@@ -17,7 +17,7 @@ use crate::statistics::{Estimates, Statistics};
 use std::collections::HashMap;
 
 /// How many times as many groups as left rows make it worth the while.
-const PAYS: f64 = 4.0;
+const PAYS: f64 = 20.0;
 /// The fewest rows of a group's input that are worth a semi join.
 const FEWEST_ROWS: f64 = 2000.0;
 
