@@ -451,6 +451,18 @@ impl Connection {
     fn copy_out(&mut self, parsed: &Parsed, copy: &tree::Copy, alarm: Option<Alarm>) -> Result<CopyOut> {
         // Else the statement lasts until the file is written.
         let is_drawn = matches!(copy.target, CopyTarget::Standard);
+        let has_effects = self.with_planner(|connection, transaction| {
+            CopyTo::has_effects(transaction, &connection.facts, parsed, &connection.options)
+        })?;
+        if has_effects {
+            self.refuse_read_only("COPY TO")?;
+            let to = self.in_transaction(|connection, transaction| {
+                CopyTo::changed(transaction, &connection.facts, parsed, &connection.options, connection.zone)
+                    .map_err(|error| with_table_of_constraint(error, transaction.catalog()))
+            })?;
+            let own = |copy| CopySource::Own(Box::new(OwnCopy { copy, alarm, reading: None }));
+            return Ok(self.shown(copy, to, |_, copy| own(copy)));
+        }
         self.begin_statement();
         if let Some(mut transaction) = self.block.take_transaction() {
             self.streams.read_ahead();

@@ -26,6 +26,8 @@ pub struct Rows {
     rows: u64,
     /// Whether the command tag tells the rows that were counted here; else it was told.
     told: Option<u64>,
+    /// Whether they are of a cursor that was declared BINARY.
+    is_binary: bool,
     source: Source,
 }
 
@@ -292,12 +294,22 @@ fn pull<P: Pieces>(stream: &mut Option<P>, alarm: &mut Option<Alarm>) -> Result<
 impl Rows {
     /// Rows that are all there.
     pub(crate) fn ready(columns: Arc<[Column]>, verb: &'static str, values: Vec<Value>) -> Rows {
-        Rows { columns, verb, rows: 0, told: None, source: Source::Values(values) }
+        Rows { columns, verb, rows: 0, told: None, is_binary: false, source: Source::Values(values) }
     }
 
     /// Rows that are all there, in pieces.
     pub(crate) fn chunks(columns: Arc<[Column]>, verb: &'static str, chunks: VecDeque<RowChunk>) -> Rows {
-        Rows { columns, verb, rows: 0, told: None, source: Source::Chunks(chunks) }
+        Rows { columns, verb, rows: 0, told: None, is_binary: false, source: Source::Chunks(chunks) }
+    }
+
+    /// They are of a cursor that was declared BINARY, if it is so.
+    pub(crate) fn in_binary(self, is_binary: bool) -> Rows {
+        Rows { is_binary, ..self }
+    }
+
+    /// Whether a protocol whose client asks for no format sends them in binary format: those of a cursor that was declared BINARY.
+    pub fn are_binary(&self) -> bool {
+        self.is_binary
     }
 
     /// The command tag tells this many rows, however many are drawn.
@@ -315,7 +327,7 @@ impl Rows {
         drawing: Drawing,
     ) -> Rows {
         let own = OwnStream { stream: Some(stream), reading: Some(reading), alarm, drawing: Some(drawing) };
-        Rows { columns, verb, rows: 0, told: None, source: Source::Own(Box::new(own)) }
+        Rows { columns, verb, rows: 0, told: None, is_binary: false, source: Source::Own(Box::new(own)) }
     }
 
     /// Rows of a stream in the connection's transaction.
@@ -329,7 +341,7 @@ impl Rows {
     ) -> (Rows, Weak<dyn InTransaction>) {
         let shared = Arc::new(SharedStream::new(stream, alarm, failure, Some(drawing)));
         let weak: Weak<SharedStream<Stream>> = Arc::downgrade(&shared);
-        (Rows { columns, verb, rows: 0, told: None, source: Source::Shared(shared) }, weak)
+        (Rows { columns, verb, rows: 0, told: None, is_binary: false, source: Source::Shared(shared) }, weak)
     }
 
     /// What they failed of when they were read ahead, if nobody has been told yet.
