@@ -463,6 +463,7 @@ impl Connection {
         self.options.cancel.reset();
         // Rows of a statement before may have been drawn since.
         self.end_statement_alone(true);
+        self.services.begin_statement();
         let result = match prepared.kind {
             Kind::Query => self.run_query(prepared, parameters, values),
             Kind::Change(verb) => self.run_change(prepared, parameters, verb).map(Ran::Outcome),
@@ -507,7 +508,7 @@ impl Connection {
                     Ok(Ran::Rows(rows))
                 }
                 Ok(QueryOutput::Stream(stream)) => {
-                    let reading = Reading { transaction, waits: self.synchronous_commit };
+                    let reading = Reading::new(transaction, self.synchronous_commit, &self.services);
                     let drawing = Drawing::new(&self.activity, State::Idle);
                     let rows = Rows::own(columns(), "SELECT", stream, reading, alarm, drawing);
                     Ok(Ran::Outcome(Outcome::Rows(rows)))

@@ -483,7 +483,7 @@ impl Connection {
         let transaction = self.begin_reader()?;
         let to = CopyTo::new(&transaction, &self.facts, parsed, &self.options, self.zone)
             .map_err(|error| timed_out(error, alarm.as_ref()))?;
-        let reading = Some(Reading { transaction, waits: self.synchronous_commit });
+        let reading = Some(Reading::new(transaction, self.synchronous_commit, &self.services));
         Ok(self.shown(copy, to, |_, copy| CopySource::Own(Box::new(OwnCopy { copy, alarm, reading }))))
     }
 

@@ -86,16 +86,16 @@ fn a_cursor_goes_where_fetch_and_move_say() {
 #[test]
 fn a_cursor_keeps_large_results_only_if_it_was_declared_to_scroll() {
     let mut connection = connection();
-    let query = "SELECT repeat('x', 5000) || n AS s, n FROM generate_series(1, 5000) AS g(n)";
+    let query = "SELECT repeat('x', 1000) || n AS s, n FROM generate_series(1, 20000) AS g(n)";
     connection
         .execute(&format!("BEGIN; DECLARE s SCROLL CURSOR FOR {query}; DECLARE c CURSOR FOR {query}"))
         .unwrap();
-    assert_eq!(connection.execute("MOVE ALL s").unwrap(), 5000);
+    assert_eq!(connection.execute("MOVE ALL s").unwrap(), 20_000);
     let statement = connection.prepare("FETCH ABSOLUTE 4321 s").unwrap();
     assert_eq!(connection.query_values(&statement, &[]).unwrap()[0][1], Value::Integer(4321));
     assert_eq!(connection.execute("MOVE 2 c").unwrap(), 2);
     assert_eq!(connection.execute("MOVE BACKWARD 1 c").unwrap(), 1);
-    assert_eq!(connection.execute("MOVE ALL c").unwrap(), 4999);
+    assert_eq!(connection.execute("MOVE ALL c").unwrap(), 19_999);
     let error = connection.execute("FETCH PRIOR c").unwrap_err();
     assert_eq!(error.state(), SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE);
 }

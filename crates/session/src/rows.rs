@@ -15,6 +15,7 @@ use firn_base::{Error, Result, SqlState, Value};
 pub use firn_sql::RowChunk;
 use firn_sql::Stream;
 use firn_sql::activity::{Activity, State};
+use firn_sql::services::Services;
 use firn_txn::Transaction;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -422,13 +423,29 @@ pub(crate) struct Reading {
     pub transaction: Transaction,
     /// Whether the session waits for the disk.
     pub waits: bool,
+    /// The session, whose functions may have taken locks and sent notifications, and the number of the statement.
+    services: Arc<Services>,
+    statement: u64,
 }
 
 impl Reading {
+    /// Of the statement that the session runs.
+    pub fn new(transaction: Transaction, waits: bool, services: &Arc<Services>) -> Reading {
+        Reading { transaction, waits, services: services.clone(), statement: services.statement() }
+    }
+
     /// Ends it; returns when nothing of what it has read can be lost any more.
     pub fn end(self) -> Result<()> {
         let engine = self.transaction.engine().clone();
-        let ticket = self.transaction.commit()?;
+        // If the session has gone on, they are of its transaction.
+        let ticket = match self.services.statement() == self.statement {
+            true => {
+                let committed = self.services.commit(|| self.transaction.commit());
+                self.services.end_transaction();
+                committed?
+            }
+            false => self.transaction.commit()?,
+        };
         if self.waits { engine.wait(ticket) } else { Ok(()) }
     }
 }

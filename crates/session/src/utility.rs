@@ -72,11 +72,12 @@ impl Connection {
         parsed: &Parsed,
         parameters: &[Value],
     ) -> Result<Outcome> {
-        if statement.prepared.inner.is_none() && !parameters.is_empty() {
+        let wanted = statement.parameters().len();
+        if parameters.len() != wanted {
             return Err(Error::new(
                 SqlState::PROTOCOL_VIOLATION,
                 format!(
-                    "bind message supplies {} parameters, but prepared statement requires 0",
+                    "bind message supplies {} parameters, but prepared statement requires {wanted}",
                     parameters.len()
                 ),
             ));

@@ -30,6 +30,8 @@ pub struct Services {
     pending: Mutex<Pending>,
     /// Whether the transaction has taken advisory locks or does something to channels.
     has_effects: AtomicBool,
+    /// Counts the statements of the session.
+    statements: AtomicU64,
     /// Raised when a function has changed a setting, so that the session looks again.
     touched: AtomicBool,
     /// Whether the transaction may only read; `nextval` may not run there either.
@@ -80,6 +82,7 @@ impl Services {
             named: Mutex::default(),
             pending: Mutex::default(),
             has_effects: AtomicBool::new(false),
+            statements: AtomicU64::new(0),
             touched: AtomicBool::new(false),
             read_only: AtomicBool::new(false),
             transaction_number: AtomicU64::new(0),
@@ -198,6 +201,18 @@ impl Services {
         if has_some {
             self.has_effects.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// The session runs another statement.
+    #[inline]
+    pub fn begin_statement(&self) {
+        self.statements.store(self.statement() + 1, Ordering::Relaxed);
+    }
+
+    /// The number of the statement that the session runs, or has run last.
+    #[inline]
+    pub fn statement(&self) -> u64 {
+        self.statements.load(Ordering::Relaxed)
     }
 
     /// Whether the transaction has taken advisory locks or does something to channels.
