@@ -221,7 +221,7 @@ fn main() {
         step(&mut plan, &|plan| unique::use_keys(plan, &tables));
         step(&mut plan, &|plan| order_joins(plan, &tables, BUDGET));
         step(&mut plan, &|plan| prune::prune(plan, &tables));
-        step(&mut plan, &|plan| index_joins::choose_indexes(plan, &tables));
+        step(&mut plan, &|plan| join_methods::choose_methods(plan, &tables));
         print!("{name:>5} {parsing:8.1} {binding:8.1} {optimising:8.1} |");
         steps.iter().for_each(|time| print!(" {time:8.1}"));
         println!();

@@ -132,6 +132,19 @@ impl Account {
         Ok(())
     }
 
+    /// Takes over what another operator keeps.
+    pub fn take(&mut self, mut other: Account) {
+        assert!(Arc::ptr_eq(&self.budget, &other.budget));
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+
+    /// States that it keeps so many bytes less, or nothing if it keeps fewer.
+    pub fn give_back(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.bytes);
+        self.budget.shrink(bytes);
+        self.bytes -= bytes;
+    }
+
     /// States that it keeps so many bytes more.
     pub fn add(&mut self, bytes: usize) -> Result<()> {
         self.set(self.bytes + bytes)
@@ -157,8 +170,12 @@ mod tests {
         assert_eq!(budget.used(), 70);
         one.set(60).unwrap();
         other.add(31).unwrap();
-        drop(one);
+        other.take(one);
+        assert_eq!((budget.used(), other.bytes()), (91, 91));
+        other.give_back(60);
         assert_eq!(budget.used(), 31);
+        other.give_back(60);
+        assert_eq!((budget.used(), other.bytes()), (0, 0));
     }
 
     #[test]

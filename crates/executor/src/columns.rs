@@ -80,6 +80,27 @@ impl Column {
         self.length == 0
     }
 
+    /// Makes room for more rows.
+    pub fn reserve(&mut self, more: usize) {
+        match &mut self.values {
+            Values::Boolean(_) | Values::General(..) => {}
+            Values::Int16(values) => values.reserve(more),
+            Values::Int32(values) => values.reserve(more),
+            Values::Int64(values) => values.reserve(more),
+            Values::Int128(values) => values.reserve(more),
+            Values::UInt32(values) => values.reserve(more),
+            Values::Float32(values) => values.reserve(more),
+            Values::Float64(values) => values.reserve(more),
+            Values::Interval(values) => values.reserve(more),
+            Values::Uuid(values) => values.reserve(more),
+            Values::Strings { views, .. } => views.reserve(more),
+            Values::Numeric(digits, scales) => {
+                digits.reserve(more);
+                scales.reserve(more);
+            }
+        }
+    }
+
     /// Appends rows of a vector, which has the column's representation.
     pub fn append(&mut self, vector: &Vector, rows: Rows<'_>) {
         assert_eq!(vector.representation(), self.representation);
@@ -250,6 +271,16 @@ impl Collection {
         self.rows
     }
 
+    /// How the columns lie.
+    pub fn representations(&self) -> impl Iterator<Item = Representation> + '_ {
+        self.columns.iter().map(|column| column.representation)
+    }
+
+    /// Makes room for more rows.
+    pub fn reserve(&mut self, more: usize) {
+        self.columns.iter_mut().for_each(|column| column.reserve(more));
+    }
+
     /// Appends rows; a vector for each column.
     pub fn append<'a>(&mut self, vectors: impl IntoIterator<Item = &'a Vector>, rows: Rows<'_>) {
         let mut vectors = vectors.into_iter();
@@ -287,6 +318,12 @@ pub struct Table {
 }
 
 impl Table {
+    /// A table of so many rows of these flat vectors.
+    pub fn new(rows: usize, vectors: Vec<Vector>) -> Table {
+        assert!(vectors.iter().all(|vector| vector.len() == rows));
+        Table { rows, vectors: vectors.into() }
+    }
+
     /// How many rows.
     pub fn rows(&self) -> usize {
         self.rows

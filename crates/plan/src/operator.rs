@@ -234,9 +234,32 @@ pub struct Join {
     pub conditions: Vec<Scalar>,
     /// The boolean that a mark join produces.
     pub mark: Option<Column>,
-    /// The attributes of the right input, a scan, by which an index finds the partners of a left row: conditions equate each with
-    /// what the row gives. None if the right input is read as a whole.
-    pub by_index: Vec<i16>,
+    /// How partners are found.
+    pub method: JoinMethod,
+}
+
+/// How a join finds partners. It makes no difference to the rows.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub enum JoinMethod {
+    /// The right input is kept, in a hash table if conditions are equalities, and the left one is read along it.
+    #[default]
+    BuildRight,
+    /// The left input is kept, and the right one is read along it: of a left, semi or anti join, for which it is noted which left
+    /// rows have had a partner.
+    BuildLeft,
+    /// An index finds the partners of each left row by these attributes of the right input, a scan: conditions equate each with
+    /// what the row gives.
+    Index(Vec<i16>),
+}
+
+impl JoinMethod {
+    /// The attributes that an index is asked for; none if it is another method.
+    pub fn by_index(&self) -> &[i16] {
+        match self {
+            JoinMethod::Index(attributes) => attributes,
+            JoinMethod::BuildRight | JoinMethod::BuildLeft => &[],
+        }
+    }
 }
 
 /// Groups of rows with equal keys. Without keys and sets it gives one row, of no rows as well.

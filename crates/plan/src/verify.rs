@@ -10,11 +10,12 @@
 use crate::column::{Column, ColumnInfo};
 use crate::function::{Function, FunctionKind, is_polymorphic};
 use crate::operator::{
-    Assignment, Bound, Frame, Image, IterateId, JoinKind, MergeAction, Operator, SetCalls, SharedId, SortKey,
+    Assignment, Bound, Frame, Image, IterateId, JoinKind, JoinMethod, MergeAction, Operator, SetCalls,
+    SharedId, SortKey,
 };
 use crate::plan::{NodeId, Plan};
 use crate::properties::{Scope, same_form, scope_above};
-use crate::rewrite::index_joins::has_keys;
+use crate::rewrite::join_methods::has_keys;
 use crate::scalar::{Scalar, Values};
 use firn_base::{Type, TypeId, Value};
 use std::collections::{HashMap, HashSet};
@@ -157,15 +158,24 @@ impl Verifier<'_> {
                 ensure(join.mark.is_some() == (join.kind == JoinKind::Mark), || {
                     "a mark join has a mark, others have none".to_owned()
                 })?;
-                if !join.by_index.is_empty() {
-                    let kind = !matches!(join.kind, JoinKind::Full | JoinKind::Mark);
-                    let has_keys = match &self.plan[join.right] {
-                        Operator::Scan(scan) => has_keys(join, scan, &self.plan.columns),
-                        _ => false,
-                    };
-                    ensure(kind && !join.dependent && has_keys, || {
-                        "a join has no key for its index".to_owned()
-                    })?;
+                match join.method {
+                    JoinMethod::BuildRight => {}
+                    JoinMethod::BuildLeft => {
+                        let kind = matches!(join.kind, JoinKind::Left | JoinKind::Semi | JoinKind::Anti);
+                        ensure(kind && !join.dependent, || {
+                            format!("a {:?} join cannot build on its left side", join.kind)
+                        })?;
+                    }
+                    JoinMethod::Index(_) => {
+                        let kind = !matches!(join.kind, JoinKind::Full | JoinKind::Mark);
+                        let has_keys = match &self.plan[join.right] {
+                            Operator::Scan(scan) => has_keys(join, scan, &self.plan.columns),
+                            _ => false,
+                        };
+                        ensure(kind && !join.dependent && has_keys, || {
+                            "a join has no key for its index".to_owned()
+                        })?;
+                    }
                 }
                 self.conditions(&join.conditions, &rows)?;
                 if let Some(mark) = join.mark {

@@ -8,9 +8,11 @@
 
 use crate::builder::Builder;
 use crate::kernel::arguments::{Arguments, Nulls};
+use crate::kernel::scalar::valid_positions;
 use crate::kernel::{Call, Signature};
 use crate::selection::Rows;
 use crate::vector::Vector;
+use arrow_buffer::NullBuffer;
 use firn_base::{Representation, Result};
 use std::any::Any;
 
@@ -37,6 +39,12 @@ pub trait Aggregate: Send + Sync + Clone + 'static {
         row: <Self::Arguments as Arguments>::Row<'_>,
     ) -> Result<()>;
 
+    /// Adds rows by a loop over whole buffers, with the result that adding them one by one has. `false` if there is none for vectors like
+    /// these; then nothing has been added.
+    fn add_batch(&self, _: &mut [Self::State], _: Groups<'_>, _: &[Vector], _: Rows<'_>) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Adds the rows that another state has seen, behind its own.
     fn merge(&self, call: &mut Call<'_>, state: &mut Self::State, other: Self::State) -> Result<()>;
 
@@ -62,6 +70,71 @@ pub trait Aggregate: Send + Sync + Clone + 'static {
         _: <Self::Arguments as Arguments>::Row<'_>,
     ) -> Result<bool> {
         Ok(false)
+    }
+}
+
+/// To which states rows are added.
+#[derive(Clone, Copy, Debug)]
+pub enum Groups<'a> {
+    /// All to one.
+    One(usize),
+    /// Each row of the chunk to its own.
+    Each(&'a [u32]),
+}
+
+impl Groups<'_> {
+    /// Calls a closure with the state and the value of each selected row that is not NULL. The values are those of a flat vector.
+    #[inline]
+    pub fn add_each<S, T: Copy>(
+        self,
+        states: &mut [S],
+        values: &[T],
+        validity: Option<&NullBuffer>,
+        rows: Rows<'_>,
+        mut add: impl FnMut(&mut S, T) -> Result<()>,
+    ) -> Result<()> {
+        match (self, rows.positions(), validity) {
+            (Groups::One(group), None, None) => {
+                let state = &mut states[group];
+                values.iter().try_for_each(|value| add(state, *value))
+            }
+            (Groups::Each(groups), None, None) => {
+                let groups = groups.iter();
+                values
+                    .iter()
+                    .zip(groups)
+                    .try_for_each(|(value, group)| add(&mut states[*group as usize], *value))
+            }
+            (groups, positions, validity) => {
+                let valid = validity.map(|validity| valid_positions(rows, validity));
+                let positions = valid.as_deref().or(positions).expect("rows are left out");
+                let mut each = |row: usize, group: usize| add(&mut states[group], values[row]);
+                let mut rows = positions.iter().map(|position| usize::from(*position));
+                match groups {
+                    Groups::One(group) => rows.try_for_each(|row| each(row, group)),
+                    Groups::Each(groups) => rows.try_for_each(|row| each(row, groups[row] as usize)),
+                }
+            }
+        }
+    }
+
+    /// Counts the selected rows that are not NULL.
+    pub fn count_each<S>(
+        self,
+        states: &mut [S],
+        validity: Option<&NullBuffer>,
+        rows: Rows<'_>,
+        mut count: impl FnMut(&mut S, i64),
+    ) {
+        let valid = validity.map(|validity| valid_positions(rows, validity));
+        let rows = match &valid {
+            Some(positions) => Rows::at(positions, rows.length()),
+            None => rows,
+        };
+        match self {
+            Groups::One(group) => count(&mut states[group], rows.count() as i64),
+            Groups::Each(groups) => rows.each(|row| count(&mut states[groups[row] as usize], 1)),
+        }
     }
 }
 
@@ -120,6 +193,10 @@ pub trait States: Send {
     /// Adds each state of another column of the same aggregate to a group of this one, in order; `groups` has the group for each.
     /// The other column is empty afterwards.
     fn merge(&mut self, call: &mut Call<'_>, other: &mut dyn States, groups: &[u32]) -> Result<()>;
+
+    /// Moves each state to a column of its own part, of which `sizes` has the length. The states of a part keep their order; there are
+    /// none afterwards.
+    fn split(&mut self, parts: &[u8], sizes: &[usize]) -> Vec<Box<dyn States>>;
 
     /// Appends the results of some groups.
     fn finish(&self, call: &mut Call<'_>, groups: std::ops::Range<usize>, out: &mut Builder) -> Result<()>;
@@ -200,6 +277,10 @@ impl<A: Aggregate> States for Column<A> {
         rows: Rows<'_>,
     ) -> Result<()> {
         let Column { aggregate, states, .. } = self;
+        let all = if states.len() == 1 { Groups::One(0) } else { Groups::Each(groups) };
+        if aggregate.add_batch(states, all, arguments, rows)? {
+            return Ok(());
+        }
         Self::each(arguments, rows, |row, values| {
             aggregate.add(call, &mut states[groups[row] as usize], values)
         })
@@ -213,6 +294,9 @@ impl<A: Aggregate> States for Column<A> {
         rows: Rows<'_>,
     ) -> Result<()> {
         let Column { aggregate, states, .. } = self;
+        if aggregate.add_batch(states, Groups::One(group), arguments, rows)? {
+            return Ok(());
+        }
         let state = &mut states[group];
         Self::each(arguments, rows, |_, values| aggregate.add(call, state, values))
     }
@@ -240,6 +324,16 @@ impl<A: Aggregate> States for Column<A> {
             self.aggregate.merge(call, &mut self.states[*group as usize], state)?;
         }
         Ok(())
+    }
+
+    fn split(&mut self, parts: &[u8], sizes: &[usize]) -> Vec<Box<dyn States>> {
+        assert_eq!(self.states.len(), parts.len());
+        let mut columns: Vec<Vec<A::State>> = sizes.iter().map(|size| Vec::with_capacity(*size)).collect();
+        for (state, part) in self.states.drain(..).zip(parts) {
+            columns[usize::from(*part)].push(state);
+        }
+        let column = |states| Column { aggregate: self.aggregate.clone(), states };
+        columns.into_iter().map(|states| Box::new(column(states)) as Box<dyn States>).collect()
     }
 
     fn finish(&self, call: &mut Call<'_>, groups: std::ops::Range<usize>, out: &mut Builder) -> Result<()> {

@@ -27,6 +27,16 @@ impl Numerics {
         self.unscaled.is_empty()
     }
 
+    /// The digits of all.
+    pub fn unscaled(&self) -> &[i128] {
+        &self.unscaled
+    }
+
+    /// The scales of all.
+    pub fn scales(&self) -> &[u16] {
+        &self.scales
+    }
+
     /// One value.
     #[inline]
     pub fn value(&self, row: usize) -> Numeric {

@@ -1,7 +1,7 @@
 //! Sub-queries and conditions that scalars stand on: where their operators are added.
 
 use super::Binder;
-use firn_plan::operator::{Join, JoinKind};
+use firn_plan::operator::{Join, JoinKind, JoinMethod};
 use firn_plan::{Column, NodeId, Operator, Plan, Scalar};
 use std::collections::HashSet;
 
@@ -78,7 +78,7 @@ impl Binder<'_> {
                     right,
                     conditions: query.conditions,
                     mark: query.mark,
-                    by_index: Vec::new(),
+                    method: JoinMethod::default(),
                 }))
             }
         }
@@ -100,13 +100,49 @@ impl Binder<'_> {
             right,
             conditions,
             mark: None,
-            by_index: Vec::new(),
+            method: JoinMethod::default(),
         }))
     }
 
     /// Whether a scalar needs operators below the one that evaluates it.
     pub(super) fn has_pending(&self, scalar: &Scalar) -> bool {
         !self.pending.is_empty() && scalar.uses(|column| self.is_pending(column))
+    }
+
+    /// The columns of a scalar that need operators below the one that evaluates it.
+    pub(super) fn pending_of(&self, scalar: &Scalar) -> Vec<Column> {
+        let mut columns = Vec::new();
+        scalar.for_each_column(&mut |column| columns.extend(self.is_pending(column).then_some(column)));
+        columns
+    }
+
+    /// Adds the columns that are used to produce one that is pending.
+    pub(super) fn used_by_pending(&self, column: Column, used: &mut Vec<Column>) {
+        let column = self.aliases_of_pending.get(&column).copied().unwrap_or(column);
+        let mut add = |column: Column| {
+            if !used.contains(&column) {
+                used.push(column);
+            }
+        };
+        let before = match self.pending.get(&column) {
+            None => return,
+            Some(Pending::Value(value)) => {
+                let mut columns = Vec::new();
+                value.for_each_column(&mut |column| columns.push(column));
+                columns
+            }
+            Some(Pending::Query(query)) => {
+                let mut columns = query.outer.clone();
+                for scalar in query.conditions.iter().chain(&query.guard) {
+                    scalar.for_each_column(&mut |column| columns.push(column));
+                }
+                columns
+            }
+        };
+        before.iter().copied().for_each(&mut add);
+        for column in before {
+            self.used_by_pending(column, used);
+        }
     }
 
     fn is_pending(&self, column: Column) -> bool {

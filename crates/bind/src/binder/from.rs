@@ -514,11 +514,30 @@ impl Binder<'_> {
                 self.join(JoinKind::Left, true, right, left, Vec::new())
             }
             tree::JoinKind::Right => self.join(JoinKind::Left, false, right, left, conditions),
+            // Each is computed for the rows of the one side that it uses.
             tree::JoinKind::Full if has_queries => {
-                return Err(self.unsupported_as(
-                    "FULL JOIN is only supported with merge-joinable or hash-joinable join conditions",
-                    join.span.start,
-                ));
+                let (mut left, mut right) = (left, right);
+                let pending: Vec<_> =
+                    conditions.iter().flat_map(|condition| self.pending_of(condition)).collect();
+                for column in pending {
+                    let mut used = Vec::new();
+                    self.used_by_pending(column, &mut used);
+                    let has_any = |node| {
+                        let scope = firn_plan::properties::scope(&self.plan, node);
+                        used.iter().any(|column| scope.has(*column))
+                    };
+                    match (has_any(left), has_any(right)) {
+                        (true, true) => {
+                            return Err(self.unsupported_as(
+                                "FULL JOIN is only supported with merge-joinable or hash-joinable join conditions",
+                                join.span.start,
+                            ));
+                        }
+                        (false, true) => right = self.attach(right, [&Scalar::Column(column)]),
+                        _ => left = self.attach(left, [&Scalar::Column(column)]),
+                    }
+                }
+                self.join(JoinKind::Full, false, left, right, conditions)
             }
             tree::JoinKind::Full => self.join(JoinKind::Full, false, left, right, conditions),
         })

@@ -5,7 +5,7 @@
 
 use super::{Binder, Operand, Output, Rows};
 use firn_base::{Result, SqlState, Type, TypeId};
-use firn_plan::operator::{Frame, Join, JoinKind, Window, WindowCall};
+use firn_plan::operator::{Frame, Join, JoinKind, JoinMethod, Window, WindowCall};
 use firn_plan::{Column, ColumnInfo, NodeId, Operator, Scalar};
 use firn_syntax::tree::{Query, QueryBody, SetOperation, SetOperator};
 
@@ -98,7 +98,7 @@ impl Binder<'_> {
                     right: right_node,
                     conditions,
                     mark: None,
-                    by_index: Vec::new(),
+                    method: JoinMethod::default(),
                 }));
                 // Rows of a set operation are of no relation.
                 for column in &left_columns {

@@ -207,6 +207,10 @@ impl States for NoBody {
         none()
     }
 
+    fn split(&mut self, _: &[u8], sizes: &[usize]) -> Vec<Box<dyn States>> {
+        sizes.iter().map(|_| Box::new(NoBody) as Box<dyn States>).collect()
+    }
+
     fn finish(&self, _: &mut Call<'_>, _: Range<usize>, _: &mut Builder) -> Result<()> {
         none()
     }

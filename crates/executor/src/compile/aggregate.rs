@@ -40,7 +40,7 @@ impl Compile<'_> {
             keys.dedup();
             let column =
                 |key: &usize| KeyColumn::equal(representations[*key], part.scope.nullable(group.keys[*key]));
-            SetPlan { layout: KeyLayout::new(keys.iter().map(column).collect()), keys }
+            SetPlan { layout: KeyLayout::for_equality(keys.iter().map(column).collect()), keys }
         };
         let sets: Vec<SetPlan> = sets.iter().map(set).collect();
         let mut aggregates = Vec::with_capacity(group.aggregates.len());
@@ -104,7 +104,7 @@ impl Compile<'_> {
         );
         let distinct = aggregate.distinct.then(|| {
             let of_arguments = representations.iter().map(|it| KeyColumn::equal(*it, true));
-            KeyLayout::new(std::iter::once(GroupPlan::group_key()).chain(of_arguments).collect())
+            KeyLayout::for_equality(std::iter::once(GroupPlan::group_key()).chain(of_arguments).collect())
         });
         let order = (!aggregate.order.is_empty()).then(|| {
             let (columns, keys) = self.order(&aggregate.order, &part.layout, &part.scope);

@@ -8,7 +8,7 @@ use firn_base::Result;
 use firn_base::sync::Arc;
 use firn_plan::operator::Join;
 use firn_plan::properties::scope_above;
-use firn_plan::rewrite::index_joins::index_key;
+use firn_plan::rewrite::join_methods::index_key;
 use firn_plan::{Column, NodeId, Operator, Scalar};
 
 impl Compile<'_> {
@@ -23,10 +23,10 @@ impl Compile<'_> {
             let (_, key) = index_key(join, scan, *attribute).expect("the verifier wants a key");
             self.scalars.scalar(key, &part.layout)
         };
-        let keys = join.by_index.iter().map(key).collect::<Result<Vec<_>>>()?;
+        let keys = join.method.by_index().iter().map(key).collect::<Result<Vec<_>>>()?;
         let (planned, found) =
             self.planned_scan(scan, &with_uses(&right_only(needed, join), &join.conditions));
-        self.lookups.push(PlannedLookup { scan: planned, attributes: join.by_index.clone() });
+        self.lookups.push(PlannedLookup { scan: planned, attributes: join.method.by_index().to_vec() });
 
         // Conditions of the scan come first, since they remove rows before the join.
         let conditions: Vec<Scalar> = scan.conditions.iter().chain(&join.conditions).cloned().collect();

@@ -2,14 +2,14 @@
 
 use super::{Compile, Needed, Part, with_uses};
 use crate::expression::{Conditions, Expression, Layout};
-use crate::inputs::{UnionInput, UnionPlan, UnmatchedPlan};
+use crate::inputs::{MatchedPlan, UnionInput, UnionPlan};
 use crate::keys::{Class, KeyColumn, KeyLayout};
 use crate::pipeline::Template;
-use crate::sinks::BuildPlan;
+use crate::sinks::{BuildPlan, DrainPlan};
 use crate::stages::{JoinPlan, MarkPlan};
 use firn_base::sync::Arc;
 use firn_base::{Representation, Result};
-use firn_plan::operator::{Join, JoinKind};
+use firn_plan::operator::{Join, JoinKind, JoinMethod};
 use firn_plan::properties::scope_above;
 use firn_plan::{Column, NodeId, Scalar};
 
@@ -22,12 +22,34 @@ struct JoinKey {
     is_strict: bool,
 }
 
+/// The inputs of a join, the conditions that are keys, and the others.
+struct Sides {
+    left: Part,
+    right: Part,
+    keys: Vec<JoinKey>,
+    residual: Vec<Scalar>,
+}
+
+/// The pairs of a join, and then rows of its build side, in the layout of the pairs: all partners have been found then.
+fn followed_by(mut pairs: Part, rest: MatchedPlan) -> Part {
+    let (scope, depends) = (std::mem::take(&mut pairs.scope), pairs.depends.clone());
+    let (output, is_serial) = (pairs.layout.clone(), pairs.is_serial);
+    let columns: Vec<usize> = (0..output.len()).collect();
+    let inputs = [pairs, Part::new(rest, output.clone())]
+        .map(|part| UnionInput { fragment: part.into_fragment(), columns: columns.clone() });
+    let representations = output.representations().collect();
+    let union = UnionPlan { inputs: Arc::new(inputs.into()), representations, in_turn: true };
+    let mut both = Part::new(union, output);
+    (both.scope, both.depends, both.is_serial) = (scope, depends, is_serial);
+    both
+}
+
 impl Compile<'_> {
     pub(super) fn join(&mut self, node: NodeId, join: &Join, needed: &Needed) -> Result<Part> {
         assert!(!join.dependent, "dependent joins have been removed");
         let used = with_uses(&Needed::new(), &join.conditions);
         let all = with_uses(needed, &join.conditions);
-        let mut left = self.node(join.left, &all)?;
+        let left = self.node(join.left, &all)?;
         let right = self.node(join.right, if join.kind.gives_right() { &all } else { &used })?;
 
         let (mut keys, mut residual) = (Vec::new(), Vec::new());
@@ -37,9 +59,18 @@ impl Compile<'_> {
                 None => residual.push(condition.clone()),
             }
         }
+        let sides = Sides { left, right, keys, residual };
+        match join.method {
+            JoinMethod::BuildLeft => self.join_on_left(node, join, needed, sides),
+            _ => self.join_on_right(node, join, needed, sides),
+        }
+    }
+
+    fn join_on_right(&mut self, node: NodeId, join: &Join, needed: &Needed, sides: Sides) -> Result<Part> {
+        let Sides { mut left, right, keys, residual } = sides;
         let is_one_key = residual.is_empty() && keys.len() == 1 && keys[0].is_strict;
         let strict: Vec<bool> = keys.iter().map(|key| key.is_strict).collect();
-        let layout = KeyLayout::new(keys.iter().map(|key| key.column).collect());
+        let layout = KeyLayout::for_equality(keys.iter().map(|key| key.column).collect());
         let (left_keys, right_keys): (Vec<_>, Vec<_>) =
             keys.into_iter().map(|key| (key.left, key.right)).unzip();
 
@@ -116,6 +147,8 @@ impl Compile<'_> {
             columns: own_on.iter().map(|column| place(&left.layout, column)).collect(),
             build_columns: build_columns.clone(),
             build_representations,
+            gives_pairs: join.kind.gives_right(),
+            notes_matches: join.kind == JoinKind::Full,
             first_is_enough: matches!(join.kind, JoinKind::Semi | JoinKind::Anti) && residual_is_empty,
             mark,
         };
@@ -126,17 +159,88 @@ impl Compile<'_> {
         if join.kind != JoinKind::Full {
             return Ok(left);
         }
-        // Then the rows that have had no partner. The union's inputs follow one another, so that all have been asked.
-        let (scope, depends) = (std::mem::take(&mut left.scope), left.depends.clone());
-        let columns: Vec<usize> = (0..output.len()).collect();
-        left.is_serial = true;
-        let unmatched = Part::new(UnmatchedPlan { slot, padding, columns: build_columns }, output.clone());
-        let inputs = [left, unmatched]
-            .map(|part| UnionInput { fragment: part.into_fragment(), columns: columns.clone() });
-        let representations = output.representations().collect();
-        let mut both = Part::new(UnionPlan { inputs: Arc::new(inputs.into()), representations }, output);
-        (both.scope, both.depends, both.is_serial) = (scope, depends, true);
-        Ok(both)
+        let rest = MatchedPlan { slot, after: None, matched: false, padding, columns: build_columns };
+        Ok(followed_by(left, rest))
+    }
+
+    /// A join that keeps its left side: the right one is read along it, and then the left rows go on that have had a partner,
+    /// or none.
+    fn join_on_left(&mut self, node: NodeId, join: &Join, needed: &Needed, sides: Sides) -> Result<Part> {
+        let Sides { left, mut right, keys, residual } = sides;
+        let strict: Vec<bool> = keys.iter().map(|key| key.is_strict).collect();
+        let layout = KeyLayout::new(keys.iter().map(|key| key.column).collect());
+        let (left_keys, right_keys): (Vec<_>, Vec<_>) =
+            keys.into_iter().map(|key| (key.left, key.right)).unzip();
+        let asked = with_uses(&Needed::new(), &residual);
+        let place = |layout: &Layout, column: &Column| layout.position(*column).expect("it is there");
+        let kept: Vec<Column> =
+            left.layout.columns().filter(|it| needed.contains(it) || asked.contains(it)).collect();
+        let table: Layout =
+            kept.iter().map(|column| (*column, left.layout.representation(*column))).collect();
+        let own: Vec<Column> = right.layout.columns().filter(|column| asked.contains(column)).collect();
+        let of_build: Vec<Column> = kept.iter().filter(|column| asked.contains(column)).copied().collect();
+        let pairs: Layout = own
+            .iter()
+            .map(|column| (*column, right.layout.representation(*column)))
+            .chain(of_build.iter().map(|column| (*column, table.representation(*column))))
+            .collect();
+        let residual = Conditions::new(self.scalars.scalars(&residual, &pairs)?);
+        let used = (
+            own.iter().map(|column| place(&right.layout, column)).collect(),
+            of_build.iter().map(|column| place(&table, column)).collect(),
+        );
+        let gives_pairs = join.kind == JoinKind::Left;
+        let own_on: Vec<Column> =
+            right.layout.columns().filter(|column| gives_pairs && needed.contains(column)).collect();
+        let build_on: Vec<Column> = kept.iter().filter(|column| needed.contains(column)).copied().collect();
+        let build_columns: Vec<usize> = build_on.iter().map(|column| place(&table, column)).collect();
+        let mut output: Layout =
+            own_on.iter().map(|column| (*column, right.layout.representation(*column))).collect();
+        let padding: Vec<Representation> = output.representations().collect();
+        for column in &build_on {
+            output.push(*column, table.representation(*column));
+        }
+        let build = BuildPlan {
+            columns: kept.iter().map(|column| place(&left.layout, column)).collect(),
+            representations: table.representations().collect(),
+            keys: Template::new(left_keys),
+            layout: layout.clone(),
+            strict: strict.clone(),
+            notes_matches: true,
+        };
+        let scope = scope_above(self.plan, node, vec![left.scope.clone(), right.scope.clone()]);
+        right.depends.extend(left.depends.iter().copied());
+        let slot = self.pipeline(left, build);
+        let stage = JoinPlan {
+            kind: JoinKind::Inner,
+            slot,
+            keys: Template::new(right_keys),
+            layout,
+            strict,
+            residual: Template::new(residual),
+            used,
+            columns: own_on.iter().map(|column| place(&right.layout, column)).collect(),
+            build_columns: build_columns.clone(),
+            build_representations: build_on.iter().map(|column| table.representation(*column)).collect(),
+            gives_pairs,
+            notes_matches: true,
+            first_is_enough: false,
+            mark: None,
+        };
+        right.push(Arc::new(stage));
+        right.is_serial |= join.conditions.iter().any(Scalar::is_volatile);
+        (right.layout, right.scope) = (output.clone(), scope);
+        let matched = join.kind == JoinKind::Semi;
+        if gives_pairs {
+            let rest = MatchedPlan { slot, after: None, matched, padding, columns: build_columns };
+            return Ok(followed_by(right, rest));
+        }
+        let (scope, depends) = (std::mem::take(&mut right.scope), right.depends.clone());
+        let after = Some(self.pipeline(right, DrainPlan));
+        let mut part =
+            Part::new(MatchedPlan { slot, after, matched, padding, columns: build_columns }, output);
+        (part.scope, part.depends) = (scope, depends);
+        Ok(part)
     }
 
     /// An equality between a scalar of the left side and one of the right.

@@ -39,7 +39,7 @@ impl Compile<'_> {
                 Ok(self.passed_on(node, part))
             }
             Operator::Map { input, outputs } => self.map(node, *input, outputs, needed),
-            Operator::Join(join) if !join.by_index.is_empty() => self.index_join(node, join, needed),
+            Operator::Join(join) if !join.method.by_index().is_empty() => self.index_join(node, join, needed),
             Operator::Join(join) => self.join(node, join, needed),
             Operator::Group(group) => self.group(node, group),
             Operator::Window(window) => self.window(node, window, needed),
@@ -346,7 +346,8 @@ impl Compile<'_> {
             parts.push(UnionInput { fragment: part.into_fragment(), columns });
         }
         let representations = layout.representations().collect();
-        let mut part = Part::new(UnionPlan { inputs: Arc::new(parts), representations }, layout);
+        let mut part =
+            Part::new(UnionPlan { inputs: Arc::new(parts), representations, in_turn: false }, layout);
         (part.is_serial, part.depends) = (is_serial, depends);
         part.scope = Scope::default();
         for column in columns {

@@ -82,9 +82,9 @@ impl Compile<'_> {
             let place = |column: &Column| part.layout.position(*column).expect("the input gives it");
             columns.iter().map(place).collect()
         };
-        let distinct = iterate
-            .distinct
-            .then(|| KeyLayout::new(representations.iter().map(|it| KeyColumn::equal(*it, true)).collect()));
+        let distinct = iterate.distinct.then(|| {
+            KeyLayout::for_equality(representations.iter().map(|it| KeyColumn::equal(*it, true)).collect())
+        });
         let plan = IteratePlan {
             initial_columns: places(&initial, &iterate.initial_columns),
             initial: initial.into_fragment(),

@@ -2,7 +2,8 @@
 
 use super::{Case, Expression, Node, Quantified, Values};
 use crate::keys::{Class, KeyColumn, KeyLayout, KeySet};
-use crate::values::constant;
+use crate::values::{constant, value};
+use firn_base::numeric::MAX_PRECISION;
 use firn_base::sync::Arc;
 use firn_base::{Error, Representation, Result, SqlState, Type, TypeId, Value};
 use firn_plan::evaluator::input_parameter;
@@ -12,7 +13,7 @@ use firn_plan::{Column, Columns, Scalar};
 use firn_vector::kernel::{CallSite, Signature};
 use firn_vector::registry::CastMethod;
 use firn_vector::selection::Rows;
-use firn_vector::{FunctionId, Registry, Vector};
+use firn_vector::{Datum, FunctionId, Registry, Vector};
 
 /// So many constants are better looked up than compared one by one.
 const LIST_TO_SET: usize = 4;
@@ -215,14 +216,37 @@ impl Compiler<'_> {
         &self,
         oid: u32,
         can_fail: bool,
-        arguments: Vec<Expression>,
+        mut arguments: Vec<Expression>,
         types: &[Type],
         result: Type,
     ) -> Result<Expression> {
+        self.narrow_constants(oid, &mut arguments);
         let representations: Vec<Representation> = arguments.iter().map(Expression::representation).collect();
         let (site, representation) = self.call_site(oid, types, &representations, result)?;
         let can_fail = can_fail || arguments.iter().any(Expression::can_fail);
         Ok(Expression { node: Node::Call(Box::new(site), arguments), representation, can_fail })
+    }
+
+    /// Makes decimals of numeric constants where the function then has a body for decimals. They keep their digits and their scale, of
+    /// which the scale of the result depends.
+    fn narrow_constants(&self, oid: u32, arguments: &mut [Expression]) {
+        let Some(function) = self.registry.function(FunctionId(oid)) else { return };
+        let narrow: Vec<Option<Representation>> = arguments.iter().map(decimal_of_constant).collect();
+        if narrow.iter().all(Option::is_none) {
+            return;
+        }
+        let pairs = || arguments.iter().zip(&narrow);
+        let representations: Vec<Representation> =
+            pairs().map(|(argument, narrow)| narrow.unwrap_or(argument.representation)).collect();
+        if function.narrow_representation(&representations).is_none() {
+            return;
+        }
+        for (argument, narrow) in arguments.iter_mut().zip(narrow) {
+            if let (Node::Constant(vector), Some(representation)) = (&mut argument.node, narrow) {
+                let value = value(vector.datum(0), vector.representation());
+                (*vector, argument.representation) = (constant(&value, representation, 1), representation);
+            }
+        }
     }
 
     /// A call site, and how its results lie.
@@ -274,7 +298,7 @@ impl Compiler<'_> {
             can_fail: false,
         };
         match method {
-            CastMethod::Relabel => Ok(convert(argument, representation_of(target))),
+            CastMethod::Relabel => Ok(as_type(argument, target)),
             CastMethod::Function(function) => {
                 let known = self.registry.function(*function).ok_or_else(|| missing(function.0))?;
                 let takes = known.arguments().count();
@@ -292,7 +316,7 @@ impl Compiler<'_> {
                 let is_oid = |ty: Type| representation_of(ty) == Representation::Oid;
                 let made = if is_oid(target) && !is_oid(declared) { declared } else { target };
                 let value = self.apply(function.0, cast.can_fail, arguments, &types, made)?;
-                Ok(convert(value, representation_of(target)))
+                Ok(as_type(value, target))
             }
             CastMethod::InputOutput { output, input } => {
                 let text = Type::new(TypeId::CSTRING);
@@ -389,6 +413,26 @@ pub(crate) fn convert(expression: Expression, representation: Representation) ->
     }
     let can_fail = expression.can_fail;
     Expression { node: Node::Convert(Box::new(expression)), representation, can_fail }
+}
+
+/// The same values as those of a type. Of plain `numeric` they may lie as decimals.
+fn as_type(expression: Expression, target: Type) -> Expression {
+    match (expression.representation, representation_of(target)) {
+        (Representation::Decimal { .. }, Representation::Numeric) => expression,
+        (_, representation) => convert(expression, representation),
+    }
+}
+
+/// The decimal of exactly the digits and the scale of a numeric constant.
+fn decimal_of_constant(expression: &Expression) -> Option<Representation> {
+    let Node::Constant(vector) = &expression.node else { return None };
+    let (Datum::Numeric(value), Representation::Numeric) = (vector.datum(0), vector.representation()) else {
+        return None;
+    };
+    let (unscaled, scale) = value.number()?;
+    let scale = u8::try_from(scale).ok().filter(|scale| *scale <= MAX_PRECISION)?;
+    let digits = unscaled.unsigned_abs().checked_ilog10().unwrap_or(0) as u8 + 1;
+    Some(Representation::Decimal { precision: digits.max(scale), scale })
 }
 
 fn missing(oid: u32) -> Error {

@@ -10,7 +10,9 @@ use firn_base::sync::Arc;
 use firn_base::{Error, Representation, Result, SqlState};
 use firn_vector::builder::Builder;
 use firn_vector::lists::{Lists, Record, Shape};
+use firn_vector::numerics::Numerics;
 use firn_vector::selection::Rows;
+use firn_vector::vector::Form;
 use firn_vector::{Data, Datum, Slot, Vector};
 
 /// What an evaluation reads.
@@ -21,7 +23,7 @@ pub(super) struct Evaluation<'a> {
     pub operands: Vec<Vector>,
 }
 
-/// What is known of a row while operands of AND or OR are asked one after the other.
+/// What is known of a row while it is compared with the elements of its array, or looked up in a set.
 const OPEN: u8 = 0;
 const UNKNOWN: u8 = 1;
 const DECIDED: u8 = 2;
@@ -57,9 +59,14 @@ impl Evaluation<'_> {
             Node::Coalesce(operands) => self.coalesce(operands, representation, rows)?,
             Node::IsNull { operand, negated } => {
                 let operand = self.expression(operand, rows)?;
-                match operand.has_no_null() {
-                    true => boolean(*negated, length),
-                    false => booleans(length, |row| operand.is_null(row) != *negated),
+                match (operand.form(), operand.validity()) {
+                    _ if operand.has_no_null() => boolean(*negated, length),
+                    (Form::Flat(_), Some(validity)) => {
+                        let valid = validity.inner();
+                        let values = if *negated { valid.clone() } else { !valid };
+                        Vector::flat(representation, Data::Boolean(values), None)
+                    }
+                    _ => booleans(length, |row| operand.is_null(row) != *negated),
                 }
             }
             Node::Test { operand, which, negated } => {
@@ -110,34 +117,19 @@ impl Evaluation<'_> {
     /// AND (`all`) or OR. An operand is evaluated for the rows that those before it have left open.
     pub fn connect(&mut self, operands: &mut [Expression], all: bool, rows: Rows<'_>) -> Result<Vector> {
         let length = rows.length();
-        let mut state = vec![OPEN; length];
-        let mut open = positions(rows);
+        let mut tally = Tally::new(length);
+        // `None`: the rows that are asked for are all open.
+        let mut open: Option<Vec<u16>> = None;
         for operand in operands {
-            if open.is_empty() {
+            let rows = open.as_ref().map_or(rows, |open| Rows::at(open, length));
+            if rows.count() == 0 {
                 break;
             }
-            let vector = match open.len() == length {
-                true => self.expression(operand, Rows::all(length))?,
-                false => self.expression(operand, Rows::at(&open, length))?,
-            };
-            let vector = vector.plain(Rows::all(length));
-            open.retain(|row| match truth(&vector, usize::from(*row)) {
-                Some(truth) if truth != all => {
-                    state[usize::from(*row)] = DECIDED;
-                    false
-                }
-                Some(_) => true,
-                None => {
-                    state[usize::from(*row)] = UNKNOWN;
-                    true
-                }
-            });
+            let vector = self.expression(operand, rows)?.plain(rows);
+            tally.add(&vector, all);
+            open = tally.open(rows);
         }
-        let values = BooleanBuffer::collect_bool(length, |row| (state[row] == DECIDED) != all);
-        let validity = state
-            .contains(&UNKNOWN)
-            .then(|| NullBuffer::new(BooleanBuffer::collect_bool(length, |row| state[row] != UNKNOWN)));
-        Ok(Vector::flat(Representation::Boolean, Data::Boolean(values), validity))
+        Ok(tally.finish(all))
     }
 
     fn case(&mut self, case: &mut Case, representation: Representation, rows: Rows<'_>) -> Result<Vector> {
@@ -224,19 +216,18 @@ impl Evaluation<'_> {
         let mut state = vec![OPEN; length];
         match values {
             Values::List(list) => {
-                let mut open = positions(rows);
+                let (mut tally, mut open) = (Tally::new(length), None::<Vec<u16>>);
                 for value in list {
-                    if open.is_empty() {
+                    let rows = open.as_ref().map_or(rows, |open| Rows::at(open, length));
+                    if rows.count() == 0 {
                         break;
                     }
-                    let right = self.expression(value, Rows::at(&open, length))?;
-                    let found =
-                        site.vectors(self.scope.context, &[left.clone(), right], Rows::at(&open, length))?;
-                    let found = found.plain(Rows::all(length));
-                    open.retain(|row| {
-                        step(&mut state[usize::from(*row)], truth(&found, usize::from(*row)), *all)
-                    });
+                    let right = self.expression(value, rows)?;
+                    let found = site.vectors(self.scope.context, &[left.clone(), right], rows)?;
+                    tally.add(&found.plain(rows), *all);
+                    open = tally.open(rows);
                 }
+                return Ok(tally.finish(*all));
             }
             Values::Set { layout, set, has_null } => {
                 in_set(&left, layout, set, *has_null, &mut state, rows);
@@ -324,6 +315,68 @@ impl Evaluation<'_> {
         })?;
         builder.pad(rows.length());
         Ok(builder.finish())
+    }
+}
+
+/// What is known of rows while operands of AND or OR, or comparisons with some values, are asked one after the other: a bit for each row.
+struct Tally {
+    length: usize,
+    /// For which an operand has decided; `None` before the first.
+    decided: Option<BooleanBuffer>,
+    /// For which an operand was NULL, if that has been so for any.
+    unknown: Option<BooleanBuffer>,
+}
+
+impl Tally {
+    fn new(length: usize) -> Tally {
+        Tally { length, decided: None, unknown: None }
+    }
+
+    /// Adds what an operand is. In rows that have been decided it may be anything.
+    fn add(&mut self, vector: &Vector, all: bool) {
+        let Some(Data::Boolean(values)) = vector.data() else { panic!("operands are booleans") };
+        let length = self.length;
+        let (values, validity) = match vector.is_constant() {
+            true if vector.is_null(0) => {
+                (BooleanBuffer::new_unset(length), Some(BooleanBuffer::new_unset(length)))
+            }
+            true if values.value(0) => (BooleanBuffer::new_set(length), None),
+            true => (BooleanBuffer::new_unset(length), None),
+            false => (values.clone(), vector.validity().map(|validity| validity.inner().clone())),
+        };
+        // FALSE decides AND, TRUE decides OR.
+        let mut decided = if all { !&values } else { values };
+        if let Some(validity) = validity {
+            decided = &decided & &validity;
+            let unknown = !&validity;
+            self.unknown = Some(match &self.unknown {
+                Some(before) => before | &unknown,
+                None => unknown,
+            });
+        }
+        self.decided = Some(match &self.decided {
+            Some(before) => before | &decided,
+            None => decided,
+        });
+    }
+
+    /// Those of some rows that are not decided; `None` if no row is.
+    fn open(&self, rows: Rows<'_>) -> Option<Vec<u16>> {
+        let decided = self.decided.as_ref().filter(|decided| decided.count_set_bits() > 0)?;
+        Some(match rows.positions() {
+            None => (!decided).set_indices().map(|row| row as u16).collect(),
+            Some(positions) => {
+                positions.iter().copied().filter(|row| !decided.value(usize::from(*row))).collect()
+            }
+        })
+    }
+
+    fn finish(self, all: bool) -> Vector {
+        let decided = self.decided.unwrap_or_else(|| BooleanBuffer::new_unset(self.length));
+        // A row is NULL if an operand was and none has decided.
+        let validity = self.unknown.map(|unknown| NullBuffer::new(&!&unknown | &decided));
+        let values = if all { !&decided } else { decided };
+        Vector::flat(Representation::Boolean, Data::Boolean(values), validity)
     }
 }
 
@@ -422,6 +475,18 @@ fn array_of_arrays(vectors: &[Vector], representation: Representation, rows: Row
 pub(crate) fn converted(vector: &Vector, representation: Representation, rows: Rows<'_>) -> Vector {
     if vector.representation() == representation {
         return vector.clone();
+    }
+    if let (Representation::Decimal { scale, .. }, Representation::Numeric, Form::Flat(data)) =
+        (vector.representation(), representation, vector.form())
+        && let Some(digits) = match data {
+            Data::Int64(values) => Some(values.iter().map(|value| i128::from(*value)).collect()),
+            Data::Int128(values) => Some(values.clone()),
+            _ => None,
+        }
+    {
+        let scales = vec![u16::from(scale); vector.len()];
+        let data = Data::Numeric(Numerics::new(digits, scales.into()));
+        return Vector::flat(representation, data, vector.validity().cloned());
     }
     let mut builder = Builder::new(representation);
     rows.each(|row| {

@@ -4,7 +4,7 @@ use crate::columns::Table;
 use crate::execution::Run;
 use crate::keys::{KeyLayout, Keys};
 use crate::pipeline::{Input, InputPlan, OpenInput, SlotId, Step, Work};
-use crate::sinks::{Build, Kept, Merge, Sorted};
+use crate::sinks::{Build, Drained, Kept, Merge, Sorted};
 use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{Representation, Result};
 use firn_vector::selection::Rows;
@@ -21,10 +21,15 @@ pub struct SortedPlan {
     pub columns: Vec<usize>,
 }
 
-/// The rows of a build side that no row of the other side has matched, behind NULLs for that side.
-pub struct UnmatchedPlan {
+/// The rows of a build side that have had a partner, or those that have not, behind NULLs for the other side.
+#[derive(Clone)]
+pub struct MatchedPlan {
     /// The slot of the build side.
     pub slot: SlotId,
+    /// The slot that is filled once all partners have been found; without it they have been when this is read.
+    pub after: Option<SlotId>,
+    /// Whether rows with a partner are wanted.
+    pub matched: bool,
     /// How the other side's columns lie.
     pub padding: Vec<Representation>,
     /// The columns of the build side that go on.
@@ -54,11 +59,7 @@ macro_rules! by_cursor {
 }
 
 by_cursor!(CollectedPlan, |plan| CollectedPlan(plan.0));
-by_cursor!(UnmatchedPlan, |plan| UnmatchedPlan {
-    slot: plan.slot,
-    padding: plan.padding.clone(),
-    columns: plan.columns.clone(),
-});
+by_cursor!(MatchedPlan, |plan| plan.clone());
 
 impl<P> Cursor<P> {
     /// Claims the next rows of so many.
@@ -158,13 +159,19 @@ impl SortedInput {
     }
 }
 
-impl Input for Cursor<UnmatchedPlan> {
+impl Input for Cursor<MatchedPlan> {
     fn step(&mut self, work: Work<'_>) -> Result<Step> {
+        if let Some(after) = self.plan.after
+            && work.run.filled::<Drained>(after).is_none()
+        {
+            return Ok(Step::Blocked(after));
+        }
         let Some(build) = work.run.filled::<Build>(self.plan.slot) else {
             return Ok(Step::Blocked(self.plan.slot));
         };
         let Some(rows) = self.claim(build.table.rows(), work) else { return Ok(Step::Done) };
-        let places: Vec<u32> = rows.map(|row| row as u32).filter(|row| !build.is_matched(*row)).collect();
+        let places: Vec<u32> =
+            rows.map(|row| row as u32).filter(|row| build.is_matched(*row) == self.plan.matched).collect();
         let padding = self.plan.padding.iter().map(|it| Vector::null(*it, places.len()));
         let columns = build.table.gather(self.plan.columns.iter().copied(), &places);
         Ok(Step::Full(Chunk::new(places.len(), padding.chain(columns).collect())))

@@ -3,7 +3,7 @@
 use crate::execution::Run;
 use crate::expression::converted;
 use crate::pipeline::{Fragment, Input, InputPlan, OpenFragment, OpenInput, Step, Stream, Work};
-use firn_base::sync::Arc;
+use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{Representation, Result};
 use firn_vector::Chunk;
 
@@ -15,12 +15,15 @@ pub struct UnionInput {
     pub columns: Vec<usize>,
 }
 
-/// The rows of all inputs. Each is opened when the one before has ended.
+/// The rows of all inputs, one after the other.
 pub struct UnionPlan {
     /// The inputs.
     pub inputs: Arc<Vec<UnionInput>>,
     /// How the values of the union's columns lie.
     pub representations: Vec<Representation>,
+    /// Whether no worker reads from an input before all have ended the one before: a worker that ends it while others do not leaves
+    /// the rest to them.
+    pub in_turn: bool,
 }
 
 impl InputPlan for UnionPlan {
@@ -30,6 +33,7 @@ impl InputPlan for UnionPlan {
             inputs: self.inputs.clone(),
             opened,
             representations: self.representations.clone(),
+            active: self.in_turn.then(|| self.inputs.iter().map(|_| AtomicU64::new(0)).collect()),
         }))
     }
 }
@@ -38,6 +42,8 @@ struct OpenUnion {
     inputs: Arc<Vec<UnionInput>>,
     opened: Arc<[OpenFragment]>,
     representations: Vec<Representation>,
+    /// If inputs are read in turn: how many workers read from each.
+    active: Option<Arc<[AtomicU64]>>,
 }
 
 impl OpenInput for OpenUnion {
@@ -46,6 +52,7 @@ impl OpenInput for OpenUnion {
             inputs: self.inputs.clone(),
             opened: self.opened.clone(),
             representations: self.representations.clone(),
+            active: self.active.clone(),
             at: 0,
             stream: None,
         })
@@ -56,6 +63,7 @@ struct Union {
     inputs: Arc<Vec<UnionInput>>,
     opened: Arc<[OpenFragment]>,
     representations: Vec<Representation>,
+    active: Option<Arc<[AtomicU64]>>,
     at: usize,
     stream: Option<Stream>,
 }
@@ -65,12 +73,19 @@ impl Input for Union {
         let Some(input) = self.inputs.get(self.at) else { return Ok(Step::Done) };
         let stream = match &mut self.stream {
             Some(stream) => stream,
-            None => self.stream.insert(self.opened[self.at].stream(work)?),
+            None => {
+                if let Some(active) = &self.active {
+                    active[self.at].fetch_add(1, Ordering::AcqRel);
+                }
+                self.stream.insert(self.opened[self.at].stream(work)?)
+            }
         };
         Ok(match stream.step(work)? {
             Step::Full(chunk) => Step::Full(renamed(&chunk, &input.columns, &self.representations)),
             Step::Done => {
-                (self.stream, self.at) = (None, self.at + 1);
+                let is_last =
+                    self.active.as_ref().is_none_or(|all| all[self.at].fetch_sub(1, Ordering::AcqRel) == 1);
+                (self.stream, self.at) = (None, if is_last { self.at + 1 } else { self.inputs.len() });
                 Step::More
             }
             other => other,

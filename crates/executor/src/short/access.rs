@@ -9,7 +9,7 @@ use firn_base::sync::Arc;
 use firn_base::{ColumnId, Representation, Type};
 use firn_plan::function::Strategy;
 use firn_plan::operator::{JoinKind, ROW_ID, Scan, SortKey};
-use firn_plan::rewrite::index_joins::is_one_key;
+use firn_plan::rewrite::join_methods::is_one_key;
 use firn_plan::scalar::Values;
 use firn_plan::{Column, Columns, Scalar};
 use firn_storage::{Index, Table};

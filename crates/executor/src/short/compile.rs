@@ -506,7 +506,9 @@ impl<'p> Compile<'p> {
             let result = columns[aggregate.output].ty;
             let types: Box<[Type]> = aggregate.arguments.iter().map(|it| it.ty(columns)).collect();
             let distinct = aggregate.distinct.then(|| {
-                KeyLayout::new(representations.iter().map(|it| KeyColumn::equal(*it, true)).collect())
+                KeyLayout::for_equality(
+                    representations.iter().map(|it| KeyColumn::equal(*it, true)).collect(),
+                )
             });
             let signature = Signature {
                 arguments: types,

@@ -1,18 +1,12 @@
-//! The build side of a join: its rows, and a hash table over their keys.
+//! The build side of a join: its rows, and where their keys are found.
 //!
-//! ```text
-//! heads   4 bytes a bucket, twice as many buckets as rows at least: the first row of the bucket
-//! next    4 bytes a row: the row behind it in its bucket
-//! keys    16 bytes a row, or their bytes
-//! ```
-//!
-//! Rows are collected first and linked when all are there, so nothing is moved while it grows. Rows with a NULL in a key that
-//! takes none are not linked; mark joins find them in a list.
+//! Rows are collected first and [indexed](KeyIndex) when all are there, so nothing is moved while it grows. Rows with a NULL in a key that
+//! takes none are not indexed; mark joins find them in a list.
 
 use crate::budget::Account;
 use crate::columns::{Collection, Table};
 use crate::expression::Expression;
-use crate::keys::{Key, KeyLayout, Keys, rows_with_null};
+use crate::keys::{KeyIndex, KeyLayout, Keys, rows_with_null};
 use crate::pipeline::{Sink, SinkPlan, Template, Work};
 use firn_base::sync::{Arc, AtomicBool, Ordering};
 use firn_base::{Representation, Result};
@@ -41,40 +35,13 @@ pub struct Build {
     pub table: Table,
     /// The rows that have a NULL in a key that takes none.
     pub null_rows: Vec<u32>,
-    keys: Keys,
-    heads: Vec<u32>,
-    next: Vec<u32>,
+    /// Its rows by their keys; `None` if all pairs are candidates.
+    pub index: Option<KeyIndex>,
     matched: Vec<AtomicBool>,
     _account: Account,
 }
 
-const NONE: u32 = u32::MAX;
-
 impl Build {
-    /// The first row with a key.
-    #[inline]
-    pub fn first(&self, key: Key<'_>, hash: u64) -> Option<u32> {
-        let head = *self.heads.get(bucket(hash, self.heads.len()))?;
-        self.equal_from(head, key)
-    }
-
-    /// The row with the same key behind another one.
-    #[inline]
-    pub fn next(&self, row: u32, key: Key<'_>, _: u64) -> Option<u32> {
-        self.equal_from(self.next[row as usize], key)
-    }
-
-    #[inline]
-    fn equal_from(&self, mut row: u32, key: Key<'_>) -> Option<u32> {
-        while row != NONE {
-            if self.keys.get(row as usize) == key {
-                return Some(row);
-            }
-            row = self.next[row as usize];
-        }
-        None
-    }
-
     /// Notes that a row has had a partner.
     pub fn set_matched(&self, row: u32) {
         self.matched[row as usize].store(true, Ordering::Relaxed);
@@ -86,10 +53,8 @@ impl Build {
     }
 }
 
-#[inline]
-fn bucket(hash: u64, buckets: usize) -> usize {
-    (hash >> 20) as usize & buckets.wrapping_sub(1)
-}
+/// With fewer rows than this for each row of a vector, one thread indexes all.
+const LEAST_TO_SHARE: usize = 8;
 
 struct BuildSink {
     columns: Vec<usize>,
@@ -98,6 +63,8 @@ struct BuildSink {
     strict: Vec<bool>,
     rows: Collection,
     keys: Keys,
+    /// Of the chunk that is being added.
+    chunk_keys: Keys,
     null_rows: Vec<u32>,
     account: Account,
 }
@@ -111,6 +78,7 @@ impl SinkPlan for BuildPlan {
             strict: self.strict.clone(),
             rows: Collection::new(self.representations.iter().copied()),
             keys: self.layout.none(),
+            chunk_keys: self.layout.none(),
             null_rows: Vec::new(),
             account: Account::new(&work.run.options.budget),
         }))
@@ -119,7 +87,9 @@ impl SinkPlan for BuildPlan {
     fn finish(&self, work: Work<'_>, sinks: Vec<Box<dyn Sink>>) -> Result<Arc<dyn Any + Send + Sync>> {
         let mut sinks = super::own::<BuildSink>(sinks);
         let mut all = sinks.next().expect("there is a worker");
-        for other in sinks {
+        let others: Vec<BuildSink> = sinks.collect();
+        all.rows.reserve(others.iter().map(|other| other.rows.rows()).sum());
+        for other in others {
             let before = all.rows.rows() as u32;
             all.null_rows.extend(other.null_rows.iter().map(|row| before + row));
             all.keys.append(&other.keys);
@@ -128,33 +98,22 @@ impl SinkPlan for BuildPlan {
         }
         let BuildSink { rows, keys, null_rows, mut account, .. } = all;
         let count = rows.rows();
-        assert!(count < NONE as usize, "numbers of rows have 32 bits");
-        let (mut heads, mut next) = (Vec::new(), Vec::new());
-        if !self.layout.is_empty() {
-            let buckets = (count * 2).next_power_of_two();
-            account.add(buckets * 4 + count * 12)?;
-            (heads, next) = (vec![NONE; buckets], vec![NONE; count]);
-            let hashes = keys.hashes();
-            // From the last row on, so that rows with one key are found in the order in which they came.
-            let mut left_out = null_rows.iter().rev().copied().peekable();
-            for (row, hash) in hashes.into_iter().enumerate().rev() {
-                if left_out.next_if_eq(&(row as u32)).is_some() {
-                    continue;
-                }
-                let head = &mut heads[bucket(hash, buckets)];
-                next[row] = std::mem::replace(head, row as u32);
-                if row % (1 << 16) == 0 {
-                    work.context.check_cancel()?;
-                }
+        let index = match self.layout.is_empty() {
+            true => None,
+            false => {
+                account.add(KeyIndex::estimate(count))?;
+                let least = LEAST_TO_SHARE * work.run.options.vector_rows;
+                let threads = if count < least { 1 } else { work.run.options.workers };
+                let check = || work.context.check_cancel();
+                Some(KeyIndex::new(keys, &null_rows, threads, &check)?)
             }
-        }
+        };
         let matched = if self.notes_matches { count } else { 0 };
+        account.set(rows.memory() + index.as_ref().map_or(0, KeyIndex::memory) + matched)?;
         Ok(Arc::new(Build {
             table: rows.finish(),
             null_rows,
-            keys,
-            heads,
-            next,
+            index,
             matched: (0..matched).map(|_| AtomicBool::new(false)).collect(),
             _account: account,
         }))
@@ -170,7 +129,8 @@ impl Sink for BuildSink {
                 .iter_mut()
                 .map(|key| key.evaluate(&work.scope(), &chunk))
                 .collect::<Result<Vec<_>>>()?;
-            self.keys.append(&self.layout.keys(&vectors, chunk.rows()));
+            self.layout.keys_into(&vectors, chunk.rows(), &mut self.chunk_keys);
+            self.keys.append(&self.chunk_keys);
             let strict = vectors.iter().zip(&self.strict).filter(|(_, strict)| **strict);
             let strict: Vec<Vector> = strict.map(|(vector, _)| vector.clone()).collect();
             if let Some(has_null) = rows_with_null(&strict, chunk.rows()) {

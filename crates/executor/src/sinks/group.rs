@@ -1,8 +1,13 @@
 //! Grouping: a set of keys, and for each group a state of every aggregate.
 //!
-//! A row costs its key (16 bytes), two cache lines of the set (slot and key), and one line of states for each
+//! A row costs its key, two cache lines of the set (slot and key), and one line of states for each
 //! aggregate; aggregates run column by column over the numbers of the groups. With grouping sets each set has its own groups. A DISTINCT
 //! aggregate keeps the set of the arguments that its groups have had; one with an order keeps its rows until the end.
+//!
+//! There are two phases. Each worker groups the rows that it gets. When its set outgrows the cache, it is split into parts by the hash
+//! of the keys ([`Run`]s) and begins empty again; if that hardly saves rows, it may grow more. At the end the runs of one part are
+//! grouped by one worker, all parts side by side: see V. Leis, P. Boncz, A. Kemper, T. Neumann, "Morsel-Driven Parallelism",
+//! SIGMOD 2014, section 4.4. Few groups are merged by one worker at once.
 //!
 //! Where memory does not suffice, no groups are added any more: rows of other groups go to temporary files, split by the hash of
 //! their key ([`Partitions`]), and each part is grouped by itself when all rows have come. What one group keeps must fit.
@@ -10,14 +15,14 @@
 use super::sort::sorted;
 use crate::budget::Account;
 use crate::buffer::RowBuffer;
-use crate::columns::Collection;
+use crate::columns::{Collection, Table, gather};
 use crate::expression::{Conditions, Expression};
-use crate::keys::{KeyColumn, KeyLayout, KeySet, Keys};
+use crate::keys::{KeyColumn, KeyLayout, KeySet, Keys, NONE};
 use crate::partitions::{MOST_LEVELS, PartRows, Partitions};
 use crate::pipeline::{Sink, SinkPlan, Template, Work};
 use crate::spill::SpillArea;
-use firn_base::sync::Arc;
-use firn_base::{Representation, Result};
+use firn_base::sync::{Arc, Mutex};
+use firn_base::{Representation, Result, thread};
 use firn_vector::aggregate::{AggregateKernel, States};
 use firn_vector::builder::Builder;
 use firn_vector::kernel::{Call, Local, Signature};
@@ -98,7 +103,23 @@ struct GroupSink {
     area: Option<(Arc<SpillArea>, Vec<Representation>)>,
     /// What the groups took when no more could be added.
     full: Option<usize>,
+    /// At how many groups of a set they are split into runs, if they may be.
+    limit: Option<usize>,
 }
+
+/// How many parts runs have.
+const PARTS: usize = 64;
+
+/// How many groups a set may have before it is split, for each row of a vector: with vectors of 2,048 rows some 130,000, which are
+/// about 10 MB with two aggregates.
+const LIMIT: usize = 64;
+
+/// A set of which fewer rows than this come to a group may grow so many times beyond its limit.
+const LEAST_ROWS: usize = 2;
+const MOST_GROWTH: usize = 8;
+
+/// With fewer groups than this for each row of a vector, one worker merges those of all.
+const LEAST_TO_SHARE: usize = 8;
 
 /// With fewer rows than this memory is not measured again.
 const LEAST_TO_MEASURE: usize = 4096;
@@ -110,10 +131,28 @@ struct Groups {
     /// The keys' values in the first row of each group.
     values: Collection,
     aggregates: Vec<Aggregating>,
-    /// A copy for each call; of a chunk's length.
+    /// For each row of the chunk that is being added, the number of its group.
     numbers: Vec<u32>,
+    /// Of the selected rows of that chunk: keys, and numbers of their groups.
+    keys: Keys,
+    found: Vec<u32>,
+    /// Rows that have been added since the set was split.
+    rows: usize,
+    /// What the set was before, by parts, and what that takes.
+    runs: Vec<Vec<Run>>,
+    run_bytes: usize,
     /// The rows of groups that are not there.
     others: Option<Partitions>,
+}
+
+/// Groups that one worker has found: those of one part, or all of them.
+struct Run {
+    keys: Keys,
+    /// The keys' values.
+    values: Vec<Vector>,
+    /// The states of each aggregate.
+    states: Vec<Box<dyn States>>,
+    bytes: usize,
 }
 
 /// An aggregate at work.
@@ -143,10 +182,37 @@ impl SinkPlan for GroupPlan {
     }
 
     fn finish(&self, work: Work<'_>, sinks: Vec<Box<dyn Sink>>) -> Result<Arc<dyn Any + Send + Sync>> {
-        let mut sinks = super::own::<GroupSink>(sinks);
+        let sinks: Vec<GroupSink> = super::own::<GroupSink>(sinks).collect();
+        let has_runs = sinks.iter().flat_map(|sink| &sink.sets).any(|groups| !groups.runs.is_empty());
+        let count = sinks.iter().flat_map(|sink| &sink.sets).map(|groups| groups.set.len()).sum::<usize>();
+        let is_large = sinks.len() > 1 && count > LEAST_TO_SHARE * work.run.options.vector_rows;
+        // Without memory, and with aggregates that run alone, there is no limit.
+        let may_share = sinks.iter().all(|sink| sink.limit.is_some() && sink.full.is_none());
+        let result = match may_share && (has_runs || is_large) {
+            true => self.finish_by_parts(work, sinks)?,
+            false => self.finish_at_once(work, sinks)?,
+        };
+        Ok(Arc::new(result))
+    }
+}
+
+impl GroupPlan {
+    /// A buffer for the result.
+    fn result(&self, work: Work<'_>) -> RowBuffer {
+        let keys = self.representations.iter().copied();
+        let number = self.with_number.then_some(Representation::Int32);
+        let aggregates = self.aggregates.copy();
+        let results = aggregates.iter().map(|aggregate| aggregate.signature.representation);
+        RowBuffer::new(keys.chain(number).chain(results).collect(), &work.run.options)
+    }
+
+    /// Merges the groups of all workers one after the other, and groups the rows that have been put off.
+    fn finish_at_once(&self, work: Work<'_>, sinks: Vec<GroupSink>) -> Result<RowBuffer> {
+        let mut sinks = sinks.into_iter();
         let mut all = sinks.next().expect("there is a worker");
         let mut others: Vec<Vec<PartRows>> = Vec::new();
         others.resize_with(self.sets.len(), Vec::new);
+        all.take_runs(work)?;
         let mut is_merged = false;
         for mut other in sinks {
             is_merged = true;
@@ -165,21 +231,59 @@ impl SinkPlan for GroupPlan {
             }
             all.take_others(&mut others)?;
         }
-        let keys = self.representations.iter().copied();
-        let number = self.with_number.then_some(Representation::Int32);
-        let results = all.aggregates.iter().map(|aggregate| aggregate.signature.representation);
-        let representations = keys.chain(number).chain(results).collect();
-        let mut result = RowBuffer::new(representations, &work.run.options);
+        let mut result = self.result(work);
         let level = all.level;
         all.emit(work, self, 0, &mut result)?;
         for (set, parts) in others.into_iter().enumerate() {
             self.group_parts(work, set, parts, level + 1, &mut result)?;
         }
-        Ok(Arc::new(result))
+        Ok(result)
     }
-}
 
-impl GroupPlan {
+    /// Merges the groups of all workers part by part, by as many workers.
+    fn finish_by_parts(&self, work: Work<'_>, sinks: Vec<GroupSink>) -> Result<RowBuffer> {
+        let threads = work.run.options.workers;
+        let result = Mutex::new(self.result(work));
+        let account = Mutex::new(Account::new(&work.run.options.budget));
+        let mut sets: Vec<Vec<Mutex<Groups>>> = Vec::new();
+        sets.resize_with(self.sets.len(), Vec::new);
+        for sink in sinks {
+            account.lock().take(sink.account);
+            sets.iter_mut().zip(sink.sets).for_each(|(set, groups)| set.push(Mutex::new(groups)));
+        }
+        for (number, workers) in sets.into_iter().enumerate() {
+            thread::for_each("query", threads, &workers, |groups| {
+                groups.lock().split();
+                Ok(())
+            })?;
+            let mut parts: Vec<Vec<Run>> = Vec::new();
+            parts.resize_with(PARTS, Vec::new);
+            for groups in workers {
+                let runs = groups.into_inner().runs;
+                parts.iter_mut().zip(runs).for_each(|(part, runs)| part.extend(runs));
+            }
+            let parts: Vec<Mutex<Vec<Run>>> = parts.into_iter().map(Mutex::new).collect();
+            thread::for_each("query", threads, &parts, |runs| {
+                let runs = std::mem::take(&mut *runs.lock());
+                if runs.is_empty() {
+                    return Ok(());
+                }
+                let (aggregates, bytes) = (self.aggregates.copy(), runs.iter().map(|run| run.bytes).sum());
+                let most = runs.iter().map(|run| run.keys.len()).max().unwrap_or(0);
+                let mut groups = Groups::new(self, &self.sets[number], &aggregates, most);
+                for run in runs {
+                    work.context.check_cancel()?;
+                    groups.add_run(work, &aggregates, run)?;
+                }
+                let keep = &mut |chunk| result.lock().push(chunk);
+                groups.emit(work, self, number, &aggregates, keep)?;
+                account.lock().give_back(bytes);
+                Ok(())
+            })?;
+        }
+        Ok(result.into_inner())
+    }
+
     /// Groups the rows of parts by one set, each by itself.
     fn group_parts(
         &self,
@@ -194,7 +298,7 @@ impl GroupPlan {
             for chunk in part.chunks() {
                 work.context.check_cancel()?;
                 sink.add(work, &chunk?, None)?;
-                sink.measure(false)?;
+                sink.measure(work, false)?;
             }
             drop(part);
             let mut others = vec![Vec::new()];
@@ -209,7 +313,10 @@ impl GroupPlan {
 impl Sink for GroupSink {
     fn consume(&mut self, work: Work<'_>, chunk: Chunk) -> Result<bool> {
         self.add(work, &chunk, None)?;
-        self.measure(false)?;
+        if let Some(limit) = self.limit.filter(|_| self.full.is_none()) {
+            self.sets.iter_mut().filter(|groups| groups.is_beyond(limit)).for_each(Groups::split);
+        }
+        self.measure(work, false)?;
         Ok(true)
     }
 
@@ -221,14 +328,9 @@ impl Sink for GroupSink {
 impl GroupSink {
     fn new(work: Work<'_>, plan: &GroupPlan, sets: &[SetPlan], level: u32) -> GroupSink {
         let aggregates = plan.aggregates.copy();
-        let groups = |set: &SetPlan| Groups {
-            plan: set.clone(),
-            set: KeySet::new(&set.layout),
-            values: Collection::new(set.keys.iter().map(|key| plan.representations[*key])),
-            aggregates: aggregates.iter().map(Aggregating::new).collect(),
-            numbers: Vec::new(),
-            others: None,
-        };
+        let groups = |set: &SetPlan| Groups::new(plan, set, &aggregates, 0);
+        let run_alone = |aggregate: &AggregatePlan| aggregate.distinct.is_some() || aggregate.order.is_some();
+        let limit = (!aggregates.iter().any(run_alone)).then_some(LIMIT * work.run.options.vector_rows);
         let area = work.run.options.spill.as_ref().filter(|_| plan.can_spill && level < MOST_LEVELS);
         GroupSink {
             keys: plan.keys.clone(),
@@ -239,6 +341,7 @@ impl GroupSink {
             level,
             area: area.map(|area| (area.clone(), plan.input.clone())),
             full: None,
+            limit,
         }
     }
 
@@ -299,14 +402,24 @@ impl GroupSink {
     }
 
     /// States what the groups take, from time to time. Once there is no memory for more groups, no more are added.
-    fn measure(&mut self, at_once: bool) -> Result<()> {
+    fn measure(&mut self, work: Work<'_>, at_once: bool) -> Result<()> {
         let groups = self.sets.iter().map(|groups| groups.set.len()).sum::<usize>();
         if !at_once && self.unmeasured < groups.max(LEAST_TO_MEASURE) {
             return Ok(());
         }
         self.unmeasured = 0;
-        let bytes = self.memory();
-        let Err(error) = self.account.set(bytes) else { return Ok(()) };
+        let mut bytes = self.memory();
+        let Err(mut error) = self.account.set(bytes) else { return Ok(()) };
+        if self.sets.iter().any(|groups| !groups.runs.is_empty()) {
+            // A group takes memory once in a set, but in each of its runs.
+            self.limit = None;
+            self.take_runs(work)?;
+            bytes = self.memory();
+            match self.account.set(bytes) {
+                Ok(()) => return Ok(()),
+                Err(again) => error = again,
+            }
+        }
         if self.area.is_none() || self.sets.iter().all(|groups| groups.plan.keys.is_empty()) {
             return Err(error);
         }
@@ -331,6 +444,18 @@ impl GroupSink {
         Ok(())
     }
 
+    /// Adds the groups of all runs to the set again.
+    fn take_runs(&mut self, work: Work<'_>) -> Result<()> {
+        for groups in &mut self.sets {
+            for run in std::mem::take(&mut groups.runs).into_iter().flatten() {
+                work.context.check_cancel()?;
+                groups.add_run(work, &self.aggregates, run)?;
+            }
+            groups.run_bytes = 0;
+        }
+        Ok(())
+    }
+
     /// Adds the groups of another worker. There is no DISTINCT and no order: those run alone.
     fn merge(&mut self, work: Work<'_>, other: GroupSink) -> Result<()> {
         let GroupSink { sets, account, full, .. } = other;
@@ -338,29 +463,13 @@ impl GroupSink {
         if full.is_some() {
             self.full.get_or_insert(usize::MAX / 2);
         }
-        for (own, other) in self.sets.iter_mut().zip(sets) {
-            let (mut numbers, before) = (Vec::new(), own.set.len() as u32);
-            own.set.insert(other.set.keys(), &mut numbers);
-            let values = other.values.finish();
-            let (mut next, mut new) = (before, Vec::new());
-            for (row, number) in numbers.iter().enumerate() {
-                if *number == next {
-                    new.push(row as u32);
-                    next += 1;
-                }
+        for (own, mut other) in self.sets.iter_mut().zip(sets) {
+            for run in std::mem::take(&mut other.runs).into_iter().flatten() {
+                own.add_run(work, &self.aggregates, run)?;
             }
-            let new_values = values.gather(0..values.vectors().len(), &new);
-            own.values.append(&new_values, Rows::all(new.len()));
-            own.grow(&self.aggregates);
-            for ((own, mut other), plan) in
-                own.aggregates.iter_mut().zip(other.aggregates).zip(&self.aggregates)
-            {
-                assert!(other.seen.is_none() && other.waiting.is_none(), "it runs alone");
-                let mut call = Call::new(work.context, &plan.signature, &mut own.local);
-                own.states.merge(&mut call, &mut *other.states, &numbers)?;
-            }
+            own.add_run(work, &self.aggregates, other.into_run())?;
         }
-        self.measure(true)
+        self.measure(work, true)
     }
 
     /// Appends the groups' rows; the first set has this number.
@@ -370,7 +479,7 @@ impl GroupSink {
         let charged = account.bytes().min(left);
         for (number, groups) in sets.into_iter().enumerate() {
             left -= groups.memory();
-            groups.emit(work, plan, first + number, &aggregates, result)?;
+            groups.emit(work, plan, first + number, &aggregates, &mut |chunk| result.push(chunk))?;
             account.set(charged.min(left))?;
         }
         Ok(())
@@ -378,6 +487,117 @@ impl GroupSink {
 }
 
 impl Groups {
+    /// No groups, with room for so many.
+    fn new(plan: &GroupPlan, set: &SetPlan, aggregates: &[AggregatePlan], room: usize) -> Groups {
+        Groups {
+            plan: set.clone(),
+            set: KeySet::with_room(&set.layout, room),
+            values: Collection::new(set.keys.iter().map(|key| plan.representations[*key])),
+            aggregates: aggregates.iter().map(Aggregating::new).collect(),
+            numbers: Vec::new(),
+            keys: set.layout.none(),
+            found: Vec::new(),
+            rows: 0,
+            runs: Vec::new(),
+            run_bytes: 0,
+            others: None,
+        }
+    }
+
+    /// Whether the set is to be split.
+    fn is_beyond(&self, limit: usize) -> bool {
+        let groups = self.set.len();
+        let saves_rows = self.rows >= groups * LEAST_ROWS;
+        groups > limit && (saves_rows || groups > limit * MOST_GROWTH)
+    }
+
+    /// Splits the set into runs. It is empty afterwards.
+    fn split(&mut self) {
+        let count = self.set.len();
+        if count == 0 {
+            return;
+        }
+        self.rows = 0;
+        let hashes = self.set.keys().hashes();
+        let parts: Vec<u8> = hashes.iter().map(|hash| (*hash % PARTS as u64) as u8).collect();
+        let mut sizes = [0; PARTS];
+        parts.iter().for_each(|part| sizes[usize::from(*part)] += 1);
+        let mut next = [0; PARTS];
+        (1..PARTS).for_each(|part| next[part] = next[part - 1] + sizes[part - 1]);
+        let starts = next;
+        let mut order = vec![0; count];
+        for (number, part) in parts.iter().enumerate() {
+            let place = &mut next[usize::from(*part)];
+            order[*place] = number as u32;
+            *place += 1;
+        }
+        let empty = Collection::new(self.values.representations());
+        let values = std::mem::replace(&mut self.values, empty).finish();
+        let values = Table::new(count, values.gather(0..values.vectors().len(), &order));
+        let value_bytes: usize = values.vectors().iter().map(Vector::memory).sum();
+        let mut states: Vec<_> = self
+            .aggregates
+            .iter_mut()
+            .map(|aggregate| aggregate.states.split(&parts, &sizes).into_iter())
+            .collect();
+        self.runs.resize_with(PARTS, Vec::new);
+        for (part, runs) in self.runs.iter_mut().enumerate() {
+            let states: Vec<Box<dyn States>> =
+                states.iter_mut().map(|states| states.next().expect("there is one for each part")).collect();
+            let (from, size) = (starts[part], sizes[part]);
+            if size == 0 {
+                continue;
+            }
+            let mut keys = self.plan.layout.none();
+            keys.push_all(self.set.keys(), &order[from..from + size]);
+            let bytes = keys.memory()
+                + value_bytes / count * size
+                + states.iter().map(|states| states.memory()).sum::<usize>();
+            self.run_bytes += bytes;
+            let values = values.slice(0..values.vectors().len(), from, size);
+            runs.push(Run { keys, values, states, bytes });
+        }
+        self.set.clear();
+    }
+
+    /// All groups of the set as one run.
+    fn into_run(self) -> Run {
+        assert!(self.aggregates.iter().all(Aggregating::is_simple), "it runs alone");
+        Run {
+            keys: self.set.into_keys(),
+            values: self.values.finish().vectors().to_vec(),
+            states: self.aggregates.into_iter().map(|aggregate| aggregate.states).collect(),
+            bytes: 0,
+        }
+    }
+
+    /// Adds the groups of a run.
+    fn add_run(&mut self, work: Work<'_>, plans: &[AggregatePlan], run: Run) -> Result<()> {
+        let Run { keys, values, mut states, .. } = run;
+        let mut next = self.set.len() as u32;
+        self.found.clear();
+        self.set.insert(&keys, &mut self.found);
+        let mut new = Vec::with_capacity(self.set.len() - next as usize);
+        for (row, number) in self.found.iter().enumerate() {
+            if *number == next {
+                new.push(row as u32);
+                next += 1;
+            }
+        }
+        if new.len() == keys.len() {
+            self.values.append(&values, Rows::all(keys.len()));
+        } else {
+            let values: Vec<Vector> = values.iter().map(|vector| gather(vector, &new)).collect();
+            self.values.append(&values, Rows::all(new.len()));
+        }
+        self.grow(plans);
+        for ((own, other), plan) in self.aggregates.iter_mut().zip(&mut states).zip(plans) {
+            let mut call = Call::new(work.context, &plan.signature, &mut own.local);
+            own.states.merge(&mut call, &mut **other, &self.found)?;
+        }
+        Ok(())
+    }
+
     /// Finds the group of each row that has one. Other rows are put off. Which rows have one.
     fn number_known(
         &mut self,
@@ -386,19 +606,21 @@ impl Groups {
         open: impl FnOnce() -> Result<Partitions>,
     ) -> Result<Vec<bool>> {
         let vectors: Vec<Vector> = self.plan.keys.iter().map(|key| keys[*key].clone()).collect();
-        let keys = self.plan.layout.keys(&vectors, chunk.rows());
-        let hashes = keys.hashes();
+        self.plan.layout.keys_into(&vectors, chunk.rows(), &mut self.keys);
+        let hashes = self.keys.hashes();
+        self.found.clear();
+        self.set.find_all(&self.keys, &hashes, &mut self.found);
         self.numbers.clear();
         self.numbers.resize(chunk.length(), 0);
         let mut known = vec![false; chunk.length()];
         let (mut place, mut positions, mut of_others) = (0, Vec::new(), Vec::new());
         chunk.rows().each(|row| {
-            match self.set.find(keys.get(place), hashes[place]) {
-                Some(number) => (self.numbers[row], known[row]) = (number, true),
-                None => {
+            match self.found[place] {
+                NONE => {
                     positions.push(row as u16);
                     of_others.push(hashes[place]);
                 }
+                number => (self.numbers[row], known[row]) = (number, true),
             }
             place += 1;
         });
@@ -414,33 +636,41 @@ impl Groups {
 
     /// Finds the group of each row; new ones keep the values of their keys.
     fn number(&mut self, keys: &[Vector], rows: Rows<'_>) {
-        let vectors: Vec<Vector> = self.plan.keys.iter().map(|key| keys[*key].clone()).collect();
-        let (mut numbers, mut next) = (Vec::with_capacity(rows.count()), self.set.len() as u32);
+        self.rows += rows.count();
+        self.found.clear();
+        let mut next = self.set.len() as u32;
         if self.plan.keys.is_empty() {
-            let one = self.plan.layout.keys(&[], Rows::all(1));
-            self.set.insert(&one, &mut numbers);
-            numbers = vec![0; rows.count()];
             if next == 0 {
+                let one = self.plan.layout.keys(&[], Rows::all(1));
+                self.set.insert(&one, &mut self.found);
                 self.values.append([], Rows::all(1));
             }
-            next = 1;
-        } else {
-            self.set.insert(&self.plan.layout.keys(&vectors, rows), &mut numbers);
+            self.numbers.clear();
+            self.numbers.resize(rows.length(), 0);
+            return;
         }
-        self.numbers.clear();
-        self.numbers.resize(rows.length(), 0);
-        let (mut place, mut new) = (0, Vec::new());
-        rows.each(|row| {
-            let number = numbers[place];
-            if number == next {
-                new.push(row as u16);
-                next += 1;
-            }
-            self.numbers[row] = number;
-            place += 1;
-        });
-        if !new.is_empty() {
+        let vectors: Vec<Vector> = self.plan.keys.iter().map(|key| keys[*key].clone()).collect();
+        self.plan.layout.keys_into(&vectors, rows, &mut self.keys);
+        self.set.insert(&self.keys, &mut self.found);
+        if self.set.len() > next as usize {
+            let (mut place, mut new) = (0, Vec::with_capacity(self.set.len() - next as usize));
+            rows.each(|row| {
+                if self.found[place] == next {
+                    new.push(row as u16);
+                    next += 1;
+                }
+                place += 1;
+            });
             self.values.append(&vectors, Rows::at(&new, rows.length()));
+        }
+        match rows.positions() {
+            None => std::mem::swap(&mut self.numbers, &mut self.found),
+            Some(positions) => {
+                self.numbers.clear();
+                self.numbers.resize(rows.length(), 0);
+                let pairs = positions.iter().zip(&self.found);
+                pairs.for_each(|(row, number)| self.numbers[usize::from(*row)] = *number);
+            }
         }
     }
 
@@ -455,6 +685,7 @@ impl Groups {
 
     fn memory(&self) -> usize {
         self.set.memory()
+            + self.run_bytes
             + self.values.memory()
             + self.aggregates.iter().map(Aggregating::memory).sum::<usize>()
     }
@@ -466,7 +697,7 @@ impl Groups {
         plan: &GroupPlan,
         number: usize,
         aggregates: &[AggregatePlan],
-        result: &mut RowBuffer,
+        keep: &mut dyn FnMut(Chunk) -> Result<()>,
     ) -> Result<()> {
         let rows = self.set.len();
         let values = self.values.finish();
@@ -491,7 +722,7 @@ impl Groups {
                 aggregating.states.finish(&mut call, from..from + count, &mut results)?;
                 vectors.push(results.finish());
             }
-            result.push(Chunk::new(count, vectors))?;
+            keep(Chunk::new(count, vectors))?;
         }
         Ok(())
     }
@@ -513,6 +744,11 @@ impl Aggregating {
                 arguments: Collection::new(arguments),
             }),
         }
+    }
+
+    /// Whether the states are all that it knows.
+    fn is_simple(&self) -> bool {
+        self.seen.is_none() && self.waiting.is_none()
     }
 
     /// Adds rows to their groups; `groups` has the number for each row of the chunk.

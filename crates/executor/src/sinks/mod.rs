@@ -2,6 +2,7 @@
 
 mod build;
 mod change;
+mod drained;
 mod group;
 mod runs;
 mod sort;
@@ -12,6 +13,7 @@ pub use change::{
     ArmPlan, Assignments, Change, ChangeKind, ChangePlan, Changed, ConflictUpdatePlan, ImagePlan, InsertPlan,
     MergeActionPlan, MergeArmPlan, MergePlan, UpdatePlan,
 };
+pub use drained::{DrainPlan, Drained};
 pub(crate) use group::new_rows;
 pub use group::{AggregatePlan, GroupPlan, OrderPlan, SetPlan};
 pub use runs::{Merge, SortedRun};

@@ -242,19 +242,21 @@ const RUN: usize = 1 << 16;
 pub(super) fn sorted(keys: &Keys, work: Work<'_>) -> Result<Vec<u32>> {
     assert!(keys.len() < u32::MAX as usize, "numbers of rows have 32 bits");
     match keys {
-        Keys::Fixed(words) => {
-            let mut pairs: Vec<(u128, u32)> =
-                words.iter().enumerate().map(|(row, key)| (*key, row as u32)).collect();
-            in_runs(&mut pairs, work, |left, right| left.cmp(right))?;
-            Ok(pairs.into_iter().map(|(_, row)| row).collect())
-        }
-        Keys::Bytes(..) => {
+        Keys::Words(words) => sorted_words(words, work),
+        Keys::Wide(words) => sorted_words(words, work),
+        Keys::Records(_) | Keys::Bytes(_) => {
             let mut order: Vec<u32> = (0..keys.len() as u32).collect();
             let key = |row: u32| -> Key<'_> { keys.get(row as usize) };
             in_runs(&mut order, work, |left, right| key(*left).cmp(&key(*right)).then(left.cmp(right)))?;
             Ok(order)
         }
     }
+}
+
+fn sorted_words<W: Copy + Ord>(words: &[W], work: Work<'_>) -> Result<Vec<u32>> {
+    let mut pairs: Vec<(W, u32)> = words.iter().enumerate().map(|(row, key)| (*key, row as u32)).collect();
+    in_runs(&mut pairs, work, |left, right| left.cmp(right))?;
+    Ok(pairs.into_iter().map(|(_, row)| row).collect())
 }
 
 /// Sorts items, which are all different: runs first, then pairs of runs, and so on.

@@ -1,16 +1,19 @@
 //! Joins: each row of a chunk with its partners on the build side.
 //!
 //! With equalities between both sides, candidates are found in a hash table; without, they are all pairs (a block-nested-loop join).
-//! Candidates come in batches of one vector. Residual conditions see only the columns that they use, gathered for the
+//! First all rows of a chunk are looked for there at once. Where keys of the build side are unique and there are no other conditions, that
+//! is the join: its chunk goes on with its own columns uncopied, those of the build side beside them, and a narrower selection.
+//!
+//! Else candidates come in batches of one vector. Residual conditions see only the columns that they use, gathered for the
 //! batch; rows that pass are gathered with the columns that go on. Semi, anti and mark joins gather nothing that goes on: they
 //! narrow the selection of their chunk, or add one bit a row.
 //!
-//! Cost of a probed row: its key (16 bytes), one cache line of the table's heads, one of the keys for each candidate, and for each
+//! Cost of a probed row: its key (8 bytes), one cache line of the hash table, one of the keys for each row that is found, and for each
 //! pair one of each column of the build side that goes on.
 
-use crate::columns::gather;
+use crate::columns::{NO_ROW, gather, gather_padded};
 use crate::expression::{Conditions, Expression, truth};
-use crate::keys::{KeyLayout, Keys, rows_with_null};
+use crate::keys::{KeyIndex, KeyLayout, Keys, NONE, rows_with_null};
 use crate::pipeline::{Output, SlotId, Stage, StagePlan, Template, Work};
 use crate::sinks::Build;
 use arrow_buffer::{BooleanBuffer, NullBuffer};
@@ -41,6 +44,10 @@ pub struct JoinPlan {
     pub build_columns: Vec<usize>,
     /// How the build side's columns that go on lie.
     pub build_representations: Vec<Representation>,
+    /// Whether pairs go on: with rows of the build side. Else it is only noted which of those have had a partner.
+    pub gives_pairs: bool,
+    /// Whether it is noted which rows of the build side have had a partner.
+    pub notes_matches: bool,
     /// Whether the first row with an equal key says all: of semi and anti joins without other conditions.
     pub first_is_enough: bool,
     /// For a mark join.
@@ -62,6 +69,8 @@ impl StagePlan for Arc<JoinPlan> {
             residual: self.residual.copy(),
             mark: self.mark.as_ref().map(|mark| mark.conditions.copy()).unwrap_or_default(),
             plan: self.clone(),
+            chunk_keys: self.layout.none(),
+            hashes: Vec::new(),
             build: None,
             probe: None,
         }))
@@ -73,6 +82,9 @@ struct Join {
     keys: Vec<Expression>,
     residual: Conditions,
     mark: Conditions,
+    /// Of the chunk that is being looked for.
+    chunk_keys: Keys,
+    hashes: Vec<u64>,
     build: Option<Arc<Build>>,
     probe: Option<Probe>,
 }
@@ -82,8 +94,8 @@ struct Probe {
     chunk: Chunk,
     /// The positions of its selected rows.
     positions: Vec<u16>,
-    /// Their keys and hashes, once the build side is there, if there are keys.
-    keys: Option<(Keys, Vec<u64>)>,
+    /// For each the first row of the build side with its key, or none, once the build side is there, if there are keys.
+    found: Option<Vec<u32>>,
     /// Rows that have a NULL in a key that takes none.
     has_null: Option<Vec<bool>>,
     /// The row, by its number among the selected ones, and the next candidate of it.
@@ -100,8 +112,8 @@ struct Probe {
 enum Next {
     /// The first one.
     First,
-    /// A row of the hash chain.
-    Chain(u32),
+    /// A row with an equal key, by its number among these.
+    Equal(usize),
     /// A row of the build side that has a NULL in its key, by its number among these.
     Null(usize),
     /// Any row.
@@ -118,7 +130,7 @@ impl Stage for Join {
         self.probe = Some(Probe {
             chunk,
             positions,
-            keys: None,
+            found: None,
             has_null: None,
             row: 0,
             next: Next::First,
@@ -144,6 +156,15 @@ impl Stage for Join {
         let mut probe = self.probe.take().expect("it has a chunk");
         if !probe.is_prepared {
             self.prepare(work, &mut probe, &build)?;
+            if let (Some(found), Some(index)) = (&probe.found, &build.index) {
+                if self.plan.first_is_enough || self.plan.mark.as_ref().is_some_and(|mark| mark.is_one_key) {
+                    let is_found = probe.matched.iter_mut().zip(found);
+                    is_found.for_each(|(matched, found)| *matched |= *found != NONE);
+                    probe.row = probe.positions.len();
+                } else if index.is_unique() && kind != JoinKind::Mark && self.residual.is_empty() {
+                    return Ok(self.with_partners(probe, &build).map_or(Output::None, Output::Last));
+                }
+            }
         }
         if probe.row == probe.positions.len() {
             return Ok(self.rest(probe, &build).map_or(Output::None, Output::Last));
@@ -179,10 +200,68 @@ impl Join {
             .map(|(vector, _)| vector.clone())
             .collect();
         probe.has_null = rows_with_null(&strict, probe.chunk.rows());
-        let keys = self.plan.layout.keys(&vectors, probe.chunk.rows());
-        let hashes = keys.hashes();
-        probe.keys = Some((keys, hashes));
+        let index = build.index.as_ref().expect("a build side with keys has an index");
+        self.plan.layout.keys_into(&vectors, probe.chunk.rows(), &mut self.chunk_keys);
+        self.chunk_keys.hashes_into(&mut self.hashes);
+        let mut found = Vec::with_capacity(self.hashes.len());
+        index.find_all(&self.chunk_keys, &self.hashes, &mut found);
+        if cfg!(feature = "fault-null-in-anti-join") && self.plan.kind == JoinKind::Anti {
+            let has_null: Vec<bool> = (0..found.len()).map(|row| probe.has_null(row)).collect();
+            probe.matched = has_null;
+        }
+        probe.found = Some(found);
         Ok(())
+    }
+
+    /// What goes on for a chunk of which each row has at most one partner, about which nothing is asked.
+    fn with_partners(&self, probe: Probe, build: &Build) -> Option<Chunk> {
+        let Probe { chunk, positions, found, .. } = probe;
+        let (kind, length) = (self.plan.kind, chunk.length());
+        let mut found = found.expect("rows have been looked for");
+        if self.plan.notes_matches {
+            found.iter().filter(|partner| **partner != NONE).for_each(|partner| build.set_matched(*partner));
+        }
+        if kind == JoinKind::Inner && !self.plan.gives_pairs {
+            return None;
+        }
+        let own = self.plan.columns.iter().map(|place| &chunk.vectors()[*place]);
+        let of_build = self.plan.build_columns.iter().map(|place| &build.table.vectors()[*place]);
+        // The partner of each row of the chunk, selected or not.
+        let spread = |found: &[u32], of_others: u32| {
+            let mut partners = vec![of_others; length];
+            let pairs = positions.iter().zip(found);
+            pairs.for_each(|(position, partner)| partners[usize::from(*position)] = *partner);
+            partners
+        };
+        if kind != JoinKind::Inner {
+            let partners = if positions.len() == length { found } else { spread(&found, NO_ROW) };
+            let of_build = of_build.map(|vector| gather_padded(vector, &partners));
+            let chunk_of_all = Chunk::new(length, own.cloned().chain(of_build).collect());
+            return Some(chunk_of_all.with_selection(chunk.selection().cloned()));
+        }
+        let pairs = positions.iter().zip(&found).filter(|(_, partner)| **partner != NONE);
+        let kept: Vec<u16> = pairs.map(|(position, _)| *position).collect();
+        if kept.is_empty() {
+            return None;
+        }
+        if kept.len() * 2 < length {
+            // Few rows: copies are cheaper than columns of which most is not read.
+            found.retain(|partner| *partner != NONE);
+            let own = own.map(|vector| vector.take(kept.iter().map(|position| usize::from(*position))));
+            let of_build = of_build.map(|vector| gather(vector, &found));
+            return Some(Chunk::new(kept.len(), own.chain(of_build).collect()));
+        }
+        let partners = match kept.len() == length {
+            true => found,
+            false => {
+                let any = *found.iter().find(|partner| **partner != NONE).expect("some row has a partner");
+                found.iter_mut().filter(|partner| **partner == NONE).for_each(|partner| *partner = any);
+                spread(&found, any)
+            }
+        };
+        let of_build = of_build.map(|vector| gather(vector, &partners));
+        let selection = (kept.len() < length).then(|| Selection::new(kept));
+        Some(Chunk::new(length, own.cloned().chain(of_build).collect()).with_selection(selection))
     }
 
     /// Asks conditions of candidates. The rows that go on for them, if any do.
@@ -230,10 +309,10 @@ impl Join {
             }
             *matched = true;
         }
-        if kind == JoinKind::Full {
+        if self.plan.notes_matches {
             pairs.partners.iter().for_each(|partner| build.set_matched(*partner));
         }
-        if !kind.gives_right() || pairs.rows.is_empty() {
+        if !self.plan.gives_pairs || pairs.rows.is_empty() {
             return Ok(None);
         }
         let own = self.plan.columns.iter().map(|place| {
@@ -333,33 +412,27 @@ fn candidates(plan: &JoinPlan, probe: &mut Probe, build: &Build, most: usize) ->
     let one_key = plan.mark.as_ref().is_some_and(|mark| mark.is_one_key);
     // Whether one partner suffices, and a partner needs not be asked anything.
     let one_suffices = matches!(plan.kind, JoinKind::Semi | JoinKind::Anti | JoinKind::Mark);
-    let keys = probe.keys.take();
+    let notes_only =
+        plan.notes_matches && !plan.gives_pairs && plan.used.0.is_empty() && plan.used.1.is_empty();
+    let found = probe.found.take();
+    let index = || -> &KeyIndex { build.index.as_ref().expect("a build side with keys has an index") };
     while probe.row < probe.positions.len() && pairs.rows.len() < most {
         let row = probe.row;
         if one_suffices && probe.matched[row] {
             probe.next_row();
             continue;
         }
-        let candidate = match (&keys, probe.next) {
+        let candidate = match (&found, probe.next) {
             (None, Next::First) => Next::Any(0),
-            (Some((keys, hashes)), Next::First) => match probe.has_null(row) {
+            (Some(found), Next::First) => match probe.has_null(row) {
                 // What a NULL is compared with matters only to a mark.
                 true if is_mark && !one_key => Next::Any(0),
-                true => {
-                    if cfg!(feature = "fault-null-in-anti-join") && plan.kind == JoinKind::Anti {
-                        probe.matched[row] = true;
-                    }
+                false if found[row] != NONE => Next::Equal(0),
+                false if is_mark && !one_key => Next::Null(0),
+                _ => {
                     probe.next_row();
                     continue;
                 }
-                false => match build.first(keys.get(row), hashes[row]) {
-                    Some(first) => Next::Chain(first),
-                    None if is_mark && !one_key => Next::Null(0),
-                    None => {
-                        probe.next_row();
-                        continue;
-                    }
-                },
             },
             (_, next) => next,
         };
@@ -376,25 +449,22 @@ fn candidates(plan: &JoinPlan, probe: &mut Probe, build: &Build, most: usize) ->
                     false => probe.next_row(),
                 }
             }
-            Next::Chain(partner) => {
-                if one_key {
-                    probe.matched[row] = true;
+            Next::Equal(number) => {
+                let Some(found) = &found else { panic!("rows have been looked for") };
+                let equal = &index().rows(&found[row])[number..];
+                // Rows with one key are noted together.
+                if notes_only && number == 0 && build.is_matched(equal[0]) {
                     probe.next_row();
                     continue;
                 }
-                pairs.rows.push(row as u32);
-                pairs.partners.push(partner);
-                let Some((keys, hashes)) = &keys else { panic!("chains are of keys") };
-                let next = build.next(partner, keys.get(row), hashes[row]);
-                let is_enough = plan.first_is_enough;
-                probe.next = match next {
-                    Some(next) if !is_enough => Next::Chain(next),
-                    None if is_mark => Next::Null(0),
-                    _ => {
-                        probe.next_row();
-                        continue;
-                    }
-                };
+                let stretch = equal.len().min(most - pairs.rows.len());
+                pairs.rows.extend(std::iter::repeat_n(row as u32, stretch));
+                pairs.partners.extend_from_slice(&equal[..stretch]);
+                match stretch < equal.len() {
+                    true => probe.next = Next::Equal(number + stretch),
+                    false if is_mark => probe.next = Next::Null(0),
+                    false => probe.next_row(),
+                }
             }
             Next::Null(number) => match build.null_rows.get(number) {
                 Some(partner) => {
@@ -406,6 +476,6 @@ fn candidates(plan: &JoinPlan, probe: &mut Probe, build: &Build, most: usize) ->
             },
         }
     }
-    probe.keys = keys;
+    probe.found = found;
     pairs
 }

@@ -5,7 +5,6 @@
 
 use super::column_id;
 use crate::keys::{Class, KeyColumn, KeyLayout};
-use crate::values::push;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Cell, RowId, Snapshot};
 use firn_storage::{Table, pin};
@@ -75,7 +74,7 @@ impl Sample {
                 if !table.read(snapshot, *row, &[column], &mut cell, &guard) {
                     cell[0] = Cell::Null;
                 }
-                push(&mut builder, &cell[0].to_value(stored), stored);
+                super::push_cell(&mut builder, &cell[0], stored);
             }
             super::as_wanted(&builder.finish(), wanted, Rows::all(self.rows.len()))
         };

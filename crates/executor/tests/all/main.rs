@@ -2,6 +2,7 @@
 
 mod cases;
 mod changes;
+mod groups;
 mod locks;
 mod oracle;
 mod registry;

@@ -6,10 +6,10 @@ use firn_base::SqlState;
 use firn_base::disk::SimulatedDisk;
 use firn_base::random::Random;
 use firn_executor::{Options, SpillArea};
-use firn_plan::operator::SourceId;
+use firn_plan::operator::{JoinMethod, SourceId};
 use firn_plan::reference::random::{Shape, random_joins, random_plan, random_tables, random_volatile_plan};
 use firn_plan::reference::{TestFunctions, run as interpret};
-use firn_plan::rewrite::index_joins::choose_indexes;
+use firn_plan::rewrite::join_methods::choose_methods;
 use firn_plan::statistics::{Index, Statistics};
 use firn_plan::text::print;
 use firn_plan::unnest::unnest;
@@ -92,11 +92,11 @@ impl Statistics for Large {
     }
 }
 
-/// Joins that look rows up give what the interpreter gives for the plan without indexes.
+/// Joins that look rows up, and those that build on their left side, give what the interpreter gives for the plan before.
 #[test]
-fn random_index_joins_give_the_rows_of_the_interpreter() {
+fn random_methods_of_joins_give_the_rows_of_the_interpreter() {
     let (first, plans) = (from_environment("FIRN_SEED", 0), from_environment("FIRN_PLANS", 1500));
-    let (mut compared, mut with_rows, mut by_index) = (0, 0, 0);
+    let (mut compared, mut with_rows, mut by_index, mut on_left) = (0, 0, 0, 0);
     for seed in first..first + plans {
         let mut random = Random::seeded(seed);
         let plan = match random.uniform(0, 1) {
@@ -114,12 +114,14 @@ fn random_index_joins_give_the_rows_of_the_interpreter() {
             }
         };
         let mut indexed = plan.clone();
-        choose_indexes(&mut indexed, &Large);
+        choose_methods(&mut indexed, &Large);
         verify(&indexed).unwrap_or_else(|problem| panic!("seed {seed}: {problem}\n{}", print(&indexed)));
-        if !uses_index(&indexed) {
+        let (indexes, lefts) = methods(&indexed);
+        if indexes + lefts == 0 {
             continue;
         }
-        by_index += 1;
+        by_index += indexes.min(1);
+        on_left += lefts.min(1);
         for _ in 0..2 {
             let tables = random_tables(&mut random);
             let Ok(expected) = interpret(&plan, &tables, &[]) else { continue };
@@ -134,13 +136,25 @@ fn random_index_joins_give_the_rows_of_the_interpreter() {
             }
         }
     }
-    println!("{by_index} of {plans} plans by an index, {compared} compared, {with_rows} with rows");
-    assert!(by_index * 8 > plans && with_rows * 5 > compared, "{by_index} {compared} {with_rows}");
+    println!(
+        "{by_index} of {plans} plans by an index, {on_left} on the left, {compared} compared, {with_rows} with rows"
+    );
+    let enough = by_index * 8 > plans && on_left * 20 > plans && with_rows * 5 > compared;
+    assert!(enough, "{by_index} {on_left} {compared} {with_rows}");
 }
 
-fn uses_index(plan: &Plan) -> bool {
-    let uses = |operator: &Operator| matches!(operator, Operator::Join(join) if !join.by_index.is_empty());
-    plan.post_order().into_iter().any(|node| uses(&plan[node]))
+/// How many of a plan's joins use an index, and how many build on their left side.
+fn methods(plan: &Plan) -> (u64, u64) {
+    let (mut by_index, mut on_left) = (0, 0);
+    for node in plan.post_order() {
+        let Operator::Join(join) = &plan[node] else { continue };
+        match join.method {
+            JoinMethod::BuildRight => {}
+            JoinMethod::BuildLeft => on_left += 1,
+            JoinMethod::Index(_) => by_index += 1,
+        }
+    }
+    (by_index, on_left)
 }
 
 /// What can be spilled is: the rows are the same.

@@ -12,7 +12,7 @@
 mod graph;
 mod search;
 
-use crate::operator::{Join, JoinKind, Operator};
+use crate::operator::{Join, JoinKind, JoinMethod, Operator};
 use crate::plan::{NodeId, Plan};
 use crate::properties::{can_fail, is_volatile};
 use crate::statistics::{Estimates, Statistics};
@@ -103,7 +103,7 @@ fn build(plan: &mut Plan, graph: &Graph, tree: &Tree) -> NodeId {
                 right,
                 conditions,
                 mark: None,
-                by_index: Vec::new(),
+                method: JoinMethod::default(),
             };
             plan.add(Operator::Join(join))
         }

@@ -273,7 +273,7 @@ impl Maker<'_> {
         let conditions = if bare { Vec::new() } else { vec![self.condition(&both)] };
         let mark = (kind == JoinKind::Mark).then(|| self.column(TypeId::BOOL, !conditions.is_empty()));
         let mut columns = if kind.gives_right() { both } else { left_columns };
-        let join = Join { kind, dependent, left, right, conditions, mark, by_index: Vec::new() };
+        let join = Join { kind, dependent, left, right, conditions, mark, method: JoinMethod::default() };
         let node = self.plan.add(Operator::Join(join));
         match mark {
             // A mark that does nothing but choose rows.
@@ -328,7 +328,15 @@ impl Maker<'_> {
             conditions.clear();
         }
         let columns = if kind.gives_right() { [left_columns, right_columns].concat() } else { left_columns };
-        let join = Join { kind, dependent: false, left, right, conditions, mark: None, by_index: Vec::new() };
+        let join = Join {
+            kind,
+            dependent: false,
+            left,
+            right,
+            conditions,
+            mark: None,
+            method: JoinMethod::default(),
+        };
         (self.plan.add(Operator::Join(join)), columns)
     }
 
@@ -550,8 +558,15 @@ impl Maker<'_> {
             let kind = self.one_of(&[JoinKind::Inner, JoinKind::Semi, JoinKind::Anti]);
             let both = [read.clone(), right_columns].concat();
             let conditions = vec![self.condition(&both)];
-            let join =
-                Join { kind, dependent, left: step, right, conditions, mark: None, by_index: Vec::new() };
+            let join = Join {
+                kind,
+                dependent,
+                left: step,
+                right,
+                conditions,
+                mark: None,
+                method: JoinMethod::default(),
+            };
             step = self.plan.add(Operator::Join(join));
         }
         let next = self.column(INT4, true);
@@ -631,7 +646,7 @@ impl Maker<'_> {
             right,
             conditions: vec![condition],
             mark: None,
-            by_index: Vec::new(),
+            method: JoinMethod::default(),
         };
         let body = self.plan.add(Operator::Join(join));
         if kind.gives_right() {

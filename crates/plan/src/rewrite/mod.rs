@@ -8,7 +8,7 @@ pub mod common;
 pub mod contradictions;
 pub mod equalities;
 pub mod fold;
-pub mod index_joins;
+pub mod join_methods;
 pub mod outer_joins;
 pub mod prune;
 pub mod push_down;
@@ -64,5 +64,5 @@ pub fn optimise(
     step(plan, "windows", &mut windows::merge_windows);
     step(plan, "pruning", &mut |plan| prune::prune(plan, statistics));
     step(plan, "common expressions", &mut common::share_expressions);
-    step(plan, "index joins", &mut |plan| index_joins::choose_indexes(plan, statistics));
+    step(plan, "join methods", &mut |plan| join_methods::choose_methods(plan, statistics));
 }

@@ -9,7 +9,7 @@
 //! the left input has far fewer rows than there are groups; the estimates decide.
 
 use crate::column::Column;
-use crate::operator::{Join, JoinKind, Operator};
+use crate::operator::{Join, JoinKind, JoinMethod, Operator};
 use crate::plan::{NodeId, Plan};
 use crate::properties::{Producers, is_volatile, scope};
 use crate::scalar::Scalar;
@@ -156,7 +156,7 @@ fn reduce(plan: &mut Plan, node: NodeId, group: NodeId, asked: Vec<usize>) {
         right: reader,
         conditions,
         mark: None,
-        by_index: Vec::new(),
+        method: JoinMethod::default(),
     }));
     plan[group].for_each_input_mut(|input| *input = semi);
 }

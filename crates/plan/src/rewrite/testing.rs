@@ -605,7 +605,7 @@ fn distinct_rows_are_not_grouped_and_keys_end_an_order() {
 #[test]
 fn a_small_side_is_joined_by_an_index_of_the_other() {
     becomes(
-        |plan| index_joins::choose_indexes(plan, &Thousand),
+        |plan| join_methods::choose_methods(plan, &Thousand),
         "
         Output [#0, #3]
           Join inner on [(#1 = #2)]
@@ -621,7 +621,7 @@ fn a_small_side_is_joined_by_an_index_of_the_other() {
     );
     // An outer join keeps its sides; a constant fixes a part of the key, the left row the other one.
     becomes(
-        |plan| index_joins::choose_indexes(plan, &Thousand),
+        |plan| join_methods::choose_methods(plan, &Thousand),
         "
         Output [#0, #3]
           Join left on [(#1 = #2)]
@@ -639,7 +639,7 @@ fn a_small_side_is_joined_by_an_index_of_the_other() {
 
 #[test]
 fn what_an_index_does_not_help_is_joined_by_hashing() {
-    let same = |text: &str| becomes(|plan| index_joins::choose_indexes(plan, &Thousand), text, text);
+    let same = |text: &str| becomes(|plan| join_methods::choose_methods(plan, &Thousand), text, text);
     // Many rows on both sides.
     same(
         "
@@ -653,7 +653,7 @@ fn what_an_index_does_not_help_is_joined_by_hashing() {
     same(
         "
         Output [#0]
-          Join semi on [(#0 = #1)]
+          Join single on [(#0 = #1)]
             Values [#0: int4] rows [(1::int4)]
             Scan 2 [#1: int4 = 3]
         ",
@@ -670,9 +670,35 @@ fn what_an_index_does_not_help_is_joined_by_hashing() {
     same(
         "
         Output [#0]
-          Join semi on [(#0 is not distinct from #1)]
+          Join single on [(#0 is not distinct from #1)]
             Values [#0: int4] rows [(null::int4)]
             Scan 2 [#1: int4 = 1]
+        ",
+    );
+}
+
+#[test]
+fn a_small_left_side_is_kept_and_the_right_one_read_along_it() {
+    for kind in ["left", "semi", "anti"] {
+        let before = format!(
+            "
+            Output [#0]
+              Join {kind} on [(#0 = #1), (#0 < #2)]
+                Values [#0: int4] rows [(1::int4)]
+                Scan 2 [#1: int4 = 3, #2: int4 = 4]
+            "
+        );
+        let after = before.replace(kind, &format!("{kind} build left"));
+        becomes(|plan| join_methods::choose_methods(plan, &Thousand), &before, &after);
+    }
+    // Without an equality all pairs are compared anyway.
+    let same = |text: &str| becomes(|plan| join_methods::choose_methods(plan, &Thousand), text, text);
+    same(
+        "
+        Output [#0]
+          Join semi on [(#0 < #1)]
+            Values [#0: int4] rows [(1::int4)]
+            Scan 2 [#1: int4 = 3]
         ",
     );
 }

@@ -327,9 +327,16 @@ impl Parser<'_> {
                     Some(Token::Column(_)) => Some(self.definition()?),
                     _ => None,
                 };
-                let by_index = if self.word("by") { self.list(Self::number)? } else { Vec::new() };
+                let method = if self.word("by") {
+                    JoinMethod::Index(self.list(Self::number)?)
+                } else if self.word("build") {
+                    self.expect_word("left")?;
+                    JoinMethod::BuildLeft
+                } else {
+                    JoinMethod::BuildRight
+                };
                 let conditions = self.optional_scalars("on")?;
-                Operator::Join(Join { kind, dependent, left, right, conditions, mark, by_index })
+                Operator::Join(Join { kind, dependent, left, right, conditions, mark, method })
             }
             "Group" => self.group(input()?)?,
             "Window" => {

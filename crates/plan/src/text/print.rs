@@ -176,9 +176,13 @@ impl Printer<'_> {
                     self.put(" ");
                     self.definition(mark);
                 }
-                if !join.by_index.is_empty() {
-                    self.put(" by ");
-                    self.list(&join.by_index, |printer, attribute| printer.put(&attribute.to_string()));
+                match &join.method {
+                    JoinMethod::BuildRight => {}
+                    JoinMethod::BuildLeft => self.put(" build left"),
+                    JoinMethod::Index(attributes) => {
+                        self.put(" by ");
+                        self.list(attributes, |printer, attribute| printer.put(&attribute.to_string()));
+                    }
                 }
                 if !join.conditions.is_empty() {
                     self.put(" on ");

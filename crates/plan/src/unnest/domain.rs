@@ -6,7 +6,7 @@
 
 use super::{Representatives, Unnester};
 use crate::column::Column;
-use crate::operator::{Group, Join, JoinKind, Operator};
+use crate::operator::{Group, Join, JoinKind, JoinMethod, Operator};
 use crate::plan::NodeId;
 use crate::properties::{Scope, equality_is_identity, same_form, scope};
 use crate::scalar::Scalar;
@@ -102,7 +102,7 @@ impl Unnester<'_> {
             right: node,
             conditions: Vec::new(),
             mark: None,
-            by_index: Vec::new(),
+            method: JoinMethod::default(),
         };
         (self.plan.add(Operator::Join(join)), representatives)
     }
@@ -127,7 +127,7 @@ impl Unnester<'_> {
             right: node,
             conditions,
             mark: None,
-            by_index: Vec::new(),
+            method: JoinMethod::default(),
         };
         (self.plan.add(Operator::Join(join)), representatives)
     }

@@ -266,7 +266,7 @@ impl Unnester<'_> {
             right,
             conditions,
             mark: None,
-            by_index: Vec::new(),
+            method: JoinMethod::default(),
         }))
     }
 

@@ -1,22 +1,28 @@
 //! Comparisons: `<`, `<=`, `=`, `>=`, `>`, `<>` of all types that have an order, the functions that indexes order by, and the larger and
 //! smaller of two.
 
-use crate::kernel::{Any, Argument, Outcome, Output};
+use super::comparison_loops::{self, Test};
+use crate::kernel::batch::batched;
+use crate::kernel::scalar::scalar;
+use crate::kernel::{Any, Argument, Outcome, Output, Signature};
 use crate::order;
 use crate::registry::RegistryBuilder;
+use crate::selection::Rows;
+use crate::vector::Vector;
 use crate::{Datum, lists::List, lists::Record};
 use firn_base::datetime::{MICROS_PER_DAY, to_utc};
 use firn_base::numeric::Numeric;
 use firn_base::operators::{compare_blank_padded, compare_floats};
+use firn_base::sync::Arc;
 use firn_base::{Interval, TimeZoneSetting};
 use std::cmp::Ordering;
 
 /// Adds the family.
 pub fn register(builder: &mut RegistryBuilder) {
-    hot_six::<bool, bool>(builder, "bool%(bool,bool)", |left, right| left.cmp(&right));
-    hot_six::<i16, i16>(builder, "int2%(int2,int2)", |left, right| left.cmp(&right));
-    hot_six::<i32, i32>(builder, "int4%(int4,int4) date_%(date,date)", |left, right| left.cmp(&right));
-    hot_six::<i64, i64>(
+    six::<bool, bool>(builder, "bool%(bool,bool)", |left, right| left.cmp(&right));
+    looped_six::<i16, i16>(builder, "int2%(int2,int2)", |left, right| left.cmp(&right));
+    looped_six::<i32, i32>(builder, "int4%(int4,int4) date_%(date,date)", |left, right| left.cmp(&right));
+    looped_six::<i64, i64>(
         builder,
         "int8%(int8,int8) time_%(time,time) timestamp_%(timestamp,timestamp) timestamptz_%(timestamptz,timestamptz)",
         |left, right| left.cmp(&right),
@@ -28,8 +34,8 @@ pub fn register(builder: &mut RegistryBuilder) {
     six::<i32, i16>(builder, "int42%(int4,int2)", |left, right| left.cmp(&i32::from(right)));
     six::<i16, i64>(builder, "int28%(int2,int8)", |left, right| i64::from(left).cmp(&right));
     six::<i64, i16>(builder, "int82%(int8,int2)", |left, right| left.cmp(&i64::from(right)));
-    hot_six::<i32, i64>(builder, "int48%(int4,int8)", |left, right| i64::from(left).cmp(&right));
-    hot_six::<i64, i32>(builder, "int84%(int8,int4)", |left, right| left.cmp(&i64::from(right)));
+    looped_six::<i32, i64>(builder, "int48%(int4,int8)", |left, right| i64::from(left).cmp(&right));
+    looped_six::<i64, i32>(builder, "int84%(int8,int4)", |left, right| left.cmp(&i64::from(right)));
     six::<u32, u32>(builder, "oid%(oid,oid)", |left, right| left.cmp(&right));
     six::<f32, f32>(builder, "float4%(float4,float4)", |left, right| {
         compare_floats(left.into(), right.into())
@@ -37,21 +43,21 @@ pub fn register(builder: &mut RegistryBuilder) {
     hot_six::<f64, f64>(builder, "float8%(float8,float8)", compare_floats);
     six::<f32, f64>(builder, "float48%(float4,float8)", |left, right| compare_floats(left.into(), right));
     six::<f64, f32>(builder, "float84%(float8,float4)", |left, right| compare_floats(left, right.into()));
-    hot_six::<Numeric, Numeric>(builder, "numeric_%(numeric,numeric)", |left, right| left.cmp(&right));
+    looped_six::<Numeric, Numeric>(builder, "numeric_%(numeric,numeric)", |left, right| left.cmp(&right));
     six::<Interval, Interval>(builder, "interval_%(interval,interval)", |left, right| left.compare(&right));
     six::<[u8; 16], [u8; 16]>(builder, "uuid_%(uuid,uuid)", |left, right| left.cmp(&right));
     six::<&[u8], &[u8]>(builder, "bytea%(bytea,bytea)", |left, right| left.cmp(right));
-    hot_six::<&str, &str>(
+    looped_six::<&str, &str>(
         builder,
         "text%(text,text) name%(name,name) name%text(name,text) text%name(text,name) char%(char,char)",
         |left, right| left.cmp(right),
     );
-    six::<&str, &str>(builder, "bpchar%(bpchar,bpchar)", compare_blank_padded);
+    looped_six::<&str, &str>(builder, "bpchar%(bpchar,bpchar)", compare_blank_padded);
     six::<List, List>(builder, "array_%(anyarray,anyarray)", |left, right| order::lists(&left, &right));
     six::<Record, Record>(builder, "record_%(record,record)", |left, right| order::records(&left, &right));
 
-    six::<i32, i64>(builder, "date_%_timestamp(date,timestamp)", compare_date);
-    six::<i64, i32>(builder, "timestamp_%_date(timestamp,date)", |left, right| {
+    looped_six::<i32, i64>(builder, "date_%_timestamp(date,timestamp)", compare_date);
+    looped_six::<i64, i32>(builder, "timestamp_%_date(timestamp,date)", |left, right| {
         compare_date(right, left).reverse()
     });
     in_zone::<i32, i64>(builder, "date_%_timestamptz(date,timestamptz)", |left, right, zone| {
@@ -188,24 +194,33 @@ fn six<A: Argument, B: Argument>(
         .scalar::<(A, B), _>(&names(signatures, "ne"), move |_, (left, right)| compare(left, right).is_ne());
 }
 
+/// As [`six`], with loops over whole vectors.
+fn looped_six<A: Argument, B: Argument>(
+    builder: &mut RegistryBuilder,
+    signatures: &str,
+    compare: impl for<'a> Fn(A::Row<'a>, B::Row<'a>) -> Ordering + Copy + Send + Sync + 'static,
+) {
+    for (suffix, test) in Test::ALL {
+        let row = scalar::<(A, B), _>(move |_, (left, right)| test.accepts(compare(left, right)));
+        let kernel = batched(row, move |signature: &Signature, arguments: &[Vector], rows: Rows<'_>| {
+            comparison_loops::compare(test, signature, arguments, rows)
+        });
+        builder.kernel(&names(signatures, suffix), Arc::new(kernel));
+    }
+}
+
 /// As [`six`], each inlined into a loop of its own.
 fn hot_six<A: Argument, B: Argument>(
     builder: &mut RegistryBuilder,
     signatures: &str,
     compare: impl for<'a> Fn(A::Row<'a>, B::Row<'a>) -> Ordering + Copy + Send + Sync + 'static,
 ) {
-    builder
-        .scalar::<(A, B), _>(&names(signatures, "lt"), move |_, (left, right)| compare(left, right).is_lt());
-    builder
-        .scalar::<(A, B), _>(&names(signatures, "le"), move |_, (left, right)| compare(left, right).is_le());
-    builder
-        .scalar::<(A, B), _>(&names(signatures, "eq"), move |_, (left, right)| compare(left, right).is_eq());
-    builder
-        .scalar::<(A, B), _>(&names(signatures, "ge"), move |_, (left, right)| compare(left, right).is_ge());
-    builder
-        .scalar::<(A, B), _>(&names(signatures, "gt"), move |_, (left, right)| compare(left, right).is_gt());
-    builder
-        .scalar::<(A, B), _>(&names(signatures, "ne"), move |_, (left, right)| compare(left, right).is_ne());
+    builder.hot::<(A, B), _>(&names(signatures, "lt"), move |_, (left, right)| compare(left, right).is_lt());
+    builder.hot::<(A, B), _>(&names(signatures, "le"), move |_, (left, right)| compare(left, right).is_le());
+    builder.hot::<(A, B), _>(&names(signatures, "eq"), move |_, (left, right)| compare(left, right).is_eq());
+    builder.hot::<(A, B), _>(&names(signatures, "ge"), move |_, (left, right)| compare(left, right).is_ge());
+    builder.hot::<(A, B), _>(&names(signatures, "gt"), move |_, (left, right)| compare(left, right).is_gt());
+    builder.hot::<(A, B), _>(&names(signatures, "ne"), move |_, (left, right)| compare(left, right).is_ne());
 }
 
 /// Six comparisons by an order that depends on the session's time zone.

@@ -1,11 +1,14 @@
 //! Functions of dates, times, timestamps and intervals.
 
 use super::integers::division_by_zero;
-use crate::kernel::Text;
+use crate::kernel::prepared::prepared;
+use crate::kernel::scalar::scalar;
+use crate::kernel::{Argument, Call, Outcome, Text};
 use crate::registry::RegistryBuilder;
 use firn_base::datetime::{self, MICROS_PER_DAY, MICROS_PER_SECOND, civil_from_days, days_from_civil};
 use firn_base::numeric::Numeric;
 use firn_base::operators::{shift, shift_in_zone, span};
+use firn_base::sync::Arc;
 use firn_base::{Error, Interval, Result, SqlState, TimeZoneSetting, clock};
 use std::fmt::Write;
 
@@ -287,49 +290,53 @@ pub enum Moment {
 }
 
 fn fields(builder: &mut RegistryBuilder) {
-    builder
-        .scalar::<(&str, i32), _>("extract(text,date)", |_, (unit, days)| extract(unit, Moment::Day(days)));
-    builder
-        .scalar::<(&str, i64), _>("extract(text,time)", |_, (unit, time)| extract(unit, Moment::Time(time)));
-    builder.scalar::<(&str, i64), _>("extract(text,timestamp)", |_, (unit, local)| {
-        extract(unit, Moment::Point(local, None))
+    of_unit::<i32, _>(builder, "extract(text,date)", |_, unit, days| unit.extract(Moment::Day(days)));
+    of_unit::<i64, _>(builder, "extract(text,time)", |_, unit, time| unit.extract(Moment::Time(time)));
+    of_unit::<i64, _>(builder, "extract(text,timestamp)", |_, unit, local| {
+        unit.extract(Moment::Point(local, None))
     });
-    builder.scalar::<(&str, i64), _>("extract(text,timestamptz)", |call, (unit, moment)| {
-        extract(unit, in_zone(moment, call.context.zone)?)
+    of_unit::<i64, _>(builder, "extract(text,timestamptz)", |call, unit, moment| {
+        unit.extract(in_zone(moment, call.context.zone)?)
     });
-    builder.scalar::<(&str, Interval), _>("extract(text,interval)", |_, (unit, span)| {
-        extract(unit, Moment::Span(span))
+    of_unit::<Interval, _>(builder, "extract(text,interval)", |_, unit, span| {
+        unit.extract(Moment::Span(span))
     });
-    let part = |unit: &str, moment: Moment| Ok::<_, Error>(extract(unit, moment)?.to_f64());
+    let part = |unit: &Named, moment: Moment| Ok::<_, Error>(unit.extract(moment)?.to_f64());
     // A date has the fields of its midnight here.
-    builder.scalar::<(&str, i32), _>("date_part(text,date)", move |_, (unit, days)| {
+    of_unit::<i32, _>(builder, "date_part(text,date)", move |_, unit, days| {
         part(unit, Moment::Point(datetime::date_to_timestamp(days)?, None))
     });
-    builder.scalar::<(&str, i64), _>("date_part(text,time)", move |_, (unit, time)| {
-        part(unit, Moment::Time(time))
-    });
-    builder.scalar::<(&str, i64), _>("date_part(text,timestamp)", move |_, (unit, local)| {
+    of_unit::<i64, _>(builder, "date_part(text,time)", move |_, unit, time| part(unit, Moment::Time(time)));
+    of_unit::<i64, _>(builder, "date_part(text,timestamp)", move |_, unit, local| {
         part(unit, Moment::Point(local, None))
     });
-    builder.scalar::<(&str, i64), _>("date_part(text,timestamptz)", move |call, (unit, moment)| {
+    of_unit::<i64, _>(builder, "date_part(text,timestamptz)", move |call, unit, moment| {
         part(unit, in_zone(moment, call.context.zone)?)
     });
-    builder.scalar::<(&str, Interval), _>("date_part(text,interval)", move |_, (unit, span)| {
+    of_unit::<Interval, _>(builder, "date_part(text,interval)", move |_, unit, span| {
         part(unit, Moment::Span(span))
     });
 
-    builder.scalar::<(&str, i64), _>("date_trunc(text,timestamp)", |_, (unit, local)| {
+    of_unit::<i64, _>(builder, "date_trunc(text,timestamp)", |_, unit, local| {
         truncate(unit, local, "timestamp without time zone")
     });
-    builder.scalar::<(&str, i64), _>("date_trunc(text,timestamptz)", |call, (unit, moment)| {
+    of_unit::<i64, _>(builder, "date_trunc(text,timestamptz)", |call, unit, moment| {
         truncate_in_zone(unit, moment, call.context.zone)
     });
     builder.scalar::<(&str, i64, &str), _>("date_trunc(text,timestamptz,text)", |_, (unit, moment, zone)| {
-        truncate_in_zone(unit, moment, &zone_named(zone)?)
+        truncate_in_zone(&Named::new(unit), moment, &zone_named(zone)?)
     });
-    builder.scalar::<(&str, Interval), _>("date_trunc(text,interval)", |_, (unit, span)| {
-        truncate_span(unit, span)
-    });
+    of_unit::<Interval, _>(builder, "date_trunc(text,interval)", |_, unit, span| truncate_by(unit, span));
+}
+
+/// Adds a function of the name of a unit, which is looked up once where it is constant, and a value.
+fn of_unit<A: Argument, O: Outcome + 'static>(
+    builder: &mut RegistryBuilder,
+    signature: &str,
+    function: impl for<'a> Fn(&mut Call<'_>, &Named, A::Row<'a>) -> O + Copy + Send + Sync + 'static,
+) {
+    let general = scalar::<(&str, A), O>(move |call, (name, value)| function(call, &Named::new(name), value));
+    builder.kernel(signature, Arc::new(prepared::<A, Named, O>(general, 0, Named::new, function)));
 }
 
 fn in_zone(moment: i64, zone: &TimeZoneSetting) -> Result<Moment> {
@@ -402,8 +409,29 @@ fn unit_named(name: &str) -> Option<Unit> {
     NAMES.iter().find(|(names, _)| names.split(' ').any(|known| known == name)).map(|(_, unit)| *unit)
 }
 
+/// A unit, or what is none, with its name for errors.
+struct Named {
+    name: Box<str>,
+    unit: Option<Unit>,
+}
+
+impl Named {
+    fn new(name: &str) -> Named {
+        Named { name: name.into(), unit: unit_named(name) }
+    }
+
+    /// The field of a value.
+    fn extract(&self, moment: Moment) -> Result<Numeric> {
+        extract_unit(&self.name, self.unit, moment)
+    }
+}
+
 /// A field of a value.
 pub fn extract(name: &str, moment: Moment) -> Result<Numeric> {
+    Named::new(name).extract(moment)
+}
+
+fn extract_unit(name: &str, unit: Option<Unit>, moment: Moment) -> Result<Numeric> {
     let ty = match moment {
         Moment::Day(_) => "date",
         Moment::Time(_) => "time without time zone",
@@ -411,7 +439,6 @@ pub fn extract(name: &str, moment: Moment) -> Result<Numeric> {
         Moment::Point(_, None) => "timestamp without time zone",
         Moment::Point(_, Some(_)) => "timestamp with time zone",
     };
-    let unit = unit_named(name);
     let refused = || Err(unknown_unit(&name.to_ascii_lowercase(), ty, unit.is_some()));
     let Some(unit) = unit else { return refused() };
     let whole = |value: i64| Ok(Numeric::from(value));
@@ -523,23 +550,22 @@ pub fn is_day_or_shorter(unit: &str) -> bool {
     unit_named(unit).is_some_and(|unit| unit <= Unit::Day)
 }
 
-fn truncate_in_zone(unit: &str, moment: i64, zone: &TimeZoneSetting) -> Result<i64> {
+fn truncate_in_zone(unit: &Named, moment: i64, zone: &TimeZoneSetting) -> Result<i64> {
     let local = truncate(unit, datetime::to_local(moment, zone)?, "timestamp with time zone")?;
     // Units below a day do not depend on how the clocks are set.
-    match unit_named(unit) {
+    match unit.unit {
         Some(unit) if unit <= Unit::Hour => Ok(local - i64::from(zone.offset_at(moment)) * MICROS_PER_SECOND),
         _ => datetime::to_utc(local, zone),
     }
 }
 
 /// A moment on the clock with everything below the unit cut off.
-fn truncate(name: &str, local: i64, ty: &str) -> Result<i64> {
+fn truncate(named: &Named, local: i64, ty: &str) -> Result<i64> {
     let days = local.div_euclid(MICROS_PER_DAY);
     let (year, month, _) = civil_from_days(days);
     let at = |year: i64, month: u32| days_from_civil(year, month, 1) * MICROS_PER_DAY;
     let to = |micros: i64| local - local.rem_euclid(micros);
-    let unit = unit_named(name);
-    let truncated = match unit {
+    let truncated = match named.unit {
         Some(Unit::Microsecond) => local,
         Some(Unit::Millisecond) => to(1000),
         Some(Unit::Second) => to(MICROS_PER_SECOND),
@@ -555,7 +581,7 @@ fn truncate(name: &str, local: i64, ty: &str) -> Result<i64> {
         Some(Unit::Millennium) => at((year - 1).div_euclid(1000) * 1000 + 1, 1),
         other => {
             let is_known = matches!(other, Some(Unit::Zone | Unit::ZoneHour | Unit::ZoneMinute));
-            return Err(unknown_unit(&name.to_ascii_lowercase(), ty, is_known));
+            return Err(unknown_unit(&named.name.to_ascii_lowercase(), ty, is_known));
         }
     };
     datetime::check_timestamp(Some(truncated))
@@ -563,11 +589,14 @@ fn truncate(name: &str, local: i64, ty: &str) -> Result<i64> {
 
 /// An interval with everything below the unit cut off.
 pub fn truncate_span(name: &str, span: Interval) -> Result<Interval> {
+    truncate_by(&Named::new(name), span)
+}
+
+fn truncate_by(named: &Named, span: Interval) -> Result<Interval> {
     let micros = span.microseconds();
     let to = |unit: i64| (span.months, span.days, micros - micros % unit);
     let years = |years: i32| (span.months / (12 * years) * (12 * years), 0, 0);
-    let unit = unit_named(name);
-    let (months, days, micros) = match unit {
+    let (months, days, micros) = match named.unit {
         Some(Unit::Millennium) => years(1000),
         Some(Unit::Century) => years(100),
         Some(Unit::Decade) => years(10),
@@ -582,7 +611,7 @@ pub fn truncate_span(name: &str, span: Interval) -> Result<Interval> {
         Some(Unit::Microsecond) => (span.months, span.days, micros),
         other => {
             let is_known = matches!(other, Some(Unit::Week | Unit::Zone | Unit::ZoneHour | Unit::ZoneMinute));
-            return Err(unknown_unit(&name.to_ascii_lowercase(), "interval", is_known));
+            return Err(unknown_unit(&named.name.to_ascii_lowercase(), "interval", is_known));
         }
     };
     Interval::from_parts(months, days, micros)

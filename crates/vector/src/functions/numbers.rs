@@ -1,12 +1,12 @@
-//! Arithmetic on `numeric`, whose meaning is in base.
-//!
-//! Where a plan knows one scale for each argument, sums and products are those of integers: the bodies for decimals.
+//! Arithmetic on `numeric`, whose meaning is in base. Where a plan knows one scale for each argument, the bodies for
+//! decimals are taken.
 
 use super::integers::division_by_zero;
 use crate::kernel::scalar::scalar;
 use crate::kernel::{Call, Overflow, TooLarge};
 use crate::registry::RegistryBuilder;
 use firn_base::numeric::Numeric;
+use firn_base::sync::Arc;
 use firn_base::{Error, Representation, Result, SqlState, Type, TypeId};
 
 /// Adds the family.
@@ -17,9 +17,10 @@ pub fn register(builder: &mut RegistryBuilder) {
     builder.scalar::<(Numeric, Numeric), _>("numeric_sub(numeric,numeric)", |_, (left, right)| {
         left.checked_sub(right).map_err(TooLarge)
     });
-    builder.scalar::<(Numeric, Numeric), _>("numeric_mul(numeric,numeric)", |_, (left, right)| {
-        left.checked_mul(right).map_err(TooLarge)
-    });
+    let multiplied =
+        scalar::<(Numeric, Numeric), _>(|_, (left, right)| left.checked_mul(right).map_err(TooLarge));
+    let multiplied = super::decimals::multiplication(multiplied);
+    builder.kernel("numeric_mul(numeric,numeric)", Arc::new(multiplied));
     builder.scalar::<(Numeric, Numeric), _>("numeric_div(numeric,numeric)", |_, (left, right)| {
         left.checked_div(right)
     });
@@ -83,7 +84,6 @@ pub fn register(builder: &mut RegistryBuilder) {
     builder.scalar::<(Numeric, i32), _>("numeric(numeric,int4)", |call, (value, modifier)| {
         fit_result(call, value, modifier).map_err(TooLarge)
     });
-    decimals(builder);
 }
 
 /// A value in a column with a modifier of `numeric`; 22003 if it does not fit.
@@ -183,49 +183,4 @@ fn bucket(value: Numeric, from: Numeric, to: Numeric, count: i32) -> Result<i32>
     let width = to.checked_sub(from)?.abs();
     let share = distance.checked_mul(Numeric::from(i64::from(count)))?.checked_div(width)?;
     share.checked_add(Numeric::from(1i64))?.floor()?.to_i32()
-}
-
-/// Precision and scale of a decimal.
-fn decimal(representation: &Representation) -> Option<(u8, u8)> {
-    match representation {
-        Representation::Decimal { precision, scale } => Some((*precision, *scale)),
-        _ => None,
-    }
-}
-
-/// The decimal of a sum or a difference, if every one fits.
-fn sum(arguments: &[Representation]) -> Option<Representation> {
-    let [left, right] = arguments else { return None };
-    let ((left, left_scale), (right, right_scale)) = (decimal(left)?, decimal(right)?);
-    let scale = left_scale.max(right_scale);
-    let precision = (left - left_scale).max(right - right_scale) + scale + 1;
-    (precision <= 38).then_some(Representation::Decimal { precision, scale })
-}
-
-/// The decimal of a product, if every one fits.
-fn product(arguments: &[Representation]) -> Option<Representation> {
-    let [left, right] = arguments else { return None };
-    let ((left, left_scale), (right, right_scale)) = (decimal(left)?, decimal(right)?);
-    let (precision, scale) = (left + right, left_scale + right_scale);
-    (precision <= 38).then_some(Representation::Decimal { precision, scale })
-}
-
-/// Results that have been proved to have one scale and no more than 38 digits.
-fn decimals(builder: &mut RegistryBuilder) {
-    let proved = |result: Result<Numeric>| result.map_err(|_| Overflow("value overflows numeric format"));
-    builder.special(
-        "numeric_add(numeric,numeric)",
-        sum,
-        scalar::<(Numeric, Numeric), _>(move |_, (left, right)| proved(left.checked_add(right))),
-    );
-    builder.special(
-        "numeric_sub(numeric,numeric)",
-        sum,
-        scalar::<(Numeric, Numeric), _>(move |_, (left, right)| proved(left.checked_sub(right))),
-    );
-    builder.special(
-        "numeric_mul(numeric,numeric)",
-        product,
-        scalar::<(Numeric, Numeric), _>(move |_, (left, right)| proved(left.checked_mul(right))),
-    );
 }

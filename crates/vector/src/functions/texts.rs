@@ -99,9 +99,6 @@ pub fn register(builder: &mut RegistryBuilder) {
     builder.scalar::<(&str, &str, i32), _>("overlay(text,text,int4)", |call, (text, new, start)| {
         overlay(call, text, new, start, new.chars().count() as i32)
     });
-    builder.scalar::<(&str, &str), _>("strpos(text,text) position(text,text)", |_, (text, part)| {
-        text.find(part).map_or(0, |place| text[..place].chars().count() as i32 + 1)
-    });
     builder.scalar::<(&str, &str, &str), _>("replace(text,text,text)", |call, (text, from, to)| {
         if from.is_empty() {
             call.text.push_str(text);
@@ -176,11 +173,10 @@ pub fn register(builder: &mut RegistryBuilder) {
         }
         Text
     });
-    patterns(builder);
     bytes(builder);
 }
 
-fn lower(character: char) -> char {
+pub(super) fn lower(character: char) -> char {
     let mut lowered = character.to_lowercase();
     let first = lowered.next().unwrap_or(character);
     if lowered.next().is_none() { first } else { character }
@@ -228,8 +224,14 @@ fn substring(text: &str, start: i32, count: Option<i32>) -> Result<&str> {
         None => i64::MAX,
     };
     let first = i64::from(start).max(1);
-    let rest = without_first(text, (first - 1) as usize);
-    Ok(first_characters(rest, usize::try_from(end.saturating_sub(first)).unwrap_or(0)))
+    let (skipped, most) = ((first - 1) as usize, usize::try_from(end.saturating_sub(first)).unwrap_or(0));
+    // Where all characters up to the end are single bytes, positions are those of bytes.
+    let last = skipped.saturating_add(most).min(text.len());
+    let read = if count.is_some() { last } else { skipped.min(text.len()) };
+    if text.as_bytes()[..read].is_ascii() {
+        return Ok(&text[skipped.min(last)..last]);
+    }
+    Ok(first_characters(without_first(text, skipped), most))
 }
 
 fn overlay(call: &mut Call<'_>, text: &str, new: &str, start: i32, count: i32) -> Result<Text> {
@@ -306,115 +308,6 @@ pub fn quote_literal(text: &str, out: &mut String) {
         out.push(character);
     }
     out.push('\'');
-}
-
-fn patterns(builder: &mut RegistryBuilder) {
-    builder.scalar::<(&str, &str), _>(
-        "textlike(text,text) like(text,text) namelike(name,text) like(name,text) bpcharlike(bpchar,text)",
-        |_, (text, pattern)| like(text, pattern, false),
-    );
-    builder.scalar::<(&str, &str), _>(
-        "textnlike(text,text) notlike(text,text) namenlike(name,text) notlike(name,text) bpcharnlike(bpchar,text)",
-        |_, (text, pattern)| Ok::<_, Error>(!like(text, pattern, false)?),
-    );
-    builder.scalar::<(&str, &str), _>(
-        "texticlike(text,text) nameiclike(name,text) bpchariclike(bpchar,text)",
-        |_, (text, pattern)| like(text, pattern, true),
-    );
-    builder.scalar::<(&str, &str), _>(
-        "texticnlike(text,text) nameicnlike(name,text) bpcharicnlike(bpchar,text)",
-        |_, (text, pattern)| Ok::<_, Error>(!like(text, pattern, true)?),
-    );
-    builder.scalar::<(&str, &str), _>("like_escape(text,text)", |call, (pattern, escape)| {
-        like_escape(pattern, escape, &mut call.text)?;
-        Ok::<_, Error>(Text)
-    });
-}
-
-/// A step of a pattern.
-#[derive(Clone, Copy, PartialEq)]
-enum Step {
-    Any,
-    One,
-    Is(char),
-}
-
-/// The first step of a pattern, and what follows it.
-fn step(pattern: &str) -> Result<Option<(Step, &str)>> {
-    let mut characters = pattern.chars();
-    let step = match characters.next() {
-        None => return Ok(None),
-        Some('%') => Step::Any,
-        Some('_') => Step::One,
-        Some('\\') => Step::Is(characters.next().ok_or_else(|| {
-            Error::new(SqlState::new("22025"), "LIKE pattern must not end with escape character")
-        })?),
-        Some(other) => Step::Is(other),
-    };
-    Ok(Some((step, characters.as_str())))
-}
-
-/// Whether a text matches a pattern. It goes back to the last `%` alone, so that it takes time in proportion to both lengths.
-pub fn like(text: &str, pattern: &str, ignores_case: bool) -> Result<bool> {
-    let fold = |character: char| if ignores_case { lower(character) } else { character };
-    let (mut text, mut pattern) = (text, pattern);
-    // What follows the last `%`, and the text from which it is tried next.
-    let mut again: Option<(&str, &str)> = None;
-    loop {
-        // At the end of the text no other place to begin helps, and a pattern that is not valid is not looked at.
-        if text.is_empty() {
-            return Ok(pattern.bytes().all(|byte| byte == b'%'));
-        }
-        let next = step(pattern)?;
-        let character = text.chars().next();
-        match (next, character) {
-            (Some((Step::Any, rest)), _) => {
-                // A pattern that ends by % matches whatever comes; one that is not valid fails only where it is reached.
-                if rest.is_empty() {
-                    return Ok(true);
-                }
-                (pattern, again) = (rest, Some((rest, text)));
-                continue;
-            }
-            (Some((Step::One, rest)), Some(character)) => {
-                (pattern, text) = (rest, &text[character.len_utf8()..]);
-                continue;
-            }
-            (Some((Step::Is(wanted), rest)), Some(character)) if fold(wanted) == fold(character) => {
-                (pattern, text) = (rest, &text[character.len_utf8()..]);
-                continue;
-            }
-            _ => {}
-        }
-        let Some((rest, from)) = again else { return Ok(false) };
-        let Some(skipped) = from.chars().next() else { return Ok(false) };
-        let from = &from[skipped.len_utf8()..];
-        (pattern, text, again) = (rest, from, Some((rest, from)));
-    }
-}
-
-/// Appends a LIKE pattern with another escape character as one with the backslash. An empty one escapes nothing.
-fn like_escape(pattern: &str, escape: &str, out: &mut String) -> Result<()> {
-    let mut characters = escape.chars();
-    let escape = characters.next();
-    if characters.next().is_some() {
-        return Err(Error::new(SqlState::new("22025"), "invalid escape string")
-            .with_hint("Escape string must be empty or one character."));
-    }
-    let mut is_escaped = false;
-    for character in pattern.chars() {
-        if Some(character) == escape && !is_escaped {
-            out.push('\\');
-            is_escaped = true;
-            continue;
-        }
-        if character == '\\' && !is_escaped {
-            out.push('\\');
-        }
-        out.push(character);
-        is_escaped = false;
-    }
-    Ok(())
 }
 
 fn bytes(builder: &mut RegistryBuilder) {

@@ -66,43 +66,9 @@ where
         call: &mut Call<'_>,
         arguments: &[Vector],
         rows: Rows<'_>,
-        mut errors: Option<&mut Errors>,
+        errors: Option<&mut Errors>,
     ) -> Result<Vector> {
-        let representation = call.signature.representation;
-        let length = rows.length();
-        let positions = match Nulls::of::<A>(arguments) {
-            Nulls::All => return Ok(Vector::null(representation, length)),
-            Nulls::None => None,
-            Nulls::Some(validity) => Some((valid_positions(rows, &validity), validity)),
-        };
-        let (rows, mut nulls) = match &positions {
-            Some((positions, validity)) => (Rows::at(positions, length), Validity::of(validity)),
-            None => (rows, Validity(None)),
-        };
-        let columns = A::columns(arguments);
-        let mut out = O::Value::column(representation, length);
-        rows.try_each(|row| {
-            if O::Value::COLLECTS_BYTES && call.text.len() + call.bytes.len() > MOST_BYTES {
-                return Err(too_wide());
-            }
-            let mark = O::Value::mark(call);
-            match (self.call)(call, A::get(&columns, row)).result() {
-                Ok(Some(value)) if !value.is_null(call) => value.put(&mut out, row, call, mark),
-                Ok(_) => {
-                    O::Value::abandon(call, mark);
-                    nulls.set_null(row, length);
-                }
-                Err(error) => {
-                    O::Value::abandon(call, mark);
-                    let Some(errors) = &mut errors else { return Err(error) };
-                    errors.keep(row, error);
-                    nulls.set_null(row, length);
-                }
-            }
-            Ok(())
-        })?;
-        let data = O::Value::finish(out, length, call);
-        Ok(Vector::flat(representation, data, nulls.finish(length)))
+        run::<A, O>(call, arguments, rows, errors, &self.call)
     }
 
     fn cells(&self, call: &mut Call<'_>, arguments: &[Datum<'_>], out: &mut Slot) -> Result<()> {
@@ -121,6 +87,52 @@ where
     }
 }
 
+/// Calls a function for each of the rows of flat and constant vectors: what [`Kernel::vectors`] is of a row kernel.
+#[inline]
+pub(crate) fn run<A: Arguments, O: Outcome>(
+    call: &mut Call<'_>,
+    arguments: &[Vector],
+    rows: Rows<'_>,
+    mut errors: Option<&mut Errors>,
+    function: impl for<'a> Fn(&mut Call<'_>, A::Row<'a>) -> O,
+) -> Result<Vector> {
+    let representation = call.signature.representation;
+    let length = rows.length();
+    let positions = match Nulls::of::<A>(arguments) {
+        Nulls::All => return Ok(Vector::null(representation, length)),
+        Nulls::None => None,
+        Nulls::Some(validity) => Some((valid_positions(rows, &validity), validity)),
+    };
+    let (rows, mut nulls) = match &positions {
+        Some((positions, validity)) => (Rows::at(positions, length), Validity::of(validity)),
+        None => (rows, Validity(None)),
+    };
+    let columns = A::columns(arguments);
+    let mut out = O::Value::column(representation, length);
+    rows.try_each(|row| {
+        if O::Value::COLLECTS_BYTES && call.text.len() + call.bytes.len() > MOST_BYTES {
+            return Err(too_wide());
+        }
+        let mark = O::Value::mark(call);
+        match function(call, A::get(&columns, row)).result() {
+            Ok(Some(value)) if !value.is_null(call) => value.put(&mut out, row, call, mark),
+            Ok(_) => {
+                O::Value::abandon(call, mark);
+                nulls.set_null(row, length);
+            }
+            Err(error) => {
+                O::Value::abandon(call, mark);
+                let Some(errors) = &mut errors else { return Err(error) };
+                errors.keep(row, error);
+                nulls.set_null(row, length);
+            }
+        }
+        Ok(())
+    })?;
+    let data = O::Value::finish(out, length, call);
+    Ok(Vector::flat(representation, data, nulls.finish(length)))
+}
+
 /// How many bytes the strings of a vector may have before its last one.
 const MOST_BYTES: usize = 1 << 29;
 
@@ -131,7 +143,7 @@ fn too_wide() -> Error {
 }
 
 /// The selected rows that are valid.
-fn valid_positions(rows: Rows<'_>, validity: &NullBuffer) -> Vec<u16> {
+pub(crate) fn valid_positions(rows: Rows<'_>, validity: &NullBuffer) -> Vec<u16> {
     let mut positions = Vec::with_capacity(rows.count());
     match rows.positions() {
         None => positions.extend(validity.valid_indices().map(|row| row as u16)),

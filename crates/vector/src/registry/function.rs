@@ -208,12 +208,14 @@ impl Function {
 
     /// How results of that type lie if the arguments lie like these. Panics if no value can be of the type.
     pub fn representation(&self, arguments: &[Representation], result: Type) -> Representation {
-        if let Body::Scalar(kernels) = &self.body
-            && let Some(special) = kernels.special.iter().find_map(|special| (special.result)(arguments))
-        {
-            return special;
-        }
-        result.representation().expect("results have a type of values")
+        self.narrow_representation(arguments)
+            .unwrap_or_else(|| result.representation().expect("results have a type of values"))
+    }
+
+    /// How results lie if there is a body for narrower representations like these.
+    pub fn narrow_representation(&self, arguments: &[Representation]) -> Option<Representation> {
+        let Body::Scalar(kernels) = &self.body else { return None };
+        kernels.special.iter().find_map(|special| (special.result)(arguments))
     }
 
     /// A place of a plan that calls it. Panics if it is not a scalar function, or if no body of it accepts the signature.

@@ -8,6 +8,7 @@
 //! `\N` is NULL, `!22003` an error; within a field `\\`, `\t` and `\n` are as in COPY's text format.
 
 mod aggregates;
+mod batches;
 mod facts;
 mod functions;
 mod sets;

@@ -3,6 +3,7 @@
 mod collecting;
 mod extremes;
 mod hypothetical;
+mod numeric_sums;
 mod ordered;
 mod statistics;
 mod sums;

@@ -1,11 +1,16 @@
 //! Counts, sums, averages, and what is true or set in all or some rows.
 
-use crate::aggregate::Aggregate;
+use super::numeric_sums::NumericSum;
+use crate::aggregate::{Aggregate, Groups};
 use crate::builder::Builder;
+use crate::data::Data;
 use crate::datum::Datum;
 use crate::image::take;
 use crate::kernel::{Argument, Call, Signature};
 use crate::registry::RegistryBuilder;
+use crate::selection::Rows;
+use crate::vector::{Form, Vector};
+use arrow_buffer::NullBuffer;
 use firn_base::numeric::Numeric;
 use firn_base::{Error, Interval, Representation, Result, SqlState};
 use std::marker::PhantomData;
@@ -56,6 +61,16 @@ impl Aggregate for CountRows {
         *count += 1;
         Ok(())
     }
+    fn add_batch(
+        &self,
+        counts: &mut [i64],
+        groups: Groups<'_>,
+        _: &[Vector],
+        rows: Rows<'_>,
+    ) -> Result<bool> {
+        groups.count_each(counts, None, rows, |count, more| *count += more);
+        Ok(true)
+    }
     fn merge(&self, _: &mut Call<'_>, count: &mut i64, other: i64) -> Result<()> {
         *count += other;
         Ok(())
@@ -92,6 +107,17 @@ impl Aggregate for CountValues {
     fn add(&self, _: &mut Call<'_>, count: &mut i64, _: (Datum<'_>,)) -> Result<()> {
         *count += 1;
         Ok(())
+    }
+    fn add_batch(
+        &self,
+        counts: &mut [i64],
+        groups: Groups<'_>,
+        arguments: &[Vector],
+        rows: Rows<'_>,
+    ) -> Result<bool> {
+        let Form::Flat(_) = arguments[0].form() else { return Ok(false) };
+        groups.count_each(counts, arguments[0].validity(), rows, |count, more| *count += more);
+        Ok(true)
     }
     fn merge(&self, _: &mut Call<'_>, count: &mut i64, other: i64) -> Result<()> {
         *count += other;
@@ -140,6 +166,28 @@ where
         state.1 += 1;
         Ok(())
     }
+    fn add_batch(
+        &self,
+        states: &mut [(i128, i64)],
+        groups: Groups<'_>,
+        arguments: &[Vector],
+        rows: Rows<'_>,
+    ) -> Result<bool> {
+        let Form::Flat(data) = arguments[0].form() else { return Ok(false) };
+        let validity = arguments[0].validity();
+        let is_whole = validity.is_none() && rows.positions().is_none();
+        match (data, groups) {
+            (Data::Int64(values), Groups::One(group)) if is_whole => {
+                states[group].0 += sum_of_words(values);
+                states[group].1 += values.len() as i64;
+            }
+            (Data::Int16(values), _) => add_whole(states, groups, values, validity, rows)?,
+            (Data::Int32(values), _) => add_whole(states, groups, values, validity, rows)?,
+            (Data::Int64(values), _) => add_whole(states, groups, values, validity, rows)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
     fn merge(&self, _: &mut Call<'_>, state: &mut (i128, i64), other: (i128, i64)) -> Result<()> {
         state.0 += other.0;
         state.1 += other.1;
@@ -176,47 +224,27 @@ where
     }
 }
 
-#[derive(Clone)]
-struct NumericSum<const AVERAGE: bool>;
-
-impl<const AVERAGE: bool> Aggregate for NumericSum<AVERAGE> {
-    type Arguments = (Numeric,);
-    type State = (Numeric, i64);
-
-    fn accepts(result: Representation) -> bool {
-        result == Representation::Numeric
-    }
-    fn start(&self, _: &Signature) -> (Numeric, i64) {
-        (Numeric::ZERO, 0)
-    }
-    fn add(&self, _: &mut Call<'_>, state: &mut (Numeric, i64), (value,): (Numeric,)) -> Result<()> {
-        state.0 = state.0.checked_add(value)?;
+fn add_whole<T: Copy + Into<i128>>(
+    states: &mut [(i128, i64)],
+    groups: Groups<'_>,
+    values: &[T],
+    validity: Option<&NullBuffer>,
+    rows: Rows<'_>,
+) -> Result<()> {
+    groups.add_each(states, values, validity, rows, |state, value| {
+        state.0 += value.into();
         state.1 += 1;
         Ok(())
-    }
-    fn merge(&self, _: &mut Call<'_>, state: &mut (Numeric, i64), other: (Numeric, i64)) -> Result<()> {
-        state.0 = state.0.checked_add(other.0)?;
-        state.1 += other.1;
-        Ok(())
-    }
-    fn finish(&self, _: &mut Call<'_>, (sum, count): &(Numeric, i64), out: &mut Builder) -> Result<()> {
-        out.push(match *count {
-            0 => Datum::Null,
-            count if AVERAGE => Datum::Numeric(sum.checked_div(Numeric::from(count))?),
-            _ => Datum::Numeric(*sum),
-        });
-        Ok(())
-    }
-    fn write(&self, (sum, count): &(Numeric, i64), out: &mut Vec<u8>) {
-        crate::image::write(&Datum::Numeric(*sum), out);
-        out.extend_from_slice(&count.to_le_bytes());
-    }
-    fn read(&self, _: &Signature, image: &mut &[u8]) -> (Numeric, i64) {
-        let mut slot = crate::Slot::new();
-        crate::image::read(image, Representation::Numeric, &mut slot);
-        let Datum::Numeric(sum) = slot.get() else { panic!("it is an image of a numeric") };
-        (sum, i64::from_le_bytes(take(image)))
-    }
+    })
+}
+
+/// The sum of numbers of 64 bits, of which there are less than 2^31: the lower and the upper halves are added apart.
+pub(super) fn sum_of_words(values: &[i64]) -> i128 {
+    debug_assert!(values.len() < 1 << 31);
+    let (low, high) = values
+        .iter()
+        .fold((0i64, 0i64), |(low, high), value| (low + (*value & 0xffff_ffff), high + (*value >> 32)));
+    (i128::from(high) << 32) + i128::from(low)
 }
 
 /// Sums of floats in the type's own precision, as PostgreSQL adds them.

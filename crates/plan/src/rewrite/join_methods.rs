@@ -1,8 +1,9 @@
-//! Index joins: a join whose right side is a scan may look its rows up, key by key, instead of reading all of them.
+//! How joins find partners: by a hash table of the right input, by one of the left input, or by an index of the right one.
 //!
-//! It stays a join with the same conditions. [`Join::by_index`] names the attributes of the right scan that begin an index of
-//! its source and that conditions equate with scalars of the left side, constants or parameters. The choice is by cost, from
-//! estimates: a hash join reads the right side once and keeps it, an index join pays for each left row.
+//! A join whose right side is a scan may look its rows up, key by key, instead of reading all of them: an *index join*. It names the
+//! attributes of the right scan that begin an index of its source and that conditions equate with scalars of the left side, constants or
+//! parameters. The choice is by cost, from estimates: a hash join reads the right side once and keeps it, an index join pays for each
+//! left row. A left, semi or anti join whose left side is much smaller keeps that one.
 //!
 //! A look-up happens while the statement runs, so a table that the statement changes is not looked up, unless all of it
 //! happens below the statement's only change, which collects its rows before it begins.
@@ -10,7 +11,7 @@
 //! Only types are used whose equal values have one key in an index, and only values of one type, or integers.
 
 use crate::column::{Column, Columns};
-use crate::operator::{Join, JoinKind, Operator, Scan, SourceId};
+use crate::operator::{Join, JoinKind, JoinMethod, Operator, Scan, SourceId};
 use crate::plan::{NodeId, Plan};
 use crate::properties::Producers;
 use crate::scalar::Scalar;
@@ -25,15 +26,18 @@ const FOUND_ROW: f64 = 1.5;
 const SCANNED_ROW: f64 = 0.1;
 /// What probing a hash table costs.
 const PROBE: f64 = 0.3;
+/// How many times as many rows the right side must have to be read along a table of the left one.
+const SMALLER: f64 = 2.0;
 /// Rows under the beginning of a unique key, at most.
 const MOST_UNDER_PREFIX: f64 = 100.0;
 
-/// Lets joins find their right rows by indexes where that is cheaper.
-pub fn choose_indexes(plan: &mut Plan, statistics: &dyn Statistics) {
+/// Chooses how each join finds partners.
+pub fn choose_methods(plan: &mut Plan, statistics: &dyn Statistics) {
     let order = plan.post_order();
     let is_candidate = |node: &NodeId| match &plan[*node] {
         Operator::Join(join) => {
-            may_use_index(join) && [join.left, join.right].iter().any(|side| is_scan(plan, *side))
+            let is_open = !join.dependent && join.method == JoinMethod::BuildRight;
+            is_open && (may_build_left(join) || may_use_index(plan, join))
         }
         _ => false,
     };
@@ -45,27 +49,31 @@ pub fn choose_indexes(plan: &mut Plan, statistics: &dyn Statistics) {
     let (estimates, producers) = (Estimates::of(plan, statistics), Producers::of(plan));
     for node in joins {
         let Operator::Join(join) = &plan[node] else { unreachable!("it is a join") };
-        let hash = |build: NodeId, probe: NodeId| {
-            let read = match &plan[build] {
-                Operator::Scan(scan) => statistics.rows(scan.source) * SCANNED_ROW,
-                _ => 0.0,
-            };
-            read + estimates.rows(build) + estimates.rows(probe) * PROBE
+        let read = |node: NodeId| match &plan[node] {
+            Operator::Scan(scan) => statistics.rows(scan.source) * SCANNED_ROW,
+            _ => 0.0,
         };
+        let hash = |build: NodeId, probe: NodeId| estimates.rows(build) + estimates.rows(probe) * PROBE;
+        let builds_left =
+            may_build_left(join) && estimates.rows(join.left) * SMALLER < estimates.rows(join.right);
+        let mut best = builds_left.then(|| {
+            let cost = hash(join.left, join.right) + read(join.right);
+            (cost, Join { method: JoinMethod::BuildLeft, ..join.clone() })
+        });
         // An index may spare reading the larger side of an inner join, which a hash join would probe with.
         let sides = [(join.left, join.right), (join.right, join.left)];
-        let sides = &sides[..if join.kind == JoinKind::Inner { 2 } else { 1 }];
-        let mut best = None;
+        let sides = &sides[..match join.kind {
+            _ if !may_use_index(plan, join) => 0,
+            JoinKind::Inner => 2,
+            _ => 1,
+        }];
         for (left, right) in sides.iter().copied() {
             let Operator::Scan(scan) = &plan[right] else { continue };
             if changed.forbids(node, scan.source) {
                 continue;
             }
-            let without = hash(join.right, join.left)
-                + match &plan[join.left] {
-                    Operator::Scan(left) if join.left == right => statistics.rows(left.source) * SCANNED_ROW,
-                    _ => 0.0,
-                };
+            let reads_left = if join.left == right { read(join.left) } else { 0.0 };
+            let without = hash(join.right, join.left) + read(join.right) + reads_left;
             for index in statistics.indexes(scan.source) {
                 let turned = Join { left, right, ..join.clone() };
                 let Some(length) = fitting(plan, &turned, scan, &index, &producers) else { continue };
@@ -76,8 +84,8 @@ pub fn choose_indexes(plan: &mut Plan, statistics: &dyn Statistics) {
                 };
                 let cost = estimates.rows(left) * (LOOK_UP + found * FOUND_ROW);
                 if cost < without && best.as_ref().is_none_or(|(known, _)| cost < *known) {
-                    let by_index = index.attributes[..length].to_vec();
-                    best = Some((cost, Join { by_index, ..turned }));
+                    let method = JoinMethod::Index(index.attributes[..length].to_vec());
+                    best = Some((cost, Join { method, ..turned }));
                 }
             }
         }
@@ -117,16 +125,24 @@ impl Changed {
     }
 }
 
-fn may_use_index(join: &Join) -> bool {
-    let kind = matches!(
-        join.kind,
-        JoinKind::Inner | JoinKind::Left | JoinKind::Semi | JoinKind::Anti | JoinKind::Single
-    );
-    kind && !join.dependent && join.by_index.is_empty()
+fn may_use_index(plan: &Plan, join: &Join) -> bool {
+    let is_scan = |side: &NodeId| matches!(plan[*side], Operator::Scan(_));
+    match join.kind {
+        JoinKind::Inner => [join.left, join.right].iter().any(is_scan),
+        JoinKind::Left | JoinKind::Semi | JoinKind::Anti | JoinKind::Single => is_scan(&join.right),
+        JoinKind::Full | JoinKind::Mark => false,
+    }
 }
 
-fn is_scan(plan: &Plan, node: NodeId) -> bool {
-    matches!(plan[node], Operator::Scan(_))
+/// Whether a hash table of the left side serves the join: all pairs are compared otherwise.
+fn may_build_left(join: &Join) -> bool {
+    let is_equality = |condition: &Scalar| match condition {
+        Scalar::Call(call) => call.function.is_equality(),
+        Scalar::Distinct(_, negated) => *negated,
+        _ => false,
+    };
+    matches!(join.kind, JoinKind::Left | JoinKind::Semi | JoinKind::Anti)
+        && join.conditions.iter().any(is_equality)
 }
 
 /// How many of an index's attributes are equated with what a left row gives; none if there is not even one of these.
@@ -200,7 +216,7 @@ pub fn is_one_key(of_index: Type, given: Type) -> bool {
 
 /// The columns that the scan of an index join must have for its keys.
 pub fn has_keys(join: &Join, scan: &Scan, columns: &Columns) -> bool {
-    join.by_index.iter().all(|attribute| {
+    join.method.by_index().iter().all(|attribute| {
         index_key(join, scan, *attribute)
             .is_some_and(|(column, key)| is_one_key(columns[column].ty, key.ty(columns)))
     })

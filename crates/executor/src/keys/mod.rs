@@ -5,8 +5,12 @@
 //! compare keys and never values.
 //!
 //! ```text
-//! fixed, up to 128 bits          first column in the highest bits
-//!   [not-NULL 1] value 8…128     one bit more only if the column may be NULL
+//! a word, up to 64 bits          first column in the highest bits
+//!   [not-NULL 1] value 8…64      one bit more only if the column may be NULL
+//! a wide word, up to 128 bits    likewise
+//! a record                       only where nothing but equality matters, if there are strings
+//!   fixed    16 bytes            the columns of fixed width as a wide word, if there are any
+//!   string   16 bytes each       a view as Arrow's: inline up to 12 bytes, else with a place among the keys' bytes
 //! bytes                          else
 //!   flag 1  value                0 = NULL first, 1 = a value, 2 = NULL last
 //!     integers                   big-endian, sign flipped
@@ -16,12 +20,25 @@
 //!   descending                   the value's bytes inverted
 //! ```
 //!
-//! A fixed key costs 16 bytes a row and one comparison; it is made column by column. Bytes are made row by row.
+//! Words and records are made column by column, bytes row by row. Modules in reading order.
+
+pub mod list;
+mod slots;
+
+pub mod index;
+pub mod set;
+
+pub use index::KeyIndex;
+pub use list::{Key, Keys};
+pub use set::KeySet;
+pub use slots::NONE;
 
 use arrow_buffer::NullBuffer;
 use firn_base::{Numeric, Representation};
 use firn_vector::selection::Rows;
 use firn_vector::{Data, Datum, Vector};
+use list::{ByteKeys, Records};
+use std::ops::{BitAnd, BitOr, Not, Shl};
 
 /// A column of a key.
 #[derive(Clone, Copy, Debug)]
@@ -103,31 +120,63 @@ impl KeyColumn {
     pub fn equal(representation: Representation, nullable: bool) -> KeyColumn {
         KeyColumn { class: Class::Same(representation), nullable, descending: false, nulls_first: false }
     }
+
+    /// How many bits it takes, if all its values take as many.
+    fn bits(&self) -> Option<u32> {
+        Some(self.class.bits()? + u32::from(self.nullable))
+    }
+
+    /// Whether its values are strings whose equality is that of bytes, perhaps without blanks at their ends.
+    fn is_string(&self) -> bool {
+        use Representation::{Bytes, PaddedText, Text};
+        matches!(self.class, Class::Same(Text | PaddedText | Bytes))
+    }
 }
 
 /// How keys of some columns are made.
 #[derive(Clone, Debug)]
 pub struct KeyLayout {
     columns: Box<[KeyColumn]>,
-    /// The width of fixed keys.
-    fixed: Option<u32>,
+    form: Form,
 }
 
-/// The keys of some rows, in their order, unselected rows left out.
-#[derive(Clone, Debug)]
-pub enum Keys {
-    /// Of up to 128 bits.
-    Fixed(Vec<u128>),
-    /// Of any length, one after the other, and where each ends.
-    Bytes(Vec<u8>, Vec<usize>),
+/// What keys of a layout are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Form {
+    /// Up to 64 bits.
+    Word,
+    /// Up to 128 bits.
+    Wide,
+    /// So many strings, behind the columns of fixed width if there are any.
+    Record {
+        has_fixed: bool,
+        strings: usize,
+    },
+    Bytes,
 }
 
 impl KeyLayout {
     /// A layout of these columns.
     pub fn new(columns: Vec<KeyColumn>) -> KeyLayout {
-        let bits = |column: &KeyColumn| Some(column.class.bits()? + u32::from(column.nullable));
-        let fixed = columns.iter().map(bits).sum::<Option<u32>>().filter(|bits| *bits <= 128);
-        KeyLayout { columns: columns.into(), fixed }
+        let form = match columns.iter().map(KeyColumn::bits).sum::<Option<u32>>() {
+            Some(0..=64) => Form::Word,
+            Some(65..=128) => Form::Wide,
+            _ => Form::Bytes,
+        };
+        KeyLayout { columns: columns.into(), form }
+    }
+
+    /// A layout of these columns whose keys need not have an order, but to be equal or not.
+    pub fn for_equality(columns: Vec<KeyColumn>) -> KeyLayout {
+        let layout = KeyLayout::new(columns);
+        let of_strings = layout.columns.iter().filter(|column| column.is_string()).count();
+        let fixed = layout.columns.iter().filter(|column| !column.is_string()).map(KeyColumn::bits);
+        match fixed.sum::<Option<u32>>() {
+            Some(bits @ 0..=128) if of_strings > 0 => {
+                KeyLayout { form: Form::Record { has_fixed: bits > 0, strings: of_strings }, ..layout }
+            }
+            _ => layout,
+        }
     }
 
     /// How many columns.
@@ -142,51 +191,126 @@ impl KeyLayout {
 
     /// No keys of this layout.
     pub fn none(&self) -> Keys {
-        match self.fixed {
-            Some(_) => Keys::Fixed(Vec::new()),
-            None => Keys::Bytes(Vec::new(), Vec::new()),
+        match self.form {
+            Form::Word => Keys::Words(Vec::new()),
+            Form::Wide => Keys::Wide(Vec::new()),
+            Form::Record { has_fixed, strings } => Keys::Records(Records::new(has_fixed, strings)),
+            Form::Bytes => Keys::Bytes(ByteKeys::default()),
         }
     }
 
     /// The keys of rows; a vector for each column.
     pub fn keys(&self, vectors: &[Vector], rows: Rows<'_>) -> Keys {
+        let mut keys = self.none();
+        self.keys_into(vectors, rows, &mut keys);
+        keys
+    }
+
+    /// As [`KeyLayout::keys`], in place of the keys of this layout that `keys` has.
+    pub fn keys_into(&self, vectors: &[Vector], rows: Rows<'_>, keys: &mut Keys) {
         assert_eq!(vectors.len(), self.columns.len());
-        match self.fixed {
-            Some(_) => {
-                let mut keys = vec![0u128; rows.count()];
-                for (column, vector) in self.columns.iter().zip(vectors) {
-                    put_fixed(column, &vector.plain(rows), rows, &mut keys);
-                }
-                Keys::Fixed(keys)
+        let columns = self.columns.iter().zip(vectors);
+        match keys {
+            Keys::Words(words) => {
+                words.clear();
+                words.resize(rows.count(), 0);
+                columns
+                    .for_each(|(column, vector)| put_fixed(column, &vector.plain(rows), rows, words, 0, 1));
             }
-            None => {
-                let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(rows.count()));
+            Keys::Wide(words) => {
+                words.clear();
+                words.resize(rows.count(), 0);
+                columns
+                    .for_each(|(column, vector)| put_fixed(column, &vector.plain(rows), rows, words, 0, 1));
+            }
+            Keys::Records(records) => {
+                records.clear(rows.count());
+                let (words, width) = records.words();
+                for (column, vector) in columns.clone().filter(|(column, _)| !column.is_string()) {
+                    put_fixed(column, &vector.plain(rows), rows, words, 0, width);
+                }
+                for (number, (column, vector)) in columns.filter(|(column, _)| column.is_string()).enumerate()
+                {
+                    let is_padded = column.class == Class::Same(Representation::PaddedText);
+                    records.put_strings(number, &vector.plain(rows), rows, is_padded);
+                }
+            }
+            Keys::Bytes(keys) => {
+                keys.clear();
                 rows.each(|row| {
-                    for (column, vector) in self.columns.iter().zip(vectors) {
-                        put_bytes(column, vector.datum(row), &mut bytes);
-                    }
-                    ends.push(bytes.len());
+                    keys.put(|bytes| {
+                        columns
+                            .clone()
+                            .for_each(|(column, vector)| put_bytes(column, vector.datum(row), bytes));
+                    });
                 });
-                Keys::Bytes(bytes, ends)
             }
         }
     }
 }
 
-/// Appends a column's bits to each key.
-fn put_fixed(column: &KeyColumn, vector: &Vector, rows: Rows<'_>, keys: &mut [u128]) {
+/// An unsigned number that a key is made in.
+trait Word:
+    Copy + Shl<u32, Output = Self> + BitOr<Output = Self> + BitAnd<Output = Self> + Not<Output = Self>
+{
+    const BITS: u32;
+    fn of(bits: u128) -> Self;
+}
+
+impl Word for u64 {
+    const BITS: u32 = 64;
+    #[inline]
+    fn of(bits: u128) -> u64 {
+        bits as u64
+    }
+}
+
+impl Word for u128 {
+    const BITS: u32 = 128;
+    #[inline]
+    fn of(bits: u128) -> u128 {
+        bits
+    }
+}
+
+/// Appends a column's bits to each key, which are at each `width`th place from `first` on.
+fn put_fixed<W: Word>(
+    column: &KeyColumn,
+    vector: &Vector,
+    rows: Rows<'_>,
+    keys: &mut [W],
+    first: usize,
+    width: usize,
+) {
+    match width {
+        // The loops of this case are the ones that count; a stride that is known makes them vector code.
+        1 => put_fixed_by(column, vector, rows, keys, |place| place),
+        _ => put_fixed_by(column, vector, rows, keys, |place| place * width + first),
+    }
+}
+
+fn put_fixed_by<W: Word>(
+    column: &KeyColumn,
+    vector: &Vector,
+    rows: Rows<'_>,
+    keys: &mut [W],
+    at: impl Fn(usize) -> usize + Copy,
+) {
     let width = column.class.bits().expect("the key has a fixed width");
-    let all = if width == 128 { u128::MAX } else { (1 << width) - 1 };
+    let all: u128 = if width == 128 { u128::MAX } else { (1 << width) - 1 };
     let invert = if column.descending { all } else { 0 };
     let mask = if vector.is_constant() { 0 } else { usize::MAX };
-    // A key of 128 bits is alone.
-    let shift = |key: u128, bits: u32| if bits == 128 { 0 } else { key << bits };
+    // A key whose value has all its bits is alone.
+    let append = |key: W, code: u128| match width == W::BITS {
+        true => W::of(code ^ invert),
+        false => key << width | W::of(code ^ invert),
+    };
     macro_rules! put {
         ($values:expr, |$value:ident| $code:expr) => {{
             let (values, mut place) = ($values, 0);
             rows.each(|row| {
                 let $value = values[row & mask];
-                keys[place] = shift(keys[place], width) | (($code) ^ invert);
+                keys[at(place)] = append(keys[at(place)], $code);
                 place += 1;
             });
         }};
@@ -194,15 +318,14 @@ fn put_fixed(column: &KeyColumn, vector: &Vector, rows: Rows<'_>, keys: &mut [u1
     let is_wide = column.class == Class::Integer;
     let is_float = column.class == Class::Float;
     if column.nullable {
-        keys.iter_mut().for_each(|key| *key <<= 1);
+        (0..rows.count()).for_each(|place| keys[at(place)] = keys[at(place)] << 1);
     }
     let signed = |value: i64, width: u32| u128::from((value as u64) ^ (1 << (width - 1))) & all;
     match vector.data().expect("it is plain") {
         Data::Boolean(values) => {
             let mut place = 0;
             rows.each(|row| {
-                let code = u128::from(values.value(row & mask));
-                keys[place] = shift(keys[place], width) | (code ^ invert);
+                keys[at(place)] = append(keys[at(place)], u128::from(values.value(row & mask)));
                 place += 1;
             });
         }
@@ -233,16 +356,17 @@ fn put_fixed(column: &KeyColumn, vector: &Vector, rows: Rows<'_>, keys: &mut [u1
         return;
     }
     // The flag stands above the value; NULLs have no value.
-    let (of_null, of_value) = if column.nulls_first { (0, 1) } else { (1, 0) };
-    let mut place = 0;
+    let flag = W::of(1) << width;
+    let (of_null, of_value) = if column.nulls_first { (W::of(0), flag) } else { (flag, W::of(0)) };
     if vector.has_no_null() {
-        keys.iter_mut().for_each(|key| *key |= of_value << width);
+        (0..rows.count()).for_each(|place| keys[at(place)] = keys[at(place)] | of_value);
         return;
     }
+    let mut place = 0;
     rows.each(|row| {
-        keys[place] = match vector.is_null(row) {
-            true => keys[place] & !all | of_null << width,
-            false => keys[place] | of_value << width,
+        keys[at(place)] = match vector.is_null(row) {
+            true => keys[at(place)] & !W::of(all) | of_null,
+            false => keys[at(place)] | of_value,
         };
         place += 1;
     });
@@ -417,247 +541,6 @@ pub fn valid_rows(vectors: &[Vector], rows: Rows<'_>) -> Option<Vec<u16>> {
     Some(positions)
 }
 
-/// One key, borrowed.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Key<'a> {
-    /// Of up to 128 bits.
-    Fixed(u128),
-    /// Of any length.
-    Bytes(&'a [u8]),
-}
-
-impl Keys {
-    /// How many.
-    pub fn len(&self) -> usize {
-        match self {
-            Keys::Fixed(keys) => keys.len(),
-            Keys::Bytes(_, ends) => ends.len(),
-        }
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// One of them.
-    #[inline]
-    pub fn get(&self, number: usize) -> Key<'_> {
-        match self {
-            Keys::Fixed(keys) => Key::Fixed(keys[number]),
-            Keys::Bytes(bytes, ends) => {
-                let start = if number == 0 { 0 } else { ends[number - 1] };
-                Key::Bytes(&bytes[start..ends[number]])
-            }
-        }
-    }
-
-    /// Appends a key of the same layout.
-    pub fn push(&mut self, key: Key<'_>) {
-        match (self, key) {
-            (Keys::Fixed(keys), Key::Fixed(key)) => keys.push(key),
-            (Keys::Bytes(bytes, ends), Key::Bytes(key)) => {
-                bytes.extend_from_slice(key);
-                ends.push(bytes.len());
-            }
-            _ => panic!("keys of one layout are kept together"),
-        }
-    }
-
-    /// Appends all keys of another one of the same layout.
-    pub fn append(&mut self, other: &Keys) {
-        match (self, other) {
-            (Keys::Fixed(keys), Keys::Fixed(other)) => keys.extend_from_slice(other),
-            (Keys::Bytes(bytes, ends), Keys::Bytes(others, other_ends)) => {
-                let start = bytes.len();
-                bytes.extend_from_slice(others);
-                ends.extend(other_ends.iter().map(|end| start + end));
-            }
-            _ => panic!("keys of one layout are kept together"),
-        }
-    }
-
-    /// The hash of each.
-    pub fn hashes(&self) -> Vec<u64> {
-        match self {
-            Keys::Fixed(keys) => keys.iter().map(|key| hash_word(*key)).collect(),
-            Keys::Bytes(bytes, ends) => {
-                let mut start = 0;
-                let hash = |end: &usize| {
-                    let hash = hash_bytes(&bytes[start..*end]);
-                    start = *end;
-                    hash
-                };
-                ends.iter().map(hash).collect()
-            }
-        }
-    }
-
-    /// Appends the image of some keys, for a temporary file.
-    pub fn write(&self, numbers: &[u32], out: &mut Vec<u8>) {
-        match self {
-            Keys::Fixed(keys) => {
-                numbers.iter().for_each(|number| out.extend(keys[*number as usize].to_le_bytes()));
-            }
-            Keys::Bytes(..) => {
-                for number in numbers {
-                    let Key::Bytes(key) = self.get(*number as usize) else { panic!("they are bytes") };
-                    out.extend((key.len() as u32).to_le_bytes());
-                    out.extend_from_slice(key);
-                }
-            }
-        }
-    }
-
-    /// So many keys from an image that [`Keys::write`] has written; `self` is an empty one of their layout.
-    pub fn read(mut self, count: usize, image: &mut &[u8]) -> Keys {
-        for _ in 0..count {
-            match &mut self {
-                Keys::Fixed(keys) => {
-                    let (key, rest) = image.split_first_chunk().expect("it was written");
-                    keys.push(u128::from_le_bytes(*key));
-                    *image = rest;
-                }
-                Keys::Bytes(bytes, ends) => {
-                    let (length, rest) = image.split_first_chunk().expect("it was written");
-                    let (key, rest) = rest.split_at(u32::from_le_bytes(*length) as usize);
-                    bytes.extend_from_slice(key);
-                    ends.push(bytes.len());
-                    *image = rest;
-                }
-            }
-        }
-        self
-    }
-
-    /// Bytes of memory that they take.
-    pub fn memory(&self) -> usize {
-        match self {
-            Keys::Fixed(keys) => keys.capacity() * 16,
-            Keys::Bytes(bytes, ends) => bytes.capacity() + ends.capacity() * 8,
-        }
-    }
-}
-
-const K1: u64 = 0x9e37_79b9_7f4a_7c15;
-const K2: u64 = 0xd6e8_feb8_6659_fd93;
-
-/// The product's halves, folded: each bit of the factors reaches all bits of the hash.
-#[inline]
-fn fold(left: u64, right: u64) -> u64 {
-    let product = u128::from(left) * u128::from(right);
-    (product as u64) ^ (product >> 64) as u64
-}
-
-#[inline]
-fn hash_word(key: u128) -> u64 {
-    fold(fold(key as u64 ^ K1, K2) ^ (key >> 64) as u64, K1)
-}
-
-fn hash_bytes(bytes: &[u8]) -> u64 {
-    let mut hash = bytes.len() as u64 ^ K1;
-    let (words, rest) = bytes.as_chunks::<8>();
-    for word in words {
-        hash = fold(hash ^ u64::from_le_bytes(*word), K2);
-    }
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    fold(hash ^ u64::from_le_bytes(last), K1)
-}
-
-/// A set of keys, each with a number from 0 in the order in which they came.
-///
-/// Open addressing with linear probing. A slot has half of the hash and the number of the key, 8 bytes, and the table is at
-/// most half full: finding a key costs one cache line of the slots, and one of the keys where it is there.
-pub struct KeySet {
-    slots: Vec<(u32, u32)>,
-    keys: Keys,
-}
-
-const FREE: u32 = u32::MAX;
-
-impl KeySet {
-    /// An empty set of keys of a layout.
-    pub fn new(layout: &KeyLayout) -> KeySet {
-        KeySet { slots: vec![(0, FREE); 16], keys: layout.none() }
-    }
-
-    /// How many keys it has.
-    pub fn len(&self) -> usize {
-        self.keys.len()
-    }
-
-    /// Whether it has none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The keys, by their numbers.
-    pub fn keys(&self) -> &Keys {
-        &self.keys
-    }
-
-    /// Adds keys that are not there. `numbers` gets the number of each; a key that is new has that of the set's length before.
-    pub fn insert(&mut self, keys: &Keys, numbers: &mut Vec<u32>) {
-        self.reserve(keys.len());
-        for (number, hash) in keys.hashes().into_iter().enumerate() {
-            let key = keys.get(number);
-            let found = self.search(key, hash);
-            numbers.push(match found {
-                Ok(number) => number,
-                Err(slot) => {
-                    let number = self.keys.len() as u32;
-                    assert!(number < FREE, "numbers of keys have 32 bits");
-                    self.slots[slot] = (hash as u32, number);
-                    self.keys.push(key);
-                    number
-                }
-            });
-        }
-    }
-
-    /// The number of a key, if it is there.
-    pub fn find(&self, key: Key<'_>, hash: u64) -> Option<u32> {
-        self.search(key, hash).ok()
-    }
-
-    #[inline]
-    fn search(&self, key: Key<'_>, hash: u64) -> Result<u32, usize> {
-        let mask = self.slots.len() - 1;
-        let mut slot = (hash >> 32) as usize & mask;
-        loop {
-            let (tag, number) = self.slots[slot];
-            if number == FREE {
-                return Err(slot);
-            }
-            if tag == hash as u32 && self.keys.get(number as usize) == key {
-                return Ok(number);
-            }
-            slot = (slot + 1) & mask;
-        }
-    }
-
-    fn reserve(&mut self, more: usize) {
-        let wanted = ((self.keys.len() + more) * 2).next_power_of_two();
-        if wanted <= self.slots.len() {
-            return;
-        }
-        self.slots = vec![(0, FREE); wanted];
-        for (number, hash) in self.keys.hashes().into_iter().enumerate() {
-            let mut slot = (hash >> 32) as usize & (wanted - 1);
-            while self.slots[slot].1 != FREE {
-                slot = (slot + 1) & (wanted - 1);
-            }
-            self.slots[slot] = (hash as u32, number as u32);
-        }
-    }
-
-    /// Bytes of memory that it takes.
-    pub fn memory(&self) -> usize {
-        self.slots.len() * 8 + self.keys.memory()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -776,26 +659,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn a_set_numbers_keys_as_they_come() {
-        let layout = KeyLayout::new(vec![KeyColumn::equal(Representation::Int64, false)]);
-        let mut random = Random::seeded(3);
-        let (mut set, mut model) = (KeySet::new(&layout), Vec::<i64>::new());
-        for _ in 0..40 {
-            let values: Vec<i64> = (0..50).map(|_| random.uniform(0, 700)).collect();
-            let vector = Vector::flat(Representation::Int64, Data::Int64(values.clone().into()), None);
-            let mut numbers = Vec::new();
-            set.insert(&layout.keys(&[vector], Rows::all(50)), &mut numbers);
-            for (value, number) in values.iter().zip(numbers) {
-                let expected = model.iter().position(|other| other == value).unwrap_or_else(|| {
-                    model.push(*value);
-                    model.len() - 1
-                });
-                assert_eq!(number as usize, expected);
-            }
-        }
-        assert_eq!(set.len(), model.len());
     }
 }

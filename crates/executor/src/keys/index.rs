@@ -1,0 +1,253 @@
+//! Rows by their keys: what the build side of a join is searched with.
+//!
+//! ```text
+//! keys     of each row
+//! slots    the first row with each key, as a hash table
+//! starts   4 bytes a row, and rows, likewise: the rows with the key of a row that is the first with it;
+//!          only if there is a key that two rows have
+//! ```
+//!
+//! So where keys are unique a search ends with the row. Where they are not, the rows with one key lie side by side, in the order in
+//! which they came, and no chain is walked. The table is filled by several threads, each of which has a part of it and looks at the hashes
+//! of all rows.
+
+use super::Keys;
+use super::list::{KeyList, with_lists};
+use super::slots::{BATCH, NONE, Part, Slots};
+use firn_base::sync::Mutex;
+use firn_base::{Result, thread};
+
+/// Rows by their keys.
+pub struct KeyIndex {
+    keys: Keys,
+    slots: Slots,
+    many: Option<Many>,
+}
+
+/// The rows with each key.
+struct Many {
+    /// For the first row with a key where its rows begin, and for the row behind where they end.
+    starts: Vec<u32>,
+    rows: Vec<u32>,
+}
+
+/// How many rows are entered before a cancel is noticed.
+const STRETCH: usize = 1 << 16;
+
+impl KeyIndex {
+    /// Enters all rows but some, which rise, on so many threads.
+    pub fn new(
+        keys: Keys,
+        left_out: &[u32],
+        threads: usize,
+        check: &(dyn Fn() -> Result<()> + Sync),
+    ) -> Result<KeyIndex> {
+        let hashes = keys.hashes();
+        KeyIndex::with_hashes(keys, &hashes, left_out, threads, check)
+    }
+
+    /// As [`KeyIndex::new`], with the hash of each key.
+    fn with_hashes(
+        keys: Keys,
+        hashes: &[u64],
+        left_out: &[u32],
+        threads: usize,
+        check: &(dyn Fn() -> Result<()> + Sync),
+    ) -> Result<KeyIndex> {
+        assert!(keys.len() < NONE as usize, "numbers of rows have 32 bits");
+        let mut is_left_out = vec![false; if left_out.is_empty() { 0 } else { keys.len() }];
+        left_out.iter().for_each(|row| is_left_out[*row as usize] = true);
+        let mut parts = threads.max(1).next_power_of_two();
+        let (slots, repeated) = loop {
+            let mut slots = Slots::with_room(keys.len(), parts);
+            let enter = |part: &Mutex<Option<(usize, Part<'_>)>>| {
+                let (number, part) = part.lock().take().expect("a part is filled once");
+                let of_part = |row: &u32| {
+                    let hash = hashes[*row as usize];
+                    (parts == 1 || Slots::part_of(hash, parts) == number)
+                        && !is_left_out.get(*row as usize).copied().unwrap_or(false)
+                };
+                with_lists!(&keys, &keys, |own, _same| enter_rows(own, hashes, part, of_part, check))
+            };
+            let items: Vec<_> = slots.parts().enumerate().map(|part| Mutex::new(Some(part))).collect();
+            let entered = thread::for_each("query", threads, &items, enter)?;
+            drop(items);
+            match entered.into_iter().collect::<Option<Vec<_>>>() {
+                Some(repeated) => break (slots, repeated),
+                // A part is too small for the hashes that there are: all rows share one.
+                None => parts = 1,
+            }
+        };
+        let many =
+            (!repeated.iter().all(Vec::is_empty)).then(|| Many::new(keys.len(), &repeated, &is_left_out));
+        Ok(KeyIndex { keys, slots, many })
+    }
+
+    /// Whether no key is that of two rows.
+    pub fn is_unique(&self) -> bool {
+        self.many.is_none()
+    }
+
+    /// The first row with each key, or [`NONE`].
+    pub fn find_all(&self, keys: &Keys, hashes: &[u64], rows: &mut Vec<u32>) {
+        with_lists!(&self.keys, keys, |own, keys| self.slots.find_all(own, keys, hashes, rows));
+    }
+
+    /// All rows with the key of one that is the first with it.
+    #[inline]
+    pub fn rows<'a>(&'a self, first: &'a u32) -> &'a [u32] {
+        match &self.many {
+            None => std::slice::from_ref(first),
+            Some(many) => {
+                let first = *first as usize;
+                &many.rows[many.starts[first] as usize..many.starts[first + 1] as usize]
+            }
+        }
+    }
+
+    /// Bytes of memory that it takes.
+    pub fn memory(&self) -> usize {
+        let many = self.many.as_ref().map_or(0, |many| many.starts.len() * 4 + many.rows.len() * 4);
+        self.keys.memory() + self.slots.memory() + many
+    }
+
+    /// About how many bytes an index of so many rows takes beside their keys.
+    pub fn estimate(rows: usize) -> usize {
+        // Slots, hashes while it is made, and rows by their keys.
+        (rows * 2).next_power_of_two() * 8 + rows * 16
+    }
+}
+
+/// Enters the rows of a part. Those that repeat the key of an earlier one are returned, each with that one. `None` if the part is too small.
+fn enter_rows<L: KeyList>(
+    keys: &L,
+    hashes: &[u64],
+    mut part: Part<'_>,
+    of_part: impl Fn(&u32) -> bool,
+    check: &(dyn Fn() -> Result<()> + Sync),
+) -> Result<Option<Vec<(u32, u32)>>> {
+    let (mut entered, mut repeated) = (0, Vec::new());
+    let most = part.len() / 4 * 3;
+    let mut batch = Vec::with_capacity(BATCH);
+    let rows = hashes.len() as u32;
+    for from in (0..rows).step_by(STRETCH) {
+        check()?;
+        let mut stretch = (from..rows.min(from + STRETCH as u32)).filter(&of_part);
+        loop {
+            batch.clear();
+            batch.extend(stretch.by_ref().take(BATCH));
+            if batch.is_empty() {
+                break;
+            }
+            if entered + batch.len() > most {
+                return Ok(None);
+            }
+            part.insert(
+                &mut entered,
+                batch.iter().map(|row| hashes[*row as usize]),
+                |_, place, row| keys.equals(row, keys, batch[place] as usize),
+                |entered, place| {
+                    *entered += 1;
+                    batch[place]
+                },
+                |_, place, row| {
+                    if row != batch[place] {
+                        repeated.push((batch[place], row));
+                    }
+                },
+            );
+        }
+    }
+    Ok(Some(repeated))
+}
+
+impl Many {
+    /// From the rows that repeat the key of an earlier one, rising in each list.
+    fn new(count: usize, repeated: &[Vec<(u32, u32)>], is_left_out: &[bool]) -> Many {
+        let mut starts = vec![0u32; count + 1];
+        let mut first_of: Vec<u32> = (0..count as u32).collect();
+        repeated.iter().flatten().for_each(|(row, first)| first_of[*row as usize] = *first);
+        let entered = || {
+            let rows = first_of.iter().enumerate();
+            rows.filter(|(row, _)| !is_left_out.get(*row).copied().unwrap_or(false))
+        };
+        entered().for_each(|(_, first)| starts[*first as usize] += 1);
+        // Where each begins; then the beginnings move to the ends while the rows are put there.
+        let mut sum = 0;
+        for start in &mut starts {
+            sum += std::mem::replace(start, sum);
+        }
+        let mut rows = vec![0; sum as usize];
+        let mut next = starts.clone();
+        for (row, first) in entered() {
+            let place = &mut next[*first as usize];
+            rows[*place as usize] = row as u32;
+            *place += 1;
+        }
+        Many { starts, rows }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::{KeyColumn, KeyLayout};
+    use firn_base::random::Random;
+    use firn_base::{Error, Representation, SqlState};
+    use firn_vector::selection::Rows;
+    use firn_vector::{Data, Vector};
+
+    fn keys(values: &[i64]) -> Keys {
+        let layout = KeyLayout::for_equality(vec![KeyColumn::equal(Representation::Int64, false)]);
+        let vector = Vector::flat(Representation::Int64, Data::Int64(values.to_vec().into()), None);
+        layout.keys(&[vector], Rows::all(values.len()))
+    }
+
+    /// Looks random keys up, with usual hashes and with few different ones, and compares with a search through all rows.
+    #[test]
+    fn an_index_finds_the_rows_with_a_key_in_their_order() {
+        for seed in 0..60 {
+            let mut random = Random::seeded(seed);
+            let rows = random.uniform(0, 3000) as usize;
+            let most = if seed % 3 == 0 { 1 << 40 } else { random.uniform(1, 2000) };
+            let values: Vec<i64> = (0..rows).map(|_| random.uniform(0, most)).collect();
+            let left_out: Vec<u32> = match seed % 2 {
+                0 => Vec::new(),
+                _ => (0..rows as u32).filter(|_| random.uniform(0, 4) == 0).collect(),
+            };
+            // All in one part, or on the last slots of their part, where a search goes on at its beginning.
+            let hash = |hash: &mut u64| match seed % 5 {
+                0 => *hash %= 7,
+                1 => *hash |= 0x3fff_ffff_0000_0000,
+                _ => {}
+            };
+            let hashes = |keys: &Keys| {
+                let mut hashes = keys.hashes();
+                hashes.iter_mut().for_each(hash);
+                hashes
+            };
+            let own = keys(&values);
+            let of_own = hashes(&own);
+            let threads = [1, 2, 3][seed as usize % 3];
+            let index = KeyIndex::with_hashes(own, &of_own, &left_out, threads, &|| Ok(())).unwrap();
+            let asked: Vec<i64> = values.iter().copied().chain(0..50).collect();
+            let (others, mut found) = (keys(&asked), Vec::new());
+            index.find_all(&others, &hashes(&others), &mut found);
+            for (value, first) in asked.iter().zip(&found) {
+                let is_entered = |row: &u32| left_out.binary_search(row).is_err();
+                let expected: Vec<u32> = (0..rows as u32)
+                    .filter(|row| values[*row as usize] == *value && is_entered(row))
+                    .collect();
+                let rows = if *first == NONE { &[][..] } else { index.rows(first) };
+                assert_eq!(rows, expected, "seed {seed}");
+                assert!(expected.len() < 2 || !index.is_unique());
+            }
+        }
+    }
+
+    #[test]
+    fn an_index_that_is_made_can_be_cancelled() {
+        let cancelled = || Err(Error::new(SqlState::QUERY_CANCELED, "cancelled"));
+        assert!(KeyIndex::new(keys(&[1, 2]), &[], 2, &cancelled).is_err());
+    }
+}
