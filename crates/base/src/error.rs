@@ -153,6 +153,7 @@ struct Fields {
     schema: Option<String>,
     table: Option<String>,
     column: Option<String>,
+    routine: Option<&'static str>,
     blocker: Option<Stamp>,
     is_of_reads: bool,
     ordinal: Option<u64>,
@@ -175,6 +176,7 @@ impl Error {
             schema: None,
             table: None,
             column: None,
+            routine: None,
             blocker: None,
             is_of_reads: false,
             ordinal: None,
@@ -259,6 +261,12 @@ impl Error {
     /// Adds the column of that table that the error is about.
     pub fn with_column(mut self, name: impl Into<String>) -> Error {
         self.0.column = Some(name.into());
+        self
+    }
+
+    /// Adds the routine of PostgreSQL's sources that reports the error. Clients tell some errors of one SQLSTATE apart by it.
+    pub fn with_routine(mut self, name: &'static str) -> Error {
+        self.0.routine = Some(name);
         self
     }
 
@@ -377,6 +385,11 @@ impl Error {
     /// The column of that table that the error is about.
     pub fn column(&self) -> Option<&str> {
         self.0.column.as_deref()
+    }
+
+    /// The routine of PostgreSQL's sources that reports the error.
+    pub fn routine(&self) -> Option<&'static str> {
+        self.0.routine
     }
 
     /// What was being done, such as which line of a file was read.

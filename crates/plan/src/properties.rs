@@ -190,8 +190,9 @@ pub fn widen_nullability(plan: &mut Plan) {
                     found.extend(join.mark.filter(|_| may_be_null));
                 }
                 Operator::UnionAll { columns, inputs } => {
-                    for (_, list) in inputs {
-                        copies(columns, list, &nullable);
+                    // Each list is of its own input; to look for its columns in all of them would take the square of their number.
+                    for ((_, list), scope) in inputs.iter().zip(&below) {
+                        copies(columns, list, &|column| scope.nullable(column));
                     }
                 }
                 Operator::Iterate(iterate) => {

@@ -22,8 +22,11 @@ pub mod surroundings;
 pub mod prepared;
 pub mod stream;
 
+pub mod kept;
+
 pub mod arrow;
 
+pub use kept::KeptRows;
 pub use prepared::{Done, Executed, Prepared, ResultColumn};
 pub use relations::{Found, NoRelations, Relations};
 pub use stream::{ResultChunk, Stream};

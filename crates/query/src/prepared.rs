@@ -181,6 +181,11 @@ impl Prepared {
         &self.parameters
     }
 
+    /// The plan that it runs by.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
     /// Its plan as text, which EXPLAIN prints.
     pub fn explain(&self) -> String {
         text::print(&self.plan)

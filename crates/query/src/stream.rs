@@ -44,6 +44,11 @@ impl From<Chunk> for ResultChunk {
 }
 
 impl ResultChunk {
+    /// Rows with the texts of some columns.
+    pub(crate) fn with_texts(values: Chunk, texts: Vec<(usize, Vector)>) -> ResultChunk {
+        ResultChunk { values, texts }
+    }
+
     /// How many rows.
     pub fn rows(&self) -> usize {
         self.values.length()
@@ -52,6 +57,15 @@ impl ResultChunk {
     /// What is written of a column's values in text format, if only the session knows it.
     pub fn text(&self, column: usize) -> Option<&Vector> {
         self.texts.iter().find(|(place, _)| *place == column).map(|(_, text)| text)
+    }
+
+    /// The rows without their last column.
+    pub fn without_last_column(mut self) -> ResultChunk {
+        let rows = self.rows();
+        let mut vectors = self.values.vectors().to_vec();
+        vectors.pop();
+        self.texts.retain(|(place, _)| *place < vectors.len());
+        ResultChunk { values: Chunk::new(rows, vectors), texts: self.texts }
     }
 
     /// So many rows from one on.

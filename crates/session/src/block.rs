@@ -14,7 +14,8 @@ use crate::copy::Home;
 use crate::rest::{self, AtRest, Resting};
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, clock};
-use firn_sql::settings::{Settings, isolation_name};
+use firn_sql::services::TransactionMark;
+use firn_sql::settings::{Level, Running, Settings};
 use firn_sql::statement::TransactionModes;
 use firn_sql::tree;
 use firn_txn::{Isolation, Savepoint, Transaction};
@@ -57,6 +58,8 @@ struct NamedSavepoint {
     name: String,
     savepoint: Savepoint,
     settings: Settings,
+    /// Where the transaction was with its advisory locks and notifications.
+    mark: TransactionMark,
 }
 
 impl Open {
@@ -281,6 +284,9 @@ impl Connection {
         self.wake();
         // A protocol says so after a COPY that has failed, which has brought its transaction home before.
         self.take_home();
+        if !self.in_block() {
+            self.services.end_transaction();
+        }
         if let Block::Open(_) = self.block
             && let Block::Open(open) = std::mem::replace(&mut self.block, Block::Idle)
         {
@@ -304,8 +310,10 @@ impl Connection {
                 if open.changed_catalog {
                     self.shared.note_end_of_ddl();
                 }
+                self.services.end_transaction();
             }
             Some(last) => {
+                self.services.undo_to(last.mark);
                 let savepoint = last.savepoint;
                 open.transaction.iter_mut().for_each(|transaction| transaction.rollback_to(savepoint));
             }
@@ -372,11 +380,17 @@ impl Connection {
                 self.in_open_block("SAVEPOINT")?;
                 self.streams.read_ahead();
                 let settings = self.services.with_settings(|settings| settings.clone());
+                let mark = self.services.mark();
                 let open = self.block.open().expect("there is a block");
                 open.used = true;
                 let transaction = open.transaction.as_mut().expect("the transaction is at home");
                 let savepoint = transaction.savepoint();
-                open.savepoints.push(NamedSavepoint { name: name.text.to_string(), savepoint, settings });
+                open.savepoints.push(NamedSavepoint {
+                    name: name.text.to_string(),
+                    savepoint,
+                    settings,
+                    mark,
+                });
                 "SAVEPOINT"
             }
             tree::Transaction::Release(name) => {
@@ -400,11 +414,14 @@ impl Connection {
 
     /// SET SESSION CHARACTERISTICS AS TRANSACTION
     pub(crate) fn set_default_modes(&mut self, modes: TransactionModes) -> Result<()> {
-        if let Some(isolation) = modes.isolation {
-            self.set("default_transaction_isolation", isolation_name(isolation))?;
+        if let Some(level) = modes.level {
+            self.set("default_transaction_isolation", level.name())?;
         }
         if let Some(read_only) = modes.read_only {
             self.set("default_transaction_read_only", if read_only { "on" } else { "off" })?;
+        }
+        if let Some(deferrable) = modes.deferrable {
+            self.set("default_transaction_deferrable", if deferrable { "on" } else { "off" })?;
         }
         Ok(())
     }
@@ -425,12 +442,12 @@ impl Connection {
             return self.set_modes(modes);
         }
         let read_only = modes.read_only.unwrap_or(self.default_read_only);
-        let isolation = modes.isolation.unwrap_or(self.default_isolation);
+        let isolation = modes.level.map_or(self.default_isolation, Level::isolation);
         let transaction = self.begin_transaction(effective(isolation, read_only))?;
         transaction.report_isolation(isolation);
         let settings = self.services.with_settings(|settings| {
             let before = settings.clone();
-            settings.set_running(Some(isolation));
+            settings.set_running(Some(running(settings.default_running(), modes)));
             if read_only {
                 settings.set("transaction_read_only", Some("on"), true).expect("the setting takes the value");
             }
@@ -465,7 +482,8 @@ impl Connection {
             );
             return Ok(());
         };
-        if modes.isolation.is_some_and(|isolation| open.used && isolation != open.isolation) {
+        let isolation = modes.level.map(Level::isolation);
+        if isolation.is_some_and(|isolation| open.used && isolation != open.isolation) {
             return Err(Error::new(
                 SqlState::ACTIVE_SQL_TRANSACTION,
                 "SET TRANSACTION ISOLATION LEVEL must be called before any query",
@@ -477,7 +495,13 @@ impl Connection {
                 "transaction read-write mode must be set before any query",
             ));
         }
-        open.isolation = modes.isolation.unwrap_or(open.isolation);
+        if open.used && modes.deferrable.is_some() {
+            return Err(Error::new(
+                SqlState::ACTIVE_SQL_TRANSACTION,
+                "SET TRANSACTION [NOT] DEFERRABLE must be called before any query",
+            ));
+        }
+        open.isolation = isolation.unwrap_or(open.isolation);
         open.read_only = modes.read_only.unwrap_or(open.read_only);
         if !open.used
             && let Some(transaction) = &mut open.transaction
@@ -485,9 +509,11 @@ impl Connection {
             transaction.set_isolation(effective(open.isolation, open.read_only));
             transaction.report_isolation(open.isolation);
         }
-        if let Some(isolation) = modes.isolation {
-            self.services.with_settings(|settings| settings.set_running(Some(isolation)));
-        }
+        self.services.with_settings(|settings| {
+            if let Some(before) = settings.running() {
+                settings.set_running(Some(running(before, modes)));
+            }
+        });
         if let Some(read_only) = modes.read_only {
             self.services.set_read_only(read_only);
             let value = if read_only { "on" } else { "off" };
@@ -551,8 +577,12 @@ impl Connection {
                 "COMMIT AND CHAIN can only be used in transaction blocks",
             )),
             Block::Open(open) | Block::Failed(open) => {
-                let (read_only, isolation) = (Some(open.read_only), Some(open.isolation));
-                Ok(Some(TransactionModes { read_only, isolation }))
+                let running = self.services.with_settings(|settings| settings.running());
+                Ok(Some(TransactionModes {
+                    read_only: Some(open.read_only),
+                    level: running.map(|running| running.level),
+                    deferrable: running.map(|running| running.is_deferrable),
+                }))
             }
         }
     }
@@ -587,7 +617,7 @@ impl Connection {
                 match checked.and_then(|()| self.make_deferred_checks(&mut transaction)) {
                     Ok(()) => {
                         begun = self.time_commit(&transaction);
-                        transaction.commit().map(Some)
+                        self.services.commit(|| transaction.commit()).map(Some)
                     }
                     Err(error) => {
                         transaction.rollback();
@@ -601,6 +631,7 @@ impl Connection {
             }
             None => Ok(None),
         };
+        self.services.end_transaction();
         if !matches!(result, Ok(Some(_))) {
             let why = result.as_ref().err().or(failure.as_ref());
             self.shared.engine.statistics().note_abort(isolation, why);
@@ -650,6 +681,7 @@ impl Connection {
         if has_failed {
             transaction.widen_reads();
         }
+        self.services.undo_to(saved.mark);
         let settings = saved.settings.clone();
         if open.changed_catalog {
             self.services.set_catalog(Some(transaction.catalog().clone()));
@@ -680,6 +712,14 @@ fn find_savepoint(open: &Open, name: &str) -> Result<usize> {
     open.savepoints.iter().rposition(|savepoint| savepoint.name == name).ok_or_else(|| {
         Error::new(SqlState::INVALID_SAVEPOINT, format!("savepoint \"{name}\" does not exist"))
     })
+}
+
+/// What a transaction is asked to be after modes were set.
+fn running(before: Running, modes: TransactionModes) -> Running {
+    Running {
+        level: modes.level.unwrap_or(before.level),
+        is_deferrable: modes.deferrable.unwrap_or(before.is_deferrable),
+    }
 }
 
 /// What a transaction must be kept apart from: one that only reads is serializable on any snapshot.

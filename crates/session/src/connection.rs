@@ -10,12 +10,12 @@
 
 use crate::block::Block;
 use crate::copy::{CopyIn, CopyOut};
+use crate::cursor::Cursor;
 use crate::database::Shared;
 use crate::patience::Patience;
 use crate::rows::{Drawing, OpenStreams, Reading, Rows, StreamFailure};
 use crate::statement::{Kind, Prepared, Statement, Text};
 use crate::timer::Alarm;
-use crate::utility::Cursor;
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
 use firn_base::random::Random;
@@ -23,6 +23,7 @@ use firn_base::stack;
 use firn_base::sync::{Arc, AtomicUsize, Ordering};
 use firn_base::{Error, Result, SqlState, TimeZoneSetting, Type, TypeId, Value, binary, clock, coerce};
 use firn_sql::activity::{Activity, State};
+use firn_sql::notifications::Notification;
 use firn_sql::parse::Parsed;
 use firn_sql::plan::{Changed, QueryEffect};
 use firn_sql::query::{QueryOutput, check_deferred};
@@ -177,8 +178,12 @@ pub struct Connection {
     /// Whether nobody else ends it when it is idle for too long.
     pub(crate) ends_itself_when_idle: bool,
     pub(crate) zone: TimeZoneSetting,
-    /// SQL's PREPARE.
+    /// Counts changes of the settings.
+    settings_version: u64,
+    /// Those with a name, of PREPARE and of a protocol.
     pub(crate) prepared: HashMap<String, Statement>,
+    /// How often some of them were forgotten.
+    pub(crate) forgotten_statements: u64,
     pub(crate) cursors: HashMap<String, Cursor>,
     pub(crate) notices: Vec<Error>,
     /// Raised by rows of the block that have met an error.
@@ -218,7 +223,9 @@ impl Connection {
             idle_session_timeout: None,
             ends_itself_when_idle: true,
             zone: TimeZoneSetting::UTC,
+            settings_version: 0,
             prepared: HashMap::new(),
+            forgotten_statements: 0,
             cursors: HashMap::new(),
             notices: Vec::new(),
             stream_failure: Arc::default(),
@@ -234,7 +241,7 @@ impl Connection {
     /// Splits a script into statements. Syntax errors (42601) carry their position in the script, as do all errors of what
     /// [`Connection::prepare_parsed`] makes of the statements.
     pub fn parse_script(&self, script: &str) -> Result<Vec<Parsed>> {
-        stack::with_room_for_tree(|| parse::parse(script))
+        stack::with_room_for_tree(|| parse::parse_with(script, self.facts.standard_strings))
     }
 
     /// Prepares a statement of a script. Otherwise as [`Connection::prepare_typed`].
@@ -259,7 +266,9 @@ impl Connection {
     /// As [`Connection::prepare_typed`], but an error does not fail the transaction block: for callers that
     /// try several types.
     pub fn try_prepare(&mut self, sql: &str, types: &[Option<TypeId>]) -> Result<Statement> {
-        self.prepare_guarded(|connection| connection.prepare_inner(parse::parse_one(sql)?, types))
+        self.prepare_guarded(|connection| {
+            connection.prepare_inner(parse::parse_one_with(sql, connection.facts.standard_strings)?, types)
+        })
     }
 
     /// Does what prepares a statement, with all that goes around it.
@@ -452,13 +461,17 @@ impl Connection {
         self.recall();
         self.refuse_in_failed_block(parsed)?;
         self.options.cancel.reset();
+        // Rows of a statement before may have been drawn since.
+        self.end_statement_alone(true);
+        self.services.begin_statement();
         let result = match prepared.kind {
             Kind::Query => self.run_query(prepared, parameters, values),
             Kind::Change(verb) => self.run_change(prepared, parameters, verb).map(Ran::Outcome),
             Kind::Utility => self.run_utility(statement, parsed, parameters).map(Ran::Outcome),
         };
-        if self.services.take_touched() {
-            self.heed_settings();
+        match &result {
+            Ok(Ran::Outcome(Outcome::Rows(rows))) if rows.are_drawn() => self.heed_touched_settings(),
+            result => self.end_statement_alone(result.is_ok()),
         }
         if let Err(error) = &result {
             self.fail_block_of(error);
@@ -495,7 +508,7 @@ impl Connection {
                     Ok(Ran::Rows(rows))
                 }
                 Ok(QueryOutput::Stream(stream)) => {
-                    let reading = Reading { transaction, waits: self.synchronous_commit };
+                    let reading = Reading::new(transaction, self.synchronous_commit, &self.services);
                     let drawing = Drawing::new(&self.activity, State::Idle);
                     let rows = Rows::own(columns(), "SELECT", stream, reading, alarm, drawing);
                     Ok(Ran::Outcome(Outcome::Rows(rows)))
@@ -609,6 +622,7 @@ impl Connection {
         work: &mut dyn FnMut(&mut Self, &mut Transaction) -> Result<T>,
     ) -> Result<T> {
         let start = transaction.begin_statement();
+        let mark = self.services.mark();
         let (mut attempts, mut retries, mut awaited) = (0, 0, None);
         // Others wait until it has ended, or goes back to a savepoint: it is of no use to try again.
         let is_deadlock = |error: &Error| error.state() == SqlState::DEADLOCK_DETECTED;
@@ -631,6 +645,7 @@ impl Connection {
                 return Err(error);
             }
             transaction.undo_statement(&start);
+            self.services.undo_to(mark);
             match error.blocker() {
                 Some(blocker) => {
                     // For one who lets go of other rows meanwhile it is the same wait.
@@ -709,13 +724,14 @@ impl Connection {
             let result = match done {
                 Ok(value) => {
                     begun = self.time_commit(&transaction);
-                    transaction.commit().map(|ticket| (value, ticket))
+                    self.services.commit(|| transaction.commit()).map(|ticket| (value, ticket))
                 }
                 Err(error) => {
                     transaction.rollback();
                     Err(error)
                 }
             };
+            self.services.end_transaction();
             if has_ddl {
                 self.shared.note_end_of_ddl();
             }
@@ -923,6 +939,7 @@ impl Connection {
         let facts =
             SessionFacts { user: user.to_owned(), database: database.to_owned(), ..(*self.facts).clone() };
         self.facts = Arc::new(facts);
+        self.services.with_settings(|settings| settings.set_user(user));
         self.heed_settings();
         self.tell_identity();
     }
@@ -940,8 +957,58 @@ impl Connection {
         });
     }
 
+    /// Takes over what functions have set.
+    #[inline]
+    fn heed_touched_settings(&mut self) {
+        if self.services.take_touched() {
+            if !self.in_block() {
+                // What was set for the transaction is gone with it.
+                self.services.with_settings(Settings::end_transaction);
+            }
+            self.heed_settings();
+        }
+    }
+
+    /// A statement has ended; outside a block its transaction has, with its advisory locks and notifications.
+    #[inline]
+    fn end_statement_alone(&mut self, succeeded: bool) {
+        if self.services.has_effects() && !self.in_block() {
+            if succeeded {
+                let sent = self.services.commit(|| Ok(()));
+                debug_assert!(sent.is_ok());
+            }
+            self.services.end_transaction();
+        }
+        self.heed_touched_settings();
+    }
+
+    /// What other sessions and this one have sent to the channels to which it listens (LISTEN), since this was last
+    /// asked.
+    pub fn take_notifications(&mut self) -> Vec<Arc<Notification>> {
+        self.services.sessions().notifications().take(self.activity.id())
+    }
+
+    /// Whether it listens to a channel.
+    pub fn is_listening(&self) -> bool {
+        !self.services.channels().is_empty()
+    }
+
+    /// Has `wake` called when something has arrived at a session that has taken all that came before: by the thread of the session
+    /// that has sent it, so that it is not to wait.
+    pub fn wake_by_notifications(&self, wake: impl Fn() + Send + Sync + 'static) {
+        self.services.sessions().notifications().wake_by(self.activity.id(), wake);
+    }
+
+    /// A number that changes when settings have changed: for protocols, which tell their clients of some.
+    #[inline]
+    pub fn settings_version(&mut self) -> u64 {
+        self.end_statement_alone(true);
+        self.settings_version
+    }
+
     /// Takes over what settings say.
     pub(crate) fn heed_settings(&mut self) {
+        self.settings_version += 1;
         let heed = |settings: &mut Settings| {
             self.synchronous_commit = settings.synchronous_commit();
             self.default_read_only = settings.default_read_only();
@@ -958,12 +1025,16 @@ impl Connection {
             if self.options.time_zone != settings.time_zone() {
                 self.options.time_zone = settings.time_zone().to_owned();
             }
-            (settings.search_path(), settings.time_zone().to_owned())
+            (settings.search_path(), settings.time_zone().to_owned(), settings.has_standard_strings())
         };
-        let (search_path, time_zone) = self.services.with_settings(heed);
+        let (search_path, time_zone, standard_strings) = self.services.with_settings(heed);
         let facts = &*self.facts;
-        if facts.search_path != search_path || facts.time_zone != time_zone {
-            self.facts = Arc::new(SessionFacts { search_path, time_zone, ..(*self.facts).clone() });
+        if facts.search_path != search_path
+            || facts.time_zone != time_zone
+            || facts.standard_strings != standard_strings
+        {
+            self.facts =
+                Arc::new(SessionFacts { search_path, time_zone, standard_strings, ..(*self.facts).clone() });
         }
         // Sessions that see things alike share their plans at no cost.
         if *self.facts == *self.shared.facts {
@@ -1093,6 +1164,7 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.leave_block();
+        self.services.end_session();
     }
 }
 
@@ -1106,7 +1178,11 @@ fn changed_rows(columns: Arc<[Column]>, verb: &'static str, changed: Changed) ->
 }
 
 /// The parameters as values of the statement's types.
-fn coerced<'v>(types: &[Type], values: &'v [Value], zone: &TimeZoneSetting) -> Result<Cow<'v, [Value]>> {
+pub(crate) fn coerced<'v>(
+    types: &[Type],
+    values: &'v [Value],
+    zone: &TimeZoneSetting,
+) -> Result<Cow<'v, [Value]>> {
     if types.len() != values.len() {
         if values.is_empty() {
             return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1"));

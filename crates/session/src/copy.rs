@@ -451,6 +451,18 @@ impl Connection {
     fn copy_out(&mut self, parsed: &Parsed, copy: &tree::Copy, alarm: Option<Alarm>) -> Result<CopyOut> {
         // Else the statement lasts until the file is written.
         let is_drawn = matches!(copy.target, CopyTarget::Standard);
+        let has_effects = self.with_planner(|connection, transaction| {
+            CopyTo::has_effects(transaction, &connection.facts, parsed, &connection.options)
+        })?;
+        if has_effects {
+            self.refuse_read_only("COPY TO")?;
+            let to = self.in_transaction(|connection, transaction| {
+                CopyTo::changed(transaction, &connection.facts, parsed, &connection.options, connection.zone)
+                    .map_err(|error| with_table_of_constraint(error, transaction.catalog()))
+            })?;
+            let own = |copy| CopySource::Own(Box::new(OwnCopy { copy, alarm, reading: None }));
+            return Ok(self.shown(copy, to, |_, copy| own(copy)));
+        }
         self.begin_statement();
         if let Some(mut transaction) = self.block.take_transaction() {
             self.streams.read_ahead();
@@ -471,7 +483,7 @@ impl Connection {
         let transaction = self.begin_reader()?;
         let to = CopyTo::new(&transaction, &self.facts, parsed, &self.options, self.zone)
             .map_err(|error| timed_out(error, alarm.as_ref()))?;
-        let reading = Some(Reading { transaction, waits: self.synchronous_commit });
+        let reading = Some(Reading::new(transaction, self.synchronous_commit, &self.services));
         Ok(self.shown(copy, to, |_, copy| CopySource::Own(Box::new(OwnCopy { copy, alarm, reading }))))
     }
 

@@ -211,7 +211,10 @@ fn statements_of_usual_width_are_not_refused() {
         format!("SELECT {}1{}", "CAST(".repeat(40), " AS int)".repeat(40)),
         format!("SELECT {}", many(200, &|_| "1".into(), " + ")),
         format!("SELECT count(*) FROM t WHERE {}", many(100, &|i| format!("x = {i} AND x <> -{i}"), " OR ")),
-        format!("SELECT 1 {}", "UNION ALL SELECT 1 ".repeat(300)),
+        format!("SELECT 1 {}", "UNION ALL SELECT 1 ".repeat(5_000)),
+        format!("SELECT x{} FROM t WHERE x{} > 0", " + x - x".repeat(500), " - x + x".repeat(400)),
+        format!("SELECT sum(x{}) FROM t GROUP BY x", " * 1 + x - x".repeat(300)),
+        format!("SELECT {}'a'{}", "upper(nullif(".repeat(40), ", 'b'))".repeat(40)),
         format!(
             "SELECT count(*) FROM t t0 {}",
             many(20, &|i| format!("JOIN t t{} ON t0.x = t{0}.x", i + 1), " ")

@@ -68,9 +68,11 @@ mod block;
 mod cache;
 mod connection;
 mod copy;
+mod cursor;
 mod database;
 mod new_file;
 mod patience;
+mod positioned;
 mod rest;
 mod rows;
 mod statement;
@@ -81,6 +83,8 @@ mod utility;
 #[cfg(test)]
 mod anomaly_tests;
 #[cfg(test)]
+mod between_sessions_tests;
+#[cfg(test)]
 mod cancelled_tests;
 #[cfg(test)]
 mod claim_tests;
@@ -88,6 +92,8 @@ mod claim_tests;
 mod condition_tests;
 #[cfg(test)]
 mod csv_tests;
+#[cfg(test)]
+mod cursor_tests;
 #[cfg(test)]
 mod deferred_tests;
 #[cfg(test)]
@@ -135,6 +141,7 @@ pub use database::Database;
 pub use firn_base as base;
 pub use firn_sql::arrow;
 pub use firn_sql::copy::CopyFormat;
+pub use firn_sql::notifications::Notification;
 pub use firn_sql::parse::{Numbered, Parsed, number_parameters};
 pub use firn_sql::settings::{cooling_time as parse_cooling_time, parse_memory};
 pub use firn_sql::{Column, Datum, ResultChunk, arrow_type};

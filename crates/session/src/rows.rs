@@ -15,6 +15,7 @@ use firn_base::{Error, Result, SqlState, Value};
 pub use firn_sql::RowChunk;
 use firn_sql::Stream;
 use firn_sql::activity::{Activity, State};
+use firn_sql::services::Services;
 use firn_txn::Transaction;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,6 +27,8 @@ pub struct Rows {
     rows: u64,
     /// Whether the command tag tells the rows that were counted here; else it was told.
     told: Option<u64>,
+    /// Whether they are of a cursor that was declared BINARY.
+    is_binary: bool,
     source: Source,
 }
 
@@ -292,12 +295,22 @@ fn pull<P: Pieces>(stream: &mut Option<P>, alarm: &mut Option<Alarm>) -> Result<
 impl Rows {
     /// Rows that are all there.
     pub(crate) fn ready(columns: Arc<[Column]>, verb: &'static str, values: Vec<Value>) -> Rows {
-        Rows { columns, verb, rows: 0, told: None, source: Source::Values(values) }
+        Rows { columns, verb, rows: 0, told: None, is_binary: false, source: Source::Values(values) }
     }
 
     /// Rows that are all there, in pieces.
     pub(crate) fn chunks(columns: Arc<[Column]>, verb: &'static str, chunks: VecDeque<RowChunk>) -> Rows {
-        Rows { columns, verb, rows: 0, told: None, source: Source::Chunks(chunks) }
+        Rows { columns, verb, rows: 0, told: None, is_binary: false, source: Source::Chunks(chunks) }
+    }
+
+    /// They are of a cursor that was declared BINARY, if it is so.
+    pub(crate) fn in_binary(self, is_binary: bool) -> Rows {
+        Rows { is_binary, ..self }
+    }
+
+    /// Whether a protocol whose client asks for no format sends them in binary format: those of a cursor that was declared BINARY.
+    pub fn are_binary(&self) -> bool {
+        self.is_binary
     }
 
     /// The command tag tells this many rows, however many are drawn.
@@ -315,7 +328,7 @@ impl Rows {
         drawing: Drawing,
     ) -> Rows {
         let own = OwnStream { stream: Some(stream), reading: Some(reading), alarm, drawing: Some(drawing) };
-        Rows { columns, verb, rows: 0, told: None, source: Source::Own(Box::new(own)) }
+        Rows { columns, verb, rows: 0, told: None, is_binary: false, source: Source::Own(Box::new(own)) }
     }
 
     /// Rows of a stream in the connection's transaction.
@@ -329,7 +342,7 @@ impl Rows {
     ) -> (Rows, Weak<dyn InTransaction>) {
         let shared = Arc::new(SharedStream::new(stream, alarm, failure, Some(drawing)));
         let weak: Weak<SharedStream<Stream>> = Arc::downgrade(&shared);
-        (Rows { columns, verb, rows: 0, told: None, source: Source::Shared(shared) }, weak)
+        (Rows { columns, verb, rows: 0, told: None, is_binary: false, source: Source::Shared(shared) }, weak)
     }
 
     /// What they failed of when they were read ahead, if nobody has been told yet.
@@ -410,13 +423,29 @@ pub(crate) struct Reading {
     pub transaction: Transaction,
     /// Whether the session waits for the disk.
     pub waits: bool,
+    /// The session, whose functions may have taken locks and sent notifications, and the number of the statement.
+    services: Arc<Services>,
+    statement: u64,
 }
 
 impl Reading {
+    /// Of the statement that the session runs.
+    pub fn new(transaction: Transaction, waits: bool, services: &Arc<Services>) -> Reading {
+        Reading { transaction, waits, services: services.clone(), statement: services.statement() }
+    }
+
     /// Ends it; returns when nothing of what it has read can be lost any more.
     pub fn end(self) -> Result<()> {
         let engine = self.transaction.engine().clone();
-        let ticket = self.transaction.commit()?;
+        // If the session has gone on, they are of its transaction.
+        let ticket = match self.services.statement() == self.statement {
+            true => {
+                let committed = self.services.commit(|| self.transaction.commit());
+                self.services.end_transaction();
+                committed?
+            }
+            false => self.transaction.commit()?,
+        };
         if self.waits { engine.wait(ticket) } else { Ok(()) }
     }
 }

@@ -26,12 +26,14 @@
 
 use crate::Column;
 use crate::connection::Connection;
+use crate::positioned::{self, Positioned};
 use firn_base::stack::Tree;
 use firn_base::sync::{Arc, AtomicBool, Mutex, OnceLock, Ordering, RwLock, RwLockReadGuard, Spread, Weak};
 use firn_base::{Error, Result, SqlState, Type, TypeId};
 use firn_sql::activity::QueryText;
-use firn_sql::parse::Parsed;
-use firn_sql::statement::{change_tag, is_query};
+use firn_sql::parse::{self, Parsed};
+use firn_sql::statement::{change_tag, is_query, without_into};
+use firn_sql::tree::TableSource;
 use firn_sql::{Plan, QueryEffect, tree};
 use firn_txn::Transaction;
 use std::ops::Deref;
@@ -65,6 +67,7 @@ pub(crate) enum Kind {
 impl Kind {
     fn of(statement: &tree::Statement) -> Kind {
         match change_tag(statement) {
+            Some(_) if Positioned::of(statement).is_some() => Kind::Utility,
             Some(tag) => Kind::Change(tag),
             None if is_query(statement) => Kind::Query,
             None => Kind::Utility,
@@ -86,6 +89,8 @@ pub(crate) struct Prepared {
     pub columns: Option<Arc<[Column]>>,
     /// If it is a query that does more than read: what.
     pub effect: Option<QueryEffect>,
+    /// The query or the change in DECLARE, EXPLAIN or CREATE TABLE AS, whose parameters are its own.
+    pub inner: Option<Statement>,
     /// The session that has prepared it, by which its list is found.
     session: u32,
     /// What a query or a change was planned as, for the session that has prepared it, as long as no other one runs it.
@@ -254,7 +259,15 @@ impl Connection {
         types: &[Option<TypeId>],
     ) -> Result<Statement> {
         let kind = parsed.as_ref().map_or(Kind::Utility, |parsed| Kind::of(&parsed.statement));
+        let inner = match &parsed {
+            Some(parsed) if kind == Kind::Utility => inner_of(parsed)?
+                .map(|inner| self.make_statement(Some(parsed.inner(inner)), types))
+                .transpose()?,
+            _ => None,
+        };
+        let is_positioned = parsed.as_ref().is_some_and(|parsed| Positioned::of(&parsed.statement).is_some());
         let (plan, columns) = match &parsed {
+            Some(_) if is_positioned => (None, inner.as_ref().and_then(|inner| inner.columns().cloned())),
             Some(parsed) if kind != Kind::Utility => {
                 let plan =
                     self.with_planner(|connection, transaction| connection.plan(parsed, types, transaction))?;
@@ -270,7 +283,16 @@ impl Connection {
             parsed: parsed.map(Tree::new),
             kind,
             declared: Box::from(types),
-            parameters: plan.as_ref().map_or_else(Vec::new, |plan| plan.parameters.clone()),
+            parameters: match (&plan, &inner) {
+                (Some(plan), _) => plan.parameters.clone(),
+                (None, Some(inner)) => {
+                    // The last one is the row on which a cursor stands.
+                    let own = inner.parameters().len() - usize::from(is_positioned);
+                    inner.parameters()[..own].to_vec()
+                }
+                (None, None) => Vec::new(),
+            },
+            inner,
             columns,
             effect: plan.as_ref().and_then(|plan| plan.effect()),
             session: self.activity.id(),
@@ -346,7 +368,8 @@ impl Connection {
                 SqlState::FEATURE_NOT_SUPPORTED,
                 "cached plan must not change result type",
             )
-            .with_hint("Prepare the statement again."));
+            .with_hint("Prepare the statement again.")
+            .with_routine("RevalidateCachedQuery"));
         }
         self.shared.statements.keep(prepared, self.activity.id(), &plan);
         Ok(plan)
@@ -383,11 +406,42 @@ impl Statement {
         self.prepared.columns.as_ref()
     }
 
+    /// Whether it is the same as another one, not only of the same text.
+    pub fn is_same(&self, other: &Statement) -> bool {
+        Arc::ptr_eq(&self.prepared, &other.prepared)
+    }
+
     /// Whether it keeps a plan.
     #[cfg(test)]
     pub(crate) fn keeps_plan(&self) -> bool {
         self.prepared.all_places().any(|place| place.read().is_some())
     }
+}
+
+/// The query or the change in a statement, which is prepared with it. That of CREATE TABLE AS is made anew when the table is
+/// filled, so that here it only tells of parameters.
+fn inner_of(parsed: &Parsed) -> Result<Option<tree::Statement>> {
+    let query = |query: &tree::Query| Some(tree::Statement::Query(Box::new(without_into(query.clone()))));
+    Ok(match &parsed.statement {
+        tree::Statement::Update(_) | tree::Statement::Delete(_) => positioned::by_row(parsed)?,
+        tree::Statement::DeclareCursor(cursor) => query(&cursor.query),
+        tree::Statement::Explain(explain) => match &explain.statement {
+            tree::Statement::Query(source) => query(source),
+            tree::Statement::DeclareCursor(cursor) => query(&cursor.query),
+            tree::Statement::CreateTableAs(create) => match &create.source {
+                TableSource::Query(source) => query(source),
+                TableSource::Execute(_) => None,
+            },
+            tree::Statement::Execute(_) => None,
+            other => Some(other.clone()),
+        },
+        tree::Statement::CreateTableAs(create) => match &create.source {
+            TableSource::Query(source) if parse::parameters(parsed.text())? > 0 => query(source),
+            _ => None,
+        },
+        tree::Statement::Query(source) if parse::parameters(parsed.text())? > 0 => query(source),
+        _ => None,
+    })
 }
 
 fn controls_transactions(statement: &tree::Statement) -> bool {

@@ -2,6 +2,7 @@
 
 use crate::connection::Connection;
 use firn_base::Result;
+use firn_sql::settings::Level;
 use firn_sql::statement::{Isolation, TransactionModes};
 use std::ops::{Deref, DerefMut};
 
@@ -42,7 +43,10 @@ impl Connection {
 
     /// As [`Connection::transaction`], at an isolation level: BEGIN ISOLATION LEVEL.
     pub fn transaction_at(&mut self, isolation: Isolation) -> Result<Transaction<'_>> {
-        self.transaction_with(TransactionModes { isolation: Some(isolation), read_only: None })
+        self.transaction_with(TransactionModes {
+            level: Some(Level::As(isolation)),
+            ..TransactionModes::default()
+        })
     }
 
     fn transaction_with(&mut self, modes: TransactionModes) -> Result<Transaction<'_>> {

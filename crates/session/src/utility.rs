@@ -3,36 +3,27 @@
 
 use crate::Column;
 use crate::block::Block;
-use crate::connection::{CommandTag, Connection, Outcome, with_table_of_constraint};
+use crate::connection::{CommandTag, Connection, Outcome, coerced, with_table_of_constraint};
+use crate::cursor::Cursor;
 use crate::patience::Patience;
-use crate::rows::{RowChunk, Rows};
+use crate::positioned::Positioned;
+use crate::rows::Rows;
 use crate::statement::{Kind, Statement};
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, Type, TypeId, Value, clock};
+use firn_sql::named::NamedStatement;
 use firn_sql::names::Names;
+use firn_sql::notifications::Listening;
 use firn_sql::options::{ExplainOptions, check_options, setting_name, setting_value};
 use firn_sql::parse::Parsed;
 use firn_sql::plan::arguments;
 use firn_sql::query::{check_no_longer_deferred, type_named};
-use firn_sql::settings::Settings;
+use firn_sql::settings::{Level, Settings};
 use firn_sql::sources::Sources;
-use firn_sql::statement::{
-    QualifiedName, TableLock, TransactionModes, makes_table as makes_table_of, without_into,
-};
-use firn_sql::tree::{self, Discard, FetchDirection, ObjectName, ReindexTarget, Setting, TableSource};
+use firn_sql::statement::{QualifiedName, TableLock, TransactionModes, makes_table as makes_table_of};
+use firn_sql::tree::{self, Discard, ObjectName, ReindexTarget, Setting, TableSource};
 use firn_sql::{ddl, settings};
-use std::collections::VecDeque;
-
-/// A cursor of DECLARE.
-pub(crate) struct Cursor {
-    rows: Rows,
-    /// Rows that were drawn but not fetched.
-    pending: VecDeque<RowChunk>,
-    /// WITH HOLD
-    hold: bool,
-    /// Whether it outlives the block that it was declared in: that has committed, or there was none.
-    kept: bool,
-}
+use std::borrow::Cow;
 
 fn columns(names: &[&str]) -> Arc<[Column]> {
     let column = |name: &&str| Column { name: (*name).to_owned(), ty: Type::new(TypeId::TEXT), origin: None };
@@ -54,12 +45,16 @@ impl Connection {
                 }
                 None => columns(&["name", "setting", "description"]),
             }),
-            tree::Statement::Explain(_) => Some(columns(&["QUERY PLAN"])),
+            tree::Statement::Explain(explain) => {
+                let options = ExplainOptions::of(&explain.options, &parsed.script)?;
+                let ty = Type::new(options.format.type_id());
+                Some([Column { name: "QUERY PLAN".to_owned(), ty, origin: None }].into())
+            }
             tree::Statement::Execute(execute) => {
                 self.prepared_statement(&execute.name.text)?.columns().cloned()
             }
             tree::Statement::Fetch(fetch) if !fetch.is_move => {
-                Some(self.cursor(&fetch.cursor.text)?.rows.columns().clone())
+                Some(self.cursor(&fetch.cursor.text)?.columns().clone())
             }
             _ => None,
         })
@@ -67,7 +62,7 @@ impl Connection {
 
     /// The columns of a cursor that DECLARE made, which a protocol can ask about like a portal.
     pub fn cursor_columns(&self, name: &str) -> Option<&Arc<[Column]>> {
-        self.cursors.get(name).map(|cursor| cursor.rows.columns())
+        self.cursors.get(name).map(|cursor| cursor.columns())
     }
 
     /// Runs a statement that is neither a query nor a row change.
@@ -77,11 +72,12 @@ impl Connection {
         parsed: &Parsed,
         parameters: &[Value],
     ) -> Result<Outcome> {
-        if !parameters.is_empty() {
+        let wanted = statement.parameters().len();
+        if parameters.len() != wanted {
             return Err(Error::new(
                 SqlState::PROTOCOL_VIOLATION,
                 format!(
-                    "bind message supplies {} parameters, but prepared statement requires 0",
+                    "bind message supplies {} parameters, but prepared statement requires {wanted}",
                     parameters.len()
                 ),
             ));
@@ -99,30 +95,47 @@ impl Connection {
             }
             Tree::Deallocate(deallocate) => match &deallocate.name {
                 None => {
-                    self.prepared.clear();
+                    self.forget_statements();
                     done("DEALLOCATE ALL")
                 }
                 Some(name) => {
                     self.prepared_statement(&name.text)?;
-                    self.prepared.remove(&*name.text);
+                    self.forget_statement(&name.text);
                     done("DEALLOCATE")
                 }
             },
-            Tree::DeclareCursor(cursor) => self.declare(parsed, cursor),
+            Tree::DeclareCursor(cursor) => self.declare(statement, parsed, cursor, parameters),
             Tree::Fetch(fetch) => self.fetch(fetch),
             Tree::CloseCursor(close) => match &close.name {
                 None => {
                     self.cursors.clear();
+                    self.list_cursors();
                     done("CLOSE CURSOR ALL")
                 }
                 Some(name) => {
                     self.cursor(&name.text)?;
                     self.cursors.remove(&*name.text);
+                    self.list_cursors();
                     done("CLOSE CURSOR")
                 }
             },
+            Tree::Listen(channel) => {
+                self.services.listen(Listening::Begin(channel.text.to_string()));
+                done("LISTEN")
+            }
+            Tree::Unlisten(unlisten) => {
+                self.services.listen(match &unlisten.channel {
+                    Some(channel) => Listening::End(channel.text.to_string()),
+                    None => Listening::EndAll,
+                });
+                done("UNLISTEN")
+            }
+            Tree::Notify(notify) => {
+                self.services.notify(&notify.channel.text, notify.payload.as_deref().unwrap_or_default())?;
+                done("NOTIFY")
+            }
             Tree::Discard(discard) => self.discard(*discard),
-            Tree::Explain(explain) => self.explain(statement, parsed, explain),
+            Tree::Explain(explain) => self.explain(statement, parsed, explain, parameters),
             Tree::Copy(copy) => self.copy(parsed, copy),
             Tree::Lock(lock) => self.lock(lock),
             Tree::SetConstraints(set) => self.set_constraints(set),
@@ -151,8 +164,12 @@ impl Connection {
                 };
                 self.done_already("REINDEX", name.into_iter())
             }
+            change @ (Tree::Update(_) | Tree::Delete(_)) => {
+                let positioned = Positioned::of(change).expect("others have plans");
+                self.run_positioned(statement, &positioned, parameters)
+            }
             other => match ddl::tag(other) {
-                Some(tag) => self.run_ddl(parsed, tag),
+                Some(tag) => self.make_objects(statement, parsed, tag, parameters),
                 None => Err(Error::unsupported("this statement").with_hint("See docs/dialect.md.")),
             },
         }
@@ -178,19 +195,70 @@ impl Connection {
 
     fn run_prepare(&mut self, parsed: &Parsed, prepare: &tree::Prepare) -> Result<Outcome> {
         let name = &prepare.name.text;
-        if self.prepared.contains_key(&**name) {
-            return Err(Error::new(
-                SqlState::DUPLICATE_PREPARED_STATEMENT,
-                format!("prepared statement \"{name}\" already exists"),
-            ));
-        }
+        self.refuse_taken_name(name)?;
         let types = self.with_planner(|connection, transaction| {
             let named = prepare.types.iter().map(|ty| type_named(parsed, ty, transaction, &connection.facts));
             named.map(|ty| ty.map(|ty| Some(ty.id))).collect::<Result<Vec<_>>>()
         })?;
         let prepared = self.make_statement(Some(parsed.inner(prepare.statement.clone())), &types)?;
-        self.prepared.insert(name.to_string(), prepared);
+        self.name_statement(name, prepared, parsed.script.clone(), true)?;
         done("PREPARE")
+    }
+
+    fn refuse_taken_name(&self, name: &str) -> Result<()> {
+        match self.prepared.contains_key(name) {
+            false => Ok(()),
+            true => Err(Error::new(
+                SqlState::DUPLICATE_PREPARED_STATEMENT,
+                format!("prepared statement \"{name}\" already exists"),
+            )),
+        }
+    }
+
+    fn name_statement(
+        &mut self,
+        name: &str,
+        statement: Statement,
+        text: Arc<str>,
+        from_sql: bool,
+    ) -> Result<()> {
+        self.refuse_taken_name(name)?;
+        let listed = NamedStatement::new(text, statement.parameters(), from_sql);
+        self.services.with_named(|named| named.statements.insert(name.to_owned(), listed));
+        self.prepared.insert(name.to_owned(), statement);
+        Ok(())
+    }
+
+    /// Gives a name to a statement that a protocol has prepared. SQL and protocols share the names: EXECUTE runs it, and DEALLOCATE
+    /// forgets it. 42P05 if the name is taken.
+    pub fn keep_statement(&mut self, name: &str, statement: &Statement) -> Result<()> {
+        let text = statement.prepared.text.0.as_str().into();
+        self.name_statement(name, statement.clone(), text, false)
+    }
+
+    /// The prepared statement of that name, whether SQL or a protocol has prepared it.
+    pub fn kept_statement(&self, name: &str) -> Option<&Statement> {
+        self.prepared.get(name)
+    }
+
+    /// Forgets the prepared statement of that name, if there is one.
+    pub fn forget_statement(&mut self, name: &str) {
+        if self.prepared.remove(name).is_some() {
+            self.services.with_named(|named| named.statements.remove(name));
+            self.forgotten_statements += 1;
+        }
+    }
+
+    fn forget_statements(&mut self) {
+        self.prepared.clear();
+        self.services.with_named(|named| named.statements.clear());
+        self.forgotten_statements += 1;
+    }
+
+    /// A number that changes when a prepared statement is forgotten: for protocols that remember statements.
+    #[inline]
+    pub fn forgotten_statements(&self) -> u64 {
+        self.forgotten_statements
     }
 
     /// What EXECUTE runs, and with which values.
@@ -204,7 +272,7 @@ impl Connection {
     }
 
     /// Runs a query or a change inside another statement.
-    fn run_prepared(&mut self, statement: &Statement, parameters: &[Value]) -> Result<Outcome> {
+    pub(crate) fn run_prepared(&mut self, statement: &Statement, parameters: &[Value]) -> Result<Outcome> {
         match statement.prepared.kind {
             Kind::Query => {
                 let mut values = Vec::new();
@@ -212,7 +280,11 @@ impl Connection {
                 Ok(ran.into_outcome(statement, values))
             }
             Kind::Change(verb) => self.run_change(&statement.prepared, parameters, verb),
-            Kind::Utility => unreachable!("only queries and changes are prepared in other statements"),
+            // A change of the row on which a cursor stands.
+            Kind::Utility => {
+                let parsed = statement.prepared.parsed.as_ref().expect("it has a text");
+                self.run_utility(statement, parsed, parameters)
+            }
         }
     }
 
@@ -243,12 +315,12 @@ impl Connection {
     fn run_set(&mut self, set: &tree::Set) -> Result<Outcome> {
         match &set.setting {
             Setting::Values { name, values } => {
-                let name = set_name(name);
+                let name = setting_name(name);
                 self.set_setting(&name, Some(&setting_value(&name, values)), set.is_local)?;
             }
-            Setting::Default(name) => self.set_setting(&set_name(name), None, set.is_local)?,
+            Setting::Default(name) => self.set_setting(&setting_name(name), None, set.is_local)?,
             Setting::FromCurrent(name) => {
-                let name = set_name(name);
+                let name = setting_name(name);
                 let value = self.setting(&name)?;
                 self.set_setting(&name, Some(&value), set.is_local)?;
             }
@@ -261,7 +333,7 @@ impl Connection {
 
     fn run_reset(&mut self, reset: &tree::Reset) -> Result<Outcome> {
         match &reset.name {
-            Some(name) => self.set_setting(&set_name(name), None, false)?,
+            Some(name) => self.set_setting(&setting_name(name), None, false)?,
             None => {
                 self.services.with_settings(Settings::reset_all);
                 self.heed_settings();
@@ -278,21 +350,22 @@ impl Connection {
             ));
             return Ok(());
         }
-        match name {
-            // These are the transaction's.
-            "transaction_isolation" => {
-                // An unknown level falls through, to be refused by its setting.
-                if let Some(isolation) = value.and_then(settings::isolation) {
-                    let modes = TransactionModes { read_only: None, isolation: Some(isolation) };
-                    return self.set_modes(modes);
-                }
-            }
-            "transaction_read_only" => {
-                let read_only = value.and_then(settings::boolean);
-                let modes = TransactionModes { read_only, isolation: None };
-                return self.set_modes(modes);
-            }
-            _ => {}
+        // These are the transaction's. A value that is none falls through, to be refused by the setting.
+        let modes = match name {
+            "transaction_isolation" => value
+                .and_then(Level::named)
+                .map(|level| TransactionModes { level: Some(level), ..TransactionModes::default() }),
+            "transaction_read_only" => value.and_then(settings::boolean).map(|read_only| TransactionModes {
+                read_only: Some(read_only),
+                ..TransactionModes::default()
+            }),
+            "transaction_deferrable" => value.and_then(settings::boolean).map(|deferrable| {
+                TransactionModes { deferrable: Some(deferrable), ..TransactionModes::default() }
+            }),
+            _ => None,
+        };
+        if let Some(modes) = modes {
+            return self.set_modes(modes);
         }
         self.services.with_settings(|settings| settings.set(name, value, local))?;
         self.heed_settings();
@@ -316,8 +389,11 @@ impl Connection {
                 "DISCARD ALL cannot run inside a transaction block",
             ));
         }
-        self.prepared.clear();
+        self.forget_statements();
         self.cursors.clear();
+        self.list_cursors();
+        self.services.listen(Listening::EndAll);
+        self.services.unlock_all();
         self.services.forget_sequences();
         self.services.with_settings(Settings::reset_all);
         self.set_sources(Sources::default());
@@ -326,13 +402,19 @@ impl Connection {
 
     // Cursors.
 
-    fn cursor(&mut self, name: &str) -> Result<&mut Cursor> {
+    pub(crate) fn cursor(&mut self, name: &str) -> Result<&mut Cursor> {
         self.cursors.get_mut(name).ok_or_else(|| {
             Error::new(SqlState::INVALID_CURSOR_NAME, format!("cursor \"{name}\" does not exist"))
         })
     }
 
-    fn declare(&mut self, parsed: &Parsed, cursor: &tree::DeclareCursor) -> Result<Outcome> {
+    fn declare(
+        &mut self,
+        statement: &Statement,
+        parsed: &Parsed,
+        cursor: &tree::DeclareCursor,
+        parameters: &[Value],
+    ) -> Result<Outcome> {
         let (name, hold) = (&cursor.name.text, cursor.with_hold);
         if !hold && !self.in_block() {
             return Err(Error::new(
@@ -343,63 +425,91 @@ impl Connection {
         if self.cursors.contains_key(&**name) {
             return Err(Error::new(SqlState::DUPLICATE_CURSOR, format!("cursor \"{name}\" already exists")));
         }
-        let query = tree::Statement::Query(cursor.query.clone());
-        let statement = self.make_statement(Some(parsed.inner(query)), &[])?;
-        if let Some(effect) = statement.prepared.effect {
+        let query = statement.prepared.inner.as_ref().expect("its query has been prepared");
+        if let Some(effect) = query.prepared.effect {
+            let unsupported = |options: &str, clause: &str, detail: &str| {
+                let message = format!("DECLARE {options}... {clause} is not supported");
+                Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message).with_detail(detail))
+            };
             match effect.clause() {
                 None => {
                     let message = "DECLARE CURSOR must not contain data-modifying statements in WITH";
                     return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message));
                 }
                 Some(clause) if hold => {
-                    let message = format!("DECLARE CURSOR WITH HOLD ... {clause} is not supported");
-                    return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message)
-                        .with_detail("Holdable cursors must be READ ONLY."));
+                    return unsupported("CURSOR WITH HOLD ", clause, "Holdable cursors must be READ ONLY.");
+                }
+                Some(clause) if cursor.scroll => {
+                    return unsupported("SCROLL CURSOR ", clause, "Scrollable cursors must be READ ONLY.");
+                }
+                Some(clause) if cursor.is_insensitive => {
+                    let detail = "Insensitive cursors must be READ ONLY.";
+                    return unsupported("INSENSITIVE CURSOR ", clause, detail);
                 }
                 Some(_) => {}
             }
         }
-        let Outcome::Rows(rows) = self.run_prepared(&statement, &[])? else {
+        let may_scroll = query.prepared.effect.is_none();
+        // A cursor that outlives its transaction stands on no row that could be changed.
+        let with_row_ids = match hold {
+            true => None,
+            false => self.query_with_row_ids(&cursor.query, query),
+        };
+        let (query, table) = match with_row_ids {
+            Some((query, table)) => (query, Some(table)),
+            None => (query.clone(), None),
+        };
+        let Outcome::Rows(rows) = self.run_prepared(&query, parameters)? else {
             unreachable!("a cursor is of a query")
         };
-        let kept = !self.in_block();
-        self.cursors.insert(name.to_string(), Cursor { rows, pending: VecDeque::new(), hold, kept });
+        let text = parsed.script.clone();
+        let mut opened = Cursor::new(cursor, text, rows, table, may_scroll, &self.options);
+        opened.kept = !self.in_block();
+        self.cursors.insert(name.to_string(), opened);
+        self.list_cursors();
         done("DECLARE CURSOR")
     }
 
     fn fetch(&mut self, fetch: &tree::Fetch) -> Result<Outcome> {
         let cursor = self.cursor(&fetch.cursor.text)?;
-        let columns = cursor.rows.columns().clone();
-        let count = match fetch.direction {
-            FetchDirection::Forward(count @ 0..) => Some(count as u64),
-            FetchDirection::ForwardAll => None,
-            _ => unreachable!("it was refused when it was prepared"),
-        };
-        let (chunks, rows) = cursor.take(count)?;
-        match fetch.is_move {
-            true => Ok(Outcome::Done(CommandTag { verb: "MOVE", rows: Some(rows) })),
-            false => Ok(Outcome::Rows(Rows::chunks(columns, "FETCH", chunks))),
+        if fetch.is_move {
+            let rows = cursor.move_by(fetch.direction)?;
+            return Ok(Outcome::Done(CommandTag { verb: "MOVE", rows: Some(rows) }));
         }
+        let (columns, is_binary) = (cursor.columns().clone(), cursor.is_binary());
+        let (chunks, _) = cursor.fetch(fetch.direction)?;
+        Ok(Outcome::Rows(Rows::chunks(columns, "FETCH", chunks).in_binary(is_binary)))
+    }
+
+    /// Tells functions which cursors there are.
+    fn list_cursors(&self) {
+        let listed = self.cursors.iter().map(|(name, cursor)| (name.clone(), cursor.listed().clone()));
+        self.services.with_named(|named| named.cursors = listed.collect());
     }
 
     /// At the end of a block its cursors go; if it commits, but for those that were declared WITH HOLD.
     pub(crate) fn close_cursors(&mut self, commit: bool) {
         if !self.cursors.is_empty() && !matches!(self.block, Block::Idle) {
             self.cursors.retain(|_, cursor| cursor.kept || commit && cursor.hold);
+            self.list_cursors();
         }
     }
 
     /// What a cursor failed of that was declared WITH HOLD, when it was read ahead at the end of its block.
     pub(crate) fn failure_of_cursors(&self) -> Option<Error> {
-        self.cursors.values().filter(|cursor| !cursor.kept).find_map(|cursor| cursor.rows.failed_ahead())
+        self.cursors.values().filter(|cursor| !cursor.kept).find_map(Cursor::failed_ahead)
     }
 
     /// What becomes of the cursors that are left when their block has committed, or could not.
     pub(crate) fn keep_cursors(&mut self, committed: bool) {
+        let before = self.cursors.len();
         self.cursors.retain(|_, cursor| {
             cursor.kept |= committed;
             cursor.kept
         });
+        if self.cursors.len() < before {
+            self.list_cursors();
+        }
     }
 
     // The rest.
@@ -409,39 +519,40 @@ impl Connection {
         statement: &Statement,
         parsed: &Parsed,
         explain: &tree::Explain,
+        parameters: &[Value],
     ) -> Result<Outcome> {
         let options = ExplainOptions::of(&explain.options, &parsed.script)?;
-        let query = |query: &tree::Query| {
-            Some(parsed.inner(tree::Statement::Query(Box::new(without_into(query.clone())))))
+        let makes_table = match &explain.statement {
+            tree::Statement::CreateTableAs(_) => true,
+            tree::Statement::Query(source) => makes_table_of(source),
+            _ => false,
         };
-        let mut makes_table = false;
-        let (prepared, values) = match &explain.statement {
-            tree::Statement::Execute(execute) => self.executed(parsed, execute)?,
-            tree::Statement::DeclareCursor(cursor) => {
-                (self.make_statement(query(&cursor.query), &[])?, Vec::new())
+        let (prepared, values) = match (&statement.prepared.inner, &explain.statement) {
+            (Some(inner), _) => (inner.clone(), Cow::Borrowed(parameters)),
+            (None, tree::Statement::Execute(execute)) => {
+                let (prepared, values) = self.executed(parsed, execute)?;
+                (prepared, Cow::Owned(values))
             }
-            tree::Statement::CreateTableAs(create) => {
-                makes_table = true;
-                match &create.source {
-                    TableSource::Query(source) => (self.make_statement(query(source), &[])?, Vec::new()),
-                    TableSource::Execute(execute) => self.executed(parsed, execute)?,
+            (None, tree::Statement::CreateTableAs(create)) => match &create.source {
+                TableSource::Execute(execute) => {
+                    let (prepared, values) = self.executed(parsed, execute)?;
+                    (prepared, Cow::Owned(values))
                 }
-            }
-            tree::Statement::Query(source) => {
-                makes_table = makes_table_of(source);
-                (self.make_statement(query(source), &[])?, Vec::new())
-            }
-            other => (self.make_statement(Some(parsed.inner(other.clone())), &[])?, Vec::new()),
+                TableSource::Query(_) => unreachable!("its query has been prepared"),
+            },
+            (None, other) => panic!("{other:?} has been prepared"),
         };
-        let mut lines = self.with_reader(|connection, transaction| {
-            Ok(connection.current_plan(&prepared.prepared, transaction)?.explain())
+        let planned = clock::now();
+        let mut explained = self.with_reader(|connection, transaction| {
+            Ok(connection.current_plan(&prepared.prepared, transaction)?.explain(options.format))
         })?;
+        let planning = planned.elapsed();
         if options.analyze {
             let begun = clock::now();
             let outcome = match makes_table {
                 true => {
                     let made = parsed.inner(explain.statement.clone());
-                    self.run_ddl(&made, "CREATE TABLE AS")?
+                    self.make_table(&made, "CREATE TABLE AS", &prepared, &values)?
                 }
                 false => self.run_prepared(&prepared, &values)?,
             };
@@ -453,17 +564,65 @@ impl Connection {
                 Outcome::Done(tag) => tag.rows,
                 _ => unreachable!("queries and changes yield rows or a tag"),
             };
-            lines.push(format!("Rows: {}", rows.unwrap_or(0)));
-            if options.summary {
-                lines.push(format!("Execution Time: {:.3} ms", begun.elapsed().as_secs_f64() * 1e3));
-            }
+            explained.note_run(rows.unwrap_or(0), begun.elapsed(), &options);
+        }
+        if options.summary {
+            explained.note_planning(planning);
         }
         let columns = statement.columns().expect("EXPLAIN has a column").clone();
-        let values = lines.into_iter().map(Value::Text).collect();
+        let values = explained.into_rows().into_iter().map(Value::Text).collect();
         Ok(Outcome::Rows(Rows::ready(columns, "EXPLAIN", values)))
     }
 
+    /// DDL. What CREATE TABLE AS takes its rows from may have been prepared.
+    fn make_objects(
+        &mut self,
+        statement: &Statement,
+        parsed: &Parsed,
+        tag: &'static str,
+        parameters: &[Value],
+    ) -> Result<Outcome> {
+        if let Some(inner) = &statement.prepared.inner {
+            return self.make_table(parsed, tag, inner, parameters);
+        }
+        match &parsed.statement {
+            tree::Statement::CreateTableAs(create) => match &create.source {
+                TableSource::Execute(execute) => {
+                    let (prepared, values) = self.executed(parsed, execute)?;
+                    self.make_table(parsed, tag, &prepared, &values)
+                }
+                TableSource::Query(_) => self.run_ddl(parsed, tag),
+            },
+            _ => self.run_ddl(parsed, tag),
+        }
+    }
+
+    /// CREATE TABLE AS or SELECT INTO with the rows of a query that has been prepared.
+    fn make_table(
+        &mut self,
+        parsed: &Parsed,
+        tag: &'static str,
+        prepared: &Statement,
+        parameters: &[Value],
+    ) -> Result<Outcome> {
+        let of = prepared.prepared.parsed.as_ref().map(|of| &**of);
+        let (Some(of), Some(columns)) = (of, prepared.columns()) else { return Err(no_select()) };
+        let tree::Statement::Query(query) = &of.statement else { return Err(no_select()) };
+        let values = coerced(prepared.parameters(), parameters, &self.zone)?;
+        let types = prepared.parameters();
+        let filling = ddl::Filling { parsed: of, query, columns, types, values: &values };
+        self.run_ddl_with(tag, |context| ddl::execute_filled(context, parsed, &filling))
+    }
+
     fn run_ddl(&mut self, parsed: &Parsed, tag: &'static str) -> Result<Outcome> {
+        self.run_ddl_with(tag, |context| ddl::execute(context, parsed))
+    }
+
+    fn run_ddl_with(
+        &mut self,
+        tag: &'static str,
+        mut execute: impl FnMut(&mut ddl::Context<'_>) -> Result<Option<u64>>,
+    ) -> Result<Outcome> {
         self.refuse_read_only(tag)?;
         let rows = self.in_transaction(|connection, transaction| {
             if !connection.in_block() {
@@ -477,7 +636,7 @@ impl Connection {
                 options: &connection.options,
                 notices: &mut notices,
             };
-            let rows = ddl::execute(&mut context, parsed)?;
+            let rows = execute(&mut context)?;
             connection.note_ddl(transaction);
             connection.notices.append(&mut notices);
             Ok(rows)
@@ -571,6 +730,10 @@ impl Connection {
     }
 }
 
+fn no_select() -> Error {
+    Error::new(SqlState::WRONG_OBJECT_TYPE, "prepared statement is not a SELECT")
+}
+
 /// The options of VACUUM, none of which changes what the engine does.
 const VACUUM_OPTIONS: [&str; 10] = [
     "verbose",
@@ -584,42 +747,3 @@ const VACUUM_OPTIONS: [&str; 10] = [
     "truncate",
     "parallel",
 ];
-
-/// The setting that a name in SET or RESET means. There are no roles: SESSION AUTHORIZATION sets the role.
-fn set_name(name: &ObjectName) -> String {
-    match setting_name(name) {
-        name if name == "session_authorization" => "role".to_owned(),
-        name => name,
-    }
-}
-
-impl Cursor {
-    /// The next rows, all of them without a count, and how many they are.
-    fn take(&mut self, count: Option<u64>) -> Result<(VecDeque<RowChunk>, u64)> {
-        let width = self.rows.columns().len().max(1);
-        let mut taken = VecDeque::new();
-        let mut rows = 0;
-        while count.is_none_or(|count| rows < count) {
-            let chunk = match self.pending.pop_front() {
-                Some(chunk) => chunk,
-                None => match self.rows.next_chunk()? {
-                    Some(chunk) => chunk,
-                    None => break,
-                },
-            };
-            let wanted = count.map_or(usize::MAX, |count| (count - rows) as usize);
-            let length = chunk.rows(width);
-            let (chunk, length) = match length > wanted {
-                true => {
-                    let (first, rest) = chunk.split(wanted, width);
-                    self.pending.push_front(rest);
-                    (first, wanted)
-                }
-                false => (chunk, length),
-            };
-            rows += length as u64;
-            taken.push_back(chunk);
-        }
-        Ok((taken, rows))
-    }
-}

@@ -4,7 +4,9 @@
 //! contends for where the text of the statement differs from the one before. Moments are told by a clock
 //! that is some milliseconds coarse and costs a fifth of a fine one.
 
+use crate::advisory::AdvisoryLocks;
 use crate::copy::Progress;
+use crate::notifications::Notifications;
 use firn_base::Cancel;
 use firn_base::clock::coarse_wall_clock_micros;
 use firn_base::sync::{Arc, AtomicI64, AtomicU8, AtomicU32, Mutex, Ordering, Weak};
@@ -218,11 +220,19 @@ pub struct Sessions {
     begun: i64,
     last: AtomicU32,
     all: Mutex<BTreeMap<u32, Weak<Activity>>>,
+    advisory: AdvisoryLocks,
+    notifications: Notifications,
 }
 
 impl Default for Sessions {
     fn default() -> Sessions {
-        Sessions { begun: coarse_wall_clock_micros(), last: AtomicU32::default(), all: Mutex::default() }
+        Sessions {
+            begun: coarse_wall_clock_micros(),
+            last: AtomicU32::default(),
+            all: Mutex::default(),
+            advisory: AdvisoryLocks::default(),
+            notifications: Notifications::default(),
+        }
     }
 }
 
@@ -230,6 +240,16 @@ impl Sessions {
     /// When the database was opened: microseconds since 1970 UTC.
     pub fn begun(&self) -> i64 {
         self.begun
+    }
+
+    /// Their advisory locks.
+    pub fn advisory(&self) -> &AdvisoryLocks {
+        &self.advisory
+    }
+
+    /// What they send to one another.
+    pub fn notifications(&self) -> &Notifications {
+        &self.notifications
     }
 
     /// A number for a session to come.

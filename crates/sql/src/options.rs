@@ -1,6 +1,6 @@
 //! The options of EXPLAIN, VACUUM and their relatives, and the names and values of SET.
 
-use firn_base::{Error, Result, SqlState};
+use firn_base::{Error, Result, SqlState, TypeId};
 use firn_syntax::character_position;
 use firn_syntax::print::quote_name;
 use firn_syntax::tree::{Name, ObjectName, SettingValue, UtilityOption, UtilityValue};
@@ -14,10 +14,37 @@ pub struct ExplainOptions {
     pub timing: bool,
     /// Print the totals.
     pub summary: bool,
+    /// How it is printed.
+    pub format: ExplainFormat,
+}
+
+/// How EXPLAIN prints a plan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ExplainFormat {
+    /// Lines.
+    #[default]
+    Text,
+    /// JSON
+    Json,
+    /// YAML
+    Yaml,
+    /// XML
+    Xml,
+}
+
+impl ExplainFormat {
+    /// The type of the column that EXPLAIN yields.
+    pub fn type_id(self) -> TypeId {
+        match self {
+            ExplainFormat::Json => TypeId::JSON,
+            // There is no type for XML.
+            ExplainFormat::Text | ExplainFormat::Yaml | ExplainFormat::Xml => TypeId::TEXT,
+        }
+    }
 }
 
 impl ExplainOptions {
-    /// Options as they were written in `text`. 42601 for those that PostgreSQL does not have, 0A000 for other formats than text.
+    /// Options as they were written in `text`. 42601 for those that PostgreSQL does not have.
     pub fn of(options: &[UtilityOption], text: &str) -> Result<ExplainOptions> {
         let (mut read, mut timing, mut summary, mut wal) = (ExplainOptions::default(), None, None, false);
         for option in options {
@@ -27,7 +54,7 @@ impl ExplainOptions {
                 "summary" => summary = Some(boolean(option)?),
                 "wal" => wal = boolean(option)?,
                 "verbose" | "costs" | "settings" | "buffers" => drop(boolean(option)?),
-                "format" => check_format(option)?,
+                "format" => read.format = format(option)?,
                 _ => return Err(unrecognized("EXPLAIN", &option.name, text)),
             }
         }
@@ -46,7 +73,7 @@ impl ExplainOptions {
     }
 }
 
-fn check_format(option: &UtilityOption) -> Result<()> {
+fn format(option: &UtilityOption) -> Result<ExplainFormat> {
     let format = match &option.value {
         Some(UtilityValue::Word(word) | UtilityValue::Number(word)) => word,
         None => {
@@ -55,10 +82,10 @@ fn check_format(option: &UtilityOption) -> Result<()> {
         }
     };
     match &**format {
-        "text" => Ok(()),
-        "xml" | "json" | "yaml" => {
-            Err(Error::unsupported(format_args!("EXPLAIN (FORMAT {format})")).with_hint("Use FORMAT TEXT."))
-        }
+        "text" => Ok(ExplainFormat::Text),
+        "json" => Ok(ExplainFormat::Json),
+        "yaml" => Ok(ExplainFormat::Yaml),
+        "xml" => Ok(ExplainFormat::Xml),
         _ => Err(Error::new(
             SqlState::INVALID_PARAMETER_VALUE,
             format!("unrecognized value for EXPLAIN option \"{}\": \"{format}\"", option.name.text),
@@ -149,16 +176,17 @@ mod tests {
             ExplainOptions::of(&explain.options, text)
                 .map_err(|error| (error.state().as_str().to_owned(), error.position()))
         };
-        let all = ExplainOptions { analyze: true, timing: true, summary: true };
+        let all = ExplainOptions { analyze: true, timing: true, summary: true, ..Default::default() };
         assert_eq!(of("explain analyze verbose select 1"), Ok(all));
-        let quiet = ExplainOptions { analyze: true, timing: false, summary: true };
+        let quiet = ExplainOptions { timing: false, ..all };
         assert_eq!(of("explain (analyze, buffers off, timing off) select 1"), Ok(quiet));
         assert_eq!(of("explain (costs off, format text) select 1"), Ok(ExplainOptions::default()));
         let error = |state: &str, position: Option<u32>| Err((state.to_owned(), position));
         assert_eq!(of("explain (analyze, color) select 1"), error("42601", Some(19)));
         assert_eq!(of("explain (analyze maybe) select 1"), error("42601", None));
         assert_eq!(of("explain (timing) select 1"), error("22023", None));
-        assert_eq!(of("explain (format json) select 1"), error("0A000", None));
+        let json = ExplainOptions { format: ExplainFormat::Json, ..Default::default() };
+        assert_eq!(of("explain (format 'json') select 1"), Ok(json));
         assert_eq!(of("explain (format csv) select 1"), error("22023", None));
     }
 }

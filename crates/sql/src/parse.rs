@@ -37,13 +37,19 @@ impl Parsed {
 
 /// The statements of a script; empty ones are left out.
 pub fn parse(script: &str) -> Result<Vec<Parsed>> {
+    parse_with(script, true)
+}
+
+/// As [`parse`], with strings in which backslashes are ordinary characters, or are not.
+pub fn parse_with(script: &str, standard_conforming_strings: bool) -> Result<Vec<Parsed>> {
     // No client of a protocol can send one; a program in this process can.
     if let Some(at) = script.bytes().position(|byte| byte == 0) {
         let message = "invalid byte sequence for encoding \"UTF8\": 0x00";
         let error = Error::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, message);
         return Err(error.with_position(character_position(script, at as u32)));
     }
-    let nodes = firn_syntax::parse(script, Options::default())?;
+    let options = Options { standard_conforming_strings, ..Options::default() };
+    let nodes = firn_syntax::parse(script, options)?;
     let script: Arc<str> = script.into();
     Ok(nodes
         .into_iter()
@@ -54,7 +60,12 @@ pub fn parse(script: &str) -> Result<Vec<Parsed>> {
 /// The one statement of a text, or nothing if the text is empty.
 /// 42601 if there are several, as PostgreSQL says of prepared statements.
 pub fn parse_one(text: &str) -> Result<Option<Parsed>> {
-    let mut statements = parse(text)?;
+    parse_one_with(text, true)
+}
+
+/// As [`parse_one`], with strings as [`parse_with`] reads them.
+pub fn parse_one_with(text: &str, standard_conforming_strings: bool) -> Result<Option<Parsed>> {
+    let mut statements = parse_with(text, standard_conforming_strings)?;
     match statements.len() {
         0 | 1 => Ok(statements.pop()),
         _ => Err(Error::new(
@@ -62,6 +73,16 @@ pub fn parse_one(text: &str) -> Result<Option<Parsed>> {
             "cannot insert multiple commands into a prepared statement",
         )),
     }
+}
+
+/// The highest number of a parameter `$1`, … outside of strings, names and comments; 0 if there is none.
+pub fn parameters(text: &str) -> Result<u32> {
+    if !text.contains('$') {
+        return Ok(0);
+    }
+    let tokens = firn_syntax::tokens(text, Options::default())?;
+    let parameters = tokens.iter().filter(|token| token.kind == TokenKind::Parameter);
+    Ok(parameters.filter_map(|token| token.span.of(text)[1..].parse().ok()).max().unwrap_or(0))
 }
 
 /// An expression, such as the text of a default or a check.

@@ -1,6 +1,8 @@
 //! Plans: queries and row changes bound to one version of the catalog, ready to run any number of times.
 
+use crate::explain::Explanation;
 use crate::files::FileVersions;
+use crate::options::ExplainFormat;
 use crate::parse::Parsed;
 use crate::query::{Execution, Prepared, QueryOutput};
 use crate::rows::{RowChunk, values_of_row};
@@ -144,9 +146,9 @@ impl Plan {
         }
     }
 
-    /// The lines of EXPLAIN.
-    pub fn explain(&self) -> Vec<String> {
-        self.prepared.explain()
+    /// What EXPLAIN prints of it.
+    pub fn explain(&self, format: ExplainFormat) -> Explanation {
+        Explanation::of(self.prepared.plan(), format)
     }
 }
 

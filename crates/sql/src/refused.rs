@@ -5,23 +5,17 @@
 use crate::ddl;
 use crate::statement::makes_table;
 use firn_base::{Error, Result, SqlState};
-use firn_syntax::tree::{
-    CopyTarget, DeclareCursor, Fetch, FetchDirection, Setting, SettingValue, Statement, Transaction,
-};
+use firn_syntax::tree::{CopyTarget, DeclareCursor, Setting, SettingValue, Statement, Transaction};
 
 const ROLES: &str = "Roles and privileges come with a later release; every user may do everything.";
 const FUNCTIONS: &str = "Functions and procedures come with a later release.";
 const DIALECT: &str = "See docs/dialect.md.";
-const FORWARD: &str = "Cursors of FirnDB only move forward.";
 
 /// 0A000 with a hint for a statement that FirnDB does not have, and the errors that PostgreSQL finds before it runs a
 /// cursor's statement.
 pub fn refuse(statement: &Statement) -> Result<()> {
     match statement {
         Statement::Other(other) => Err(unsupported(other.tag, hint_of(other.tag))),
-        Statement::Listen(_) => Err(unsupported("LISTEN", NOTIFICATIONS)),
-        Statement::Notify(_) => Err(unsupported("NOTIFY", NOTIFICATIONS)),
-        Statement::Unlisten(_) => Err(unsupported("UNLISTEN", NOTIFICATIONS)),
         Statement::Call(_) => Err(unsupported("CALL", FUNCTIONS)),
         Statement::Transaction(
             Transaction::Prepare(_) | Transaction::CommitPrepared(_) | Transaction::RollbackPrepared(_),
@@ -44,7 +38,6 @@ pub fn refuse(statement: &Statement) -> Result<()> {
             Err(unsupported("COPY PROGRAM", "Pipe through the client: COPY … FROM STDIN."))
         }
         Statement::DeclareCursor(cursor) => refuse_cursor(cursor),
-        Statement::Fetch(fetch) => refuse_direction(fetch),
         Statement::Prepare(prepare) => match &prepare.statement {
             Statement::Query(query) if makes_table(query) => Err(unsupported(
                 "PREPARE … AS SELECT INTO",
@@ -56,8 +49,6 @@ pub fn refuse(statement: &Statement) -> Result<()> {
         other => ddl::refuse(other),
     }
 }
-
-const NOTIFICATIONS: &str = "Poll a table instead; notifications come with a later release.";
 
 fn unsupported(what: &str, hint: &str) -> Error {
     Error::unsupported(what).with_hint(hint)
@@ -71,26 +62,9 @@ fn refuse_cursor(cursor: &DeclareCursor) -> Result<()> {
     if cursor.is_asensitive && cursor.is_insensitive {
         return both("cannot specify both INSENSITIVE and ASENSITIVE");
     }
-    if cursor.is_binary {
-        return Err(unsupported("DECLARE BINARY", "Ask for binary results in the protocol."));
-    }
-    if cursor.scroll {
-        return Err(unsupported("a scrollable cursor", FORWARD));
-    }
     match makes_table(&cursor.query) {
         true => Err(unsupported("DECLARE CURSOR for SELECT INTO", "Make the table first.")),
         false => Ok(()),
-    }
-}
-
-fn refuse_direction(fetch: &Fetch) -> Result<()> {
-    match fetch.direction {
-        FetchDirection::ForwardAll | FetchDirection::Forward(0..) => Ok(()),
-        _ => {
-            let error =
-                Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "cursor can only scan forward");
-            Err(error.with_hint(FORWARD))
-        }
     }
 }
 
@@ -136,14 +110,11 @@ mod tests {
             "create role x",
             "grant select on t to x",
             "create function f() returns int language sql as 'select 1'",
-            "listen x",
-            "notify x",
             "call f()",
             "do 'begin end'",
             "prepare transaction 'x'",
             "set transaction snapshot 'x'",
             "copy t from program 'ls'",
-            "declare c scroll cursor for select 1",
             "explain create materialized view v as select 1",
             "refresh materialized view v",
         ] {
@@ -152,12 +123,14 @@ mod tests {
             assert_eq!(error.state(), SqlState::FEATURE_NOT_SUPPORTED, "{text}");
             assert!(error.hint().is_some(), "{text}");
         }
-        for text in ["fetch backward from c", "fetch absolute 3 from c", "move last in c", "fetch -1 from c"]
-        {
-            let parsed = parse_one(text).unwrap().unwrap();
-            assert_eq!(refuse(&parsed.statement).unwrap_err().state().as_str(), "55000", "{text}");
-        }
-        for text in ["fetch c", "fetch 3 from c", "fetch all from c", "move forward 0 in c", "select 1"] {
+        for text in [
+            "fetch c",
+            "fetch prior from c",
+            "fetch 3 from c",
+            "fetch all from c",
+            "move forward 0 in c",
+            "select 1",
+        ] {
             refuse(&parse_one(text).unwrap().unwrap().statement).unwrap();
         }
     }

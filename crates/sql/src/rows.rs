@@ -41,6 +41,14 @@ impl RowChunk {
         }
     }
 
+    /// Its rows as vectors.
+    pub fn into_vectors(self, columns: &[Column]) -> ResultChunk {
+        match self {
+            RowChunk::Values(values) => vectors_of(columns, &values),
+            RowChunk::Vectors(chunk) => chunk,
+        }
+    }
+
     /// Its rows as an Arrow batch of a schema that [`firn_query::arrow::schema`] has made of the columns.
     pub fn into_batch(self, columns: &[Column], schema: &SchemaRef) -> Result<RecordBatch> {
         match self {

@@ -5,12 +5,15 @@
 //! run DDL.
 
 use crate::activity::{Activity, Sessions};
+use crate::advisory::{Key, Mode, Scope, Waiting};
+use crate::named::Named;
 use crate::names::{Names, parse_qualified};
+use crate::notifications::{Listening, Mark, Pending};
 use crate::run::SessionServices;
 use crate::session_facts::SessionFacts;
 use crate::settings::Settings;
 use firn_base::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
-use firn_base::{Error, Result, SqlState};
+use firn_base::{Cancel, Error, Result, SqlState};
 use firn_txn::catalog::{Oid, SequenceDef};
 use firn_txn::{Catalog, Engine};
 use std::collections::HashMap;
@@ -22,12 +25,26 @@ pub struct Services {
     sessions: Arc<Sessions>,
     activity: Arc<Activity>,
     state: Mutex<State>,
+    named: Mutex<Named>,
+    /// What the transaction does to channels when it commits.
+    pending: Mutex<Pending>,
+    /// Whether the transaction has taken advisory locks or does something to channels.
+    has_effects: AtomicBool,
+    /// Counts the statements of the session.
+    statements: AtomicU64,
     /// Raised when a function has changed a setting, so that the session looks again.
     touched: AtomicBool,
     /// Whether the transaction may only read; `nextval` may not run there either.
     read_only: AtomicBool,
     /// The number of the transaction, or 0 as long as it has none. It is drawn under the lock of `state`.
     transaction_number: AtomicU64,
+}
+
+/// A place in a transaction, to which ROLLBACK TO goes back.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct TransactionMark {
+    locks: usize,
+    pending: Mark,
 }
 
 struct State {
@@ -62,6 +79,10 @@ impl Services {
             sessions,
             activity,
             state: Mutex::new(state),
+            named: Mutex::default(),
+            pending: Mutex::default(),
+            has_effects: AtomicBool::new(false),
+            statements: AtomicU64::new(0),
             touched: AtomicBool::new(false),
             read_only: AtomicBool::new(false),
             transaction_number: AtomicU64::new(0),
@@ -74,13 +95,18 @@ impl Services {
     }
 
     /// All sessions of the database.
-    pub fn sessions(&self) -> &Sessions {
+    pub fn sessions(&self) -> &Arc<Sessions> {
         &self.sessions
     }
 
     /// What this one does.
     pub fn activity(&self) -> &Activity {
         &self.activity
+    }
+
+    /// Lends the list of what the session has made by name.
+    pub fn with_named<T>(&self, work: impl FnOnce(&mut Named) -> T) -> T {
+        work(&mut self.named.lock())
     }
 
     /// Lends the settings.
@@ -125,6 +151,126 @@ impl Services {
         let mut state = self.state.lock();
         state.given.clear();
         state.last = None;
+    }
+
+    // Advisory locks and notifications.
+
+    /// Takes an advisory lock, and waits for it. Errors as for [`AdvisoryLocks::lock`](crate::advisory::AdvisoryLocks::lock).
+    pub fn lock(&self, key: Key, mode: Mode, scope: Scope, cancel: &Cancel) -> Result<()> {
+        self.note_effects(scope == Scope::Transaction);
+        let timeout = self.with_settings(|settings| settings.lock_timeout());
+        let waiting = Waiting { cancel, timeout, engine: &self.engine };
+        self.sessions.advisory().lock(key, self.activity.id(), mode, scope, &waiting)
+    }
+
+    /// Takes an advisory lock if it is free.
+    pub fn try_lock(&self, key: Key, mode: Mode, scope: Scope) -> bool {
+        self.note_effects(scope == Scope::Transaction);
+        self.sessions.advisory().try_lock(key, self.activity.id(), mode, scope)
+    }
+
+    /// Gives an advisory lock of the session back; false if it holds none.
+    pub fn unlock(&self, key: Key, mode: Mode) -> bool {
+        self.sessions.advisory().unlock(key, self.activity.id(), mode)
+    }
+
+    /// Gives all advisory locks of the session back, but for those of its transaction.
+    pub fn unlock_all(&self) {
+        self.sessions.advisory().unlock_all(self.activity.id());
+    }
+
+    /// NOTIFY
+    pub fn notify(&self, channel: &str, payload: &str) -> Result<()> {
+        self.note_effects(true);
+        self.pending.lock().send(channel, payload)
+    }
+
+    /// LISTEN and UNLISTEN
+    pub fn listen(&self, change: Listening) {
+        self.note_effects(true);
+        self.pending.lock().listen(change);
+    }
+
+    /// The channels to which the session listens.
+    pub fn channels(&self) -> Vec<String> {
+        self.sessions.notifications().channels(self.activity.id())
+    }
+
+    // Relaxed, here and below: the session's thread runs the functions or waits for them.
+    fn note_effects(&self, has_some: bool) {
+        if has_some {
+            self.has_effects.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The session runs another statement.
+    #[inline]
+    pub fn begin_statement(&self) {
+        self.statements.store(self.statement() + 1, Ordering::Relaxed);
+    }
+
+    /// The number of the statement that the session runs, or has run last.
+    #[inline]
+    pub fn statement(&self) -> u64 {
+        self.statements.load(Ordering::Relaxed)
+    }
+
+    /// Whether the transaction has taken advisory locks or does something to channels.
+    #[inline]
+    pub fn has_effects(&self) -> bool {
+        self.has_effects.load(Ordering::Relaxed)
+    }
+
+    /// Where the transaction is with its locks and channels.
+    pub fn mark(&self) -> TransactionMark {
+        match self.has_effects() {
+            false => TransactionMark::default(),
+            true => TransactionMark {
+                locks: self.sessions.advisory().taken_by_transaction(self.activity.id()),
+                pending: self.pending.lock().mark(),
+            },
+        }
+    }
+
+    /// Goes back there.
+    pub fn undo_to(&self, mark: TransactionMark) {
+        if self.has_effects() {
+            self.sessions.advisory().end_transaction(self.activity.id(), mark.locks);
+            self.pending.lock().undo_to(mark.pending);
+        }
+    }
+
+    /// Commits the transaction by `commit`, and sends its notifications if that succeeds. Its locks stay until it
+    /// [ends](Services::end_transaction).
+    pub fn commit<T>(&self, commit: impl FnOnce() -> Result<T>) -> Result<T> {
+        if !self.has_effects() {
+            return commit();
+        }
+        let pending = std::mem::take(&mut *self.pending.lock());
+        if pending.is_empty() {
+            return commit();
+        }
+        let notifications = self.sessions.notifications();
+        let committing = notifications.begin_commit();
+        let committed = commit()?;
+        notifications.commit(self.activity.id(), pending, committing);
+        Ok(committed)
+    }
+
+    /// The transaction has ended: its locks go, and what it has not sent is not sent.
+    #[inline]
+    pub fn end_transaction(&self) {
+        if self.has_effects() {
+            self.undo_to(TransactionMark::default());
+            self.has_effects.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// The session ends.
+    pub fn end_session(&self) {
+        self.end_transaction();
+        self.unlock_all();
+        self.sessions.notifications().forget(self.activity.id());
     }
 
     fn sequence(&self, state: &State, name: &str) -> Result<Arc<SequenceDef>> {

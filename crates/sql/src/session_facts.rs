@@ -15,6 +15,8 @@ pub struct SessionFacts {
     pub database: String,
     /// The time zone of timestamp literals that name none.
     pub time_zone: String,
+    /// Whether backslashes are ordinary characters in strings.
+    pub standard_strings: bool,
     /// Names that are resolved before any schema is searched, and what they stand for.
     pub sources: Sources,
     /// The zone maps of files that statements have read. All sessions of a database share them.
@@ -28,6 +30,7 @@ impl Default for SessionFacts {
             user: "firn".to_owned(),
             database: "firn".to_owned(),
             time_zone: "UTC".to_owned(),
+            standard_strings: true,
             sources: Sources::default(),
             zones: ZoneMaps::default(),
         }

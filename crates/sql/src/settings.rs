@@ -46,8 +46,55 @@ pub struct Settings {
     session: Arc<BTreeMap<String, String>>,
     /// Values set for the transaction, which hide those.
     local: Arc<BTreeMap<String, String>>,
-    /// What the transaction of the open block is kept apart from: `transaction_isolation`.
-    running: Option<Isolation>,
+    /// Of the transaction of the open block.
+    running: Option<Running>,
+}
+
+/// What the transaction of a block was asked to be, as SHOW prints it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Running {
+    /// `transaction_isolation`
+    pub level: Level,
+    /// `transaction_deferrable`
+    pub is_deferrable: bool,
+}
+
+/// An isolation level by its name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Level {
+    /// READ UNCOMMITTED, which is run as READ COMMITTED: what is not committed is never read.
+    ReadUncommitted,
+    /// Another one.
+    As(Isolation),
+}
+
+impl Level {
+    /// The level of that name.
+    pub fn named(name: &str) -> Option<Level> {
+        Some(match name.to_lowercase().as_str() {
+            "read uncommitted" => Level::ReadUncommitted,
+            "read committed" => Level::As(Isolation::ReadCommitted),
+            "repeatable read" => Level::As(Isolation::Snapshot),
+            "serializable" => Level::As(Isolation::Serializable),
+            _ => return None,
+        })
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::ReadUncommitted => "read uncommitted",
+            Level::As(isolation) => isolation_name(isolation),
+        }
+    }
+
+    /// What a transaction of that level is kept apart from.
+    pub fn isolation(self) -> Isolation {
+        match self {
+            Level::ReadUncommitted => Isolation::ReadCommitted,
+            Level::As(isolation) => isolation,
+        }
+    }
 }
 
 impl Settings {
@@ -59,11 +106,14 @@ impl Settings {
     /// The value of a setting as SHOW prints it; `None` if there is no such setting.
     pub fn get(&self, name: &str) -> Option<&str> {
         let key = name.to_lowercase();
-        if key == "transaction_isolation" {
-            return match self.running {
-                Some(isolation) => Some(isolation_name(isolation)),
-                None => self.get("default_transaction_isolation"),
-            };
+        match (key.as_str(), self.running) {
+            ("transaction_isolation", Some(running)) => return Some(running.level.name()),
+            ("transaction_isolation", None) => return self.get("default_transaction_isolation"),
+            ("transaction_deferrable", Some(Running { is_deferrable, .. })) => {
+                return Some(if is_deferrable { "on" } else { "off" });
+            }
+            ("transaction_deferrable", None) => return self.get("default_transaction_deferrable"),
+            _ => {}
         }
         let set = self.local.get(&key).or_else(|| self.session.get(&key)).map(String::as_str);
         set.or_else(|| self.default_of(&key))
@@ -128,6 +178,9 @@ impl Settings {
     pub fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
         let key = name.to_lowercase();
         let value = match find(&key) {
+            Some(Parameter { kind: Kind::Role, .. }) => {
+                value.map(|value| self.check_role(&key, value)).transpose()?
+            }
             Some(parameter) => value.map(|value| check(parameter, value)).transpose()?,
             // As in PostgreSQL, a name with a point in it belongs to somebody else.
             None if key.contains('.') => value.map(str::to_owned),
@@ -147,9 +200,36 @@ impl Settings {
         Ok(())
     }
 
+    /// There is one role, the user.
+    fn check_role(&self, key: &str, name: &str) -> Result<String> {
+        let user = self.default_of("session_authorization").expect("it is a setting");
+        match name {
+            "none" if key == "role" => Ok("none".to_owned()),
+            name if name == user => Ok(name.to_owned()),
+            name => {
+                Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("role \"{name}\" does not exist")))
+            }
+        }
+    }
+
+    /// Says who the user is.
+    pub fn set_user(&mut self, user: &str) {
+        if self.default_of("session_authorization") != Some(user) {
+            Arc::make_mut(&mut self.defaults).insert("session_authorization".to_owned(), user.to_owned());
+        }
+    }
+
     /// RESET ALL.
     pub fn reset_all(&mut self) {
-        *self = Settings { defaults: self.defaults.clone(), running: self.running, ..Settings::default() };
+        // As in PostgreSQL, it leaves the roles.
+        let mut session = std::mem::take(Arc::make_mut(&mut self.session));
+        session.retain(|name, _| matches!(find(name), Some(Parameter { kind: Kind::Role, .. })));
+        *self = Settings {
+            defaults: self.defaults.clone(),
+            session: Arc::new(session),
+            running: self.running,
+            ..Settings::default()
+        };
     }
 
     /// Says what a setting is that cannot be set: it was decided when the database was opened.
@@ -166,9 +246,14 @@ impl Settings {
         Ok(())
     }
 
-    /// What the transaction of the open block, if there is one, is kept apart from.
-    pub fn set_running(&mut self, isolation: Option<Isolation>) {
-        self.running = isolation;
+    /// What the transaction of the open block, if there is one, was asked to be.
+    pub fn set_running(&mut self, running: Option<Running>) {
+        self.running = running;
+    }
+
+    /// What the transaction of the open block was asked to be.
+    pub fn running(&self) -> Option<Running> {
+        self.running
     }
 
     /// What SET LOCAL set is gone.
@@ -229,7 +314,21 @@ impl Settings {
 
     /// What new transactions are kept apart from.
     pub fn default_isolation(&self) -> Isolation {
-        isolation(self.known("default_transaction_isolation")).expect("checked when it was set")
+        self.default_running().level.isolation()
+    }
+
+    /// What new transactions are asked to be.
+    pub fn default_running(&self) -> Running {
+        Running {
+            level: Level::named(self.known("default_transaction_isolation"))
+                .expect("checked when it was set"),
+            is_deferrable: self.known("default_transaction_deferrable") == "on",
+        }
+    }
+
+    /// Whether backslashes are ordinary characters in strings.
+    pub fn has_standard_strings(&self) -> bool {
+        self.known("standard_conforming_strings") == "on"
     }
 
     /// What the client calls itself.
@@ -343,7 +442,7 @@ fn check(parameter: &Parameter, value: &str) -> Result<String> {
                 _ => lower,
             };
             if matches!(parameter.name, "transaction_isolation" | "default_transaction_isolation") {
-                return isolation(&lower).map(|level| isolation_name(level).to_owned()).ok_or_else(invalid);
+                return Level::named(&lower).map(|level| level.name().to_owned()).ok_or_else(invalid);
             }
             if choices.contains(&lower.as_str()) {
                 return Ok(lower);
@@ -355,6 +454,7 @@ fn check(parameter: &Parameter, value: &str) -> Result<String> {
                 _ => invalid().with_hint(format!("Available values: {}.", choices.join(", "))),
             })
         }
+        Kind::Role => panic!("the session knows its roles"),
         Kind::TimeZone => zone_name(value).ok_or_else(invalid),
         Kind::DateStyle => {
             for word in value.split(',').map(|word| word.trim().to_lowercase()) {
@@ -371,18 +471,10 @@ fn check(parameter: &Parameter, value: &str) -> Result<String> {
         }
         Kind::Encoding => match value.to_lowercase().replace(['-', '_'], "").as_str() {
             "utf8" | "unicode" | "default" => Ok("UTF8".to_owned()),
+            // Bytes are taken as they are, and must be UTF-8.
+            "sqlascii" => Ok("SQL_ASCII".to_owned()),
             _ => Err(Error::unsupported(format!("client_encoding {value}")).with_hint("Strings are UTF-8.")),
         },
-    }
-}
-
-/// An isolation level by its name. What is not committed is never read.
-pub fn isolation(name: &str) -> Option<Isolation> {
-    match name.to_lowercase().as_str() {
-        "read committed" | "read uncommitted" => Some(Isolation::ReadCommitted),
-        "repeatable read" => Some(Isolation::Snapshot),
-        "serializable" => Some(Isolation::Serializable),
-        _ => None,
     }
 }
 
@@ -542,7 +634,8 @@ mod tests {
     fn names_are_sorted_and_their_defaults_valid() {
         assert!(PARAMETERS.is_sorted_by_key(|parameter| parameter.name.to_lowercase()));
         for parameter in PARAMETERS {
-            assert_eq!(check(parameter, parameter.default).unwrap(), parameter.default, "{}", parameter.name);
+            let set = set(parameter.name, parameter.default).unwrap();
+            assert_eq!(set, parameter.default, "{}", parameter.name);
         }
     }
 

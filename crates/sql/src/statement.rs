@@ -1,5 +1,6 @@
 //! What statements mean beside their trees: names, kinds of objects, modes of transactions, command tags.
 
+use crate::settings::Level;
 use firn_syntax::tree::{
     LockMode, ObjectName, Query, QueryBody, Statement, Transaction, TransactionMode, TransactionModeKind,
 };
@@ -101,8 +102,10 @@ impl ObjectKind {
 pub struct TransactionModes {
     /// READ ONLY or READ WRITE, if either was said.
     pub read_only: Option<bool>,
-    /// The isolation level, if one was said; READ UNCOMMITTED is run as READ COMMITTED.
-    pub isolation: Option<Isolation>,
+    /// The isolation level, if one was said.
+    pub level: Option<Level>,
+    /// DEFERRABLE or NOT DEFERRABLE, if either was said.
+    pub deferrable: Option<bool>,
 }
 
 impl TransactionModes {
@@ -111,15 +114,17 @@ impl TransactionModes {
         let mut read = TransactionModes::default();
         for mode in modes {
             match mode.kind {
-                TransactionModeKind::ReadUncommitted | TransactionModeKind::ReadCommitted => {
-                    read.isolation = Some(Isolation::ReadCommitted);
+                TransactionModeKind::ReadUncommitted => read.level = Some(Level::ReadUncommitted),
+                TransactionModeKind::ReadCommitted => {
+                    read.level = Some(Level::As(Isolation::ReadCommitted));
                 }
-                TransactionModeKind::RepeatableRead => read.isolation = Some(Isolation::Snapshot),
-                TransactionModeKind::Serializable => read.isolation = Some(Isolation::Serializable),
+                TransactionModeKind::RepeatableRead => read.level = Some(Level::As(Isolation::Snapshot)),
+                TransactionModeKind::Serializable => read.level = Some(Level::As(Isolation::Serializable)),
                 TransactionModeKind::ReadOnly => read.read_only = Some(true),
                 TransactionModeKind::ReadWrite => read.read_only = Some(false),
                 // A serializable transaction that only reads is never aborted, so none has to be deferred.
-                TransactionModeKind::Deferrable | TransactionModeKind::NotDeferrable => {}
+                TransactionModeKind::Deferrable => read.deferrable = Some(true),
+                TransactionModeKind::NotDeferrable => read.deferrable = Some(false),
             }
         }
         read
@@ -182,6 +187,7 @@ pub fn ends_failed_block(statement: &Statement) -> bool {
     )
 }
 
+pub use firn_syntax::print::query as print_query;
 pub use firn_syntax::print::quote_name as quote_ident;
 
 /// A string as SQL text.

@@ -30,7 +30,7 @@ use crate::decode::{Bind, Format, Message, Parse, Target, format_of};
 use crate::encode::{self, Output, Severity};
 use crate::parameters;
 use crate::rows::{CellWriter, Cursor, Progress, send_values};
-use crate::socket::Socket;
+use crate::socket::{Arrivals, Socket};
 
 /// Output beyond this is sent before the protocol asks for it.
 const LARGE_OUTPUT_BYTES: usize = 64 * 1024;
@@ -42,8 +42,10 @@ const MOST_KEPT_VALUES: usize = 1024;
 const BEGUN: CommandTag = CommandTag { verb: "BEGIN", rows: None };
 
 /// Settings that clients are told when they change.
-const REPORTED_SETTINGS: [&str; 8] = [
+const REPORTED_SETTINGS: [&str; 10] = [
     "server_version",
+    "client_encoding",
+    "session_authorization",
     "application_name",
     "default_transaction_read_only",
     "DateStyle",
@@ -61,12 +63,18 @@ pub(crate) struct Sink {
     pub(crate) socket: Arc<Socket>,
     /// How long reads from there wait, so that this is set only when it changes.
     pub(crate) read_timeout: Option<Duration>,
+    /// How often something has been sent.
+    pub(crate) flushes: u64,
 }
 
 impl Sink {
     /// Sends everything.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
-        if self.output.is_empty() { Ok(()) } else { self.socket.flush(&mut self.output) }
+        if self.output.is_empty() {
+            return Ok(());
+        }
+        self.flushes += 1;
+        self.socket.flush(&mut self.output)
     }
 
     /// Limits how long the client may be silent.
@@ -82,7 +90,7 @@ impl Sink {
     /// Sends everything if it has become much.
     #[inline]
     pub(crate) fn flush_if_large(&mut self) -> io::Result<()> {
-        if self.output.len() < LARGE_OUTPUT_BYTES { Ok(()) } else { self.socket.flush(&mut self.output) }
+        if self.output.len() < LARGE_OUTPUT_BYTES { Ok(()) } else { self.flush() }
     }
 }
 
@@ -122,16 +130,24 @@ pub(crate) enum Next {
 /// One client's session and what the protocol adds to it.
 pub(crate) struct Client {
     session: Connection,
-    /// Prepared statements by name.
+    /// Prepared statements by name: of those with a name, which the session knows as well, some.
     statements: Statements,
+    /// What the session's number of forgotten statements was when these were looked through.
+    forgotten: u64,
     portals: Portals,
     mode: Mode,
     /// Whether the session's transaction block is one that the client did not ask for.
     implicit_block: bool,
     /// Whether it has been told that the server is ready, and has said nothing since.
     idle: bool,
-    /// Whether a SET may have changed a setting that the client follows.
-    settings_touched: bool,
+    /// The versions of the settings that the client has been told and that values are written by.
+    told_settings: Option<u64>,
+    followed_settings: Option<u64>,
+    /// Raised when another session has ended this one.
+    is_ended: Arc<AtomicBool>,
+    /// Whether it has run LISTEN.
+    has_listened: bool,
+    arrivals: Option<Arc<Arrivals>>,
     reported: Vec<(&'static str, String)>,
     /// The setting `TimeZone`, in which moments are read and shown as text.
     zone: TimeZoneSetting,
@@ -154,8 +170,8 @@ enum Protocol {
     Extended,
 }
 
-/// Statements that are still to run, each with its position in the text that was sent.
-struct Script(std::vec::IntoIter<(String, u32)>);
+/// Statements that are still to run.
+type Script = std::vec::IntoIter<Parsed>;
 
 struct Prepared {
     statement: Statement,
@@ -302,11 +318,16 @@ impl Client {
         Client {
             session,
             statements: Statements::default(),
+            forgotten: 0,
             portals: Portals::default(),
             mode: Mode::Ready,
             implicit_block: false,
             idle: false,
-            settings_touched: true,
+            told_settings: None,
+            followed_settings: None,
+            is_ended: Arc::default(),
+            has_listened: false,
+            arrivals: None,
             reported: Vec::new(),
             zone: TimeZoneSetting::UTC,
             values: Vec::new(),
@@ -315,7 +336,8 @@ impl Client {
     }
 
     /// Lets other sessions end this one: its thread sees that nothing comes any more, and in the flag why.
-    pub(crate) fn let_others_end_it(&self, socket: &Arc<Socket>, is_ended: &Arc<AtomicBool>) {
+    pub(crate) fn let_others_end_it(&mut self, socket: &Arc<Socket>, is_ended: &Arc<AtomicBool>) {
+        self.is_ended = is_ended.clone();
         let (socket, is_ended) = (Arc::downgrade(socket), is_ended.clone());
         self.session.let_others_end_it(move || {
             is_ended.store(true, Ordering::Relaxed);
@@ -333,14 +355,43 @@ impl Client {
 
     /// Tells the client the settings that it follows, and that it may go on.
     pub(crate) fn ready(&mut self, output: &mut Output) {
-        if self.settings_touched {
+        let version = self.session.settings_version();
+        self.deliver(output);
+        if self.told_settings != Some(version) {
+            self.told_settings = Some(version);
             self.report_settings(output);
-            // The end of a block may undo what was set inside it.
-            self.settings_touched = self.session.status() != TransactionStatus::Idle;
         }
         encode::ready_for_query(output, self.session.status());
         self.session.tell_idle();
         self.idle = true;
+    }
+
+    /// Tells what others have sent, unless the client is in a transaction block: then it is told at its end.
+    pub(crate) fn deliver(&mut self, output: &mut Output) {
+        if self.listens() && self.session.status() == TransactionStatus::Idle {
+            for notification in self.session.take_notifications() {
+                encode::notification(output, &notification);
+            }
+        }
+    }
+
+    /// Whether the session has listened to channels, so that something may arrive while the client is idle.
+    #[inline]
+    pub(crate) fn listens(&mut self) -> bool {
+        self.has_listened
+    }
+
+    /// What its thread waits for beside its socket: something that has arrived. `None` while it listens to nothing.
+    pub(crate) fn arrivals(&mut self) -> Option<&Arc<Arrivals>> {
+        if self.has_listened && self.arrivals.is_none() {
+            let arrivals = Arc::new(Arrivals::new().ok()?);
+            let waker = arrivals.clone();
+            self.session.wake_by_notifications(move || waker.wake());
+            // What has arrived before has woken nobody.
+            arrivals.wake();
+            self.arrivals = Some(arrivals);
+        }
+        self.arrivals.as_ref()
     }
 
     /// How long the client may be silent now.
@@ -364,7 +415,16 @@ impl Client {
             }
             encode::parameter_status(output, name, &value);
         }
-        self.follow_zone();
+        self.follow_settings();
+    }
+
+    /// Reads and writes values as the settings say now.
+    fn follow_settings(&mut self) {
+        let version = self.session.settings_version();
+        if self.followed_settings != Some(version) {
+            self.followed_settings = Some(version);
+            self.follow_zone();
+        }
     }
 
     fn follow_zone(&mut self) {
@@ -382,6 +442,23 @@ impl Client {
         sink: &mut Sink,
     ) -> io::Result<Next> {
         self.idle = false;
+        let (flushes, length) = (sink.flushes, sink.output.len());
+        let next = self.answer_or_fail(message, sync_follows, sink)?;
+        if self.is_ended.load(Ordering::Relaxed) {
+            // What the client is told is that its session has ended, and not what came of the statement.
+            let kept = if sink.flushes == flushes { length } else { sink.output.len() };
+            sink.output.truncate(kept);
+            return Ok(Next::Terminate);
+        }
+        Ok(next)
+    }
+
+    fn answer_or_fail(
+        &mut self,
+        message: Message<'_>,
+        sync_follows: bool,
+        sink: &mut Sink,
+    ) -> io::Result<Next> {
         let answered = match self.mode {
             Mode::Ready => self.answer(message, sync_follows, sink),
             Mode::CopyIn(..) => self.take_copy_message(message, sink),
@@ -420,7 +497,7 @@ impl Client {
             Message::Describe(target) => self.describe(target, &mut sink.output)?,
             Message::Close(target) => {
                 match target {
-                    Target::Statement(name) => drop(self.statements.remove(name)),
+                    Target::Statement(name) => self.close_statement(name)?,
                     Target::Portal(name) => self.portals.close(name),
                 }
                 encode::close_complete(&mut sink.output);
@@ -459,10 +536,8 @@ impl Client {
 
     fn complete(&mut self, tag: &CommandTag, output: &mut Output) {
         self.notices(output);
-        if self.settings_touched || matches!(tag.verb, "SET" | "RESET" | "DISCARD ALL") {
-            self.settings_touched = true;
-            self.follow_zone();
-        }
+        self.follow_settings();
+        self.has_listened |= tag.verb == "LISTEN";
         encode::command_complete(output, tag);
     }
 
@@ -508,7 +583,7 @@ impl Client {
                 self.ready(&mut sink.output);
                 Ok(())
             }
-            Ok(statements) => self.run_script(Script::new(&statements), sink),
+            Ok(statements) => self.run_script(statements.into_iter(), sink),
             Err(error) => {
                 self.end_script(Some(error), sink);
                 Ok(())
@@ -518,9 +593,9 @@ impl Client {
 
     /// Runs the statements that are left, up to one that takes data.
     fn run_script(&mut self, mut script: Script, sink: &mut Sink) -> Answered {
-        while let Some((sql, position)) = script.0.next() {
-            let alone = script.0.len() == 0 && !self.implicit_block;
-            match self.run_simple(&sql, alone, sink) {
+        while let Some(parsed) = script.next() {
+            let alone = script.len() == 0 && !self.implicit_block;
+            match self.run_simple(parsed, alone, sink) {
                 Ok(Some(copy)) => {
                     encode::copy_response(&mut sink.output, b'G', copy.columns(), copy.format());
                     self.mode = Mode::CopyIn(copy, Protocol::Simple(script));
@@ -528,7 +603,7 @@ impl Client {
                 }
                 Ok(None) => {}
                 Err(Fault::Statement(error)) => {
-                    self.end_script(Some(moved(error, position)), sink);
+                    self.end_script(Some(error), sink);
                     return Ok(());
                 }
                 Err(Fault::Gone) => return Err(Fault::Gone),
@@ -538,20 +613,22 @@ impl Client {
         Ok(())
     }
 
-    fn run_simple(&mut self, sql: &str, alone: bool, sink: &mut Sink) -> Answered<Option<Box<CopyIn>>> {
-        let statement = self.session.prepare(sql)?;
+    fn run_simple(&mut self, parsed: Parsed, alone: bool, sink: &mut Sink) -> Answered<Option<Box<CopyIn>>> {
+        let control = Control::of(parsed.text());
+        let statement = self.session.prepare_parsed(parsed, &[])?;
         if !statement.parameters().is_empty() {
             return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1").into());
         }
-        if !self.enter(Control::of(sql), alone)? {
+        if !self.enter(control, alone)? {
             encode::command_complete(&mut sink.output, &BEGUN);
             return Ok(None);
         }
         match self.session.run(&statement, &[])? {
             Outcome::Rows(rows) => {
+                let formats: &[Format] = if rows.are_binary() { &[Format::Binary] } else { &[] };
                 let mut cursor = Cursor::new(rows, self.zone);
-                encode::row_description(&mut sink.output, cursor.columns(), &[]);
-                let Progress::Finished(tag) = cursor.send(0, &[], sink)? else {
+                encode::row_description(&mut sink.output, cursor.columns(), formats);
+                let Progress::Finished(tag) = cursor.send(0, formats, sink)? else {
                     unreachable!("no limit was set")
                 };
                 self.complete(&tag, &mut sink.output);
@@ -583,7 +660,7 @@ impl Client {
         let sql = utf8(parse.sql)?;
         if name.is_empty() {
             self.statements.remove(parse.name);
-        } else if self.statements.contains_key(parse.name) {
+        } else if self.session.kept_statement(name).is_some() {
             return Err(Error::new(
                 SqlState::DUPLICATE_PREPARED_STATEMENT,
                 format!("prepared statement \"{name}\" already exists"),
@@ -591,13 +668,61 @@ impl Client {
         }
         let types = parse.types().map(parameters::declared).collect::<Result<Vec<_>>>()?;
         let statement = self.session.prepare_typed(sql, &types)?;
+        if !name.is_empty() {
+            self.session.keep_statement(name, &statement)?;
+        }
         let prepared = Prepared { statement, control: Control::of(sql), description: RefCell::default() };
         self.statements.insert(parse.name.into(), Rc::new(prepared));
         Ok(())
     }
 
+    /// The prepared statement of that name, of this protocol or of SQL's PREPARE.
+    fn statement(&mut self, name: &[u8]) -> Result<Rc<Prepared>> {
+        if self.forgotten != self.session.forgotten_statements() {
+            self.forget_what_the_session_has();
+        }
+        match self.statements.get(name) {
+            Some(prepared) => Ok(prepared.clone()),
+            None => self.statement_of_session(name),
+        }
+    }
+
+    #[cold]
+    fn statement_of_session(&mut self, name: &[u8]) -> Result<Rc<Prepared>> {
+        let kept = utf8(name).ok().and_then(|name| self.session.kept_statement(name));
+        let statement = kept.ok_or_else(|| no_statement(name))?.clone();
+        // EXECUTE runs no statement that controls transactions.
+        let prepared = Prepared { statement, control: Control::None, description: RefCell::default() };
+        let prepared = Rc::new(prepared);
+        self.statements.insert(name.into(), prepared.clone());
+        Ok(prepared)
+    }
+
+    /// DEALLOCATE and DISCARD forget statements of the protocol.
+    #[cold]
+    fn forget_what_the_session_has(&mut self) {
+        self.forgotten = self.session.forgotten_statements();
+        let session = &self.session;
+        self.statements.retain(|name, prepared| {
+            let kept = std::str::from_utf8(name).ok().and_then(|name| session.kept_statement(name));
+            name.is_empty() || kept.is_some_and(|kept| kept.is_same(&prepared.statement))
+        });
+    }
+
+    fn close_statement(&mut self, name: &[u8]) -> Result<()> {
+        self.statements.remove(name);
+        if !name.is_empty() {
+            let knows_all = self.forgotten == self.session.forgotten_statements();
+            self.session.forget_statement(utf8(name)?);
+            if knows_all {
+                self.forgotten = self.session.forgotten_statements();
+            }
+        }
+        Ok(())
+    }
+
     fn bind(&mut self, bind: &Bind<'_>) -> Result<()> {
-        let prepared = statement(&self.statements, bind.statement)?;
+        let prepared = self.statement(bind.statement)?;
         let types = prepared.statement.parameters();
         if bind.parameter_count != types.len() {
             return Err(violation(format!(
@@ -622,14 +747,14 @@ impl Client {
         }
         portal.formats.clear();
         portal.formats.extend(bind.result_formats.iter());
-        portal.prepared = Some(prepared.clone());
+        portal.prepared = Some(prepared);
         Ok(())
     }
 
     fn describe(&mut self, target: Target<'_>, output: &mut Output) -> Result<()> {
         match target {
             Target::Statement(name) => {
-                let prepared = statement(&self.statements, name)?;
+                let prepared = self.statement(name)?;
                 encode::parameter_description(output, prepared.statement.parameters());
                 prepared.describe(&[], output);
             }
@@ -799,23 +924,6 @@ impl Client {
     }
 }
 
-impl Script {
-    /// The statements' texts, each with the number of characters before it, for the positions of errors.
-    fn new(statements: &[Parsed]) -> Script {
-        let (mut bytes, mut characters) = (0, 0);
-        let located: Vec<_> = statements
-            .iter()
-            .map(|statement| {
-                let start = statement.span.start as usize;
-                characters += statement.script[bytes..start].chars().count() as u32;
-                bytes = start;
-                (statement.text().to_owned(), characters)
-            })
-            .collect();
-        Script(located.into_iter())
-    }
-}
-
 impl Control {
     /// Looks at the first word, behind blanks and comments.
     fn of(sql: &str) -> Control {
@@ -846,10 +954,6 @@ fn to_savepoint(rollback: &str) -> bool {
     rollback.split_ascii_whitespace().skip(1).take(2).any(|word| word.eq_ignore_ascii_case("TO"))
 }
 
-fn statement<'a>(statements: &'a Statements, name: &[u8]) -> Result<&'a Rc<Prepared>> {
-    statements.get(name).ok_or_else(|| no_statement(name))
-}
-
 #[cold]
 fn no_statement(name: &[u8]) -> Error {
     let message = match utf8(name) {
@@ -878,13 +982,5 @@ fn in_parameter(error: Error, index: usize) -> Error {
     match error.detail() {
         Some(_) => error,
         None => error.with_detail(format!("This is the value of parameter ${}.", index + 1)),
-    }
-}
-
-/// An error at its position in the script rather than in the statement.
-fn moved(error: Error, by: u32) -> Error {
-    match error.position() {
-        Some(position) if by > 0 => error.with_position(position + by),
-        _ => error,
     }
 }

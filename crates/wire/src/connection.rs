@@ -13,10 +13,7 @@ use crate::decode::{Message, Startup, decode_message, decode_startup};
 use crate::encode::{self, Authentication, Severity};
 use crate::scram::{self, Exchange};
 use crate::server::{Auth, Registration, Shared};
-use crate::socket::{End, Input, Socket};
-
-/// What `current_database()` says: a server holds one database, by whatever name clients ask for it.
-const DATABASE: &str = "firn";
+use crate::socket::{Arrived, End, Input, Socket};
 
 /// Longer messages before authentication are nobody's password.
 const MAX_UNAUTHENTICATED_BYTES: usize = 10_000;
@@ -35,7 +32,7 @@ pub(crate) fn serve(socket: &Arc<Socket>, shared: &Arc<Shared>) {
 fn serve_until_it_ends(socket: &Arc<Socket>, shared: &Arc<Shared>) {
     let is_ended = Arc::new(AtomicBool::new(false));
     let mut input = Input::new(MAX_UNAUTHENTICATED_BYTES);
-    let mut sink = Sink { output: Vec::new(), socket: socket.clone(), read_timeout: None };
+    let mut sink = Sink { output: Vec::new(), socket: socket.clone(), read_timeout: None, flushes: 0 };
     let end = match start(&mut input, &mut sink, shared) {
         // Both are gone before the last words: what the client had begun is rolled back by then.
         Ok(Some((mut client, _registration))) => {
@@ -111,6 +108,16 @@ fn try_serve_messages(
                 return Err(Fate::Gone);
             }
             let limit = client.idle_timeout();
+            if let Some(arrivals) = client.arrivals() {
+                match arrivals.clone().wait(&sink.socket, limit)? {
+                    Arrived::Message => {}
+                    Arrived::Notification => {
+                        client.deliver(&mut sink.output);
+                        continue;
+                    }
+                    Arrived::TimedOut => return Err(Fate::Refused(client.idle_for_too_long())),
+                }
+            }
             sink.limit_silence(limit)?;
             match input.fill(&sink.socket) {
                 Err(End::TimedOut) if limit.is_some() => {
@@ -163,7 +170,7 @@ fn start(
     let registration = shared.register()?;
     authenticate(&parameters.user, input, sink, shared, deadline)?;
     let mut session = shared.database.connect_as(registration.process());
-    session.identify(&parameters.user, DATABASE);
+    session.identify(&parameters.user, &parameters.database);
     session.set_client_address(sink.socket.peer());
     for (name, value) in &parameters.settings {
         session.set(name, value)?;
@@ -173,11 +180,9 @@ fn start(
     encode::authentication(&mut sink.output, Authentication::Ok);
     for (name, value) in [
         ("server_encoding", "UTF8"),
-        ("client_encoding", "UTF8"),
         ("integer_datetimes", "on"),
         ("in_hot_standby", "off"),
         ("is_superuser", "on"),
-        ("session_authorization", parameters.user.as_str()),
     ] {
         encode::parameter_status(&mut sink.output, name, value);
     }
@@ -249,6 +254,8 @@ fn scram_initial_response(message: &[u8]) -> Result<&[u8]> {
 /// What a start-up packet asks for.
 struct Parameters {
     user: String,
+    /// A server holds one database, by whatever name clients ask for it; without one, by that of the user.
+    database: String,
     /// Name and value, to be set in the session.
     settings: Vec<(String, String)>,
     /// Options of the protocol that we do not know.
@@ -257,14 +264,18 @@ struct Parameters {
 
 impl Parameters {
     fn read(raw: &[(&[u8], &[u8])]) -> Result<Parameters> {
-        let mut parameters =
-            Parameters { user: String::new(), settings: Vec::new(), unknown_options: Vec::new() };
+        let mut parameters = Parameters {
+            user: String::new(),
+            database: String::new(),
+            settings: Vec::new(),
+            unknown_options: Vec::new(),
+        };
         for (name, value) in raw {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             let (name, value) = (text(name), text(value));
             match name.as_str() {
                 "user" => parameters.user = value,
-                "database" => {} // See DATABASE.
+                "database" => parameters.database = value,
                 "replication" => match value.as_str() {
                     "false" | "off" | "no" | "0" => {}
                     _ => return Err(Error::unsupported("the replication protocol")),
@@ -280,6 +291,9 @@ impl Parameters {
                 SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
                 "no PostgreSQL user name specified in startup packet",
             ));
+        }
+        if parameters.database.is_empty() {
+            parameters.database.clone_from(&parameters.user);
         }
         Ok(parameters)
     }

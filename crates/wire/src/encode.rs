@@ -2,7 +2,7 @@
 //! connection writes to its socket as rarely as the protocol allows.
 
 use firn_base::{Error, Type};
-use firn_session::{Column, CommandTag, CopyFormat, TransactionStatus};
+use firn_session::{Column, CommandTag, CopyFormat, Notification, TransactionStatus};
 
 use crate::decode::{Format, format_of};
 
@@ -141,12 +141,22 @@ pub(crate) fn error(output: &mut Output, severity: Severity, error: &Error) {
             (b't', error.table()),
             (b'c', error.column()),
             (b'n', error.constraint()),
+            (b'R', error.routine()),
         ] {
             if let Some(value) = value {
                 field(code, value);
             }
         }
         output.push(0);
+    });
+}
+
+/// A notification of a session that listens to its channel.
+pub(crate) fn notification(output: &mut Output, notification: &Notification) {
+    message(output, b'A', |output| {
+        output.extend_from_slice(&notification.session.to_be_bytes());
+        text(output, &notification.channel);
+        text(output, &notification.payload);
     });
 }
 

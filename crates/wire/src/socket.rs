@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::ioctl_fionread;
+use rustix::io::{Errno, ioctl_fionread};
 
 use crate::decode::{Frame, MAX_STARTUP_BYTES, Malformed, frame_message, frame_startup};
 
@@ -102,6 +102,58 @@ impl Socket {
                 return;
             }
         }
+    }
+}
+
+/// Wakes a thread that waits for its client, because something has arrived that its client is to be told.
+pub(crate) struct Arrivals {
+    reader: UnixStream,
+    writer: UnixStream,
+}
+
+/// What a thread has waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Arrived {
+    /// Its client has sent something, or has gone.
+    Message,
+    /// Something that its client is to be told.
+    Notification,
+    /// Neither, for as long as it waits.
+    TimedOut,
+}
+
+impl Arrivals {
+    pub(crate) fn new() -> io::Result<Arrivals> {
+        let (reader, writer) = UnixStream::pair()?;
+        reader.set_nonblocking(true)?;
+        writer.set_nonblocking(true)?;
+        Ok(Arrivals { reader, writer })
+    }
+
+    /// Wakes the thread. If it has been woken so often that the socket is full, it has been woken.
+    pub(crate) fn wake(&self) {
+        let _ = (&self.writer).write(&[0]);
+    }
+
+    /// Waits for the client or for being woken.
+    pub(crate) fn wait(&self, socket: &Socket, longest: Option<Duration>) -> io::Result<Arrived> {
+        let limit = longest.map(|longest| Timespec {
+            tv_sec: longest.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: longest.subsec_nanos().into(),
+        });
+        let mut asked = [PollFd::new(socket, PollFlags::IN), PollFd::new(&self.reader, PollFlags::IN)];
+        match poll(&mut asked, limit.as_ref()) {
+            Ok(0) => return Ok(Arrived::TimedOut),
+            Ok(_) => {}
+            // It waits again.
+            Err(Errno::INTR) => return Ok(Arrived::Notification),
+            Err(error) => return Err(error.into()),
+        }
+        if !asked[0].revents().is_empty() {
+            return Ok(Arrived::Message);
+        }
+        while matches!((&self.reader).read(&mut [0; 64]), Ok(1..)) {}
+        Ok(Arrived::Notification)
     }
 }
 

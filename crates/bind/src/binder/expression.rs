@@ -212,8 +212,17 @@ impl Binder<'_> {
             if levels > MOST_LEVELS {
                 return Err(too_deep());
             }
+            if levels > LEVELS_OF_CHAIN && steps.peek().is_some() && self.may_be_early(&operand.scalar) {
+                operand = self.shared_operand(operand);
+                levels = 1;
+            }
         }
         Ok(operand)
+    }
+
+    /// Whether a scalar may be evaluated before the expression in which it stands: for rows for which that does not need it.
+    fn may_be_early(&self, scalar: &Scalar) -> bool {
+        self.guards.is_empty() && !self.follows_condition || !scalar.can_fail() && !scalar.is_volatile()
     }
 
     fn field_of_relation(
@@ -807,16 +816,22 @@ impl Binder<'_> {
             return Ok(self.boolean(operand, construct)?.scalar);
         };
         let mut conditions = Vec::with_capacity(list.len());
+        let follows_condition = self.follows_condition;
         for item in list {
             let operand = self.expression(item)?;
             conditions.push(self.boolean(operand, "AND")?.scalar);
+            self.follows_condition = true;
         }
+        self.follows_condition = follows_condition;
         Ok(Scalar::And(conditions))
     }
 }
 
 /// The most levels of a scalar.
 const MOST_LEVELS: u32 = 2 * DEPTH_LIMIT;
+
+/// The levels of a scalar after which the rest of a chain of operators goes on with its value as a column.
+const LEVELS_OF_CHAIN: u32 = DEPTH_LIMIT / 2;
 
 /// The levels of a scalar.
 fn depth(scalar: &Scalar) -> u32 {

@@ -143,6 +143,8 @@ pub(crate) struct Binder<'a> {
     references: Vec<Reference>,
     /// What must hold where the expression at hand is evaluated.
     guards: Vec<Scalar>,
+    /// Whether another condition of the same AND is evaluated before the expression at hand.
+    follows_condition: bool,
     /// Columns that an outer join may make NULL.
     padded: std::collections::HashSet<Column>,
     /// Locking clauses that apply to the sub-query or view that is bound next.
@@ -318,6 +320,7 @@ impl<'a> Binder<'a> {
             owners: HashMap::new(),
             references: Vec::new(),
             guards: Vec::new(),
+            follows_condition: false,
             padded: Default::default(),
             pushed_locks: Vec::new(),
             uses: None,

@@ -127,19 +127,26 @@ impl Binder<'_> {
         types: &[Type],
         names: &[(std::rc::Rc<str>, u32)],
     ) -> (NodeId, Vec<Column>) {
-        let mut inputs = match &self.plan[left] {
-            Operator::UnionAll { columns, inputs } if *columns == left_columns && !columns.is_empty() => {
-                inputs.clone()
+        if let Operator::UnionAll { columns, inputs } = &mut self.plan[left]
+            && *columns == left_columns
+            && !columns.is_empty()
+        {
+            inputs.push((right, right_columns.clone()));
+            for ((column, of_right), ty) in left_columns.iter().zip(&right_columns).zip(types) {
+                let nullable = self.column_nullable(*of_right);
+                let info = &mut self.plan.columns[*column];
+                info.nullable |= nullable;
+                info.ty = *ty;
             }
-            _ => vec![(left, left_columns)],
-        };
-        inputs.push((right, right_columns));
+            return (left, left_columns);
+        }
+        let inputs = [(left, left_columns), (right, right_columns)];
         let mut columns = Vec::with_capacity(types.len());
         for (place, ty) in types.iter().enumerate() {
             let nullable = inputs.iter().any(|(_, columns)| self.column_nullable(columns[place]));
             columns.push(self.new_column(ColumnInfo::new(*ty, nullable).named(&*names[place].0)));
         }
-        let node = self.plan.add(Operator::UnionAll { columns: columns.clone(), inputs });
+        let node = self.plan.add(Operator::UnionAll { columns: columns.clone(), inputs: inputs.into() });
         (node, columns)
     }
 

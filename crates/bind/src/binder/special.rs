@@ -122,14 +122,21 @@ impl Binder<'_> {
         self.fit_modifier(call, ty, true)
     }
 
+    /// The operand as a column, which is produced where it is needed first.
+    pub(super) fn shared_operand(&mut self, operand: Operand) -> Operand {
+        let column = self.column_for(&operand.scalar, operand.ty, None);
+        self.pending.insert(column, Pending::Value(operand.scalar));
+        Operand { scalar: Scalar::Column(column), ..operand }
+    }
+
     /// `NULLIF(left, right)`
     pub(super) fn null_if(&mut self, left: &Expr, right: &Expr, at: u32) -> Result<Operand> {
         let mut left = self.expression(left)?;
         let right = self.expression(right)?;
-        if left.scalar.is_volatile() {
-            let column = self.column_for(&left.scalar, left.ty, None);
-            self.pending.insert(column, Pending::Value(left.scalar));
-            left.scalar = Scalar::Column(column);
+        // It stands in two places of the CASE: within one another they would double its size each time.
+        let has_case = left.scalar.any(&mut |scalar| matches!(scalar, Scalar::Case(_)));
+        if left.scalar.is_volatile() || has_case && !left.scalar.can_fail() {
+            left = self.shared_operand(left);
         }
         let chosen = self.choose_operator(&Operator::Equal, Some(left.ty.id), right.ty.id, at)?;
         if chosen.result != TypeId::BOOL {

@@ -47,12 +47,44 @@ impl CopyTo {
     ) -> Result<CopyTo> {
         let prepared = Outgoing::prepare(transaction, facts, parsed, options, zone)?;
         if prepared.statement.has_effects() {
-            let error = Error::unsupported("COPY of rows that are changed or locked");
-            return Err(error
-                .with_hint("Change or lock the rows by a statement of its own, and copy them afterwards."));
+            let error = Error::unsupported("COPY of rows that a sub-query locks");
+            return Err(error.with_hint("Lock the rows by a statement of its own, and copy them afterwards."));
         }
         let rows = prepared.statement.start(transaction, facts, &[], options)?;
         Ok(prepared.with(rows))
+    }
+
+    /// Runs a statement that changes or locks rows to its end. What it gives goes out: the rows of RETURNING, or of the query.
+    pub fn changed(
+        transaction: &mut Transaction,
+        facts: &Arc<SessionFacts>,
+        parsed: &Parsed,
+        options: &RunOptions,
+        zone: TimeZoneSetting,
+    ) -> Result<CopyTo> {
+        let prepared = Outgoing::prepare(transaction, facts, parsed, options, zone)?;
+        let rows = prepared.statement.execute(transaction, facts, &[], options)?.rows;
+        Ok(prepared.with(rows))
+    }
+
+    /// Whether what is copied is of a statement that changes or locks rows.
+    pub fn has_effects(
+        transaction: &Transaction,
+        facts: &Arc<SessionFacts>,
+        parsed: &Parsed,
+        options: &RunOptions,
+    ) -> Result<bool> {
+        match &copy_of(parsed).source {
+            CopySource::Table { .. } => Ok(false),
+            CopySource::Query(statement) => match &**statement {
+                Statement::Query(query) if query.with.is_none() && query.locking.is_empty() => Ok(false),
+                Statement::Query(_) => {
+                    let query = parsed.inner((**statement).clone());
+                    Ok(Prepared::new(&query, &[], transaction, facts, &options.cancel)?.has_effects())
+                }
+                _ => Ok(true),
+            },
+        }
     }
 
     /// How far it is, for others to see.

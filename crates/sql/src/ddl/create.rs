@@ -2,11 +2,13 @@
 
 use super::sequence::SequenceOptions;
 use super::{
-    Context, already_exists, column, constraint, execute_statement, kinds, like, parameter, rewrite, sequence,
+    Context, Filling, already_exists, column, constraint, execute_statement, kinds, like, parameter, rewrite,
+    sequence,
 };
+use crate::Column;
 use crate::statement::{ObjectKind, QualifiedName, without_into};
 use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlState, Type};
+use firn_base::{Error, Result, SqlState, Type, Value};
 use firn_syntax::tree::{
     CreateSchema, CreateTable, CreateTableAs, Query, Role, RoleKind, Statement, TableConstraintKind,
     TableElement, TableSource,
@@ -248,26 +250,31 @@ pub(super) fn plain_column(name: String, ty: ColumnType) -> ColumnDef {
 
 /// CREATE TABLE AS; how many rows it stored.
 pub(super) fn table_as(context: &mut Context<'_>, text: &str, create: &CreateTableAs) -> Result<Option<u64>> {
-    let TableSource::Query(query) = &create.source else {
-        return Err(Error::unsupported("CREATE TABLE AS EXECUTE")
-            .with_hint("Write the query out in place of EXECUTE."));
-    };
-    kinds::check_access_method(create.access_method.as_ref())?;
-    kinds::check_tablespace(create.tablespace.as_ref())?;
-    let settings = parameter::settings_of(&create.options)?;
-    let name = QualifiedName::from(&create.name);
-    let names: Vec<&str> = create.columns.iter().map(|name| &*name.text).collect();
-    let new = NewTable { name, if_not_exists: create.if_not_exists, names, settings };
-    fill(context, text, &new, query, !create.with_no_data)
+    let TableSource::Query(query) = &create.source else { panic!("what EXECUTE runs has been prepared") };
+    let new = NewTable::of(create)?;
+    fill_from_query(context, text, &new, query)
 }
 
 /// SELECT INTO; how many rows it stored.
 pub(super) fn select_into(context: &mut Context<'_>, text: &str, query: &Query) -> Result<Option<u64>> {
-    let into = kinds::into_of(query).expect("a query without INTO changes no catalog");
-    let name = QualifiedName::from(&into.name);
-    let settings = TableSettings::default();
-    let new = NewTable { name, if_not_exists: false, names: Vec::new(), settings };
-    fill(context, text, &new, &without_into(query.clone()), true)
+    let new = NewTable::of_into(query);
+    fill_from_query(context, text, &new, &without_into(query.clone()))
+}
+
+/// CREATE TABLE AS or SELECT INTO whose query has been prepared; how many rows it stored.
+pub(super) fn table_filled(
+    context: &mut Context<'_>,
+    statement: &Statement,
+    filling: &Filling<'_>,
+) -> Result<Option<u64>> {
+    let new = match statement {
+        Statement::CreateTableAs(create) => NewTable::of(create)?,
+        Statement::Query(query) => NewTable::of_into(query),
+        other => panic!("{other:?} makes no table from a query"),
+    };
+    let columns = |_: &Context<'_>| Ok(filling.columns.to_vec());
+    let parameters = (filling.types, filling.values);
+    fill(context, &new, columns, &filling.parsed.script, filling.query, parameters)
 }
 
 /// A table that is made from a query.
@@ -277,19 +284,60 @@ struct NewTable<'t> {
     /// Of the first columns.
     names: Vec<&'t str>,
     settings: TableSettings,
+    with_data: bool,
 }
 
-fn fill(
+impl NewTable<'_> {
+    fn of(create: &CreateTableAs) -> Result<NewTable<'_>> {
+        kinds::check_access_method(create.access_method.as_ref())?;
+        kinds::check_tablespace(create.tablespace.as_ref())?;
+        Ok(NewTable {
+            name: QualifiedName::from(&create.name),
+            if_not_exists: create.if_not_exists,
+            names: create.columns.iter().map(|name| &*name.text).collect(),
+            settings: parameter::settings_of(&create.options)?,
+            with_data: !create.with_no_data,
+        })
+    }
+
+    fn of_into(query: &Query) -> NewTable<'_> {
+        let into = kinds::into_of(query).expect("a query without INTO changes no catalog");
+        let settings = TableSettings::default();
+        NewTable {
+            name: QualifiedName::from(&into.name),
+            if_not_exists: false,
+            names: Vec::new(),
+            settings,
+            with_data: true,
+        }
+    }
+}
+
+fn fill_from_query(
     context: &mut Context<'_>,
     text: &str,
     new: &NewTable<'_>,
     query: &Query,
-    with_data: bool,
+) -> Result<Option<u64>> {
+    let columns = |context: &Context<'_>| {
+        Ok(context.bound(|catalog| firn_bind::describe(text, query, catalog))?.columns)
+    };
+    fill(context, new, columns, text, query, (&[], &[]))
+}
+
+/// Makes the table and stores the rows of a query in it, which stands in `text` and has parameters of such types and values.
+fn fill(
+    context: &mut Context<'_>,
+    new: &NewTable<'_>,
+    columns_of: impl FnOnce(&Context<'_>) -> Result<Vec<Column>>,
+    text: &str,
+    query: &Query,
+    (types, values): (&[Type], &[Value]),
 ) -> Result<Option<u64>> {
     let Some(schema) = place(context, &new.name, new.if_not_exists)? else { return Ok(None) };
-    let described = context.bound(|catalog| firn_bind::describe(text, query, catalog))?;
-    let mut columns = Vec::with_capacity(described.columns.len());
-    for (name, ty) in named(described.columns.iter().map(|column| (&*column.name, column.ty)), &new.names)? {
+    let yielded = columns_of(context)?;
+    let mut columns = Vec::with_capacity(yielded.len());
+    for (name, ty) in named(yielded.iter().map(|column| (&*column.name, column.ty)), &new.names)? {
         columns.push(plain_column(name.to_owned(), column::stored_type(name, ty)?));
     }
     refuse_duplicates(columns.iter().map(|column| column.name.as_str()))?;
@@ -299,18 +347,18 @@ fn fill(
     table.name = rewrite::hidden_name(oid);
     context.put_table(table.clone())?;
     let mut rows = 0;
-    if with_data && !table.columns.is_empty() {
+    if new.with_data && !table.columns.is_empty() {
         let insert = rewrite::insertion(context, &table, query);
         let parsed = crate::parse::Parsed {
             script: text.into(),
             span: query.span,
             statement: Statement::Insert(Box::new(insert)),
         };
-        rows = context.change(&parsed)?;
+        rows = context.change(&parsed, types, values)?;
     }
     table.name = new.name.name.clone();
     context.put_table(table)?;
-    Ok(with_data.then_some(rows))
+    Ok(new.with_data.then_some(rows))
 }
 
 /// Columns with other names for the first of them.

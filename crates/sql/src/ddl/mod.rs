@@ -27,6 +27,7 @@ mod rewrite;
 mod sequence;
 pub(crate) mod view;
 
+use crate::Column;
 use crate::names::Names;
 use crate::parse::Parsed;
 use crate::query::Prepared;
@@ -38,9 +39,9 @@ use crate::statement::{ObjectKind, QualifiedName, quote_ident};
 pub(crate) use create::plain_table;
 pub(crate) use expression::columns_in;
 use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlState, stack};
+use firn_base::{Error, Result, SqlState, Type, TypeId, Value, stack};
 use firn_query::ResultChunk;
-use firn_syntax::tree::{Comment, ObjectReference, ObjectType, Statement};
+use firn_syntax::tree::{Comment, ObjectReference, ObjectType, Query, Statement};
 use firn_txn::catalog::{Oid, TableDef};
 use firn_txn::{Catalog, Check, Engine, Transaction};
 pub use kinds::{refuse, tag};
@@ -58,6 +59,34 @@ pub struct Context<'a> {
     pub options: &'a RunOptions,
     /// What the user should know though nothing is wrong.
     pub notices: &'a mut Vec<Error>,
+}
+
+/// What CREATE TABLE AS and SELECT INTO take their rows from, if their query has been prepared: because it has parameters, or
+/// is that of EXECUTE.
+#[derive(Clone, Copy)]
+pub struct Filling<'a> {
+    /// The statement whose text the query stands in.
+    pub parsed: &'a Parsed,
+    /// The query.
+    pub query: &'a Query,
+    /// Its columns.
+    pub columns: &'a [Column],
+    /// The types of its parameters.
+    pub types: &'a [Type],
+    /// The values of its parameters.
+    pub values: &'a [Value],
+}
+
+/// As [`execute`], of a statement that makes a table from a query which has been prepared.
+pub fn execute_filled(
+    context: &mut Context<'_>,
+    parsed: &Parsed,
+    filling: &Filling<'_>,
+) -> Result<Option<u64>> {
+    stack::with_room(|| {
+        refuse(&parsed.statement)?;
+        create::table_filled(context, &parsed.statement, filling)
+    })
 }
 
 /// Runs a statement that has a [`tag`]; how many rows it made, if the command tag has them.
@@ -231,12 +260,22 @@ impl Context<'_> {
 
     /// Prepares a statement over the catalog as it stands, and runs it. Its functions see the sequences of that catalog.
     fn run<T>(&mut self, parsed: &Parsed, run: impl FnOnce(&mut Self, &Prepared) -> Result<T>) -> Result<T> {
+        self.run_with(parsed, &[], run)
+    }
+
+    /// As [`Context::run`], of a statement with parameters of these types.
+    fn run_with<T>(
+        &mut self,
+        parsed: &Parsed,
+        types: &[Option<TypeId>],
+        run: impl FnOnce(&mut Self, &Prepared) -> Result<T>,
+    ) -> Result<T> {
         let services = self.options.services.clone();
         let services: &dyn Any = &*services;
         let services = services.downcast_ref::<Services>();
         let catalog = self.transaction.catalog().clone();
         let before = services.map(|services| services.set_catalog(Some(catalog)));
-        let result = Prepared::new(parsed, &[], self.transaction, self.facts, &self.options.cancel)
+        let result = Prepared::new(parsed, types, self.transaction, self.facts, &self.options.cancel)
             .and_then(|prepared| run(self, &prepared));
         // If the statement fails, the transaction's catalog is gone.
         if let (Some(services), Some(before)) = (services, before) {
@@ -255,9 +294,10 @@ impl Context<'_> {
     }
 
     /// Executes a change; how many rows it made.
-    fn change(&mut self, parsed: &Parsed) -> Result<u64> {
-        self.run(parsed, |context, change| {
-            let executed = change.execute(context.transaction, context.facts, &[], context.options)?;
+    fn change(&mut self, parsed: &Parsed, types: &[Type], values: &[Value]) -> Result<u64> {
+        let types: Vec<Option<TypeId>> = types.iter().map(|ty| Some(ty.id)).collect();
+        self.run_with(parsed, &types, |context, change| {
+            let executed = change.execute(context.transaction, context.facts, values, context.options)?;
             Ok(executed.count.unwrap_or(0))
         })
     }

@@ -91,7 +91,7 @@ fn fill(context: &mut Context<'_>, old: &TableDef, new: &TableDef, sources: &[St
     let mut parsed = crate::parse::parse_one(&text)?.expect("it is a statement");
     let Statement::Query(query) = &parsed.statement else { panic!("it is a query") };
     parsed.statement = Statement::Insert(Box::new(insertion(context, &hidden, query)));
-    let filled = context.change(&parsed).map_err(|error| match error.column().map(str::to_owned) {
+    let filled = context.change(&parsed, &[], &[]).map_err(|error| match error.column().map(str::to_owned) {
         Some(column) if error.state() == SqlState::NOT_NULL_VIOLATION => {
             contains_nulls(context, new, &column)
         }

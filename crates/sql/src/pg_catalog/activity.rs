@@ -4,7 +4,9 @@
 use super::rows::{PG_CLASS, row};
 use super::{Cell, DATABASE, OWNER, Row, Source};
 use crate::activity::{Activity, State};
+use crate::advisory;
 use crate::copy::{Channel, Progress};
+use crate::named::{NamedCursor, NamedStatement};
 use crate::pg_catalog::definitions::number;
 use crate::services::Services;
 use crate::settings::isolation_name;
@@ -180,7 +182,31 @@ pub(super) fn pg_locks(source: &Source) -> Vec<Row> {
         };
         lock("relation", (held.session, held.transaction), relation(held), mode, held.is_granted)
     }));
+    let mut advisory = asking.sessions().advisory().list();
+    advisory.sort_by_key(|listed| (listed.session, listed.key, listed.mode));
+    rows.extend(advisory.iter().map(advisory_lock));
     rows
+}
+
+fn advisory_lock(lock: &advisory::Listed) -> Row {
+    row! {
+        "locktype": "advisory",
+        "database": DATABASE,
+        "classid": i64::from(lock.key.class),
+        "objid": i64::from(lock.key.object),
+        "objsubid": if lock.key.is_pair { 2 } else { 1 },
+        "relation": Cell::Null,
+        "page": Cell::Null,
+        "tuple": Cell::Null,
+        "transactionid": Cell::Null,
+        "virtualtransaction": format!("{}/0", lock.session),
+        "pid": i64::from(lock.session),
+        "mode": match lock.mode {
+            advisory::Mode::Shared => "ShareLock",
+            advisory::Mode::Exclusive => "ExclusiveLock",
+        },
+        "granted": lock.is_granted,
+    }
 }
 
 pub(super) fn pg_stat_database(source: &Source) -> Vec<Row> {
@@ -473,6 +499,41 @@ fn engine_figures(asking: &Services) -> Vec<(&'static str, u64, &'static str)> {
         ("log_durable_bytes", durable_bytes, "How many of them are on disk."),
         ("checkpoints", statistics.checkpoints.get(), "Checkpoints written."),
     ]
+}
+
+/// The cursors of the asking session.
+pub(super) fn pg_cursors(source: &Source) -> Vec<Row> {
+    let Some(asking) = source.session() else { return Vec::new() };
+    let row = |(name, cursor): (&String, &NamedCursor)| {
+        row! {
+            "name": name.as_str(),
+            "statement": &*cursor.text,
+            "is_holdable": cursor.is_holdable,
+            "is_binary": cursor.is_binary,
+            "is_scrollable": cursor.is_scrollable,
+            "creation_time": cursor.declared_at,
+        }
+    };
+    asking.with_named(|named| named.cursors.iter().map(row).collect())
+}
+
+/// The prepared statements of the asking session.
+pub(super) fn pg_prepared_statements(source: &Source) -> Vec<Row> {
+    let Some(asking) = source.session() else { return Vec::new() };
+    let row = |(name, statement): (&String, &NamedStatement)| {
+        let types = statement.parameters.iter().map(|ty| i64::from(ty.id.0));
+        row! {
+            "name": name.as_str(),
+            "statement": &*statement.text,
+            "prepare_time": statement.prepared_at,
+            "parameter_types": types.collect::<Vec<_>>(),
+            "from_sql": statement.from_sql,
+            // A statement has one plan, whatever its parameters are.
+            "generic_plans": 0,
+            "custom_plans": 0,
+        }
+    };
+    asking.with_named(|named| named.statements.iter().map(row).collect())
 }
 
 /// Every setting as the asking session has it.

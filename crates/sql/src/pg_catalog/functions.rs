@@ -542,10 +542,14 @@ fn blocking_pids(source: &Source, arguments: &[Cell]) -> Result<Cell> {
     let running = asking.engine().running();
     let waiting = running.iter().filter(|transaction| i64::from(transaction.session) == pid);
     let blocking = waiting.flat_map(|transaction| &transaction.waits_for);
-    let mut pids: Vec<i64> = blocking
-        .filter_map(|other| running.iter().find(|transaction| transaction.id == *other))
-        .map(|blocking| i64::from(blocking.session))
-        .collect();
+    let mut pids: Vec<i64> =
+        blocking
+            .filter_map(|other| running.iter().find(|transaction| transaction.id == *other))
+            .map(|blocking| i64::from(blocking.session))
+            .chain(u32::try_from(pid).into_iter().flat_map(|session| {
+                asking.sessions().advisory().blockers_of(session).into_iter().map(i64::from)
+            }))
+            .collect();
     pids.sort_unstable();
     pids.dedup();
     Ok(pids.into())

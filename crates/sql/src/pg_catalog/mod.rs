@@ -86,7 +86,7 @@ impl Source {
     }
 
     /// The session that asks, as it is now.
-    fn session(&self) -> Option<&Services> {
+    pub(crate) fn session(&self) -> Option<&Services> {
         let services: &dyn Any = &**self.services.as_ref()?;
         services.downcast_ref()
     }

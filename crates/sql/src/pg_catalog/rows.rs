@@ -55,6 +55,8 @@ pub(crate) fn of(relation: &str) -> Option<fn(&Source) -> Vec<Row>> {
         "firn_stat_progress_copy" => activity::firn_stat_progress_copy,
         "firn_stat_tables" => activity::firn_stat_tables,
         "firn_stat_transactions" => activity::firn_stat_transactions,
+        "pg_cursors" => activity::pg_cursors,
+        "pg_prepared_statements" => activity::pg_prepared_statements,
         "pg_locks" => activity::pg_locks,
         "pg_settings" => activity::pg_settings,
         "pg_stat_activity" => activity::pg_stat_activity,

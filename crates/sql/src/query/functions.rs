@@ -3,10 +3,12 @@
 //! A call finds them in its context: [`Source`]. Functions of the catalogs are called with its cells.
 
 use super::sets;
+use crate::advisory::{Mode, Scope};
 use crate::information_schema;
 use crate::pg_catalog::functions::{FUNCTIONS, Spec};
 use crate::pg_catalog::{Cell, Source};
 use crate::run::SessionServices;
+use crate::services::Services;
 use crate::session_facts::SessionFacts;
 use firn_base::{Error, Representation, Result, SqlState};
 use firn_vector::Datum;
@@ -23,6 +25,8 @@ pub fn register(builder: &mut RegistryBuilder) {
     sets::register(builder);
     information_schema::functions::register(builder);
     session(builder);
+    advisory_locks(builder);
+    notifications(builder);
     sequences(builder);
     settings(builder);
 }
@@ -169,6 +173,50 @@ fn session(builder: &mut RegistryBuilder) {
     builder.scalar::<(i32, i64), _>("pg_terminate_backend(int4,int8)", |call, (session, _)| {
         services(call)?.interrupt(session, true)
     });
+}
+
+/// The session that calls, with all that it has.
+fn own_session<'a>(call: &Call<'a>) -> Result<&'a Services> {
+    source(call)?.session().ok_or_else(nobody)
+}
+
+fn advisory_locks(builder: &mut RegistryBuilder) {
+    for (suffix, mode) in [("", Mode::Exclusive), ("_shared", Mode::Shared)] {
+        for (prefix, scope) in [("", Scope::Session), ("xact_", Scope::Transaction)] {
+            let name = format!("advisory_{prefix}lock{suffix}");
+            builder.scalar::<(i64,), _>(&format!("pg_{name}(int8)"), move |call, (key,)| {
+                own_session(call)?.lock(key.into(), mode, scope, call.context.cancel).map(|()| Text)
+            });
+            builder.scalar::<(i32, i32), _>(&format!("pg_{name}(int4,int4)"), move |call, key| {
+                own_session(call)?.lock(key.into(), mode, scope, call.context.cancel).map(|()| Text)
+            });
+            builder.scalar::<(i64,), _>(&format!("pg_try_{name}(int8)"), move |call, (key,)| {
+                Ok::<_, Error>(own_session(call)?.try_lock(key.into(), mode, scope))
+            });
+            builder.scalar::<(i32, i32), _>(&format!("pg_try_{name}(int4,int4)"), move |call, key| {
+                Ok::<_, Error>(own_session(call)?.try_lock(key.into(), mode, scope))
+            });
+        }
+        let name = format!("pg_advisory_unlock{suffix}");
+        builder.scalar::<(i64,), _>(&format!("{name}(int8)"), move |call, (key,)| {
+            Ok::<_, Error>(own_session(call)?.unlock(key.into(), mode))
+        });
+        builder.scalar::<(i32, i32), _>(&format!("{name}(int4,int4)"), move |call, key| {
+            Ok::<_, Error>(own_session(call)?.unlock(key.into(), mode))
+        });
+    }
+    builder.scalar::<(), _>("pg_advisory_unlock_all()", |call, ()| {
+        own_session(call)?.unlock_all();
+        Ok::<_, Error>(Text)
+    });
+}
+
+fn notifications(builder: &mut RegistryBuilder) {
+    builder.scalar::<(Option<&str>, Option<&str>), _>("pg_notify(text,text)", |call, (channel, payload)| {
+        own_session(call)?.notify(channel.unwrap_or_default(), payload.unwrap_or_default()).map(|()| Text)
+    });
+    // What has been sent waits at those who listen, for which there is no limit.
+    builder.scalar::<(), _>("pg_notification_queue_usage()", |_, ()| 0.0f64);
 }
 
 /// Sequences are named by their oids.

@@ -24,7 +24,8 @@ pub(super) fn register(builder: &mut RegistryBuilder) {
         builder.set(signature, Rows { relation });
     }
     builder.set("pg_get_keywords()", Keywords);
-    // There are no privileges that are granted, no partitions, and no channels.
+    builder.set("pg_listening_channels()", Channels);
+    // There are no privileges that are granted, and no partitions.
     builder.set("aclexplode(_aclitem) pg_partition_ancestors(regclass) pg_partition_tree(regclass)", Nothing);
 }
 
@@ -64,6 +65,22 @@ impl Set for Values {
         }
         self.next = end;
         Ok(end < self.count)
+    }
+}
+
+/// `pg_listening_channels`
+struct Channels;
+
+impl SetKernel for Channels {
+    fn can_fail(&self) -> bool {
+        false
+    }
+
+    fn begin(&self, call: &mut Call<'_>, _: &[Datum<'_>]) -> Result<Option<Box<dyn Set>>> {
+        let Some(session) = source(call)?.session() else { return Ok(None) };
+        let channels: Vec<Value> = session.channels().into_iter().map(Value::Text).collect();
+        let count = channels.len();
+        Ok(Some(Box::new(Values { columns: vec![(Representation::Text, channels)], next: 0, count })))
     }
 }
 

@@ -16,7 +16,7 @@ use firn_plan::operator::{LockStrength, SourceId};
 use firn_query::catalog::{Binding, Names};
 use firn_query::expressions::TransactionExpressions;
 use firn_query::prepared::Preparing;
-use firn_query::{Executed, Found, Relations, ResultColumn, Stream, Surroundings};
+use firn_query::{Executed, Found, KeptRows, Relations, ResultColumn, Stream, Surroundings};
 use firn_syntax::tree::{Expr, TypeName};
 use firn_txn::Transaction;
 use firn_vector::context::Settings;
@@ -98,9 +98,9 @@ impl Prepared {
         self.prepared.parameters()
     }
 
-    /// The lines of EXPLAIN.
-    pub fn explain(&self) -> Vec<String> {
-        self.prepared.explain().lines().map(str::to_owned).collect()
+    /// The plan that it runs by.
+    pub fn plan(&self) -> &firn_plan::Plan {
+        self.prepared.plan()
     }
 
     /// How strongly it locks rows, if it does.
@@ -360,6 +360,11 @@ pub(crate) fn surroundings(
         budget: BUDGET.clone(),
         cancel: options.cancel.clone(),
     }
+}
+
+/// A place to keep the rows of a result.
+pub fn kept_rows(columns: &[ResultColumn], options: &RunOptions) -> KeptRows {
+    KeptRows::new(columns, &run_options(options))
 }
 
 fn run_options(options: &RunOptions) -> Options {

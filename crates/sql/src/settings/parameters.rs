@@ -21,8 +21,10 @@ pub(super) enum Kind {
     TimeZone,
     /// The part of DateStyle that we have.
     DateStyle,
-    /// The one encoding that we have, by its several names.
+    /// An encoding, by one of its names.
     Encoding,
+    /// A role, which is the user.
+    Role,
     /// Cannot be changed.
     Fixed,
 }
@@ -67,7 +69,7 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         Kind::Duration,
         "How long a statement runs until it is looked whether its client is still there; 0 for ever.",
     ),
-    parameter("client_encoding", "UTF8", Kind::Encoding, "Strings are UTF-8."),
+    parameter("client_encoding", "UTF8", Kind::Encoding, "In which encoding clients send and get strings."),
     parameter(
         "client_min_messages",
         "notice",
@@ -105,7 +107,12 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         Kind::Choice(&["pglz", "lz4"]),
         "Accepted; has no effect.",
     ),
-    parameter("default_transaction_deferrable", "off", Kind::Boolean, "Accepted; has no effect."),
+    parameter(
+        "default_transaction_deferrable",
+        "off",
+        Kind::Boolean,
+        "Whether new transactions may wait for a snapshot of their own; none has to.",
+    ),
     parameter("default_transaction_isolation", "serializable", ISOLATION, "Isolation of new transactions."),
     parameter(
         "default_transaction_read_only",
@@ -258,21 +265,26 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     parameter("quote_all_identifiers", "off", Kind::Choice(&["off"]), "Names are quoted where they need it."),
     parameter("random_page_cost", "4", Kind::Real, "Accepted; has no effect."),
     parameter("recursive_worktable_factor", "10", Kind::Real, "Accepted; has no effect."),
-    parameter("role", "none", Kind::Choice(&["none"]), "Roles come with a later release."),
+    parameter("role", "none", Kind::Role, "The role whose rights count; every user may do everything."),
     parameter("row_security", "on", Kind::Boolean, "Accepted; has no effect."),
     parameter("search_path", "\"$user\", public", Kind::Text, "Schemas in which names are looked up."),
     parameter("seq_page_cost", "1", Kind::Real, "Accepted; has no effect."),
     parameter("server_encoding", "UTF8", Kind::Fixed, "Strings are UTF-8."),
     parameter("server_version", "15.0 (FirnDB)", Kind::Fixed, "The PostgreSQL whose dialect we follow."),
     parameter("server_version_num", "150000", Kind::Fixed, "The same as a number."),
-    parameter("session_authorization", "firn", Kind::Fixed, "The user."),
+    parameter("session_authorization", "firn", Kind::Role, "The user."),
     parameter(
         "session_replication_role",
         "origin",
         Kind::Choice(&["origin"]),
         "Constraints are always checked.",
     ),
-    parameter("standard_conforming_strings", "on", Kind::Choice(&["on"]), "Backslashes are ordinary."),
+    parameter(
+        "standard_conforming_strings",
+        "on",
+        Kind::Boolean,
+        "Whether backslashes are ordinary characters in strings.",
+    ),
     parameter("statement_timeout", "0", Kind::Duration, "Longest that a statement may run; 0 for ever."),
     parameter("synchronize_seqscans", "on", Kind::Boolean, "Accepted; has no effect."),
     parameter(
@@ -294,7 +306,12 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     parameter("track_counts", "on", Kind::Boolean, "Accepted; has no effect."),
     parameter("track_functions", "none", Kind::Choice(&["none", "pl", "all"]), "Accepted; has no effect."),
     parameter("track_io_timing", "off", Kind::Boolean, "Accepted; has no effect."),
-    parameter("transaction_deferrable", "off", Kind::Boolean, "Accepted; has no effect."),
+    parameter(
+        "transaction_deferrable",
+        "off",
+        Kind::Boolean,
+        "Whether this transaction may wait for a snapshot of its own; none has to.",
+    ),
     parameter("transaction_isolation", "serializable", ISOLATION, "Isolation of this transaction."),
     parameter("transaction_read_only", "off", Kind::Boolean, "Whether this transaction may only read."),
     parameter("transaction_timeout", "0", Kind::Duration, "Accepted as 0: transactions may last for ever."),

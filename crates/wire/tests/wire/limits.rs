@@ -167,6 +167,11 @@ fn sessions_stop_and_end_each_other() {
     asked(&mut looking, "pg_terminate_backend", "query = 'DELETE FROM t'");
     assert_eq!(idle.last_words().as_deref(), Some("57P01"));
     assert_eq!(looking.answers(&query("UPDATE t SET a = 2")), "C ZI");
+    let mut own = Raw::connect(&server);
+    own.send(&query("SELECT pg_terminate_backend(pg_backend_pid())"));
+    let received = own.until('E');
+    assert_eq!(summary(&received), "E57P01", "it is told nothing else");
+    assert_eq!(own.last_words(), None);
     let nobody =
         "SELECT 1 / (CASE WHEN pg_terminate_backend(2000000) OR pg_cancel_backend(-1) THEN 0 ELSE 1 END)";
     assert_eq!(looking.answers(&query(nobody)), "T D C ZI");

@@ -387,3 +387,90 @@ fn numbers_as_text_may_have_signs_blanks_and_zeros() {
         }
     }
 }
+
+#[test]
+fn sql_and_messages_share_the_names_of_prepared_statements() {
+    let server = serve_plainly();
+    let mut raw = Raw::connect(&server);
+    assert_eq!(raw.answers(&[parse("A b", "SELECT $1::int + 1"), sync()].concat()), "1 ZI");
+    assert_eq!(raw.answers(&query("EXECUTE \"A b\" (1)")), "T D C ZI");
+    assert_eq!(raw.answers(&query("DEALLOCATE \"A b\"")), "C ZI");
+    assert_eq!(raw.answers(&[bind("", "A b", &["1"]), sync()].concat()), "E26000 ZI");
+    assert_eq!(raw.answers(&query("PREPARE p AS SELECT $1::int")), "C ZI");
+    assert_eq!(raw.answers(&[describe('S', "p"), sync()].concat()), "t T ZI");
+    assert_eq!(raw.answers(&[bind("", "p", &["7"]), execute("", 0), sync()].concat()), "2 D C ZI");
+    assert_eq!(raw.answers(&[parse("p", "SELECT 1"), sync()].concat()), "E42P05 ZI");
+    assert_eq!(raw.answers(&query("DISCARD ALL")), "C ZI");
+    // The name is free again, and what it meant before is forgotten.
+    assert_eq!(raw.answers(&[parse("p", "SELECT 1, 2"), describe('S', "p"), sync()].concat()), "1 t T ZI");
+    assert_eq!(raw.answers(&[close('S', "p"), bind("", "p", &[]), sync()].concat()), "3 E26000 ZI");
+}
+
+#[test]
+fn a_binary_cursor_sends_binary_values() {
+    let server = serve_plainly();
+    let mut raw = Raw::connect(&server);
+    raw.answers(&query("BEGIN; DECLARE b BINARY CURSOR FOR SELECT 258"));
+    raw.send(&query("FETCH b"));
+    let received = raw.until('Z');
+    assert_eq!(summary(&received), "T D C ZT");
+    assert_eq!(received[1].1, b"\0\x01\0\0\0\x04\0\0\x01\x02");
+}
+
+#[test]
+fn notifications_come_to_who_is_idle_and_after_the_block_of_who_is_not() {
+    let server = serve_plainly();
+    let (mut listening, mut sending) = (Raw::connect(&server), Raw::connect(&server));
+    assert_eq!(listening.answers(&query("LISTEN news")), "C ZI");
+    assert_eq!(sending.answers(&query("NOTIFY news, 'one'")), "C ZI");
+    let received = listening.until('A');
+    assert!(received[0].1.ends_with(b"news\0one\0"), "{received:?}");
+    assert_eq!(listening.answers(&query("BEGIN")), "C ZT");
+    assert_eq!(sending.answers(&query("NOTIFY news")), "C ZI");
+    assert_eq!(sending.answers(&query("BEGIN; NOTIFY news, 'lost'; ROLLBACK")), "C C C ZI");
+    assert_eq!(listening.answers(&query("SELECT 1")), "T D C ZT");
+    assert_eq!(listening.answers(&query("COMMIT")), "C A ZI");
+    assert_eq!(listening.answers(&query("NOTIFY news, 'own'")), "C A ZI");
+    assert_eq!(listening.answers(&query("UNLISTEN *; NOTIFY news")), "C C ZI");
+}
+
+#[test]
+fn what_functions_set_is_reported_too() {
+    let server = serve_plainly();
+    let mut raw = Raw::connect(&server);
+    let set = |value: &str, local: bool| query(&format!("SELECT set_config('TimeZone', '{value}', {local})"));
+    assert_eq!(raw.answers(&set("Asia/Tokyo", false)), "T D C S ZI");
+    assert_eq!(raw.answers(&query("BEGIN")), "C ZT");
+    assert_eq!(raw.answers(&set("Asia/Dubai", true)), "T D C S ZT");
+    assert_eq!(raw.answers(&query("ROLLBACK")), "C S ZI");
+    let several = "SELECT set_config('application_name', n, false) FROM (VALUES ('a'), ('b')) AS v(n)";
+    assert_eq!(raw.answers(&query(several)), "T D D C S ZI");
+}
+
+#[test]
+fn the_database_has_the_name_by_which_it_was_asked_for() {
+    let server = serve_plainly();
+    for (asked, name) in [("database\0shop\0", "shop"), ("", "tester")] {
+        let mut raw = Raw::silent(&server);
+        raw.send(&startup(3 << 16, format!("user\0tester\0{asked}\0").as_bytes()));
+        raw.until('Z');
+        raw.send(&query("SELECT datname FROM pg_database WHERE datname = current_database()"));
+        let received = raw.until('Z');
+        assert!(received[1].1.ends_with(name.as_bytes()), "{received:?}");
+    }
+}
+
+#[test]
+fn rows_of_returning_are_copied_out() {
+    let server = serve_plainly();
+    let mut raw = Raw::connect(&server);
+    raw.answers(&query("CREATE TABLE t (a int, s text); INSERT INTO t VALUES (1, 'x'), (2, 'y')"));
+    assert_eq!(raw.answers(&query("COPY (UPDATE t SET s = 'z' RETURNING a, s) TO STDOUT")), "H d d c C ZI");
+    assert_eq!(raw.answers(&query("COPY (SELECT * FROM t FOR UPDATE) TO STDOUT")), "H d d c C ZI");
+    assert_eq!(
+        raw.answers(&query("BEGIN; COPY (DELETE FROM t RETURNING s) TO STDOUT; ROLLBACK")),
+        "C H d d c C C ZI"
+    );
+    assert_eq!(raw.answers(&query("COPY (DELETE FROM t) TO STDOUT")), "E0A000 ZI");
+    assert_eq!(count(&mut raw), "2");
+}

@@ -1,0 +1,301 @@
+//! What EXPLAIN prints: the plan as lines of text, or as a tree in JSON, YAML or XML with the structure that PostgreSQL gives it.
+//!
+//! An operator that PostgreSQL has under another name has that name in the tree. `Details` is its line of the text form.
+
+use crate::options::{ExplainFormat, ExplainOptions};
+use firn_base::{json, stack};
+use firn_plan::operator::{JoinKind, Operator};
+use firn_plan::text::{operator_line, print};
+use firn_plan::verify::name;
+use firn_plan::{NodeId, Plan};
+use std::fmt::Write;
+use std::time::Duration;
+
+/// An explained statement.
+pub struct Explanation {
+    format: ExplainFormat,
+    /// The plan as text.
+    text: String,
+    /// The plan as a tree, unless it is printed as text.
+    tree: Option<Node>,
+    depth: u32,
+    rows: Option<u64>,
+    planning: Option<Duration>,
+    execution: Option<Duration>,
+}
+
+/// An operator of the tree.
+struct Node {
+    properties: Vec<(&'static str, Property)>,
+    inputs: Vec<Node>,
+}
+
+/// The value of a property.
+enum Property {
+    Text(String),
+    Flag(bool),
+    Count(u64),
+    Millis(f64),
+}
+
+impl Explanation {
+    /// Explains a plan.
+    pub fn of(plan: &Plan, format: ExplainFormat) -> Explanation {
+        let depth = plan.depth() as u32;
+        let (text, tree) = match format {
+            ExplainFormat::Text => (print(plan), None),
+            _ => (String::new(), Some(stack::with_room_for(depth, || node(plan, plan.root, None)))),
+        };
+        Explanation { format, text, tree, depth, rows: None, planning: None, execution: None }
+    }
+
+    /// The statement was run: how many rows it gave and how long it took.
+    pub fn note_run(&mut self, rows: u64, time: Duration, options: &ExplainOptions) {
+        self.rows = Some(rows);
+        self.execution = options.summary.then_some(time);
+        let Some(Node { properties, .. }) = &mut self.tree else { return };
+        if options.timing {
+            properties.push(("Actual Startup Time", Property::Millis(0.0)));
+            properties.push(("Actual Total Time", Property::Millis(millis(time))));
+        }
+        properties.push(("Actual Rows", Property::Count(rows)));
+        properties.push(("Actual Loops", Property::Count(1)));
+    }
+
+    /// How long it took to plan it.
+    pub fn note_planning(&mut self, time: Duration) {
+        self.planning = Some(time);
+    }
+
+    /// The rows of the result: lines of text, or the tree in one row.
+    pub fn into_rows(self) -> Vec<String> {
+        stack::with_room_for(self.depth, || self.rows())
+    }
+
+    fn rows(self) -> Vec<String> {
+        let times = [("Planning Time", self.planning), ("Execution Time", self.execution)];
+        let times = times.into_iter().filter_map(|(name, time)| Some((name, millis(time?))));
+        let mut out = String::new();
+        let Some(tree) = self.tree else {
+            let mut lines: Vec<String> = self.text.lines().map(str::to_owned).collect();
+            lines.extend(self.rows.map(|rows| format!("Rows: {rows}")));
+            lines.extend(times.map(|(name, time)| format!("{name}: {time:.3} ms")));
+            return lines;
+        };
+        match self.format {
+            ExplainFormat::Text => unreachable!("text has no tree"),
+            ExplainFormat::Json => {
+                out.push_str("[\n  {\n    \"Plan\": ");
+                tree.json(2, &mut out);
+                for (name, time) in times {
+                    put(&mut out, format_args!(",\n    \"{name}\": {time:.3}"));
+                }
+                out.push_str("\n  }\n]");
+            }
+            ExplainFormat::Yaml => {
+                out.push_str("- Plan: ");
+                tree.yaml(2, &mut out);
+                for (name, time) in times {
+                    put(&mut out, format_args!("\n  {name}: {time:.3}"));
+                }
+            }
+            ExplainFormat::Xml => {
+                out.push_str("<explain xmlns=\"http://www.postgresql.org/2009/explain\">\n  <Query>");
+                tree.xml(2, &mut out);
+                for (name, time) in times {
+                    let tag = tag(name);
+                    put(&mut out, format_args!("\n    <{tag}>{time:.3}</{tag}>"));
+                }
+                out.push_str("\n  </Query>\n</explain>");
+            }
+        }
+        vec![out]
+    }
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
+    out.write_fmt(text).expect("strings take all");
+}
+
+fn new_line(level: usize, out: &mut String) {
+    out.push('\n');
+    out.extend(std::iter::repeat_n("  ", level));
+}
+
+/// An operator with its inputs, as an input of another one if that has a word for it.
+fn node(plan: &Plan, id: NodeId, relationship: Option<&'static str>) -> Node {
+    let operator = &plan[id];
+    let text = |text: &str| Property::Text(text.to_owned());
+    let mut properties = vec![("Node Type", text(node_type(operator)))];
+    properties.extend(relationship.map(|word| ("Parent Relationship", text(word))));
+    properties.push(("Parallel Aware", Property::Flag(false)));
+    match operator {
+        Operator::Scan(scan) => {
+            properties.extend(scan.name.as_deref().map(|name| ("Relation Name", text(name))));
+            properties.extend(scan.name.as_deref().map(|name| ("Alias", text(name))));
+        }
+        Operator::Join(join) => {
+            let kind = match join.kind {
+                JoinKind::Inner => "Inner",
+                JoinKind::Left => "Left",
+                JoinKind::Full => "Full",
+                JoinKind::Semi => "Semi",
+                JoinKind::Anti => "Anti",
+                JoinKind::Mark => "Mark",
+                JoinKind::Single => "Single",
+            };
+            properties.push(("Join Type", text(kind)));
+        }
+        Operator::Insert(_) | Operator::Update(_) | Operator::Delete { .. } | Operator::Merge(_) => {
+            properties.push(("Operation", text(name(operator))));
+        }
+        _ => {}
+    }
+    properties.push(("Details", Property::Text(operator_line(&plan.columns, operator))));
+    let of_inputs: [&str; 2] = match operator {
+        Operator::UnionAll { .. } => ["Member", "Member"],
+        _ => ["Outer", "Inner"],
+    };
+    let inputs = operator.inputs().into_iter().enumerate();
+    let inputs = inputs.map(|(place, input)| node(plan, input, Some(of_inputs[place.min(1)]))).collect();
+    Node { properties, inputs }
+}
+
+/// What PostgreSQL calls an operator; ours, if it has none of the kind.
+fn node_type(operator: &Operator) -> &'static str {
+    match operator {
+        Operator::Scan(_) => "Seq Scan",
+        Operator::Values { columns, .. } if columns.is_empty() => "Result",
+        Operator::Values { .. } => "Values Scan",
+        Operator::TableFunction(_) => "Function Scan",
+        Operator::FlatMap { .. } => "ProjectSet",
+        Operator::Join(join) if join.by_index.is_empty() => "Hash Join",
+        Operator::Join(_) => "Nested Loop",
+        Operator::Group(_) => "Aggregate",
+        Operator::Window(_) => "WindowAgg",
+        Operator::Sort { .. } => "Sort",
+        Operator::Limit(_) => "Limit",
+        Operator::DistinctOn { .. } => "Unique",
+        Operator::Sample { .. } => "Sample Scan",
+        Operator::UnionAll { .. } => "Append",
+        Operator::Iterate(_) => "Recursive Union",
+        Operator::IterateRead { .. } => "WorkTable Scan",
+        Operator::SharedRead { .. } => "CTE Scan",
+        Operator::Lock { .. } => "LockRows",
+        Operator::Insert(_) | Operator::Update(_) | Operator::Delete { .. } | Operator::Merge(_) => {
+            "ModifyTable"
+        }
+        other => name(other),
+    }
+}
+
+impl Node {
+    fn json(&self, level: usize, out: &mut String) {
+        out.push('{');
+        for (place, (name, property)) in self.properties.iter().enumerate() {
+            out.push_str(if place == 0 { "" } else { "," });
+            new_line(level + 1, out);
+            put(out, format_args!("\"{name}\": "));
+            property.json(out);
+        }
+        if !self.inputs.is_empty() {
+            out.push(',');
+            new_line(level + 1, out);
+            out.push_str("\"Plans\": [");
+            for (place, input) in self.inputs.iter().enumerate() {
+                out.push_str(if place == 0 { "" } else { "," });
+                new_line(level + 2, out);
+                input.json(level + 2, out);
+            }
+            new_line(level + 1, out);
+            out.push(']');
+        }
+        new_line(level, out);
+        out.push('}');
+    }
+
+    fn yaml(&self, level: usize, out: &mut String) {
+        for (name, property) in &self.properties {
+            // The first one of an item of a list follows its dash.
+            if !out.ends_with("- ") {
+                new_line(level, out);
+            }
+            put(out, format_args!("{name}: "));
+            property.json(out);
+        }
+        if !self.inputs.is_empty() {
+            new_line(level, out);
+            out.push_str("Plans: ");
+            for input in &self.inputs {
+                new_line(level + 1, out);
+                out.push_str("- ");
+                input.yaml(level + 2, out);
+            }
+        }
+    }
+
+    fn xml(&self, level: usize, out: &mut String) {
+        new_line(level, out);
+        out.push_str("<Plan>");
+        for (name, property) in &self.properties {
+            let tag = tag(name);
+            new_line(level + 1, out);
+            put(out, format_args!("<{tag}>"));
+            property.xml(out);
+            put(out, format_args!("</{tag}>"));
+        }
+        if !self.inputs.is_empty() {
+            new_line(level + 1, out);
+            out.push_str("<Plans>");
+            self.inputs.iter().for_each(|input| input.xml(level + 2, out));
+            new_line(level + 1, out);
+            out.push_str("</Plans>");
+        }
+        new_line(level, out);
+        out.push_str("</Plan>");
+    }
+}
+
+impl Property {
+    /// As JSON writes it, and YAML, which takes JSON's strings.
+    fn json(&self, out: &mut String) {
+        match self {
+            Property::Text(text) => json::write_string(text, out),
+            other => other.plain(out),
+        }
+    }
+
+    fn xml(&self, out: &mut String) {
+        match self {
+            Property::Text(text) => {
+                for character in text.chars() {
+                    match character {
+                        '&' => out.push_str("&amp;"),
+                        '<' => out.push_str("&lt;"),
+                        '>' => out.push_str("&gt;"),
+                        other => out.push(other),
+                    }
+                }
+            }
+            other => other.plain(out),
+        }
+    }
+
+    fn plain(&self, out: &mut String) {
+        match self {
+            Property::Text(text) => out.push_str(text),
+            Property::Flag(flag) => put(out, format_args!("{flag}")),
+            Property::Count(count) => put(out, format_args!("{count}")),
+            Property::Millis(time) => put(out, format_args!("{time:.3}")),
+        }
+    }
+}
+
+/// The name of a property as XML has it.
+fn tag(name: &str) -> String {
+    name.replace(' ', "-")
+}
