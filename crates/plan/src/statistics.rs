@@ -103,6 +103,9 @@ struct Origin {
     attribute: i16,
 }
 
+/// Which condition equates columns of two scans, and where they come from.
+type Equality = (usize, Origin, Origin);
+
 impl<'s> Estimates<'s> {
     /// Of all operators that the root reaches.
     pub fn of(plan: &Plan, statistics: &'s dyn Statistics) -> Estimates<'s> {
@@ -287,7 +290,7 @@ impl<'s> Estimates<'s> {
     /// two scans are counted at the first of them; the others keep all.
     pub fn shares(&self, conditions: &[&Scalar], rows: f64) -> Vec<f64> {
         let mut shares = vec![1.0; conditions.len()];
-        let mut pairs: BTreeMap<(NodeId, NodeId), Vec<(usize, Origin, Origin)>> = BTreeMap::new();
+        let mut pairs: BTreeMap<(NodeId, NodeId), Vec<Equality>> = BTreeMap::new();
         for (place, condition) in conditions.iter().enumerate() {
             match self.scans_joined(condition) {
                 Some((left, right)) => {
