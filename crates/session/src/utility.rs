@@ -605,7 +605,7 @@ impl Connection {
         prepared: &Statement,
         parameters: &[Value],
     ) -> Result<Outcome> {
-        let of = prepared.prepared.parsed.as_ref().map(|of| &**of);
+        let of = prepared.prepared.parsed.as_deref();
         let (Some(of), Some(columns)) = (of, prepared.columns()) else { return Err(no_select()) };
         let tree::Statement::Query(query) = &of.statement else { return Err(no_select()) };
         let values = coerced(prepared.parameters(), parameters, &self.zone)?;

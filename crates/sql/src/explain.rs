@@ -4,7 +4,7 @@
 
 use crate::options::{ExplainFormat, ExplainOptions};
 use firn_base::{json, stack};
-use firn_plan::operator::{JoinKind, Operator};
+use firn_plan::operator::{JoinKind, JoinMethod, Operator};
 use firn_plan::text::{operator_line, print};
 use firn_plan::verify::name;
 use firn_plan::{NodeId, Plan};
@@ -173,8 +173,10 @@ fn node_type(operator: &Operator) -> &'static str {
         Operator::Values { .. } => "Values Scan",
         Operator::TableFunction(_) => "Function Scan",
         Operator::FlatMap { .. } => "ProjectSet",
-        Operator::Join(join) if join.by_index.is_empty() => "Hash Join",
-        Operator::Join(_) => "Nested Loop",
+        Operator::Join(join) => match join.method {
+            JoinMethod::BuildRight | JoinMethod::BuildLeft => "Hash Join",
+            JoinMethod::Index(_) => "Nested Loop",
+        },
         Operator::Group(_) => "Aggregate",
         Operator::Window(_) => "WindowAgg",
         Operator::Sort { .. } => "Sort",
