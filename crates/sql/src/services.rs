@@ -9,6 +9,7 @@ use crate::names::{Names, parse_qualified};
 use crate::run::SessionServices;
 use crate::session_facts::SessionFacts;
 use crate::settings::Settings;
+use firn_base::random::Random;
 use firn_base::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
 use firn_base::{Error, Result, SqlState};
 use firn_txn::catalog::{Oid, SequenceDef};
@@ -22,6 +23,8 @@ pub struct Services {
     sessions: Arc<Sessions>,
     activity: Arc<Activity>,
     state: Mutex<State>,
+    /// The generator of random numbers, once it has been seeded.
+    random: Mutex<Option<Random>>,
     /// Raised when a function has changed a setting, so that the session looks again.
     touched: AtomicBool,
     /// Whether the transaction may only read; `nextval` may not run there either.
@@ -62,6 +65,7 @@ impl Services {
             sessions,
             activity,
             state: Mutex::new(state),
+            random: Mutex::new(None),
             touched: AtomicBool::new(false),
             read_only: AtomicBool::new(false),
             transaction_number: AtomicU64::new(0),
@@ -219,6 +223,10 @@ impl SessionServices for Services {
         let state = self.state.lock();
         let definition = self.sequence(&state, sequence)?;
         Ok(self.engine.last_value(&definition))
+    }
+
+    fn seeded_random(&self) -> Option<&Mutex<Option<Random>>> {
+        Some(&self.random)
     }
 
     fn setting(&self, name: &str) -> Option<String> {
