@@ -246,6 +246,7 @@ impl TableSchema {
             unique,
             values: true,
             deferral: Deferral::Never,
+            internal: false,
         }
     }
 

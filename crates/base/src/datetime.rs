@@ -4,9 +4,12 @@
 //! Moments are microseconds since 1970, so timestamps end in the year 294247 where PostgreSQL's,
 //! counted from 2000, go on to 294276. `infinity` is refused.
 
+mod read;
+
 use crate::error::{Error, Result, SqlState};
-use crate::time_zone::{TimeZoneSetting, parse_offset};
+use crate::time_zone::TimeZoneSetting;
 use crate::types::SqlType;
+use read::{Fields, out_of_range, syntax};
 
 /// Microseconds in a second.
 pub const MICROS_PER_SECOND: i64 = 1_000_000;
@@ -94,41 +97,67 @@ pub fn to_utc(local: i64, zone: &TimeZoneSetting) -> Result<i64> {
     check_timestamp(local.checked_sub(i64::from(zone.offset_of_local(local)) * MICROS_PER_SECOND))
 }
 
-/// Reads a date.
+/// What the words `now`, `today`, `tomorrow` and `yesterday` refer to.
+#[derive(Clone, Copy)]
+pub struct Present<'a> {
+    /// The moment, in microseconds since 1970 UTC.
+    pub moment: i64,
+    /// The zone whose clocks say which day it is.
+    pub zone: &'a TimeZoneSetting,
+}
+
+/// Reads a date. Here and below, what refers to the present is 0A000 if nobody says what that is.
 pub fn parse_date(text: &str) -> Result<i32> {
+    parse_date_at(text, None)
+}
+
+/// Reads a date, which may be `today`.
+pub fn parse_date_at(text: &str, present: Option<Present<'_>>) -> Result<i32> {
     if let Some(days) = iso_date(text.as_bytes()) {
         return Ok(days);
     }
-    let fields = Fields::read(text, SqlType::Date)?;
-    match fields.date {
-        Some((year, month, day)) => check_date(days_from_civil(year, month, day)).map_err(|_| {
-            Error::new(SqlState::DATETIME_FIELD_OVERFLOW, format!("date out of range: \"{text}\""))
-        }),
-        None => Err(syntax(text, SqlType::Date)),
-    }
+    let fields = Fields::read(text, SqlType::Date, present)?;
+    let (year, month, day) = fields.date.ok_or_else(|| syntax(text, SqlType::Date))?;
+    check_date(days_from_civil(year, month, day))
+        .map_err(|_| Error::new(SqlState::DATETIME_FIELD_OVERFLOW, format!("date out of range: \"{text}\"")))
 }
 
 /// Reads a time of day.
 pub fn parse_time(text: &str) -> Result<i64> {
-    let fields = Fields::read(text, SqlType::Time)?;
+    parse_time_at(text, None)
+}
+
+/// Reads a time of day, which may be `now`.
+pub fn parse_time_at(text: &str, present: Option<Present<'_>>) -> Result<i64> {
+    let fields = Fields::read(text, SqlType::Time, present)?;
     fields.time.ok_or_else(|| syntax(text, SqlType::Time))
 }
 
 /// Reads a timestamp without time zone; a zone in the text is read and ignored, as PostgreSQL does.
 pub fn parse_timestamp(text: &str) -> Result<i64> {
+    parse_timestamp_at(text, None)
+}
+
+/// Reads a timestamp without time zone, which may be `now`.
+pub fn parse_timestamp_at(text: &str, present: Option<Present<'_>>) -> Result<i64> {
     if let Some(micros) = iso_timestamp(text.as_bytes()) {
         return Ok(micros);
     }
-    let fields = Fields::read(text, SqlType::Timestamp)?;
+    let fields = Fields::read(text, SqlType::Timestamp, present)?;
     fields.timestamp(text, SqlType::Timestamp)
 }
 
 /// Reads a timestamp with time zone; one that names no zone is in `zone`.
 pub fn parse_timestamptz(text: &str, zone: &TimeZoneSetting) -> Result<i64> {
+    parse_timestamptz_at(text, zone, None)
+}
+
+/// Reads a timestamp with time zone, which may be `now`.
+pub fn parse_timestamptz_at(text: &str, zone: &TimeZoneSetting, present: Option<Present<'_>>) -> Result<i64> {
     let (local, zone) = match iso_timestamp(text.as_bytes()) {
         Some(local) => (local, *zone),
         None => {
-            let fields = Fields::read(text, SqlType::TimestampTz)?;
+            let fields = Fields::read(text, SqlType::TimestampTz, present)?;
             (fields.timestamp(text, SqlType::TimestampTz)?, fields.zone.unwrap_or(*zone))
         }
     };
@@ -282,239 +311,6 @@ fn iso_timestamp(text: &[u8]) -> Option<i64> {
     Some(seconds * MICROS_PER_SECOND + micros)
 }
 
-/// What a date or time text says, field by field.
-#[derive(Default)]
-struct Fields {
-    /// Year (0 is 1 BC), month, day.
-    date: Option<(i64, u32, u32)>,
-    /// Microseconds since midnight; 24:00:00 is allowed.
-    time: Option<i64>,
-    /// The zone, if one was written.
-    zone: Option<TimeZoneSetting>,
-}
-
-/// The parts of a date that came as words of their own (`Jan 31 2024`).
-#[derive(Default)]
-struct LooseDate<'a> {
-    month: Option<u32>,
-    numbers: Vec<&'a str>,
-}
-
-impl Fields {
-    fn read(text: &str, ty: SqlType) -> Result<Fields> {
-        let mut fields = Fields::default();
-        let mut loose = LooseDate::default();
-        let mut before_christ = false;
-        let mut afternoon = None;
-        // Elsewhere in a text, and for times, the words mean nothing.
-        let sole = text.trim_ascii();
-        let unsigned = sole.strip_prefix(['-', '+']).unwrap_or(sole);
-        if ty != SqlType::Time && unsigned.eq_ignore_ascii_case("infinity") {
-            return Err(infinite(ty));
-        }
-        for word in text.split_ascii_whitespace().flat_map(split_at_t) {
-            fields.word(word, text, ty, &mut loose, &mut before_christ, &mut afternoon)?;
-        }
-        if loose.month.is_some() || !loose.numbers.is_empty() {
-            if fields.date.is_some() {
-                return Err(syntax(text, ty));
-            }
-            fields.date = Some(loose.resolve(text, ty)?);
-        }
-        if let Some(afternoon) = afternoon {
-            fields.time = Some(twelve_hours(fields.time.ok_or_else(|| syntax(text, ty))?, afternoon, text)?);
-        }
-        if let Some((year, month, day)) = &mut fields.date {
-            if before_christ {
-                *year = 1 - *year;
-            }
-            check_civil(*year, *month, *day, before_christ, text)?;
-        } else if before_christ {
-            return Err(syntax(text, ty));
-        }
-        Ok(fields)
-    }
-
-    fn word<'a>(
-        &mut self,
-        word: &'a str,
-        text: &str,
-        ty: SqlType,
-        loose: &mut LooseDate<'a>,
-        before_christ: &mut bool,
-        afternoon: &mut Option<bool>,
-    ) -> Result<()> {
-        let wrong = || syntax(text, ty);
-        let word = word.trim_matches(',');
-        let Some(&first) = word.as_bytes().first() else { return Ok(()) };
-        if word.contains(':') && first.is_ascii_digit() {
-            if self.time.is_some() {
-                return Err(wrong());
-            }
-            // The zone may follow without a space: 12:00:00+02, 12:00Z, 12:00 pm.
-            let end = word.find(|c: char| !c.is_ascii_digit() && c != ':' && c != '.').unwrap_or(word.len());
-            self.time = Some(clock_time(&word[..end], text, ty)?);
-            return match &word[end..] {
-                "" => Ok(()),
-                rest => self.word(rest, text, ty, loose, before_christ, afternoon),
-            };
-        }
-        match first {
-            b'0'..=b'9' if word.bytes().all(|byte| byte.is_ascii_digit()) => match word.len() {
-                // Digits alone are a date first and a time once there is a date.
-                8 if self.date.is_none() => {
-                    self.date =
-                        Some((number(&word[..4]), number(&word[4..6]) as u32, number(&word[6..]) as u32));
-                }
-                6 if self.date.is_none() && loose.month.is_none() && ty != SqlType::Time => {
-                    let year = two_digit_year(number(&word[..2]));
-                    self.date = Some((year, number(&word[2..4]) as u32, number(&word[4..]) as u32));
-                }
-                4 | 6 if self.time.is_none() && (self.date.is_some() || ty == SqlType::Time) => {
-                    let seconds = if word.len() == 6 { number(&word[4..]) } else { 0 };
-                    self.time = Some(from_clock(number(&word[..2]), number(&word[2..4]), seconds, 0, text)?);
-                }
-                1..=7 if loose.numbers.len() < 3 => loose.numbers.push(word),
-                _ => return Err(wrong()),
-            },
-            b'0'..=b'9' if self.date.is_none() => {
-                // A date with a zone or BC behind it and no time between, or one of its own.
-                self.date = Some(separated_date(word, text, ty)?);
-            }
-            b'+' | b'-' if self.zone.is_none() => {
-                self.zone = Some(parse_offset(word).ok_or_else(wrong)?);
-            }
-            _ => return self.name(word, text, ty, loose, before_christ, afternoon),
-        }
-        Ok(())
-    }
-
-    fn name(
-        &mut self,
-        word: &str,
-        text: &str,
-        ty: SqlType,
-        loose: &mut LooseDate<'_>,
-        before_christ: &mut bool,
-        afternoon: &mut Option<bool>,
-    ) -> Result<()> {
-        let lower = word.to_ascii_lowercase();
-        match lower.as_str() {
-            "bc" => *before_christ = true,
-            "ad" | "at" | "on" => {}
-            "am" => *afternoon = Some(false),
-            "pm" => *afternoon = Some(true),
-            "epoch" if self.date.is_none() => {
-                self.date = Some((1970, 1, 1));
-                self.time = Some(0);
-                self.zone = Some(TimeZoneSetting::UTC);
-            }
-            "allballs" if self.time.is_none() => self.time = Some(0),
-            "now" | "today" | "tomorrow" | "yesterday" => {
-                return Err(Error::unsupported(format_args!("the {ty} \"{lower}\""))
-                    .with_hint("Use now() or current_date."));
-            }
-            _ => {
-                if let Some(month) = month_by_name(&lower) {
-                    if loose.month.replace(month).is_some() {
-                        return Err(syntax(text, ty));
-                    }
-                } else if !is_weekday(&lower) {
-                    if self.zone.is_some() || self.time.is_none() && self.date.is_none() {
-                        return Err(syntax(text, ty));
-                    }
-                    let zone = TimeZoneSetting::from_name(word);
-                    // A place with a slash was meant as a zone; any other word could be anything.
-                    self.zone = Some(zone.ok_or_else(|| match word.contains('/') {
-                        true => Error::new(
-                            SqlState::INVALID_PARAMETER_VALUE,
-                            format!("time zone \"{lower}\" not recognized"),
-                        ),
-                        false => syntax(text, ty),
-                    })?);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn timestamp(&self, text: &str, ty: SqlType) -> Result<i64> {
-        let (year, month, day) = self.date.ok_or_else(|| syntax(text, ty))?;
-        let micros = days_from_civil(year, month, day)
-            .checked_mul(MICROS_PER_DAY)
-            .and_then(|midnight| midnight.checked_add(self.time.unwrap_or(0)));
-        check_timestamp(micros).map_err(|_| out_of_range(text))
-    }
-}
-
-impl LooseDate<'_> {
-    /// Month names with day and year in either order; three bare numbers are month, day, year unless
-    /// the first is too long for a month.
-    fn resolve(self, text: &str, ty: SqlType) -> Result<(i64, u32, u32)> {
-        let is_year = |word: &str| word.len() > 2;
-        let (year, month, day) = match (self.month, self.numbers.as_slice()) {
-            (Some(month), [year, day]) if is_year(year) => (*year, i64::from(month), *day),
-            (Some(month), [day, year]) => (*year, i64::from(month), *day),
-            (None, [year, month, day]) if is_year(year) => (*year, number(month), *day),
-            (None, [month, day, year]) => (*year, number(month), *day),
-            _ => return Err(syntax(text, ty)),
-        };
-        Ok((full_year(year), month as u32, number(day) as u32))
-    }
-}
-
-/// `2024-1-31`, `1/31/2024`, `1.31.2024`, `31-Jan-2024`, `Jan-31-2024`, `2024.031`.
-fn separated_date(word: &str, text: &str, ty: SqlType) -> Result<(i64, u32, u32)> {
-    let parts: Vec<&str> = word.split(['-', '/', '.']).collect();
-    let is_number =
-        |part: &str| !part.is_empty() && part.len() <= 7 && part.bytes().all(|b| b.is_ascii_digit());
-    if let [year, day] = parts.as_slice()
-        && is_number(year)
-        && is_number(day)
-        && year.len() >= 4
-        && day.len() == 3
-    {
-        let (year, day) = (number(year), number(day));
-        let (_, month, day_of_month) = civil_from_days(days_from_civil(year, 1, 1) + day - 1);
-        let last = if days_in_month(year, 2) == 29 { 366 } else { 365 };
-        return match (1..=last).contains(&day) {
-            true => Ok((year, month, day_of_month)),
-            false => Err(out_of_range(text)),
-        };
-    }
-    let mut loose = LooseDate::default();
-    for part in &parts {
-        if is_number(part) {
-            loose.numbers.push(part);
-        } else {
-            let month = month_by_name(&part.to_ascii_lowercase()).ok_or_else(|| syntax(text, ty))?;
-            if loose.month.replace(month).is_some() {
-                return Err(syntax(text, ty));
-            }
-        }
-    }
-    loose.resolve(text, ty)
-}
-
-/// `HH:MM`, `HH:MM:SS` or `HH:MM:SS.ffffff`.
-fn clock_time(word: &str, text: &str, ty: SqlType) -> Result<i64> {
-    let (clock, fraction) = match word.split_once('.') {
-        Some((clock, fraction)) => (clock, fraction),
-        None => (word, ""),
-    };
-    let parts: Vec<&str> = clock.split(':').collect();
-    let valid = |part: &&str| !part.is_empty() && part.len() <= 4;
-    if !parts.iter().all(valid) || fraction.contains(['.', ':']) || parts.len() < 2 || parts.len() > 3 {
-        return Err(syntax(text, ty));
-    }
-    if parts.len() == 2 && !fraction.is_empty() {
-        // Minutes and seconds, as PostgreSQL reads MM:SS.fff.
-        return from_clock(0, number(parts[0]), number(parts[1]), fraction_micros(fraction), text);
-    }
-    let seconds = parts.get(2).map_or(0, |part| number(part));
-    from_clock(number(parts[0]), number(parts[1]), seconds, fraction_micros(fraction), text)
-}
-
 /// The digits after the point as microseconds, rounded.
 pub(crate) fn fraction_micros(digits: &str) -> i64 {
     let mut micros = 0;
@@ -522,106 +318,6 @@ pub(crate) fn fraction_micros(digits: &str) -> i64 {
         micros = micros * 10 + digits.as_bytes().get(position).map_or(0, |digit| i64::from(digit - b'0'));
     }
     micros + i64::from(digits.as_bytes().get(6).is_some_and(|digit| *digit >= b'5'))
-}
-
-fn from_clock(hours: i64, minutes: i64, seconds: i64, micros: i64, text: &str) -> Result<i64> {
-    let total = ((hours * 60 + minutes) * 60 + seconds) * MICROS_PER_SECOND + micros;
-    // Second 60 and hour 24 are accepted as the beginning of what follows.
-    match hours <= 24 && minutes < 60 && seconds <= 60 && total <= MICROS_PER_DAY {
-        true => Ok(total),
-        false => Err(out_of_range(text)),
-    }
-}
-
-fn twelve_hours(time: i64, afternoon: bool, text: &str) -> Result<i64> {
-    const HOUR: i64 = 3600 * MICROS_PER_SECOND;
-    match time / HOUR {
-        13.. => Err(out_of_range(text)),
-        12 if !afternoon => Ok(time - 12 * HOUR),
-        0..12 if afternoon => Ok(time + 12 * HOUR),
-        _ => Ok(time),
-    }
-}
-
-fn check_civil(year: i64, month: u32, day: u32, before_christ: bool, text: &str) -> Result<()> {
-    // There is no year 0: with BC it has become 1, without it stayed.
-    if year == 0 && !before_christ || year == 1 && before_christ {
-        return Err(out_of_range(text));
-    }
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return Err(
-            out_of_range(text).with_hint("Dates of numbers are read as year-month-day or month/day/year.")
-        );
-    }
-    match day <= days_in_month(year, month) {
-        true => Ok(()),
-        false => Err(out_of_range(text)),
-    }
-}
-
-/// `2024-01-31T12:00` is two words.
-fn split_at_t(word: &str) -> impl Iterator<Item = &str> {
-    let position = word.bytes().enumerate().position(|(position, byte)| {
-        let around = |offset: usize| word.as_bytes().get(offset).is_some_and(u8::is_ascii_digit);
-        matches!(byte, b'T' | b't') && position > 0 && around(position - 1) && around(position + 1)
-    });
-    match position {
-        Some(position) => [&word[..position], &word[position + 1..]].into_iter().take(2),
-        None => [word, ""].into_iter().take(1),
-    }
-}
-
-/// A number of at most seven digits that has been seen to be one.
-fn number(digits: &str) -> i64 {
-    digits.bytes().fold(0, |number, digit| number * 10 + i64::from(digit - b'0'))
-}
-
-fn full_year(digits: &str) -> i64 {
-    if digits.len() <= 2 { two_digit_year(number(digits)) } else { number(digits) }
-}
-
-fn two_digit_year(year: i64) -> i64 {
-    if year < 70 { year + 2000 } else { year + 1900 }
-}
-
-fn month_by_name(word: &str) -> Option<u32> {
-    const MONTHS: [&str; 12] = [
-        "january",
-        "february",
-        "march",
-        "april",
-        "may",
-        "june",
-        "july",
-        "august",
-        "september",
-        "october",
-        "november",
-        "december",
-    ];
-    let matches =
-        |month: &&str| word == *month || word == &month[..3] || word == "sept" && *month == "september";
-    MONTHS.iter().position(matches).map(|position| position as u32 + 1)
-}
-
-fn is_weekday(word: &str) -> bool {
-    const DAYS: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
-    DAYS.iter().any(|day| word == *day || word == &day[..3])
-        || matches!(word, "tues" | "thur" | "thurs" | "weds")
-}
-
-fn syntax(text: &str, ty: SqlType) -> Error {
-    let name = match ty {
-        SqlType::Time => "time",
-        SqlType::Timestamp => "timestamp",
-        SqlType::TimestampTz => "timestamp with time zone",
-        _ => "date",
-    };
-    Error::new(SqlState::INVALID_DATETIME_FORMAT, format!("invalid input syntax for type {name}: \"{text}\""))
-}
-
-fn out_of_range(text: &str) -> Error {
-    Error::new(SqlState::DATETIME_FIELD_OVERFLOW, format!("date/time field value out of range: \"{text}\""))
 }
 
 #[cfg(test)]

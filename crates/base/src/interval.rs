@@ -135,7 +135,7 @@ pub fn parse_within(text: &str, modifier: i32) -> Result<Interval> {
     let trimmed = text.trim();
     let sum = match trimmed.strip_prefix('P') {
         Some(iso) => parse_iso(iso).ok_or_else(syntax)?,
-        None => parse_words(trimmed, smallest_unit(modifier)).ok_or_else(syntax)?,
+        None => parse_words(trimmed, modifier).ok_or_else(syntax)?,
     };
     sum.finish().ok_or_else(|| {
         Error::new(
@@ -337,12 +337,6 @@ fn take(fields: Fields, said: &mut Fields) -> Option<()> {
     is_new.then_some(())
 }
 
-fn add(sum: &mut Sum, said: &mut Fields, number: Number, unit: &str) -> Option<()> {
-    let unit = Unit::called(unit)?;
-    sum.add(number, unit);
-    take(unit.fields_of(number), said)
-}
-
 /// The unit of a number without one, under a modifier.
 fn smallest_unit(modifier: i32) -> &'static str {
     let fields = if modifier < 0 { 0 } else { modifier >> 16 & 0x7fff };
@@ -351,10 +345,39 @@ fn smallest_unit(modifier: i32) -> &'static str {
     units.into_iter().find(|(field, _)| fields & 1 << field != 0).map_or("s", |(_, unit)| unit)
 }
 
+/// Whether a modifier allows minutes and seconds alone, so that `4:05` is minutes.
+fn is_minute_to_second(modifier: i32) -> bool {
+    // PostgreSQL's numbers of the two fields.
+    modifier >= 0 && modifier >> 16 & 0x7fff == 1 << 11 | 1 << 12
+}
+
+/// Numbers that no unit has followed yet.
+#[derive(Default)]
+struct Pending(Vec<Number>);
+
+impl Pending {
+    /// Adds the last number as so many of a unit. A number before hours counts days.
+    fn add(&mut self, sum: &mut Sum, said: &mut Fields, unit: &str) -> Option<()> {
+        let unit = Unit::called(unit)?;
+        let number = self.0.pop()?;
+        sum.add(number, unit);
+        take(unit.fields_of(number), said)?;
+        if unit.field == HOUR {
+            self.add_days(sum, said)?;
+        }
+        self.0.is_empty().then_some(())
+    }
+
+    fn add_days(&mut self, sum: &mut Sum, said: &mut Fields) -> Option<()> {
+        if self.0.is_empty() { Some(()) } else { self.add(sum, said, "d") }
+    }
+}
+
 /// A list of numbers with units, with a time, a SQL year-month or a bare number among them, which has a unit as well.
-fn parse_words(text: &str, bare: &str) -> Option<Sum> {
+fn parse_words(text: &str, modifier: i32) -> Option<Sum> {
+    let bare = smallest_unit(modifier);
     let mut sum = Sum::default();
-    let mut pending: Option<Number> = None;
+    let mut pending = Pending::default();
     // No field is said twice, as in PostgreSQL.
     let mut said: Fields = 0;
     let mut anything = false;
@@ -364,8 +387,8 @@ fn parse_words(text: &str, bare: &str) -> Option<Sum> {
             continue;
         }
         if lower == "ago" {
-            if let Some(number) = pending.take() {
-                add(&mut sum, &mut said, number, bare)?;
+            if !pending.0.is_empty() {
+                pending.add(&mut sum, &mut said, bare)?;
             }
             sum.negate();
             continue;
@@ -376,34 +399,30 @@ fn parse_words(text: &str, bare: &str) -> Option<Sum> {
         let (value, unit) = lower.split_at(digits);
         if value.contains(':') {
             // A number before a time counts days.
-            if let Some(days) = pending.take() {
-                add(&mut sum, &mut said, days, "d")?;
-            }
+            pending.add_days(&mut sum, &mut said)?;
             take(CLOCK, &mut said)?;
-            sum.micros += clock(value)?;
+            sum.micros += clock(value, is_minute_to_second(modifier))?;
             if !unit.is_empty() {
                 return None;
             }
             continue;
         }
         if !value.is_empty() {
-            if pending.is_some() {
-                return None;
-            }
             match year_month(value) {
-                Some(months) => {
+                Some(months) if pending.0.is_empty() => {
                     take(MONTH, &mut said)?;
                     sum.months += months;
                 }
-                None => pending = Some(Number::read(value)?),
+                Some(_) => return None,
+                None => pending.0.push(Number::read(value)?),
             }
         }
         if !unit.is_empty() {
-            add(&mut sum, &mut said, pending.take()?, unit)?;
+            pending.add(&mut sum, &mut said, unit)?;
         }
     }
-    if let Some(number) = pending {
-        add(&mut sum, &mut said, number, bare)?;
+    if !pending.0.is_empty() {
+        pending.add(&mut sum, &mut said, bare)?;
     }
     anything.then_some(sum)
 }
@@ -420,8 +439,8 @@ fn year_month(word: &str) -> Option<i128> {
     Some(if negative { -months } else { months })
 }
 
-/// `[-]HH:MM[:SS[.ffffff]]`, or `MM:SS.ffffff`, in microseconds.
-fn clock(word: &str) -> Option<i128> {
+/// `[-]HH:MM[:SS[.ffffff]]`, or `MM:SS.ffffff`, in microseconds. Two numbers may be minutes and seconds.
+fn clock(word: &str, is_minute_to_second: bool) -> Option<i128> {
     let (negative, clock) = match word.strip_prefix('-') {
         Some(clock) => (true, clock),
         None => (false, word.strip_prefix('+').unwrap_or(word)),
@@ -432,7 +451,7 @@ fn clock(word: &str) -> Option<i128> {
     }
     let parts: Vec<u64> = clock.split(':').map(|part| part.parse().ok()).collect::<Option<_>>()?;
     let (hours, minutes, seconds) = match parts.as_slice() {
-        [minutes, seconds] if !fraction.is_empty() => (0, *minutes, *seconds),
+        [minutes, seconds] if !fraction.is_empty() || is_minute_to_second => (0, *minutes, *seconds),
         [hours, minutes] => (*hours, *minutes, 0),
         [hours, minutes, seconds] => (*hours, *minutes, *seconds),
         _ => return None,

@@ -39,6 +39,19 @@ pub fn parse(text: &str, ty: SqlType, zone: &TimeZoneSetting) -> Result<Value> {
     })
 }
 
+/// Reads a date or time, which may refer to the present; other values as [`parse`] does.
+pub fn parse_at(text: &str, ty: SqlType, present: datetime::Present<'_>) -> Result<Value> {
+    Ok(match ty {
+        SqlType::Date => Value::Date(datetime::parse_date_at(text, Some(present))?),
+        SqlType::Time => Value::Time(datetime::parse_time_at(text, Some(present))?),
+        SqlType::Timestamp => Value::Timestamp(datetime::parse_timestamp_at(text, Some(present))?),
+        SqlType::TimestampTz => {
+            Value::TimestampTz(datetime::parse_timestamptz_at(text, present.zone, Some(present))?)
+        }
+        _ => return parse(text, ty, present.zone),
+    })
+}
+
 /// Appends a value as text; NULL appends nothing. Of `ty`, which is that of the elements of an array,
 /// only matters which decimals of a numeric are shown.
 pub fn write(value: &Value, ty: SqlType, zone: &TimeZoneSetting, out: &mut String) {

@@ -1,9 +1,12 @@
-//! Time zones: a fixed offset or a place with a history, as the setting `TimeZone` names it.
+//! Time zones: a fixed offset, a place with a history or rules, as the setting `TimeZone` names it.
+
+mod posix;
 
 use crate::datetime::{MICROS_PER_DAY, civil_from_days, days_from_civil, days_in_month};
 use crate::error::{Error, Result, SqlState};
 use chrono::{LocalResult, NaiveDateTime, Offset, TimeZone as _};
 use chrono_tz::{OffsetComponents as _, OffsetName as _};
+pub use posix::PosixZone;
 use std::fmt;
 
 /// The largest offset from UTC that PostgreSQL takes, in seconds.
@@ -16,6 +19,8 @@ pub enum TimeZoneSetting {
     Fixed(i32),
     /// A place of the IANA database.
     Place(chrono_tz::Tz),
+    /// Rules as POSIX writes them.
+    Rules(PosixZone),
 }
 
 impl Default for TimeZoneSetting {
@@ -28,16 +33,21 @@ impl TimeZoneSetting {
     /// Greenwich.
     pub const UTC: TimeZoneSetting = TimeZoneSetting::Place(chrono_tz::Tz::UTC);
 
-    /// A zone by the name that `SET TimeZone` and timestamps accept: `Europe/Berlin`, `UTC`, `EST`,
-    /// or an offset like `+02`, `-3:30`, in which `+` means east (ISO 8601).
+    /// A zone by its name, or by an offset like `+02`, `-3:30`, in which `+` means east (ISO 8601).
     pub fn parse(name: &str) -> Result<TimeZoneSetting> {
         let trimmed = name.trim();
-        TimeZoneSetting::from_name(trimmed).or_else(|| parse_offset(trimmed)).ok_or_else(|| {
-            Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("time zone \"{trimmed}\" not recognized"))
-        })
+        parse_offset(trimmed)
+            .or_else(|| TimeZoneSetting::from_name(trimmed))
+            .ok_or_else(|| not_recognized(trimmed))
     }
 
-    /// A zone by its name or abbreviation.
+    /// A zone as the setting `TimeZone` and AT TIME ZONE name it: `+02` is a rule of POSIX, west of Greenwich.
+    pub fn named(name: &str) -> Result<TimeZoneSetting> {
+        let trimmed = name.trim();
+        TimeZoneSetting::from_name(trimmed).ok_or_else(|| not_recognized(trimmed))
+    }
+
+    /// A zone by its name or abbreviation, or by rules as POSIX writes them.
     pub fn from_name(name: &str) -> Option<TimeZoneSetting> {
         if name.eq_ignore_ascii_case("z") || name.eq_ignore_ascii_case("zulu") {
             return Some(TimeZoneSetting::UTC);
@@ -49,13 +59,14 @@ impl TimeZoneSetting {
         let place = name.parse().ok().or_else(|| {
             chrono_tz::TZ_VARIANTS.iter().copied().find(|place| place.name().eq_ignore_ascii_case(name))
         });
-        place.map(TimeZoneSetting::Place)
+        place.map(TimeZoneSetting::Place).or_else(|| PosixZone::parse(name).map(TimeZoneSetting::Rules))
     }
 
     /// Seconds east of Greenwich at a moment, in microseconds since 1970 UTC.
     pub fn offset_at(&self, utc: i64) -> i32 {
         match self {
             TimeZoneSetting::Fixed(seconds) => *seconds,
+            TimeZoneSetting::Rules(zone) => zone.offset_at(utc),
             TimeZoneSetting::Place(chrono_tz::Tz::UTC) => 0,
             TimeZoneSetting::Place(place) => {
                 place.offset_from_utc_datetime(&naive(utc)).fix().local_minus_utc()
@@ -65,6 +76,9 @@ impl TimeZoneSetting {
 
     /// How the time at a moment is called there: `CET`, or the offset if it has no name.
     pub fn abbreviation_at(&self, utc: i64) -> String {
+        if let TimeZoneSetting::Rules(zone) = self {
+            return zone.abbreviation_at(utc);
+        }
         if let TimeZoneSetting::Place(place) = self
             && let Some(name) = place.offset_from_utc_datetime(&naive(utc)).abbreviation()
         {
@@ -79,6 +93,7 @@ impl TimeZoneSetting {
     pub fn is_daylight_saving_at(&self, utc: i64) -> bool {
         match self {
             TimeZoneSetting::Fixed(_) => false,
+            TimeZoneSetting::Rules(zone) => zone.is_daylight_saving_at(utc),
             TimeZoneSetting::Place(place) => {
                 !place.offset_from_utc_datetime(&naive(utc)).dst_offset().is_zero()
             }
@@ -91,6 +106,7 @@ impl TimeZoneSetting {
     pub fn offset_of_local(&self, local: i64) -> i32 {
         match self {
             TimeZoneSetting::Fixed(seconds) => *seconds,
+            TimeZoneSetting::Rules(zone) => zone.offset_of_local(local),
             TimeZoneSetting::Place(chrono_tz::Tz::UTC) => 0,
             TimeZoneSetting::Place(place) => match place.offset_from_local_datetime(&naive(local)) {
                 LocalResult::Single(offset) => offset.fix().local_minus_utc(),
@@ -121,8 +137,14 @@ impl fmt::Display for TimeZoneSetting {
                 f.write_str(&text)
             }
             TimeZoneSetting::Place(place) => f.write_str(place.name()),
+            TimeZoneSetting::Rules(zone) => zone.fmt(f),
         }
     }
+}
+
+#[cold]
+fn not_recognized(name: &str) -> Error {
+    Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("time zone \"{name}\" not recognized"))
 }
 
 /// The names of the zones of the IANA database.

@@ -117,6 +117,7 @@ impl Tables {
                 kind: RelationKind::Table(SourceId(place as u32)),
                 columns,
                 keys,
+                has_system_columns: false,
             })
         });
         Tables { registry: Registry::built_in(), relations: relations.collect() }

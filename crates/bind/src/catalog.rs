@@ -23,6 +23,11 @@ pub trait Catalog {
         &TimeZoneSetting::UTC
     }
 
+    /// What `now` in a literal means, in microseconds since 1970 UTC; `None` if each execution has its own.
+    fn present(&self) -> Option<i64> {
+        None
+    }
+
     /// The name of the database, which may stand before a schema.
     fn database(&self) -> &str;
 
@@ -87,6 +92,8 @@ pub struct Relation {
     pub columns: Vec<Attribute>,
     /// Primary keys, unique constraints and unique indexes.
     pub keys: Vec<Key>,
+    /// Whether its rows have the system columns of tables though it is none, as those of catalogs do. Its source gives them.
+    pub has_system_columns: bool,
 }
 
 /// What a relation is.

@@ -88,8 +88,10 @@ impl Statistics for SourceFacts<'_> {
         let is_unique = |index: &CandidateIndex| {
             index.unique && index.attributes.iter().all(|attribute| attributes.contains(attribute))
         };
-        match facts.indexes.iter().any(is_unique) {
+        match attributes.contains(&ROW_ID) || facts.indexes.iter().any(is_unique) {
             true => Some(facts.rows.max(1.0)),
+            // Of other system columns nothing is known.
+            false if attributes.iter().any(|attribute| *attribute < 0) => None,
             false => facts.source.distinct(attributes, self.snapshot),
         }
     }

@@ -30,6 +30,17 @@ impl<'a> RegistryEvaluator<'a> {
 
     /// Calls a function over constants of the types that the call has.
     fn apply(&self, entry: &Entry, arguments: &[(Type, Value)], result: Type) -> Result<Value> {
+        self.apply_variadic(entry, arguments, result, false)
+    }
+
+    /// As [`Self::apply`]; the last argument may be the array of a variadic one.
+    fn apply_variadic(
+        &self,
+        entry: &Entry,
+        arguments: &[(Type, Value)],
+        result: Type,
+        has_variadic_array: bool,
+    ) -> Result<Value> {
         let representation =
             |ty: Type| ty.representation().filter(|found| !matches!(found, Representation::Record));
         let types: Box<[Type]> = arguments.iter().map(|(ty, _)| *ty).collect();
@@ -45,7 +56,7 @@ impl<'a> RegistryEvaluator<'a> {
             representations: representations.into(),
             arguments: types,
             result,
-            has_variadic_array: false,
+            has_variadic_array,
         };
         let mut site = entry.call_site(signature);
         let mut slots: Vec<Slot> = arguments.iter().map(|_| Slot::new()).collect();
@@ -95,7 +106,8 @@ fn stays() -> Error {
 
 impl Evaluator for RegistryEvaluator<'_> {
     fn call(&self, function: &Function, arguments: &[(Type, Value)], result: Type) -> Result<Value> {
-        self.apply(self.entry(FunctionId(function.oid)).ok_or_else(stays)?, arguments, result)
+        let entry = self.entry(FunctionId(function.oid)).ok_or_else(stays)?;
+        self.apply_variadic(entry, arguments, result, function.takes_variadic_array)
     }
 
     fn cast(&self, cast: &Cast, source: Type, value: Value) -> Result<Value> {

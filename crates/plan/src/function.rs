@@ -76,6 +76,8 @@ pub struct Facts {
     pub arguments: Box<[TypeId]>,
     /// Whether the last argument may be repeated.
     pub variadic: bool,
+    /// Whether calls give an array, written `VARIADIC array`, for the arguments of any type that may be repeated.
+    pub takes_variadic_array: bool,
     /// The type of its result; polymorphic if the arguments decide.
     pub result: TypeId,
     /// How long results keep.
@@ -94,7 +96,7 @@ pub struct Facts {
     pub over_nothing: Option<Value>,
 }
 
-/// A handle of a function: cheap to copy, equal if the oids are.
+/// A handle of a function: cheap to copy, equal if the oids are, and if both take an array for variadic arguments or neither does.
 #[derive(Clone)]
 pub struct Function(Arc<Facts>);
 
@@ -102,6 +104,11 @@ impl Function {
     /// A handle of a function with these facts.
     pub fn new(facts: Facts) -> Function {
         Function(Arc::new(facts))
+    }
+
+    /// A handle of the same function for calls with `VARIADIC array`.
+    pub fn with_variadic_array(&self) -> Function {
+        Function::new(Facts { takes_variadic_array: true, ..Facts::clone(&self.0) })
     }
 
     /// Whether a call may be evaluated more or fewer times than the statement says.
@@ -144,7 +151,7 @@ impl std::ops::Deref for Function {
 
 impl PartialEq for Function {
     fn eq(&self, other: &Function) -> bool {
-        self.0.oid == other.0.oid
+        self.0.oid == other.0.oid && self.0.takes_variadic_array == other.0.takes_variadic_array
     }
 }
 

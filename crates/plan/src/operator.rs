@@ -27,6 +27,9 @@ pub struct IterateId(pub u32);
 /// The attribute of a scan that is the row's id.
 pub const ROW_ID: i16 = -1;
 
+/// The attribute of an image that is 0 where the row has been inserted, and another number where INSERT … ON CONFLICT has found it.
+pub const XMAX: i16 = -4;
+
 /// An operator and its inputs.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Operator {

@@ -59,6 +59,7 @@ pub fn planned(registry: &Registry, function: &vector::Function) -> Function {
         kind,
         arguments: function.arguments().map(|parameter| parameter.ty).collect(),
         variadic: function.variadic().is_some(),
+        takes_variadic_array: false,
         result: function.result,
         volatility: match function.volatility {
             vector::Volatility::Immutable => Volatility::Immutable,

@@ -37,6 +37,8 @@ pub struct Names<'a> {
     pub database: &'a str,
     /// In which zone literals are read.
     pub zone: &'a TimeZoneSetting,
+    /// What `now` in a literal means, if that is not for each execution to say.
+    pub present: Option<i64>,
 }
 
 /// A catalog while a statement is bound.
@@ -176,6 +178,7 @@ impl<'a> Binding<'a> {
             kind: RelationKind::Table(SourceId(table.oid.0)),
             columns: table.visible_columns().map(attribute).collect(),
             keys: table.indexes.iter().filter(|index| index.unique).map(key).collect(),
+            has_system_columns: false,
         }
     }
 
@@ -195,6 +198,7 @@ impl<'a> Binding<'a> {
             kind: RelationKind::View(view.query.as_str().into()),
             columns: (1..).zip(&view.columns).map(attribute).collect(),
             keys: Vec::new(),
+            has_system_columns: false,
         }
     }
 
@@ -232,6 +236,7 @@ fn sequence_relation(schema: &str, sequence: &SequenceDef) -> Relation {
         kind: RelationKind::Source(SourceId(sequence.oid.0)),
         columns: (1..).zip(SEQUENCE_COLUMNS).map(attribute).collect(),
         keys: Vec::new(),
+        has_system_columns: false,
     }
 }
 
@@ -267,6 +272,10 @@ impl Asked for Binding<'_> {
 
     fn zone(&self) -> &TimeZoneSetting {
         self.names.zone
+    }
+
+    fn present(&self) -> Option<i64> {
+        self.names.present
     }
 
     fn database(&self) -> &str {

@@ -1019,7 +1019,7 @@ impl Connection {
             self.statement_timeout = settings.statement_timeout();
             self.idle_in_transaction_timeout = settings.idle_in_transaction_timeout();
             self.idle_session_timeout = settings.idle_session_timeout();
-            self.zone = TimeZoneSetting::parse(settings.time_zone()).unwrap_or(TimeZoneSetting::UTC);
+            self.zone = TimeZoneSetting::named(settings.time_zone()).unwrap_or(TimeZoneSetting::UTC);
             self.activity
                 .set_client(|client| settings.application_name().clone_into(&mut client.application));
             if self.options.time_zone != settings.time_zone() {

@@ -319,6 +319,7 @@ impl FileTable {
             kind: RelationKind::Source(SourceId(0)),
             columns: (1..).zip(self.all()).map(attribute).collect(),
             keys: Vec::new(),
+            has_system_columns: false,
         }
     }
 

@@ -5,7 +5,7 @@
 use crate::ddl;
 use crate::statement::makes_table;
 use firn_base::{Error, Result, SqlState};
-use firn_syntax::tree::{CopyTarget, DeclareCursor, Setting, SettingValue, Statement, Transaction};
+use firn_syntax::tree::{CopyTarget, DeclareCursor, Setting, Statement, Transaction};
 
 const ROLES: &str = "Roles and privileges come with a later release; every user may do everything.";
 const FUNCTIONS: &str = "Functions and procedures come with a later release.";
@@ -23,14 +23,6 @@ pub fn refuse(statement: &Statement) -> Result<()> {
         Statement::Set(set) => match &set.setting {
             Setting::Snapshot(_) => {
                 Err(unsupported("SET TRANSACTION SNAPSHOT", "Snapshots cannot be shared."))
-            }
-            Setting::Values { values, .. }
-                if values.iter().any(|value| matches!(value, SettingValue::Interval { .. })) =>
-            {
-                Err(unsupported(
-                    "a time zone as an interval",
-                    "Write the hours as a number: SET TIME ZONE 2.",
-                ))
             }
             _ => Ok(()),
         },

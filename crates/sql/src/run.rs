@@ -1,6 +1,7 @@
 //! How a statement is run: what stops it, what it may use, and what its functions ask of the session.
 
-use firn_base::sync::Arc;
+use firn_base::random::Random;
+use firn_base::sync::{Arc, Mutex};
 use firn_base::{Cancel, Error, Result, SqlState, clock};
 use std::any::Any;
 use std::fmt::Debug;
@@ -63,6 +64,11 @@ pub trait SessionServices: Any + Debug + Send + Sync {
 
     /// `set_config`.
     fn set_setting(&self, name: &str, value: &str, local: bool) -> Result<String>;
+
+    /// The generator that `setseed` has seeded, if it has.
+    fn seeded_random(&self) -> Option<&Mutex<Option<Random>>> {
+        None
+    }
 
     /// `pg_cancel_backend`, or `pg_terminate_backend` if the session is to end: whether that has been asked of one of that
     /// number.

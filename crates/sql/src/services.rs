@@ -12,6 +12,7 @@ use crate::notifications::{Listening, Mark, Pending};
 use crate::run::SessionServices;
 use crate::session_facts::SessionFacts;
 use crate::settings::Settings;
+use firn_base::random::Random;
 use firn_base::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
 use firn_base::{Cancel, Error, Result, SqlState};
 use firn_txn::catalog::{Oid, SequenceDef};
@@ -32,6 +33,8 @@ pub struct Services {
     has_effects: AtomicBool,
     /// Counts the statements of the session.
     statements: AtomicU64,
+    /// The generator of random numbers, once it has been seeded.
+    random: Mutex<Option<Random>>,
     /// Raised when a function has changed a setting, so that the session looks again.
     touched: AtomicBool,
     /// Whether the transaction may only read; `nextval` may not run there either.
@@ -83,6 +86,7 @@ impl Services {
             pending: Mutex::default(),
             has_effects: AtomicBool::new(false),
             statements: AtomicU64::new(0),
+            random: Mutex::new(None),
             touched: AtomicBool::new(false),
             read_only: AtomicBool::new(false),
             transaction_number: AtomicU64::new(0),
@@ -365,6 +369,10 @@ impl SessionServices for Services {
         let state = self.state.lock();
         let definition = self.sequence(&state, sequence)?;
         Ok(self.engine.last_value(&definition))
+    }
+
+    fn seeded_random(&self) -> Option<&Mutex<Option<Random>>> {
+        Some(&self.random)
     }
 
     fn setting(&self, name: &str) -> Option<String> {

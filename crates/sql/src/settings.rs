@@ -7,7 +7,8 @@ mod parameters;
 
 use crate::statement::Isolation;
 use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlState, TimeZoneSetting, time_zone};
+use firn_base::time_zone::{self, PosixZone};
+use firn_base::{Error, Result, SqlState, TimeZoneSetting};
 use parameters::{Kind, PARAMETERS, Parameter};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -590,7 +591,7 @@ pub(crate) fn print_duration(ms: i64) -> String {
     if ms == 0 { "0".to_owned() } else { format!("{ms}ms") }
 }
 
-/// A name of the IANA database in its own spelling, or an offset as `+02:00`.
+/// A name of the IANA database in its own spelling, or rules as POSIX writes them.
 fn zone_name(text: &str) -> Option<String> {
     let text = text.trim();
     if ["utc", "gmt", "z", "zulu", "uct", "default", "local", "localtime"]
@@ -602,22 +603,14 @@ fn zone_name(text: &str) -> Option<String> {
         return Some(name.to_owned());
     }
     // A number is hours east of Greenwich.
-    if let Ok(hours) = text.parse::<f64>()
-        && hours.abs() <= 15.0
-    {
-        let minutes = (hours.abs() * 60.0).round() as i64;
-        let sign = if hours < 0.0 { '-' } else { '+' };
-        return Some(format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60));
+    if let Ok(hours) = text.parse::<f64>() {
+        let seconds = (hours * 3600.0) as i32;
+        return (seconds.abs() < 7 * 24 * 3600).then(|| PosixZone::of_offset(seconds).to_string());
     }
-    // Other offsets have two digits for the hours and for the minutes.
-    time_zone::parse_offset(text).map(|offset| offset_name(&offset))
-}
-
-/// An offset as `+02:00`.
-fn offset_name(offset: &TimeZoneSetting) -> String {
-    let seconds = offset.offset_at(0);
-    let (hours, minutes) = (seconds.abs() / 3600, seconds.abs() / 60 % 60);
-    format!("{}{hours:02}:{minutes:02}", if seconds < 0 { '-' } else { '+' })
+    if let Some(TimeZoneSetting::Fixed(_)) = TimeZoneSetting::from_name(text) {
+        return Some(text.to_uppercase());
+    }
+    PosixZone::parse(text).map(|_| text.to_uppercase())
 }
 
 #[cfg(test)]
@@ -646,7 +639,8 @@ mod tests {
         assert_eq!(set("transaction_timeout", "0ms").unwrap(), "0");
         assert_eq!(set("synchronous_commit", "false").unwrap(), "off");
         assert_eq!(set("timezone", "europe/berlin").unwrap(), "Europe/Berlin");
-        assert_eq!(set("timezone", "-3.5").unwrap(), "-03:30");
+        assert_eq!(set("timezone", "-3.5").unwrap(), "<-03:30>+03:30");
+        assert_eq!(set("timezone", "utc+2").unwrap(), "UTC+2");
         assert_eq!(set("client_encoding", "unicode").unwrap(), "UTF8");
         assert_eq!(set("datestyle", "iso").unwrap(), "ISO, MDY");
         assert_eq!(set("app.user", "7").unwrap(), "7");

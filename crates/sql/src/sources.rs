@@ -84,6 +84,7 @@ impl Source {
             kind: RelationKind::Source(SourceId(0)),
             columns: (1..).zip(&self.columns).map(attribute).collect(),
             keys: Vec::new(),
+            has_system_columns: false,
         }
     }
 }

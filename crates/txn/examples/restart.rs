@@ -34,6 +34,7 @@ fn create(engine: &Arc<Engine>) -> Result<Arc<Table>> {
         unique: true,
         values: true,
         deferral: Default::default(),
+        internal: false,
     };
     tx.create_index(&table, index.spec(&table), 2)?;
     let column = |(position, ty): (usize, &SqlType)| ColumnDef {

@@ -170,6 +170,10 @@ pub struct IndexDef {
     /// When uniqueness is tested: deferred only for a deferrable constraint. Older logs and checkpoints do not have this field.
     #[serde(default)]
     pub deferral: Deferral,
+    /// Whether it was made for a foreign key, not by a user: users neither see nor name it. Older logs and checkpoints do not have
+    /// this field.
+    #[serde(default, skip_serializing_if = "is_no")]
+    pub internal: bool,
 }
 
 fn yes() -> bool {
@@ -178,6 +182,10 @@ fn yes() -> bool {
 
 fn is_yes(said: &bool) -> bool {
     *said
+}
+
+fn is_no(said: &bool) -> bool {
+    !*said
 }
 
 impl IndexDef {
@@ -272,6 +280,11 @@ impl TableDef {
         self.visible_columns().find(|(_, column)| column.name == name)
     }
 
+    /// The indexes that users see.
+    pub fn visible_indexes(&self) -> impl Iterator<Item = &IndexDef> {
+        self.indexes.iter().filter(|index| !index.internal)
+    }
+
     /// The primary key's index.
     pub fn primary_key(&self) -> Option<&IndexDef> {
         let index = self.constraints.iter().find_map(|constraint| match constraint.kind {
@@ -335,6 +348,15 @@ pub struct SequenceDef {
     pub owner: Option<(Oid, u16)>,
 }
 
+/// The comments on one object and on its columns.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct CommentDef {
+    /// The object.
+    pub oid: Oid,
+    /// The texts: under 0 that of the object, under the others those of its columns, counted from 1.
+    pub texts: BTreeMap<u16, String>,
+}
+
 /// One version of the catalog. Cloning is cheap: objects are shared.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
@@ -348,6 +370,8 @@ pub struct Catalog {
     pub views: BTreeMap<Oid, Arc<ViewDef>>,
     /// Sequences by id.
     pub sequences: BTreeMap<Oid, Arc<SequenceDef>>,
+    /// Comments by the id of their object.
+    pub comments: BTreeMap<Oid, Arc<CommentDef>>,
 }
 
 impl Catalog {
@@ -386,9 +410,65 @@ impl Catalog {
     /// The index of that name in a schema, with its table.
     pub fn index(&self, schema: Oid, name: &str) -> Option<(&Arc<TableDef>, &IndexDef)> {
         self.tables.values().filter(|table| table.schema == schema).find_map(|table| {
-            let index = table.indexes.iter().find(|index| index.name == name)?;
+            let index = table.visible_indexes().find(|index| index.name == name)?;
             Some((table, index))
         })
+    }
+
+    /// The comment on an object, or on a column of it; 0 is the object itself.
+    pub fn comment(&self, object: Oid, column: u16) -> Option<&str> {
+        self.comments.get(&object)?.texts.get(&column).map(String::as_str)
+    }
+
+    /// Sets or, with `None`, takes away a comment.
+    pub fn set_comment(&mut self, object: Oid, column: u16, text: Option<String>) {
+        let before = self.comments.get(&object).map(|comment| comment.texts.clone());
+        let mut texts = before.unwrap_or_default();
+        match text {
+            Some(text) => texts.insert(column, text),
+            None => texts.remove(&column),
+        };
+        if texts.is_empty() {
+            self.comments.remove(&object);
+        } else {
+            self.comments.insert(object, Arc::new(CommentDef { oid: object, texts }));
+        }
+    }
+
+    /// Takes away the comments on objects and columns that are no more.
+    pub fn forget_comments(&mut self) {
+        let comments: Vec<Arc<CommentDef>> = self.comments.values().cloned().collect();
+        for comment in comments {
+            let gone: Vec<u16> = comment
+                .texts
+                .keys()
+                .copied()
+                .filter(|column| !self.is_commented(comment.oid, *column))
+                .collect();
+            for column in gone {
+                self.set_comment(comment.oid, column, None);
+            }
+        }
+    }
+
+    /// Whether there is an object, and a column of it unless that is 0.
+    fn is_commented(&self, oid: Oid, column: u16) -> bool {
+        let is_visible = |columns: &[ColumnDef]| {
+            column == 0 || columns.get(usize::from(column) - 1).is_some_and(|column| !column.dropped)
+        };
+        if let Some(table) = self.tables.get(&oid) {
+            return is_visible(&table.columns);
+        }
+        if let Some(view) = self.views.get(&oid) {
+            return is_visible(&view.columns);
+        }
+        oid < Oid::FIRST_USER
+            || self.schemas.contains_key(&oid)
+            || self.sequences.contains_key(&oid)
+            || self.tables.values().any(|table| {
+                table.indexes.iter().any(|index| index.oid == oid)
+                    || table.constraints.iter().any(|constraint| constraint.oid == oid)
+            })
     }
 
     /// The differences from `base`, and the changes of storage since.
@@ -406,6 +486,7 @@ impl Catalog {
             tables: Changes::between(&base.tables, &self.tables),
             views: Changes::between(&base.views, &self.views),
             sequences: Changes::between(&base.sequences, &self.sequences),
+            comments: Changes::between(&base.comments, &self.comments),
             dropped: dropped.map(|table| table.0).collect(),
         }
     }
@@ -422,6 +503,7 @@ impl Catalog {
         change.tables.apply(&mut self.tables, |object| object.oid);
         change.views.apply(&mut self.views, |object| object.oid);
         change.sequences.apply(&mut self.sequences, |object| object.oid);
+        change.comments.apply(&mut self.comments, |object| object.oid);
     }
 }
 
@@ -548,6 +630,9 @@ pub struct CatalogChange {
     tables: Changes<TableDef>,
     views: Changes<ViewDef>,
     sequences: Changes<SequenceDef>,
+    /// Older logs and checkpoints do not have this field.
+    #[serde(default, skip_serializing_if = "Changes::is_empty")]
+    comments: Changes<CommentDef>,
 }
 
 impl CatalogChange {
@@ -570,6 +655,18 @@ impl CatalogChange {
 struct Changes<T> {
     put: Vec<T>,
     removed: Vec<Oid>,
+}
+
+impl<T> Default for Changes<T> {
+    fn default() -> Self {
+        Changes { put: Vec::new(), removed: Vec::new() }
+    }
+}
+
+impl<T> Changes<T> {
+    fn is_empty(&self) -> bool {
+        self.put.is_empty() && self.removed.is_empty()
+    }
 }
 
 impl<T: Clone> Changes<T> {
@@ -657,6 +754,25 @@ mod tests {
         read.valid = false;
         let written = serde_json::to_string(&read).unwrap();
         assert_eq!(serde_json::from_str::<ConstraintDef>(&written).unwrap(), read);
+    }
+
+    #[test]
+    fn comments_go_with_their_objects_and_survive_the_log() {
+        let base = Catalog::bootstrap();
+        let mut changed = base.clone();
+        changed.set_comment(Oid::PUBLIC, 0, Some("all".into()));
+        changed.set_comment(Oid(30000), 2, Some("a column of nothing".into()));
+        changed.forget_comments();
+        let marks = IdMarks { next_oid: 30001, next_table: 1 };
+        let change = changed.changes_since(&base, std::iter::empty(), std::iter::empty(), marks);
+        let mut applied = base.clone();
+        applied.apply(CatalogChange::from_bytes(&change.to_bytes()).unwrap());
+        assert_eq!((applied.comment(Oid::PUBLIC, 0), applied.comments.len()), (Some("all"), 1));
+        let mut without = applied.clone();
+        without.set_comment(Oid::PUBLIC, 0, None);
+        let change = without.changes_since(&applied, std::iter::empty(), std::iter::empty(), marks);
+        applied.apply(change);
+        assert!(applied.comments.is_empty());
     }
 
     #[test]

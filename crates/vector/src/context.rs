@@ -1,5 +1,7 @@
 //! What a call of a function may ask of the statement that makes it.
 
+use firn_base::random::Random;
+use firn_base::sync::Mutex;
 use firn_base::{Cancel, Result, TimeZoneSetting, TypeId};
 use std::any::Any;
 use std::sync::LazyLock;
@@ -29,6 +31,11 @@ pub struct Context<'a> {
 pub trait Settings: Sync {
     /// The value of a setting as `SHOW` prints it, if there is one of that name.
     fn get(&self, name: &str) -> Option<String>;
+
+    /// Where a session keeps the generator of random numbers that it has seeded; `None` outside of sessions.
+    fn seeded_random(&self) -> Option<&Mutex<Option<Random>>> {
+        None
+    }
 }
 
 /// The objects of the catalog, as the text forms of `regclass` and its like name them.

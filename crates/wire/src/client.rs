@@ -428,7 +428,7 @@ impl Client {
     }
 
     fn follow_zone(&mut self) {
-        if let Ok(zone) = self.session.setting("TimeZone").and_then(|name| TimeZoneSetting::parse(&name)) {
+        if let Ok(zone) = self.session.setting("TimeZone").and_then(|name| TimeZoneSetting::named(&name)) {
             self.zone = zone;
             self.writer.set_zone(zone);
         }

@@ -62,7 +62,7 @@ impl Firn {
 
     fn answer(connection: &mut Connection, sql: &str) -> Result<Answer, Error> {
         let statement = connection.prepare(sql)?;
-        let zone = TimeZoneSetting::parse(&connection.setting("TimeZone")?)?;
+        let zone = TimeZoneSetting::named(&connection.setting("TimeZone")?)?;
         match connection.run(&statement, &[])? {
             Outcome::Done(tag) => Ok(Answer { rows: Vec::new(), count: tag.rows.unwrap_or(0) }),
             Outcome::Empty => Ok(Answer::default()),

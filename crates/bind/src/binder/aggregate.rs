@@ -240,7 +240,9 @@ impl Binder<'_> {
                 let message = "aggregate function calls cannot contain window function calls";
                 return Err(self.error(SqlState::GROUPING_ERROR, message, window.at));
             }
-            if let Some(set) = level.sets.iter().find(|set| columns.contains(&set.output)) {
+            if let Some(set) =
+                level.sets.iter().find(|set| set.outputs.iter().any(|output| columns.contains(output)))
+            {
                 let message = "aggregate function calls cannot contain set-returning function calls";
                 let error = self.error(SqlState::FEATURE_NOT_SUPPORTED, message, set.at);
                 return Err(error.with_hint(MOVE_SET));

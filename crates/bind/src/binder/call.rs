@@ -115,7 +115,17 @@ impl Binder<'_> {
             }
         };
         let candidate = candidates.swap_remove(chosen);
-        self.overload(candidate, arguments, &inputs, at).map(Meaning::Function)
+        let takes_array = shape.is_variadic && candidate.function.variadic() == Some(TypeId::ANY);
+        let mut overload = self.overload(candidate, arguments, &inputs, at)?;
+        if takes_array {
+            let last = overload.arguments.last().expect("a variadic argument is given");
+            if !crate::types::is_array(last.ty.id) {
+                let message = "VARIADIC argument must be an array";
+                return Err(self.error(SqlState::DATATYPE_MISMATCH, message, last.at));
+            }
+            overload.handle = overload.handle.with_variadic_array();
+        }
+        Ok(Meaning::Function(overload))
     }
 
     /// Casts the arguments of a call as the chosen function declares them.

@@ -5,8 +5,8 @@ use super::target::BoundTarget;
 use super::{Binder, Clause, Item, ItemColumn, Operand, Output, Rows, Table};
 use crate::catalog::{Attribute, Generated, Relation, RelationKind};
 use crate::resolve::name as type_name;
-use firn_base::{Error, Result, SqlState, Type, Value};
-use firn_plan::operator::{Assignment, Image, Insert, SourceId, Update};
+use firn_base::{Error, Result, SqlState, Type, TypeId, Value};
+use firn_plan::operator::{Assignment, Image, Insert, ROW_ID, SourceId, Update, XMAX};
 use firn_plan::{Column, ColumnInfo, NodeId, Operator, Origin, Scalar};
 use firn_syntax::tree::{
     self, ChangeCondition, Expr, ExprKind, Overriding, QueryBody, Statement, Target, TargetColumn,
@@ -89,7 +89,8 @@ impl Binder<'_> {
             values.into_iter().map(|(attribute, value)| Assignment { attribute, value }).collect();
         let alias = insert.alias.as_ref().map(|alias| &*alias.text);
         self.level().items.clear();
-        let images = self.image_table(&relation, alias, false);
+        let may_exist = !conflicts.is_empty() && !insert.returning.is_empty();
+        let images = self.image_table(&relation, alias, false, None, may_exist);
         let node = self.plan.add(Operator::Insert(Insert {
             input: node,
             target,
@@ -359,12 +360,15 @@ impl Binder<'_> {
         columns
     }
 
-    /// The changed rows as an item that RETURNING sees.
+    /// The changed rows as an item that RETURNING sees. `row` has their ids, if that is known; `may_exist` says that some of those to
+    /// insert may have been there.
     pub(super) fn image_table(
         &mut self,
         relation: &Arc<Relation>,
         alias: Option<&str>,
         old: bool,
+        row: Option<Column>,
+        may_exist: bool,
     ) -> Vec<Image> {
         let mut images = Vec::with_capacity(relation.columns.len());
         let mut columns = Vec::with_capacity(relation.columns.len());
@@ -381,7 +385,16 @@ impl Binder<'_> {
             let name = (&*attribute.name).into();
             columns.push(ItemColumn { name, value: Scalar::Column(output), ty: attribute.ty });
         }
-        self.add_item(Table::of_relation(relation.clone(), alias, columns, None));
+        let mut table = Table::of_relation(relation.clone(), alias, columns, None);
+        table.is_image = true;
+        table.system.extend(row.map(|row| (ROW_ID, row)));
+        if may_exist {
+            let info = ColumnInfo::new(Type::new(TypeId::XID), false).named("xmax");
+            let output = self.new_column(info);
+            images.push(Image { output, attribute: XMAX, old });
+            table.system.insert(XMAX, output);
+        }
+        self.add_item(table);
         images
     }
 
@@ -432,7 +445,7 @@ impl Binder<'_> {
         let set = set.into_iter().map(|(attribute, value)| Assignment { attribute, value }).collect();
         let alias = update.alias.as_ref().map(|alias| &*alias.text);
         let others = self.others(item);
-        let images = self.image_table(&relation, alias, false);
+        let images = self.image_table(&relation, alias, false, Some(row), false);
         self.level().items.extend(others);
         let node = self.plan.add(Operator::Update(Update { input: node, target, row, set, images }));
         self.returning(node, &update.returning)
@@ -600,7 +613,7 @@ impl Binder<'_> {
         let row = self.row_id(item).expect("tables have row ids");
         let alias = delete.alias.as_ref().map(|alias| &*alias.text);
         let others = self.others(item);
-        let images = self.image_table(&relation, alias, true);
+        let images = self.image_table(&relation, alias, true, Some(row), false);
         self.level().items.extend(others);
         let node = self.plan.add(Operator::Delete { input: node, target, row, images });
         self.returning(node, &delete.returning)

@@ -73,6 +73,17 @@ impl Binder<'_> {
 
     /// An operand with the modifier of a type that it has already.
     pub(super) fn fit_modifier(&mut self, operand: Operand, target: Type, written: bool) -> Result<Operand> {
+        if target.modifier < 0 && operand.ty.modifier >= 0 && written {
+            // The same value of the type without a modifier.
+            let cast = Cast {
+                argument: operand.scalar,
+                ty: target,
+                function: None,
+                implicit: false,
+                can_fail: false,
+            };
+            return Ok(Operand { scalar: Scalar::Cast(Box::new(cast)), ty: target, at: operand.at });
+        }
         if target.modifier < 0 || operand.ty.modifier == target.modifier {
             let ty =
                 if target.modifier < 0 { Type { modifier: operand.ty.modifier, ..target } } else { target };

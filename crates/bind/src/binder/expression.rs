@@ -567,6 +567,11 @@ impl Binder<'_> {
         let start = left.at;
         match accessor {
             Accessor::Field(name) => {
+                if let Some(fields) = self.row_type(&left.scalar)
+                    && let Some(place) = fields.iter().position(|(field, _)| **field == *name.text)
+                {
+                    return Ok(self.row_field(&left, place, fields[place].1));
+                }
                 let message = if left.ty.id == TypeId::RECORD {
                     format!("could not identify column \"{}\" in record data type", name.text)
                 } else {

@@ -405,6 +405,12 @@ impl Binder<'_> {
             _ => self.joined(join, left, right, dependent, conditions)?,
         };
         self.pad(join.kind, start..middle, middle..end);
+        if matches!(join.kind, tree::JoinKind::Left | tree::JoinKind::Full) {
+            self.refuse_recursion_under_outer_join(right)?;
+        }
+        if matches!(join.kind, tree::JoinKind::Right | tree::JoinKind::Full) {
+            self.refuse_recursion_under_outer_join(left)?;
+        }
 
         let is_merged = |column: &&ItemColumn| !using.contains(&&*column.name);
         let mut columns = merged.clone();

@@ -206,7 +206,7 @@ impl Binder<'_> {
         };
         let (below, above): (Vec<_>, Vec<_>) = std::mem::take(&mut self.level().sets)
             .into_iter()
-            .partition(|set| sets_of_keys.contains(&set.output));
+            .partition(|set| set.outputs.iter().any(|output| sets_of_keys.contains(output)));
         self.level().sets = above;
         node = self.with_sets(node, below);
         let mut outputs = Vec::new();
@@ -258,7 +258,7 @@ impl Binder<'_> {
         let mut window_calls = std::mem::take(&mut self.level().window_calls);
         let mut set_calls = std::mem::take(&mut self.level().sets);
         produced.extend(window_calls.iter().map(|call| call.output));
-        produced.extend(set_calls.iter().map(|call| call.output));
+        produced.extend(set_calls.iter().flat_map(|call| call.outputs.iter().copied()));
 
         let mut scalars: Vec<(&mut Scalar, Span)> = Vec::new();
         for target in targets.iter_mut() {

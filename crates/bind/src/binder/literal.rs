@@ -1,6 +1,7 @@
 //! Constants, and strings that are read as values of a type.
 
 use super::{Binder, Operand};
+use firn_base::datetime::Present;
 use firn_base::{ArrayValue, Numeric, Result, SqlState, SqlType, Type, TypeId, Value};
 use firn_base::{array, text};
 use firn_plan::Scalar;
@@ -47,7 +48,10 @@ impl Binder<'_> {
         let is_of_time =
             matches!(ty.id, TypeId::DATE | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ | TypeId::TIME);
         match ty.id {
-            _ if is_of_time && names_the_present(value) => None,
+            _ if is_of_time && names_the_present(value) => {
+                let present = Present { moment: self.catalog.present()?, zone };
+                Some(text::parse_at(value, SqlType::try_from(ty).ok()?, present))
+            }
             TypeId::TEXT | TypeId::VARCHAR | TypeId::UNKNOWN | TypeId::BPCHAR | TypeId::CSTRING => {
                 Some(Ok(Value::Text(value.to_owned())))
             }

@@ -149,6 +149,8 @@ pub(crate) struct Binder<'a> {
     padded: std::collections::HashSet<Column>,
     /// Locking clauses that apply to the sub-query or view that is bound next.
     pushed_locks: Vec<Locking>,
+    /// The names and types of the fields of rows, by the column of such rows, or by the first column of the fields.
+    row_types: HashMap<Column, Rc<[(Rc<str>, Type)]>>,
     /// What the text at hand uses, if that is asked.
     uses: Option<Box<Uses>>,
     next_level: u32,
@@ -216,6 +218,8 @@ pub(crate) struct Table {
     is_function: bool,
     /// Whether it is a common table.
     is_common: bool,
+    /// Whether it is the changed rows that RETURNING sees.
+    is_image: bool,
     columns: Rc<[ItemColumn]>,
     /// The scan of a relation, and the system columns that it has been asked for.
     scan: Option<NodeId>,
@@ -323,6 +327,7 @@ impl<'a> Binder<'a> {
             follows_condition: false,
             padded: Default::default(),
             pushed_locks: Vec::new(),
+            row_types: HashMap::new(),
             uses: None,
             next_level: 0,
             next_shared: 0,
@@ -448,7 +453,11 @@ impl<'a> Binder<'a> {
     fn column_for(&mut self, scalar: &Scalar, ty: Type, name: Option<&str>) -> Column {
         let origin = scalar.as_column().and_then(|column| self.plan.columns[column].origin);
         let info = ColumnInfo { ty, nullable: self.nullable(scalar), name: name.map(Into::into), origin };
-        self.new_column(info)
+        let column = self.new_column(info);
+        if let Some(fields) = self.row_type(scalar) {
+            self.row_types.insert(column, fields);
+        }
+        column
     }
 
     fn new_shared(&mut self) -> SharedId {

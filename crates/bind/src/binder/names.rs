@@ -8,21 +8,23 @@ use super::states::AMBIGUOUS_ALIAS;
 use super::{Binder, Item, ItemColumn, LevelId, Operand, Reference, Table};
 use crate::catalog::{Relation, RelationKind};
 use firn_base::{Error, Result, SqlState, Type, TypeId, Value};
-use firn_plan::operator::ROW_ID;
-use firn_plan::scalar::Case;
+use firn_plan::operator::{ROW_ID, XMAX};
+use firn_plan::scalar::{Call, Case};
 use firn_plan::{Column, ColumnInfo, Operator, Origin, Scalar};
 use firn_syntax::tree::{Name, ObjectName};
+use firn_vector::ROW_VERSION;
 use std::rc::Rc;
 
 /// The columns that every row of a table has, with their numbers.
 const SYSTEM_COLUMNS: [(&str, i16, TypeId); 6] = [
     ("ctid", ROW_ID, TypeId::TID),
-    ("xmin", -2, TypeId::XID),
+    ("xmin", XMIN, TypeId::XID),
     ("cmin", -3, TypeId::CID),
-    ("xmax", -4, TypeId::XID),
+    ("xmax", XMAX, TypeId::XID),
     ("cmax", -5, TypeId::CID),
     ("tableoid", TABLE_OID, TypeId::OID),
 ];
+const XMIN: i16 = -2;
 const TABLE_OID: i16 = -6;
 
 /// An item that a name means: the places of its query and its item.
@@ -134,33 +136,77 @@ impl Binder<'_> {
         let Some(&(_, number, ty)) = SYSTEM_COLUMNS.iter().find(|(system, ..)| *system == name) else {
             return Ok(None);
         };
-        match number {
-            ROW_ID => Ok(self.system_column(found, number, ty, name, at)),
-            TABLE_OID => Ok(self.table_oid(found, at)),
-            _ if self.is_table(found) => Err(self.unsupported(format_args!("the system column {name}"), at)),
-            _ => Ok(None),
+        self.system(found, number, ty, name, at)
+    }
+
+    /// A system column of an item; none if its rows have no such columns.
+    fn system(
+        &mut self,
+        found: Found,
+        number: i16,
+        ty: TypeId,
+        name: &str,
+        at: u32,
+    ) -> Result<Option<Operand>> {
+        let level = &self.levels[found.level];
+        let table = &level.tables[level.items[found.item].table];
+        let Some(relation) = table.relation.clone() else { return Ok(None) };
+        let id = Type::new(ty);
+        if table.is_image {
+            if let Some(column) = table.system.get(&number) {
+                let (column, alias, owner) = (*column, table.alias.clone(), level.id);
+                let column = ItemColumn { name: name.into(), value: Scalar::Column(column), ty: id };
+                return Ok(Some(self.reference(column, alias, owner, at)));
+            }
+            let scalar = match number {
+                ROW_ID => return Err(self.unsupported("ctid in RETURNING of INSERT and MERGE", at)),
+                TABLE_OID => Scalar::Constant(id, Value::Oid(relation.oid)),
+                XMIN => self.row_version(found, at),
+                _ => Scalar::Constant(id, Value::Oid(0)),
+            };
+            return Ok(Some(Operand { scalar, ty: id, at }));
         }
-    }
-
-    fn is_table(&self, found: Found) -> bool {
-        let level = &self.levels[found.level];
-        let relation = &level.tables[level.items[found.item].table].relation;
-        relation.as_ref().is_some_and(|relation| matches!(relation.kind, RelationKind::Table(_)))
-    }
-
-    /// The oid of the table that a row is of; NULL where an outer join has no row.
-    fn table_oid(&mut self, found: Found, at: u32) -> Option<Operand> {
-        let row = self.system_column(found, ROW_ID, TypeId::TID, "ctid", at)?;
-        let level = &self.levels[found.level];
-        let relation = level.tables[level.items[found.item].table].relation.as_ref()?;
-        let ty = Type::new(TypeId::OID);
-        let oid = Scalar::Constant(ty, Value::Oid(relation.oid));
+        let is_read = match relation.kind {
+            RelationKind::Table(_) => number == ROW_ID,
+            RelationKind::Source(_) if relation.has_system_columns => true,
+            _ => return Ok(None),
+        };
+        if is_read {
+            return Ok(self.system_column(found, number, ty, name, at));
+        }
+        let Some(row) = self.system_column(found, ROW_ID, TypeId::TID, "ctid", at) else { return Ok(None) };
+        let value = match number {
+            TABLE_OID => Scalar::Constant(id, Value::Oid(relation.oid)),
+            XMIN => self.row_version(found, at),
+            // A row that is seen has not been deleted, and nothing is known of the commands of its transaction.
+            _ => Scalar::Constant(id, Value::Oid(0)),
+        };
+        // NULL where an outer join has no row.
         let case = Case {
             operand: None,
-            arms: vec![(Scalar::IsNull(Box::new(row.scalar), true), oid)],
-            otherwise: Scalar::Constant(ty, Value::Null),
+            arms: vec![(Scalar::IsNull(Box::new(row.scalar), true), value)],
+            otherwise: Scalar::Constant(id, Value::Null),
         };
-        Some(Operand { scalar: Scalar::Case(Box::new(case)), ty, at })
+        Ok(Some(Operand { scalar: Scalar::Case(Box::new(case)), ty: id, at }))
+    }
+
+    /// What `xmin` shows: a hash of all values of the row.
+    fn row_version(&mut self, found: Found, at: u32) -> Scalar {
+        let level = &self.levels[found.level];
+        let item = &level.items[found.item];
+        let (columns, alias, owner) =
+            (item.columns.to_vec(), level.tables[item.table].alias.clone(), level.id);
+        let values =
+            columns.into_iter().map(|column| self.reference(column, alias.clone(), owner, at).scalar);
+        let row = Scalar::Row(values.collect());
+        let function = self.registry.function(ROW_VERSION).expect("every registry has it");
+        let function = self.handles.of(self.registry, function);
+        Scalar::Call(Box::new(Call {
+            function,
+            as_operator: false,
+            arguments: vec![row],
+            ty: Type::new(TypeId::XID),
+        }))
     }
 
     /// A column that every row of a table has, such as its id.
@@ -175,8 +221,10 @@ impl Binder<'_> {
         let level = &self.levels[found.level];
         let (place, owner) = (level.items[found.item].table, level.id);
         let table = &level.tables[place];
-        let relation =
-            table.relation.as_ref().filter(|relation| matches!(relation.kind, RelationKind::Table(_)))?;
+        let relation = table.relation.as_ref()?;
+        if !matches!(relation.kind, RelationKind::Table(_)) && !relation.has_system_columns {
+            return None;
+        }
         let (scan, alias, oid) = (table.scan?, table.alias.clone(), relation.oid);
         let column = match table.system.get(&number) {
             Some(column) => *column,
@@ -371,6 +419,7 @@ impl Table {
             is_padded: false,
             is_function: false,
             is_common: false,
+            is_image: false,
             columns: columns.into(),
             scan: None,
             system: Default::default(),
@@ -392,6 +441,7 @@ impl Table {
             is_padded: false,
             is_function: false,
             is_common: false,
+            is_image: false,
             columns: columns.into(),
             scan,
             system: Default::default(),

@@ -1,5 +1,6 @@
 //! WITH RECURSIVE: which common tables read themselves, and the two terms of one that does.
 
+use super::coerce::common_modifier;
 use super::with::{CommonState, CommonTableEntry};
 use super::{Binder, Output, Rows};
 use crate::resolve::name as type_name;
@@ -36,6 +37,23 @@ impl Binder<'_> {
             );
         }
         Ok(order)
+    }
+
+    /// 42P19 if a plan, whose rows an outer join may make NULL, reads a common table of whose recursive term it is a part.
+    pub(super) fn refuse_recursion_under_outer_join(&self, node: NodeId) -> Result<()> {
+        for entry in self.levels.iter().flat_map(|level| &level.common) {
+            let entry = entry.borrow();
+            let CommonState::Recursive { iterate, reads: 1.., at, .. } = &entry.state else { continue };
+            let is_read = |node: &NodeId| matches!(&self.plan[*node], Operator::IterateRead { iterate: read, .. } if read == iterate);
+            if self.plan.post_order_of(node).iter().any(is_read) {
+                let message = format!(
+                    "recursive reference to query \"{}\" must not appear within an outer join",
+                    entry.name
+                );
+                return Err(self.error(super::states::INVALID_RECURSION, message, *at));
+            }
+        }
+        Ok(())
     }
 
     /// A common table that mentions its own name.
@@ -85,7 +103,7 @@ impl Binder<'_> {
         let columns: Vec<(Rc<str>, Type)> =
             named.iter().map(|(name, output)| (name.clone(), known(output.ty))).collect();
         let iterate = self.new_iterate();
-        entry.borrow_mut().state = CommonState::Recursive { iterate, columns: columns.clone(), reads: 0 };
+        entry.borrow_mut().state = CommonState::Recursive { iterate, columns: columns.clone(), reads: 0, at };
         let step = self.set_operand(&last.right)?;
         let reads = match &entry.borrow().state {
             CommonState::Recursive { reads, .. } => *reads,
@@ -133,13 +151,12 @@ impl Binder<'_> {
                     );
                     self.error(SqlState::DATATYPE_MISMATCH, message, output.at)
                 })?;
-            if overall != ty.id {
+            let overall = common_modifier([*ty, output.ty].into_iter(), overall);
+            if (overall.id, overall.modifier) != (ty.id, ty.modifier) {
                 let message = format!(
-                    "recursive query \"{}\" column {} has type {} in non-recursive term but type {} overall",
+                    "recursive query \"{}\" column {} has type {ty} in non-recursive term but type {overall} overall",
                     table.name.text,
                     place + 1,
-                    type_name(ty.id),
-                    type_name(overall)
                 );
                 let error = self.error(SqlState::DATATYPE_MISMATCH, message, initial.columns[place].at);
                 return Err(error.with_hint("Cast the output of the non-recursive term to the correct type."));

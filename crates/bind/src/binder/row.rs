@@ -5,6 +5,7 @@ use firn_base::{Error, Result, SqlState, Type, TypeId};
 use firn_plan::Scalar;
 use firn_plan::scalar::Case;
 use firn_syntax::tree::{self, Operator};
+use std::rc::Rc;
 
 impl Binder<'_> {
     /// A comparison of rows of operands; of one field each it is that of the values.
@@ -151,6 +152,31 @@ impl Binder<'_> {
             }
             scalar => Scalar::IsNull(Box::new(scalar), is_negated),
         }
+    }
+
+    /// The names and types of the fields of a row, if they are known: of one that a function returns, as it is or as a column of a
+    /// sub-query.
+    pub(super) fn row_type(&self, row: &Scalar) -> Option<Rc<[(Rc<str>, Type)]>> {
+        let column = match row {
+            Scalar::Column(column) => *column,
+            Scalar::Row(fields) => fields.first()?.as_column()?,
+            _ => return None,
+        };
+        let fields = self.row_types.get(&column)?;
+        let is_whole = match row {
+            Scalar::Row(values) => values.len() == fields.len(),
+            _ => self.plan.columns[column].ty.id == TypeId::RECORD,
+        };
+        is_whole.then(|| fields.clone())
+    }
+
+    /// The value of one field of a row whose type is known.
+    pub(super) fn row_field(&self, row: &Operand, place: usize, ty: Type) -> Operand {
+        let scalar = match &row.scalar {
+            Scalar::Row(fields) => fields[place].clone(),
+            row => Scalar::Field(Box::new(row.clone()), place as u16, ty),
+        };
+        Operand { scalar, ty, at: row.at }
     }
 
     /// A row as one value.

@@ -11,8 +11,8 @@ use firn_syntax::tree::{Distinct, Locking, Query, Select};
 /// A call of a function that returns a set, in an expression.
 #[derive(Clone, Debug)]
 pub(crate) struct SetCallPlace {
-    /// The column that stands for it.
-    pub output: Column,
+    /// The columns that stand for it: one for each that the function declares.
+    pub outputs: Vec<Column>,
     pub function: Function,
     pub arguments: Vec<Scalar>,
     pub at: u32,
@@ -213,7 +213,7 @@ impl Binder<'_> {
     /// Each row with the rows that functions give for it. Functions side by side go on together.
     pub(super) fn with_sets(&mut self, mut node: NodeId, mut sets: Vec<SetCallPlace>) -> NodeId {
         while !sets.is_empty() {
-            let outputs: Vec<Column> = sets.iter().map(|set| set.output).collect();
+            let outputs: Vec<Column> = sets.iter().flat_map(|set| set.outputs.iter().copied()).collect();
             let waits = |set: &SetCallPlace| {
                 set.arguments.iter().any(|argument| argument.uses(|column| outputs.contains(&column)))
             };
@@ -224,7 +224,7 @@ impl Binder<'_> {
             let call = |set: SetCallPlace| SetCall {
                 function: set.function,
                 arguments: set.arguments,
-                columns: vec![set.output],
+                columns: set.outputs,
             };
             let calls = SetCalls { calls: now.into_iter().map(call).collect(), ordinality: None };
             node = self.plan.add(Operator::FlatMap { input: node, calls });

@@ -6,9 +6,10 @@ use super::select::SetCallPlace;
 use super::{Binder, Clause, Operand, Reference};
 use firn_base::{Result, SqlState, Type, TypeId, Value};
 use firn_plan::scalar::Case as PlanCase;
-use firn_plan::{ColumnInfo, Scalar};
+use firn_plan::{Column, ColumnInfo, Scalar};
 use firn_syntax::Span;
 use firn_syntax::tree::{Case, CurrentValue, Expr, NormalForm, Operator, Special, TrimSide};
+use std::rc::Rc;
 
 impl Binder<'_> {
     /// CASE. Conditions and results are evaluated only on the rows that reach them.
@@ -312,13 +313,29 @@ impl Binder<'_> {
             return Err(self.error(SqlState::FEATURE_NOT_SUPPORTED, message, at));
         }
         let ty = overload.result;
-        if ty.id == TypeId::RECORD {
-            return Err(self.unsupported("a function that returns rows, in an expression", at));
-        }
-        let output = self.new_column(ColumnInfo::new(ty, true).named(&*overload.function.name));
         let arguments = overload.arguments.into_iter().map(|argument| argument.scalar).collect();
-        self.level().sets.push(SetCallPlace { output, function: overload.handle, arguments, at });
-        Ok(Operand { scalar: Scalar::Column(output), ty, at })
+        let function = overload.handle;
+        if ty.id != TypeId::RECORD {
+            let output = self.new_column(ColumnInfo::new(ty, true).named(&*overload.function.name));
+            self.level().sets.push(SetCallPlace { outputs: vec![output], function, arguments, at });
+            return Ok(Operand { scalar: Scalar::Column(output), ty, at });
+        }
+        let names =
+            overload.function.columns().map(|parameter| parameter.name.as_deref().unwrap_or_default().into());
+        let names: Vec<Rc<str>> = names.collect();
+        if names.is_empty() {
+            let message = "a column definition list is required for functions returning \"record\"";
+            return Err(self.error(SqlState::SYNTAX_ERROR, message, at));
+        }
+        // One value: the row of the columns.
+        let columns = names.iter().zip(&overload.columns);
+        let outputs: Vec<Column> =
+            columns.map(|(name, ty)| self.new_column(ColumnInfo::new(*ty, true).named(&**name))).collect();
+        let row = Scalar::Row(outputs.iter().map(|column| Scalar::Column(*column)).collect());
+        let fields = names.into_iter().zip(overload.columns).collect();
+        self.row_types.insert(outputs[0], fields);
+        self.level().sets.push(SetCallPlace { outputs, function, arguments, at });
+        Ok(Operand { scalar: row, ty, at })
     }
 }
 

@@ -2,9 +2,10 @@
 
 use super::output::column_name;
 use super::{Binder, Clause, Operand, Output};
-use firn_base::Result;
+use firn_base::{Result, SqlState, Type};
 use firn_syntax::Span;
-use firn_syntax::tree::{Accessor, ExprKind, StepKind, Target};
+use firn_syntax::tree::{Accessor, Expr, ExprKind, StepKind, Target};
+use std::rc::Rc;
 
 /// A column of a select list.
 #[derive(Clone, Debug)]
@@ -42,10 +43,31 @@ impl Binder<'_> {
                         ) =>
                     {
                         let ExprKind::Column(name) = &chain.first.kind else { unreachable!("it was seen") };
-                        self.note_star(value.span, Some(name));
-                        let columns = self.qualified_star(name)?;
+                        let columns = match self.qualified_star(name) {
+                            // It may be a column whose values are rows.
+                            Err(error) => self
+                                .within(clause, |binder| binder.row_fields(&chain.first))
+                                .ok()
+                                .flatten()
+                                .ok_or(error)?,
+                            Ok(columns) => {
+                                self.note_star(value.span, Some(name));
+                                columns
+                            }
+                        };
                         bound.extend(
                             columns.into_iter().map(|(name, operand)| star(name, operand, value.span)),
+                        );
+                    }
+                    ExprKind::Chain(chain) if matches!(&chain.steps[..], [step] if matches!(step.kind, StepKind::Access(Accessor::AllFields))) =>
+                    {
+                        let fields = self.within(clause, |binder| binder.row_fields(&chain.first))?;
+                        let fields = fields.ok_or_else(|| {
+                            let message = "row expansion via \"*\" is not supported here";
+                            self.error(SqlState::SYNTAX_ERROR, message, value.span.start)
+                        })?;
+                        bound.extend(
+                            fields.into_iter().map(|(name, operand)| star(name, operand, value.span)),
                         );
                     }
                     _ => {
@@ -60,6 +82,15 @@ impl Binder<'_> {
             }
         }
         Ok(bound)
+    }
+
+    /// The fields of an expression that is a row whose type is known.
+    fn row_fields(&mut self, expression: &Expr) -> Result<Option<Vec<(Rc<str>, Operand)>>> {
+        let row = self.expression(expression)?;
+        let Some(fields) = self.row_type(&row.scalar) else { return Ok(None) };
+        let field =
+            |(place, (name, ty)): (usize, &(Rc<str>, Type))| (name.clone(), self.row_field(&row, place, *ty));
+        Ok(Some(fields.iter().enumerate().map(field).collect()))
     }
 }
 

@@ -248,7 +248,9 @@ impl Binder<'_> {
             let at = nested.at;
             return Err(self.error(WINDOWING_ERROR, "window function calls cannot be nested", at));
         }
-        if let Some(set) = self.level().sets.iter().find(|set| columns.contains(&set.output)) {
+        if let Some(set) =
+            self.level().sets.iter().find(|set| set.outputs.iter().any(|output| columns.contains(output)))
+        {
             let at = set.at;
             let message = "window function calls cannot contain set-returning function calls";
             let error = self.error(SqlState::FEATURE_NOT_SUPPORTED, message, at);

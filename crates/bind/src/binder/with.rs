@@ -20,8 +20,8 @@ pub(crate) enum CommonState {
     Later,
     /// Its query is being bound, and must not read it here.
     Forbidden(&'static str),
-    /// Its recursive term is being bound.
-    Recursive { iterate: IterateId, columns: Vec<(Rc<str>, Type)>, reads: u32 },
+    /// Its recursive term is being bound, which has read it at `at`.
+    Recursive { iterate: IterateId, columns: Vec<(Rc<str>, Type)>, reads: u32, at: u32 },
     /// It has been bound.
     Bound { shared: SharedId, columns: Vec<(Rc<str>, Column)>, readers: Vec<NodeId>, is_change: bool },
 }
@@ -182,8 +182,9 @@ impl Binder<'_> {
                 let message = format!("recursive reference to query \"{name}\" must not appear {place}");
                 return Err(self.error(super::states::INVALID_RECURSION, message, at));
             }
-            CommonState::Recursive { iterate, columns, reads } => {
+            CommonState::Recursive { iterate, columns, reads, at: read_at } => {
                 *reads += 1;
+                *read_at = at;
                 if *reads > 1 {
                     let message =
                         format!("recursive reference to query \"{name}\" must not appear more than once");
@@ -217,6 +218,9 @@ impl Binder<'_> {
                     };
                     let ty = info.ty;
                     let column = self.new_column(info);
+                    if let Some(fields) = self.row_types.get(&of).cloned() {
+                        self.row_types.insert(column, fields);
+                    }
                     pairs.push((column, of));
                     items.push(ItemColumn { name, value: Scalar::Column(column), ty });
                 }

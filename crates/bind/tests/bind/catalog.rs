@@ -39,6 +39,7 @@ pub static CATALOG: LazyLock<TestCatalog> = LazyLock::new(|| {
                     column(3, "amount", "total"),
                 ],
                 keys: Vec::new(),
+                has_system_columns: false,
             }));
         }
     }
@@ -115,7 +116,15 @@ fn table(text: &str, place: u32) -> Relation {
         });
     }
     let kind = RelationKind::Table(SourceId(place));
-    Relation { oid, schema: "public".into(), name: name.into(), kind, columns, keys }
+    Relation {
+        oid,
+        schema: "public".into(),
+        name: name.into(),
+        kind,
+        columns,
+        keys,
+        has_system_columns: false,
+    }
 }
 
 fn ty(text: &str) -> Type {

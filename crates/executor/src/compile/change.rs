@@ -12,7 +12,7 @@ use crate::write::column_id;
 use firn_base::Result;
 use firn_base::sync::Arc;
 use firn_plan::operator::{
-    Assignment, ConflictArm, Image, Insert, JoinKind, Merge, MergeAction, SourceId, Update,
+    Assignment, ConflictArm, Image, Insert, JoinKind, Merge, MergeAction, SourceId, Update, XMAX,
 };
 use firn_plan::{Column, NodeId, Operator, Plan, Scalar};
 
@@ -139,7 +139,7 @@ impl Compile<'_> {
             && (is_insert || self.gives_distinct_rows(input, target));
         let kept: Vec<&Image> = images.iter().filter(|image| needed.contains(&image.output)).collect();
         let image = |image: &&Image| ImagePlan {
-            column: column_id(image.attribute),
+            column: (image.attribute != XMAX).then(|| column_id(image.attribute)),
             old: image.old,
             representation: representation_of(self.plan.columns[image.output].ty),
         };

@@ -9,7 +9,7 @@ use firn_base::{Error, Representation, Result, SqlState, Type, TypeId, Value};
 use firn_plan::evaluator::input_parameter;
 use firn_plan::function::Strategy;
 use firn_plan::scalar;
-use firn_plan::{Column, Columns, Scalar};
+use firn_plan::{Column, Columns, Function, Scalar};
 use firn_vector::kernel::{CallSite, Signature};
 use firn_vector::registry::CastMethod;
 use firn_vector::selection::Rows;
@@ -199,13 +199,18 @@ impl Compiler<'_> {
         let can_fail = function.can_fail;
         let types: Vec<Type> = call.arguments.iter().map(|argument| argument.ty(self.columns)).collect();
         if !function.is_chain(arguments.len()) {
-            return self.apply(function.oid, can_fail, arguments, &types, call.ty);
+            return self.apply(Callee::of(function), can_fail, arguments, &types, call.ty);
         }
         let mut rest = arguments.into_iter().zip(types);
         let (mut left, mut left_type) = rest.next().expect("a chain has operands");
         for (right, right_type) in rest {
-            left =
-                self.apply(function.oid, can_fail, vec![left, right], &[left_type, right_type], call.ty)?;
+            left = self.apply(
+                Callee::of(function),
+                can_fail,
+                vec![left, right],
+                &[left_type, right_type],
+                call.ty,
+            )?;
             left_type = call.ty;
         }
         Ok(left)
@@ -214,15 +219,15 @@ impl Compiler<'_> {
     /// A call of a function of the registry.
     fn apply(
         &self,
-        oid: u32,
+        callee: Callee,
         can_fail: bool,
         mut arguments: Vec<Expression>,
         types: &[Type],
         result: Type,
     ) -> Result<Expression> {
-        self.narrow_constants(oid, &mut arguments);
+        self.narrow_constants(callee.oid, &mut arguments);
         let representations: Vec<Representation> = arguments.iter().map(Expression::representation).collect();
-        let (site, representation) = self.call_site(oid, types, &representations, result)?;
+        let (site, representation) = self.call_site(callee, types, &representations, result)?;
         let can_fail = can_fail || arguments.iter().any(Expression::can_fail);
         Ok(Expression { node: Node::Call(Box::new(site), arguments), representation, can_fail })
     }
@@ -252,11 +257,12 @@ impl Compiler<'_> {
     /// A call site, and how its results lie.
     pub(crate) fn call_site(
         &self,
-        oid: u32,
+        callee: Callee,
         types: &[Type],
         representations: &[Representation],
         result: Type,
     ) -> Result<(CallSite, Representation)> {
+        let Callee { oid, takes_variadic_array: has_variadic_array } = callee;
         let function = self.registry.function(FunctionId(oid)).ok_or_else(|| missing(oid))?;
         let representation = function.representation(representations, result);
         let signature = Signature {
@@ -264,7 +270,7 @@ impl Compiler<'_> {
             representations: representations.into(),
             result,
             representation,
-            has_variadic_array: false,
+            has_variadic_array,
         };
         Ok((function.call_site(signature), representation))
     }
@@ -315,12 +321,13 @@ impl Compiler<'_> {
                 let declared = Type::new(known.result);
                 let is_oid = |ty: Type| representation_of(ty) == Representation::Oid;
                 let made = if is_oid(target) && !is_oid(declared) { declared } else { target };
-                let value = self.apply(function.0, cast.can_fail, arguments, &types, made)?;
+                let value = self.apply(Callee::by_id(*function), cast.can_fail, arguments, &types, made)?;
                 Ok(as_type(value, target))
             }
             CastMethod::InputOutput { output, input } => {
                 let text = Type::new(TypeId::CSTRING);
-                let written = self.apply(output.0, cast.can_fail, vec![argument], &[source], text)?;
+                let written =
+                    self.apply(Callee::by_id(*output), cast.can_fail, vec![argument], &[source], text)?;
                 let known = self.registry.function(*input).ok_or_else(|| missing(input.0))?;
                 let (mut arguments, mut types) = (vec![written], vec![text]);
                 if known.arguments().count() > 1 {
@@ -328,7 +335,7 @@ impl Compiler<'_> {
                     arguments.push(fixed(TypeId::INT4, Value::Integer(target.modifier)));
                     types.extend([Type::new(TypeId::OID), Type::new(TypeId::INT4)]);
                 }
-                self.apply(input.0, cast.can_fail, arguments, &types, target)
+                self.apply(Callee::by_id(*input), cast.can_fail, arguments, &types, target)
             }
             CastMethod::Elements(method) => {
                 let (from, to) = (source.element(), target.element());
@@ -378,8 +385,25 @@ impl Compiler<'_> {
         };
         let representations = [argument.representation, right_representation];
         let result = Type::new(TypeId::BOOL);
-        let (site, _) = self.call_site(function.oid, &[left, right], &representations, result)?;
+        let (site, _) = self.call_site(Callee::of(function), &[left, right], &representations, result)?;
         Ok(Quantified { site, all: quantified.all, argument, values })
+    }
+}
+
+/// Which function a call calls, and whether its last argument is the array of a variadic one.
+#[derive(Clone, Copy)]
+pub(crate) struct Callee {
+    oid: u32,
+    takes_variadic_array: bool,
+}
+
+impl Callee {
+    fn of(function: &Function) -> Callee {
+        Callee { oid: function.oid, takes_variadic_array: function.takes_variadic_array }
+    }
+
+    fn by_id(id: FunctionId) -> Callee {
+        Callee { oid: id.0, takes_variadic_array: false }
     }
 }
 

@@ -284,6 +284,7 @@ impl Database {
             unique,
             values: true,
             deferral,
+            internal: false,
         }
     }
 
@@ -544,6 +545,7 @@ impl firn_bind::Catalog for View<'_> {
             kind: RelationKind::Table(SourceId(table.oid.0)),
             columns: table.visible_columns().map(attribute).collect(),
             keys: table.indexes.iter().filter(|index| index.unique).map(key).collect(),
+            has_system_columns: false,
         })))
     }
 

@@ -89,6 +89,7 @@ impl Database {
                 unique: *unique,
                 values: true,
                 deferral: Deferral::Never,
+                internal: false,
             };
             let part = |column: &IndexColumnDef| {
                 let spec = &self.table.columns()[usize::from(column.column)];
@@ -331,6 +332,7 @@ fn the_planner_learns_keys_indexes_and_references_of_tables() {
         unique,
         values: true,
         deferral: Deferral::Never,
+        internal: false,
     };
     let parent = database.engine.allocate_oid();
     let reference = |deferral| ConstraintDef {

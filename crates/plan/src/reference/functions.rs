@@ -85,6 +85,7 @@ static ALL: LazyLock<All> = LazyLock::new(|| {
         kind: FunctionKind::Scalar,
         arguments: arguments.into(),
         variadic: false,
+        takes_variadic_array: false,
         result,
         volatility: Volatility::Immutable,
         strict: true,

@@ -85,6 +85,7 @@ impl Database {
                 unique: number == 0,
                 values: true,
                 deferral: Deferral::Never,
+                internal: false,
             };
             let physical = |part: &IndexColumnDef| {
                 let (_, ty, nullable) = columns[usize::from(part.column)];
@@ -154,7 +155,12 @@ impl Database {
         Preparing {
             registry: &REGISTRY,
             transaction,
-            names: Names { search_path: &PATH, database: "firn", zone: &self.surroundings.zone },
+            names: Names {
+                search_path: &PATH,
+                database: "firn",
+                zone: &self.surroundings.zone,
+                present: None,
+            },
             others: &NoRelations,
             cancel: &self.surroundings.cancel,
         }

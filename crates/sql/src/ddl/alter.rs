@@ -217,7 +217,7 @@ fn operate(
         | AlterTableKind::ForceRowSecurity { force: false }
         | AlterTableKind::Trigger { trigger: TriggerChoice::All | TriggerChoice::User, .. } => Ok(()),
         AlterTableKind::ClusterOn(name) => {
-            match table.indexes.iter().any(|index| *index.name == *name.text) {
+            match table.visible_indexes().any(|index| *index.name == *name.text) {
                 true => Ok(()),
                 false => Err(no_part(&table, "index", name)),
             }

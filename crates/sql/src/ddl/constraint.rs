@@ -147,7 +147,7 @@ pub(super) fn name(
             Ok(name)
         }
         None => {
-            let indexes = table.indexes.iter().map(|index| index.name.clone());
+            let indexes = table.visible_indexes().map(|index| index.name.clone());
             let taken: Vec<String> = taken.into_iter().chain(indexes).collect();
             Ok(context.names().fresh(table.schema, stem, suffix, &taken))
         }
@@ -177,6 +177,7 @@ pub(super) fn add_key(
         unique: true,
         values: true,
         deferral,
+        internal: false,
     };
     index::build(context, table, &definition)?;
     let index = definition.oid;
@@ -197,7 +198,8 @@ fn use_index(
     rows: Rows,
 ) -> Result<()> {
     let wanted = index.text.to_string();
-    let Some(position) = table.indexes.iter().position(|index| index.name == wanted) else {
+    let Some(position) = table.indexes.iter().position(|index| !index.internal && index.name == wanted)
+    else {
         return Err(Error::new(SqlState::UNDEFINED_OBJECT, format!("index \"{wanted}\" does not exist")));
     };
     if !table.indexes[position].unique {

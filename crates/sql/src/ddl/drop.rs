@@ -4,7 +4,7 @@
 //! other tables, views, and defaults that use a sequence are in the way: RESTRICT refuses with
 //! 2BP01 and names them, CASCADE drops them too and says so.
 
-use super::foreign_key::{index_all, leads_with};
+use super::foreign_key::index_all;
 use super::{Context, expression, index, kinds, rewrite, view};
 use crate::names::{Relation, missing};
 use crate::statement::{ObjectKind, QualifiedName};
@@ -12,7 +12,7 @@ use firn_base::sync::Arc;
 use firn_base::{ColumnId, Error, Result, SqlState};
 use firn_syntax::print;
 use firn_syntax::tree::{DropObjects, ObjectReference, Truncate};
-use firn_txn::catalog::{ConstraintDef, ConstraintKind, IndexDef, Oid, SequenceDef, TableDef, ViewDef};
+use firn_txn::catalog::{ConstraintKind, IndexDef, Oid, SequenceDef, TableDef, ViewDef};
 
 /// Something that may be dropped.
 #[derive(Clone, PartialEq, Debug)]
@@ -324,11 +324,9 @@ pub(super) fn remove_constraint(context: &mut Context<'_>, table: &mut TableDef,
             remove_index(context, table, index)
         }
         ConstraintKind::ForeignKey { columns, .. } => {
-            // The index that came with the key bears its name and leads with its columns.
+            // Another key over the same columns makes an index of its own when it has lost this one.
             let index = table.indexes.iter().find(|index| {
-                index.name == constraint.name
-                    && !index.unique
-                    && index.columns.iter().map(|column| column.column).eq(columns.iter().copied())
+                index.internal && index.columns.iter().map(|column| column.column).eq(columns.iter().copied())
             });
             match index.map(|index| index.oid) {
                 Some(index) => remove_index(context, table, index),
@@ -367,35 +365,16 @@ fn drop_index(context: &mut Context<'_>, name: &QualifiedName, cascade: bool) ->
     }
     context.lock(&table)?;
     let mut table = TableDef::clone(&context.table(table.oid));
-    // A unique index without a constraint may still be what foreign keys reference, and any may be what finds the referencing rows.
-    let mut relying = relying_foreign_keys(context, &table, index.oid);
-    for key in pointing_by(&table, index.oid) {
-        if relying.iter().all(|(_, known)| *known != key.1) {
-            relying.push(key);
-        }
-    }
+    // A unique index without a constraint may still be what foreign keys reference.
+    let relying = relying_foreign_keys(context, &table, index.oid);
     refuse_or_drop_foreign_keys(context, &format!("index {}", index.name), &relying, cascade)?;
     if relying.iter().any(|(child, _)| child.oid == table.oid) {
         table = TableDef::clone(&context.table(table.oid));
     }
-    if table.indexes.iter().all(|left| left.oid != index.oid) {
-        // It came with a foreign key, and went with it.
-        return Ok(());
-    }
     remove_index(context, &mut table, index.oid)?;
+    // It may have been what found the rows of a foreign key.
+    index_all(context, &mut table)?;
     context.put_table(table)
-}
-
-/// The foreign keys of a table whose rows nothing would find without an index.
-fn pointing_by(table: &TableDef, index: Oid) -> impl Iterator<Item = (Arc<TableDef>, Oid)> {
-    let others = || table.indexes.iter().filter(move |other| other.oid != index);
-    let relies = |constraint: &&ConstraintDef| {
-        matches!(&constraint.kind, ConstraintKind::ForeignKey { columns, .. }
-            if !others().any(|other| leads_with(other, columns)))
-    };
-    let keys: Vec<Oid> = table.constraints.iter().filter(relies).map(|constraint| constraint.oid).collect();
-    let table = Arc::new(table.clone());
-    keys.into_iter().map(move |key| (table.clone(), key))
 }
 
 /// The foreign keys that could no longer be checked without a unique index.

@@ -36,7 +36,14 @@ pub(super) fn default(
 
 /// The text of a date or time that a string names when the definition is made, such as `now`.
 fn moment(expression: &Expr, bound: &BoundExpression) -> Option<String> {
-    let is_string = matches!(expression.kind, ExprKind::String(_) | ExprKind::TypedLiteral(_));
+    let is_string = match &expression.kind {
+        ExprKind::String(_) | ExprKind::TypedLiteral(_) => true,
+        ExprKind::Chain(chain) => {
+            matches!(chain.first.kind, ExprKind::String(_))
+                && chain.steps.iter().all(|step| matches!(step.kind, StepKind::Cast(_)))
+        }
+        _ => false,
+    };
     let id = bound.ty.id;
     match &bound.scalar {
         Scalar::Constant(_, value)

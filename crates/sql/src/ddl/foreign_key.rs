@@ -138,7 +138,7 @@ pub(super) fn add(context: &mut Context<'_>, table: &mut TableDef, key: &Key<'_>
 }
 
 /// Whether an index finds the rows that reference others by these columns.
-pub(super) fn leads_with(index: &IndexDef, columns: &[u16]) -> bool {
+fn leads_with(index: &IndexDef, columns: &[u16]) -> bool {
     index.columns.len() >= columns.len()
         && columns
             .iter()
@@ -154,16 +154,10 @@ pub(super) fn index_all(context: &mut Context<'_>, table: &mut TableDef) -> Resu
         if table.indexes.iter().any(|index| leads_with(index, columns)) {
             continue;
         }
-        let names: Vec<&str> =
-            columns.iter().map(|column| table.columns[usize::from(*column)].name.as_str()).collect();
-        let stem = format!("{}_{}", table.name, names.join("_"));
-        let is_taken = context.names().relation_in(table.schema, &constraint.name).is_some();
         let definition = IndexDef {
             oid: context.allocate(),
-            name: match is_taken {
-                false => constraint.name.clone(),
-                true => context.names().fresh(table.schema, &stem, "fkey_idx", &[]),
-            },
+            // For messages of the storage alone.
+            name: constraint.name.clone(),
             columns: columns
                 .iter()
                 .map(|column| IndexColumnDef { column: *column, descending: false, nulls_first: false })
@@ -171,6 +165,7 @@ pub(super) fn index_all(context: &mut Context<'_>, table: &mut TableDef) -> Resu
             unique: false,
             values: true,
             deferral: Deferral::Never,
+            internal: true,
         };
         index::build(context, table, &definition)?;
         table.indexes.push(definition);

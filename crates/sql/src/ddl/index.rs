@@ -67,6 +67,7 @@ pub(super) fn create(context: &mut Context<'_>, index: &CreateIndex) -> Result<(
         unique: index.is_unique,
         values,
         deferral: Deferral::Never,
+        internal: false,
     };
     let mut table = TableDef::clone(&context.table(table.oid));
     build(context, &table, &definition)?;

@@ -82,7 +82,7 @@ pub(super) fn constraints(
         }
     }
     if includes(like, LikeOption::Indexes) {
-        for known in &source.indexes {
+        for known in source.visible_indexes() {
             // Made with a foreign key, which is not copied.
             let serves_key = |constraint: &ConstraintDef| {
                 matches!(constraint.kind, ConstraintKind::ForeignKey { .. }) && constraint.name == known.name
@@ -121,7 +121,7 @@ fn copy_index(
         Some(primary) => constraint::add_key(context, table, None, columns, primary, known.deferral),
         None => {
             let stem = index::default_stem(table, &columns);
-            let taken: Vec<String> = table.indexes.iter().map(|index| index.name.clone()).collect();
+            let taken: Vec<String> = table.visible_indexes().map(|index| index.name.clone()).collect();
             let name = context.names().fresh(table.schema, &stem, "idx", &taken);
             let copy = IndexDef { oid: context.allocate(), name, columns, ..*known };
             index::build(context, table, &copy)?;

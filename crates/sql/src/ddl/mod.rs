@@ -8,11 +8,12 @@
 //! `firn_syntax::print`: see `expression` and `view`.
 //!
 //! In reading order: `kinds` (command tags, and what is refused), `create`, `column`, `expression`, `constraint`, `foreign_key`,
-//! `index`, `sequence`, `view`, `alter`, `alter_column`, `rename`, `rewrite`, `drop`.
+//! `index`, `sequence`, `view`, `alter`, `alter_column`, `rename`, `rewrite`, `drop`, `comment`.
 
 mod alter;
 mod alter_column;
 mod column;
+mod comment;
 mod constraint;
 mod create;
 mod drop;
@@ -41,7 +42,7 @@ pub(crate) use expression::columns_in;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, Type, TypeId, Value, stack};
 use firn_query::ResultChunk;
-use firn_syntax::tree::{Comment, ObjectReference, ObjectType, Query, Statement};
+use firn_syntax::tree::{Query, Statement};
 use firn_txn::catalog::{Oid, TableDef};
 use firn_txn::{Catalog, Check, Engine, Transaction};
 pub use kinds::{refuse, tag};
@@ -111,45 +112,15 @@ fn execute_statement(context: &mut Context<'_>, text: &str, statement: &Statemen
         Statement::ChangeOwner(change) => alter::owner_of_schema(context, change)?,
         Statement::Drop(objects) => drop::objects(context, objects)?,
         Statement::Truncate(truncate) => drop::truncate(context, truncate)?,
-        Statement::Comment(commented) => comment(context, commented)?,
+        Statement::Comment(comment) => comment::set(context, comment)?,
         other => panic!("{other:?} changes no catalog"),
     }
-    Ok(None)
-}
-
-/// COMMENT ON: the object must exist; the comment itself has no place in the catalog yet.
-fn comment(context: &Context<'_>, comment: &Comment) -> Result<()> {
-    let name = match &comment.object.name {
-        ObjectReference::Name(name) => name,
-        ObjectReference::Relation(relation) => &relation.name,
-        ObjectReference::On { name, relation } => {
-            let table = context.names().table(&relation.into())?;
-            return match table.constraints.iter().any(|constraint| constraint.name == *name.text) {
-                true => Ok(()),
-                false => Err(Error::new(
-                    SqlState::UNDEFINED_OBJECT,
-                    format!("constraint \"{}\" for table \"{}\" does not exist", name.text, table.name),
-                )),
-            };
-        }
-        other => panic!("{other:?} is refused"),
-    };
-    match comment.object.object_type {
-        ObjectType::Database => Ok(()),
-        ObjectType::Schema => context.names().schema(&name.name.text).map(drop),
-        ObjectType::Column => {
-            let Some((table, qualifiers)) = name.qualifiers.split_last() else {
-                return Err(Error::new(SqlState::SYNTAX_ERROR, "column name must be qualified"));
-            };
-            let schema = qualifiers.last().map(|schema| schema.text.to_string());
-            let relation = QualifiedName { schema, name: table.text.to_string() };
-            rename::column_of(context, &relation, &name.name.text).map(drop)
-        }
-        other => {
-            let kind = kinds::object_kind(other).expect("other kinds are refused");
-            context.names().object(kind, &name.into()).map(drop)
-        }
+    let may_drop =
+        matches!(statement, Statement::Drop(_) | Statement::AlterTable(_) | Statement::AlterSequence(_));
+    if may_drop && !context.transaction.catalog().comments.is_empty() {
+        context.catalog_mut()?.forget_comments();
     }
+    Ok(None)
 }
 
 impl Context<'_> {

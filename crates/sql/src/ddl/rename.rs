@@ -186,6 +186,10 @@ pub(super) fn rebuild(context: &mut Context<'_>, table: &mut TableDef, index: &I
     }
     let place =
         table.indexes.iter_mut().find(|found| found.oid == index.oid).expect("the index is the table's");
+    let comment = context.transaction.catalog().comment(index.oid, 0).map(str::to_owned);
+    if let Some(comment) = comment {
+        context.catalog_mut()?.set_comment(fresh.oid, 0, Some(comment));
+    }
     *place = fresh;
     Ok(())
 }

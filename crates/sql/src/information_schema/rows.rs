@@ -2,7 +2,7 @@
 
 use super::functions::{datetime_precision, interval_type, numeric_precision, numeric_scale, octet_length};
 use crate::pg_catalog::rows::{action_rule, parent_index, plain_column, row, shown_default};
-use crate::pg_catalog::{Cell, Row, Source};
+use crate::pg_catalog::{Cell, Row, Source, deparse};
 use firn_base::{Type, TypeId};
 use firn_txn::catalog::{ColumnDef, ConstraintDef, ConstraintKind, Deferral, Identity, Oid, TableDef};
 
@@ -195,14 +195,12 @@ fn columns(source: &Source) -> Vec<Row> {
     let mut rows = Vec::new();
     for table in source.catalog.tables.values() {
         for (position, definition) in table.visible_columns() {
-            rows.push(column_row(
-                source,
-                table.schema,
-                &table.name,
-                usize::from(position.0),
-                definition,
-                true,
-            ));
+            let place = usize::from(position.0);
+            let mut row = column_row(source, table.schema, &table.name, place, definition, true);
+            if definition.identity.is_some() {
+                row.extend(identity(source, table, position.0));
+            }
+            rows.push(row);
         }
     }
     for view in source.catalog.views.values() {
@@ -223,6 +221,21 @@ fn columns(source: &Source) -> Vec<Row> {
     rows
 }
 
+/// What is said of the sequence of an identity column.
+fn identity(source: &Source, table: &TableDef, column: u16) -> Row {
+    let owner = Some((table.oid, column));
+    let Some(sequence) = source.catalog.sequences.values().find(|sequence| sequence.owner == owner) else {
+        return Vec::new();
+    };
+    row! {
+        "identity_start": sequence.start.to_string(),
+        "identity_increment": sequence.increment.to_string(),
+        "identity_maximum": sequence.maximum.to_string(),
+        "identity_minimum": sequence.minimum.to_string(),
+        "identity_cycle": yes_or_no(sequence.cycle),
+    }
+}
+
 fn column_row(
     source: &Source,
     schema: Oid,
@@ -237,7 +250,8 @@ fn column_row(
         "table_name": relation,
         "column_name": column.name.as_str(),
         "ordinal_position": position as i64 + 1,
-        "column_default": shown_default(column),
+        "column_default": shown_default(column)
+            .map(|text| deparse::default(source, &column.name, column.ty.declared, text, false)),
         "is_nullable": yes_or_no(!column.not_null),
         "data_type": bare_name(column.ty.declared),
         "udt_catalog": database(source),
@@ -357,7 +371,8 @@ fn check_constraints(source: &Source) -> Vec<Row> {
     let row = |(table, constraint): (&TableDef, &ConstraintDef)| {
         let ConstraintKind::Check { expression } = &constraint.kind else { return None };
         let mut row = constraint_name(source, table, constraint);
-        row.push(("check_clause", Cell::Text(expression.clone())));
+        let clause = format!("({})", deparse::condition(source, table, expression, false));
+        row.push(("check_clause", Cell::Text(clause)));
         Some(row)
     };
     constraints(source).filter_map(row).collect()

@@ -1,7 +1,7 @@
 //! Catalog objects by oid and by name, and the SQL text that would make them again.
 
-use super::Source;
 use super::relation::{self, Relation};
+use super::{Source, deparse};
 use crate::ddl::parameter::index_options;
 use firn_txn::catalog::{
     ConstraintDef, ConstraintKind, Deferral, IndexDef, Oid, ReferentialAction, SequenceDef, TableDef, ViewDef,
@@ -61,7 +61,7 @@ impl Source {
         let indexes = catalog
             .tables
             .values()
-            .flat_map(|table| table.indexes.iter().map(move |index| Object::Index(table, index)));
+            .flat_map(|table| table.visible_indexes().map(move |index| Object::Index(table, index)));
         let views = catalog.views.values().map(|view| Object::View(view));
         let sequences = catalog.sequences.values().map(|sequence| Object::Sequence(sequence));
         let system = relation::all().iter().map(|relation| Object::System(Oid::PG_CATALOG, relation));
@@ -137,10 +137,29 @@ impl Source {
 
     /// A constraint as it stands in ADD CONSTRAINT after its name, and in CREATE TABLE unless it is NOT VALID.
     pub(crate) fn constraint_definition(&self, table: &TableDef, constraint: &ConstraintDef) -> String {
+        self.constraint_with(table, constraint, str::to_owned)
+    }
+
+    /// A constraint as PostgreSQL prints it.
+    pub(crate) fn shown_constraint(
+        &self,
+        table: &TableDef,
+        constraint: &ConstraintDef,
+        pretty: bool,
+    ) -> String {
+        self.constraint_with(table, constraint, |text| deparse::condition(self, table, text, pretty))
+    }
+
+    fn constraint_with(
+        &self,
+        table: &TableDef,
+        constraint: &ConstraintDef,
+        condition: impl Fn(&str) -> String,
+    ) -> String {
         let mut text = match &constraint.kind {
             ConstraintKind::PrimaryKey { index } => format!("PRIMARY KEY ({})", index_columns(table, *index)),
             ConstraintKind::Unique { index } => format!("UNIQUE ({})", index_columns(table, *index)),
-            ConstraintKind::Check { expression } => format!("CHECK ({expression})"),
+            ConstraintKind::Check { expression } => format!("CHECK ({})", condition(expression)),
             ConstraintKind::ForeignKey { columns, parent, parent_columns, on_delete, on_update, .. } => {
                 let Some(parent) = self.catalog.tables.get(parent) else { return String::new() };
                 let mut text = format!(

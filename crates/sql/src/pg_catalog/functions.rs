@@ -5,12 +5,11 @@ use super::definitions::{Object, index_column, number, quote_identifier};
 use super::facts::{COLLATIONS, OPERATOR_CLASSES, procedures};
 use super::names::{procedure_name, type_names};
 use super::relation::Cell;
-use super::types;
-use super::{DATABASE, OWNER, Source};
+use super::{DATABASE, OWNER, Source, comments, deparse, types};
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
 use firn_storage::Table;
-use firn_txn::catalog::{SequenceDef, TableDef};
+use firn_txn::catalog::{ColumnDef, SequenceDef, TableDef};
 use firn_vector::registry::{Body, Function, FunctionId, Mode, OperatorId, Parallel, Volatility};
 use std::fmt::Write;
 
@@ -73,7 +72,7 @@ pub(crate) static FUNCTIONS: &[Spec] = &[
         _ => Ok(Cell::Null),
     }),
     // Definitions.
-    spec("pg_get_expr", |_, arguments| Ok(arguments[0].clone())),
+    spec("pg_get_expr", expression),
     spec("pg_get_indexdef", index_definition),
     spec("pg_get_constraintdef", constraint_definition),
     spec("pg_get_viewdef", view_definition),
@@ -94,10 +93,11 @@ pub(crate) static FUNCTIONS: &[Spec] = &[
     spec("pg_describe_object", |source, arguments| {
         Ok(described(source, arguments)?.map(|(_, description)| description).into())
     }),
-    // Comments are not stored.
-    spec("obj_description", none),
-    spec("col_description", none),
-    spec("shobj_description", none),
+    spec("obj_description", description),
+    spec("col_description", |source, arguments| {
+        Ok(comments::of_column(source, oid(&arguments[0])?, oid(&arguments[1])?))
+    }),
+    spec("shobj_description", description),
     // Privileges: every user may do everything.
     spec("has_table_privilege", yes),
     spec("has_any_column_privilege", yes),
@@ -321,10 +321,25 @@ fn constraint_definition(source: &Source, arguments: &[Cell]) -> Result<Cell> {
     let wanted = oid(&arguments[0])?;
     for table in source.catalog.tables.values() {
         if let Some(constraint) = table.constraints.iter().find(|found| number(found.oid) == wanted) {
-            return Ok(source.constraint_definition(table, constraint).into());
+            let pretty = arguments.get(1) == Some(&Cell::Boolean(true));
+            return Ok(source.shown_constraint(table, constraint, pretty).into());
         }
     }
     Ok(Cell::Null)
+}
+
+/// A default by its text and the table that has it.
+fn expression(source: &Source, arguments: &[Cell]) -> Result<Cell> {
+    let (Cell::Text(text), table) = (&arguments[0], relation(source, &arguments[1])) else {
+        return Ok(arguments[0].clone());
+    };
+    let Some(Object::Table(table)) = table else { return Ok(arguments[0].clone()) };
+    let has_it = |column: &&ColumnDef| column.default.as_deref() == Some(text.as_str());
+    let Some((_, column)) = table.visible_columns().find(|(_, column)| has_it(column)) else {
+        return Ok(arguments[0].clone());
+    };
+    let pretty = arguments.get(2) == Some(&Cell::Boolean(true));
+    Ok(deparse::default(source, &column.name, column.ty.declared, text, pretty).into())
 }
 
 fn view_definition(source: &Source, arguments: &[Cell]) -> Result<Cell> {
@@ -506,6 +521,15 @@ fn column_name(object: &Object<'_>, column: i64) -> Option<String> {
         _ => return None,
     };
     columns.get(place).map(|column| quote_identifier(&column.name))
+}
+
+/// The comment on an object, by its oid and perhaps the name of its catalog.
+fn description(source: &Source, arguments: &[Cell]) -> Result<Cell> {
+    let catalog = match arguments.get(1) {
+        Some(Cell::Text(catalog)) => Some(catalog.as_str()),
+        _ => None,
+    };
+    Ok(comments::of_object(source, oid(&arguments[0])?, catalog))
 }
 
 fn current_schemas(source: &Source, arguments: &[Cell]) -> Result<Cell> {

@@ -7,7 +7,9 @@
 //! executor, `rows` and `activity` make the rows of the database, `facts` those that every database has.
 
 mod activity;
+mod comments;
 pub(crate) mod definitions;
+pub(crate) mod deparse;
 mod facts;
 pub(crate) mod functions;
 pub(crate) mod names;

@@ -1,7 +1,7 @@
 //! The rows of `pg_catalog`'s relations, one function each.
 
 use super::definitions::{Object, action_name, number};
-use super::{Cell, DATABASE, OWNER, Row, Source, activity, facts, relation, script, types};
+use super::{Cell, DATABASE, OWNER, Row, Source, activity, comments, facts, relation, script, types};
 use crate::ddl::columns_in;
 use firn_base::Type;
 use firn_query::catalog::SEQUENCE_COLUMNS;
@@ -37,6 +37,7 @@ pub(crate) fn of(relation: &str) -> Option<fn(&Source) -> Vec<Row>> {
         "pg_constraint" => pg_constraint,
         "pg_database" => pg_database,
         "pg_depend" => pg_depend,
+        "pg_description" => comments::pg_description,
         "pg_index" => pg_index,
         "pg_indexes" => pg_indexes,
         "pg_language" => facts::pg_language,
@@ -46,6 +47,7 @@ pub(crate) fn of(relation: &str) -> Option<fn(&Source) -> Vec<Row>> {
         "pg_opfamily" => facts::pg_opfamily,
         "pg_proc" => facts::pg_proc,
         "pg_sequence" => pg_sequence,
+        "pg_shdescription" => comments::pg_shdescription,
         "pg_sequences" => pg_sequences,
         "firn_blocks" => activity::firn_blocks,
         "firn_dump" => script::firn_dump,
@@ -149,7 +151,7 @@ fn pg_class(source: &Source) -> Vec<Row> {
                 row.push(("reloptions", Cell::Texts(options)));
             }
             row.push(("relchecks", Cell::Integer(checks as i64)));
-            row.push(("relhasindex", Cell::Boolean(!table.indexes.is_empty())));
+            row.push(("relhasindex", Cell::Boolean(table.visible_indexes().next().is_some())));
             // PostgreSQL checks foreign keys by triggers, and psql asks about the ones only of tables
             // that have the others.
             let is_reference = |constraint: &ConstraintDef| match constraint.kind {
@@ -282,7 +284,7 @@ fn indexes(source: &Source) -> impl Iterator<Item = (&TableDef, &IndexDef)> {
         .catalog
         .tables
         .values()
-        .flat_map(|table| table.indexes.iter().map(move |index| (table.as_ref(), index)))
+        .flat_map(|table| table.visible_indexes().map(move |index| (table.as_ref(), index)))
 }
 
 fn pg_index(source: &Source) -> Vec<Row> {
@@ -513,7 +515,7 @@ fn pg_tables(source: &Source) -> Vec<Row> {
             "schemaname": source.schema_name(table.schema),
             "tablename": table.name.as_str(),
             "tableowner": source.facts.user.as_str(),
-            "hasindexes": !table.indexes.is_empty(),
+            "hasindexes": table.visible_indexes().next().is_some(),
         }
     });
     let system = relation::all().iter().filter(|relation| relation.relkind == "r").map(|relation| {

@@ -7,7 +7,7 @@
 
 use super::definitions::{Object, quote_identifier};
 use super::rows::row;
-use super::{Cell, Row, Source};
+use super::{Cell, Row, Source, comments};
 use crate::ddl::parameter;
 use crate::ddl::view::dependencies;
 use crate::statement::quote_literal;
@@ -118,7 +118,7 @@ impl Script<'_> {
                     ConstraintKind::Check { .. } | ConstraintKind::ForeignKey { .. } => false,
                 })
             };
-            for index in table.indexes.iter().filter(|index| !is_of_constraint(index.oid)) {
+            for index in table.visible_indexes().filter(|index| !is_of_constraint(index.oid)) {
                 let statement = self.source.index_definition(table, index);
                 self.add(section, "index", table.schema, &index.name, statement);
             }
@@ -148,6 +148,13 @@ impl Script<'_> {
             let statement =
                 format!("CREATE VIEW {}{columns} AS {}", self.name(&Object::View(&view)), view.query);
             self.add(section, "view", view.schema, &view.name, statement);
+        }
+        for comment in catalog.comments.values() {
+            for (column, text) in &comment.texts {
+                let Some(object) = comments::commented(&self.source, comment.oid, *column) else { continue };
+                let statement = format!("COMMENT ON {object} IS {}", quote_literal(text));
+                self.add(section, "comment", Oid::PUBLIC, "", statement);
+            }
         }
     }
 

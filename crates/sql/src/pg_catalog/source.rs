@@ -3,7 +3,7 @@
 use super::relation::Relation;
 use super::{Cell, Source};
 use firn_base::sync::{Arc, Mutex};
-use firn_base::{Representation, Result, Value};
+use firn_base::{BlockNumber, Representation, Result, RowId, Slot, Type, TypeId, Value};
 use firn_bind::{Attribute, Generated, RelationKind};
 use firn_executor::source::{Morsels, Request, Scan, SourceColumn, SourceStatistics};
 use firn_executor::{Reader, values};
@@ -45,6 +45,7 @@ pub(crate) fn described(schema: &str, relation: &Relation) -> firn_bind::Relatio
         kind: RelationKind::Source(SourceId(relation.oid as u32)),
         columns: (1..).zip(&relation.columns).map(attribute).collect(),
         keys: Vec::new(),
+        has_system_columns: relation.relkind == "r",
     }
 }
 
@@ -61,6 +62,11 @@ impl firn_executor::Source for CatalogRelation {
     fn open(&self, request: &Request<'_>, _: Reader<'_>) -> Result<Arc<dyn Scan>> {
         let (count, mut cells) = self.relation.cells(&self.source);
         let vector = |attribute: i16| {
+            if attribute < 0 {
+                let ty = system_type(attribute);
+                let values = (0..count).map(|row| self.system(attribute, row)).collect();
+                return (attribute, ty.representation().expect("its values are stored"), values);
+            }
             let place = attribute as usize - 1;
             let ty = self.relation.columns[place].ty;
             let representation = ty.representation().expect("columns of catalogs have built-in types");
@@ -85,6 +91,29 @@ impl firn_executor::Source for CatalogRelation {
         let chunks: Vec<Chunk> = (0..count).step_by(CHUNK).map(chunk).collect();
         Ok(Arc::new(CatalogScan { chunks: chunks.into() }))
     }
+}
+
+impl CatalogRelation {
+    /// A system column of a row. All rows are as old as the database.
+    fn system(&self, attribute: i16, row: usize) -> Value {
+        /// PostgreSQL's number of the transaction that makes the catalogs.
+        const BOOTSTRAP: u32 = 1;
+        let place = || RowId::new(BlockNumber((row / CHUNK) as u64), Slot((row % CHUNK) as u32));
+        match system_type(attribute).id {
+            TypeId::TID => Value::BigInt(place().to_bits() as i64),
+            TypeId::OID => Value::Oid(self.relation.oid as u32),
+            _ if attribute == -2 => Value::Oid(BOOTSTRAP),
+            _ => Value::Oid(0),
+        }
+    }
+}
+
+/// The types of the system columns, from -1 downwards: ctid, xmin, cmin, xmax, cmax, tableoid.
+const SYSTEM_COLUMNS: [TypeId; 6] =
+    [TypeId::TID, TypeId::XID, TypeId::CID, TypeId::XID, TypeId::CID, TypeId::OID];
+
+fn system_type(attribute: i16) -> Type {
+    Type::new(SYSTEM_COLUMNS[usize::from(attribute.unsigned_abs()) - 1])
 }
 
 fn vector_of(representation: Representation, values: &[Value]) -> Vector {

@@ -37,6 +37,7 @@ fn index(oid: u32, name: &str, columns: &[(u16, bool)], unique: bool) -> IndexDe
         unique,
         values: true,
         deferral: Deferral::Never,
+        internal: false,
     }
 }
 
@@ -137,6 +138,7 @@ fn catalog() -> Catalog {
         tables: [(parent.oid, Arc::new(parent)), (child.oid, Arc::new(child))].into(),
         views: [(view.oid, Arc::new(view))].into(),
         sequences: sequences.into_iter().map(|sequence| (sequence.oid, Arc::new(sequence))).collect(),
+        comments: Default::default(),
     }
 }
 
@@ -252,7 +254,7 @@ fn definitions_are_shown_as_sql() {
         [
             "PRIMARY KEY (id)",
             "UNIQUE (name)",
-            "CHECK (price >= 0)",
+            "CHECK (price >= 0::numeric)",
             "PRIMARY KEY (a, b)",
             "FOREIGN KEY (p) REFERENCES parent(id) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED",
         ]

@@ -5,7 +5,7 @@ use super::relations::SessionRelations;
 use crate::run::NoSession;
 use crate::session_facts::SessionFacts;
 use firn_base::sync::Arc;
-use firn_base::{Result, TimeZoneSetting};
+use firn_base::{Result, TimeZoneSetting, clock};
 use firn_bind::Catalog;
 use firn_query::catalog::{Binding, Names};
 use firn_txn::Transaction;
@@ -19,6 +19,11 @@ pub fn with_catalog<T>(
     let zone = TimeZoneSetting::from_name(&facts.time_zone).unwrap_or(TimeZoneSetting::UTC);
     // Nobody asks for rows while a definition is bound.
     let others = SessionRelations { facts: facts.clone(), services: Arc::new(NoSession) };
-    let names = Names { search_path: &facts.search_path, database: &facts.database, zone: &zone };
+    let names = Names {
+        search_path: &facts.search_path,
+        database: &facts.database,
+        zone: &zone,
+        present: Some(clock::wall_clock_micros()),
+    };
     bind(&Binding::new(registry(), transaction.catalog(), names, &others))
 }

@@ -7,7 +7,8 @@ use crate::parse::Parsed;
 use crate::pg_catalog::Source as CatalogSource;
 use crate::run::{NoSession, RunOptions, SessionServices};
 use crate::session_facts::SessionFacts;
-use firn_base::sync::Arc;
+use firn_base::random::Random;
+use firn_base::sync::{Arc, Mutex};
 use firn_base::{Cancel, Error, Result, TimeZoneSetting, Type, TypeId, Value, clock};
 use firn_bind::FileArgument;
 use firn_executor::write::{check_all, check_immediate};
@@ -321,7 +322,12 @@ fn preparing<T>(
     let done = work(Preparing {
         registry: registry(),
         transaction,
-        names: Names { search_path: &facts.search_path, database: &facts.database, zone: &zone },
+        names: Names {
+            search_path: &facts.search_path,
+            database: &facts.database,
+            zone: &zone,
+            present: None,
+        },
         others: &others,
         cancel,
     })?;
@@ -372,7 +378,7 @@ fn run_options(options: &RunOptions) -> Options {
 }
 
 fn zone(name: &str) -> TimeZoneSetting {
-    TimeZoneSetting::parse(name).unwrap_or(TimeZoneSetting::UTC)
+    TimeZoneSetting::named(name).unwrap_or(TimeZoneSetting::UTC)
 }
 
 /// The settings of a session, for functions.
@@ -381,5 +387,9 @@ struct SessionSettings(Arc<dyn SessionServices>);
 impl Settings for SessionSettings {
     fn get(&self, name: &str) -> Option<String> {
         self.0.setting(name)
+    }
+
+    fn seeded_random(&self) -> Option<&Mutex<Option<Random>>> {
+        self.0.seeded_random()
     }
 }

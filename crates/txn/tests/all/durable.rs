@@ -91,7 +91,15 @@ pub fn create_table(
 
 fn index_definition(oid: Oid, name: &str, column: u16, unique: bool) -> IndexDef {
     let columns = vec![IndexColumnDef { column, descending: false, nulls_first: false }];
-    IndexDef { oid, name: name.to_owned(), columns, unique, values: true, deferral: Deferral::Never }
+    IndexDef {
+        oid,
+        name: name.to_owned(),
+        columns,
+        unique,
+        values: true,
+        deferral: Deferral::Never,
+        internal: false,
+    }
 }
 
 /// Adds an index over one column to a table.

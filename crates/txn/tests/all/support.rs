@@ -86,6 +86,7 @@ impl Bank {
             unique: true,
             values: true,
             deferral: Deferral::Never,
+            internal: false,
         };
         let primary = IndexSpec {
             id: index.id(),

@@ -30,11 +30,11 @@ pub fn register(builder: &mut RegistryBuilder) {
     builder.scalar::<Rest, _>("num_nonnulls(any)", |call, values| count(call, values, false));
     builder.scalar::<(&str, Datum), _>("textanycat(text,anynonarray)", |call, (left, right)| {
         call.text.push_str(left);
-        write(right, call.signature.arguments[1], call)?;
+        write_cast(right, call.signature.arguments[1], call)?;
         Ok::<_, Error>(Text)
     });
     builder.scalar::<(Datum, &str), _>("anytextcat(anynonarray,text)", |call, (left, right)| {
-        write(left, call.signature.arguments[0], call)?;
+        write_cast(left, call.signature.arguments[0], call)?;
         call.text.push_str(right);
         Ok::<_, Error>(Text)
     });
@@ -55,9 +55,18 @@ pub fn register(builder: &mut RegistryBuilder) {
     });
 }
 
+/// Appends what a value is as text by a cast, which differs from its output for boolean.
+fn write_cast(value: Datum<'_>, ty: Type, call: &mut Call<'_>) -> Result<()> {
+    match value {
+        Datum::Boolean(value) => call.text.push_str(if value { "true" } else { "false" }),
+        value => write(value, ty, call)?,
+    }
+    Ok(())
+}
+
 fn quote(value: Datum<'_>, call: &mut Call<'_>) -> Result<()> {
     let start = call.text.len();
-    write(value, call.signature.arguments[0], call)?;
+    write_cast(value, call.signature.arguments[0], call)?;
     let plain = call.text.split_off(start);
     quote_literal(&plain, &mut call.text);
     Ok(())

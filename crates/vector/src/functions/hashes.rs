@@ -47,7 +47,7 @@ fn folded(value: i64) -> u32 {
 
 const START: u32 = 0x9e37_79b9 + 3_923_095;
 
-fn of_bytes(bytes: &[u8]) -> i32 {
+pub(super) fn of_bytes(bytes: &[u8]) -> i32 {
     state_of_bytes(bytes, 0).2 as i32
 }
 

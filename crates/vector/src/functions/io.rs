@@ -12,6 +12,7 @@ use crate::lists::List;
 use crate::registry::RegistryBuilder;
 use crate::values::element_representation;
 use firn_base::array::ArrayText;
+use firn_base::datetime::Present;
 use firn_base::numeric::Numeric;
 use firn_base::sync::Arc;
 use firn_base::{Error, Interval, Result, SqlType, Type, TypeId, datetime, interval, text, type_table};
@@ -27,7 +28,7 @@ pub fn register(builder: &mut RegistryBuilder) {
     });
     input(builder, "float4in(cstring)", |_, text| text::parse_real(text));
     input(builder, "float8in(cstring)", |_, text| text::parse_double(text));
-    input(builder, "date_in(cstring)", |_, text| datetime::parse_date(text));
+    input(builder, "date_in(cstring)", |call, text| datetime::parse_date_at(text, present(call)));
     input(builder, "uuid_in(cstring)", |_, text| text::parse_uuid(text));
     input(builder, "oidin(cstring) xidin(cstring) cidin(cstring)", |_, text| {
         match text::parse_any(text, Type::new(TypeId::OID), &firn_base::TimeZoneSetting::UTC)? {
@@ -54,10 +55,14 @@ pub fn register(builder: &mut RegistryBuilder) {
     modified(builder, "numeric_in(cstring,oid,int4)", |call, text, modifier| {
         fit_result(call, Numeric::parse(text)?, modifier)
     });
-    modified(builder, "time_in(cstring,oid,int4)", |_, text, _| datetime::parse_time(text));
-    modified(builder, "timestamp_in(cstring,oid,int4)", |_, text, _| datetime::parse_timestamp(text));
+    modified(builder, "time_in(cstring,oid,int4)", |call, text, _| {
+        datetime::parse_time_at(text, present(call))
+    });
+    modified(builder, "timestamp_in(cstring,oid,int4)", |call, text, _| {
+        datetime::parse_timestamp_at(text, present(call))
+    });
     modified(builder, "timestamptz_in(cstring,oid,int4)", |call, text, _| {
-        datetime::parse_timestamptz(text, call.context.zone)
+        datetime::parse_timestamptz_at(text, call.context.zone, present(call))
     });
     modified(builder, "interval_in(cstring,oid,int4)", |_, text, modifier| {
         fit_interval(interval::parse_within(text, modifier)?, modifier)
@@ -148,6 +153,11 @@ pub fn register(builder: &mut RegistryBuilder) {
             Ok::<_, Error>(Text)
         },
     );
+}
+
+/// What `now` in a text means.
+fn present<'a>(call: &Call<'a>) -> Option<Present<'a>> {
+    Some(Present { moment: call.context.transaction_time, zone: call.context.zone })
 }
 
 fn input<O: Output>(

@@ -27,6 +27,7 @@ mod periods;
 mod powers;
 mod regexps;
 mod roots;
+mod row_versions;
 mod safety;
 mod series;
 mod session;
@@ -36,6 +37,7 @@ mod windows;
 
 use crate::registry::RegistryBuilder;
 pub use objects::is_object;
+pub use row_versions::ROW_VERSION;
 
 impl RegistryBuilder {
     /// What this crate has.
@@ -68,6 +70,7 @@ fn register(builder: &mut RegistryBuilder) {
     encodings::register(builder);
     regexps::register(builder);
     roots::register(builder);
+    row_versions::register(builder);
     powers::register(builder);
     arrays::register(builder);
     series::register(builder);

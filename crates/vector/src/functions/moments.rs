@@ -137,10 +137,10 @@ fn arithmetic(builder: &mut RegistryBuilder) {
     builder.scalar::<(Interval,), _>("justify_days(interval)", |_, (value,)| justify_days(value));
     builder.scalar::<(Interval,), _>("justify_interval(interval)", |_, (value,)| justify(value));
     builder.scalar::<(&str, i64), _>("timezone(text,timestamptz)", |_, (zone, moment)| {
-        datetime::to_local(moment, &zone_named(zone)?)
+        datetime::to_local(moment, &TimeZoneSetting::named(zone)?)
     });
     builder.scalar::<(&str, i64), _>("timezone(text,timestamp)", |_, (zone, local)| {
-        datetime::to_utc(local, &zone_named(zone)?)
+        datetime::to_utc(local, &TimeZoneSetting::named(zone)?)
     });
     builder.scalar::<(Interval, i64), _>("timezone(interval,timestamptz)", |_, (offset, moment)| {
         datetime::check_timestamp(moment.checked_add(zone_offset(offset)?))
@@ -151,36 +151,6 @@ fn arithmetic(builder: &mut RegistryBuilder) {
     builder.scalar::<(i32,), _>("isfinite(date)", |_, (_,)| true);
     builder.scalar::<(i64,), _>("isfinite(timestamp) isfinite(timestamptz)", |_, (_,)| true);
     builder.scalar::<(Interval,), _>("isfinite(interval)", |_, (_,)| true);
-}
-
-/// A zone by its name, or by an offset as POSIX has it: positive to the west.
-fn zone_named(name: &str) -> Result<TimeZoneSetting> {
-    let trimmed = name.trim();
-    if !trimmed.starts_with(['+', '-']) {
-        return TimeZoneSetting::parse(name);
-    }
-    posix_offset(trimmed).map(|west| TimeZoneSetting::Fixed(-west)).ok_or_else(|| {
-        Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("time zone \"{trimmed}\" not recognized"))
-    })
-}
-
-/// `±hours[:minutes[:seconds]]` in seconds; up to a week, as POSIX allows.
-fn posix_offset(name: &str) -> Option<i32> {
-    let (sign, digits) = match name.as_bytes() {
-        [b'+', rest @ ..] => (1, rest.len()),
-        [b'-', rest @ ..] => (-1, rest.len()),
-        _ => return None,
-    };
-    let mut parts = name[name.len() - digits..].split(':');
-    let mut next = |most: i32| match parts.next() {
-        None => Some(0),
-        Some(part) if part.len() <= 3 && part.bytes().all(|byte| byte.is_ascii_digit()) => {
-            part.parse().ok().filter(|number| *number <= most)
-        }
-        Some(_) => None,
-    };
-    let (hours, minutes, seconds) = (next(167)?, next(59)?, next(59)?);
-    parts.next().is_none().then_some(sign * (hours * 3600 + minutes * 60 + seconds))
 }
 
 /// A time of day moved by some microseconds, round the clock.
@@ -324,7 +294,7 @@ fn fields(builder: &mut RegistryBuilder) {
         truncate_in_zone(unit, moment, call.context.zone)
     });
     builder.scalar::<(&str, i64, &str), _>("date_trunc(text,timestamptz,text)", |_, (unit, moment, zone)| {
-        truncate_in_zone(&Named::new(unit), moment, &zone_named(zone)?)
+        truncate_in_zone(&Named::new(unit), moment, &TimeZoneSetting::named(zone)?)
     });
     of_unit::<Interval, _>(builder, "date_trunc(text,interval)", |_, unit, span| truncate_by(unit, span));
 }

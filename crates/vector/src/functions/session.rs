@@ -36,7 +36,24 @@ pub fn register(builder: &mut RegistryBuilder) {
     builder.scalar::<(i64,), _>("pg_sleep_until(timestamptz)", |call, (moment,)| {
         sleep(call, moment.saturating_sub(clock::wall_clock_micros()) as f64 / 1e6)
     });
-    builder.scalar::<(), _>("random()", |call, ()| call.local.get(Random::from_entropy).unit());
+    builder.scalar::<(), _>("random()", |call, ()| {
+        if let Some(seeded) = call.context.settings.seeded_random()
+            && let Some(random) = &mut *seeded.lock()
+        {
+            return random.unit();
+        }
+        call.local.get(Random::from_entropy).unit()
+    });
+    builder.scalar::<(f64,), _>("setseed(float8)", |call, (seed,)| {
+        if !(-1.0..=1.0).contains(&seed) {
+            let message = format!("setseed parameter {seed} is out of allowed range [-1,1]");
+            return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
+        }
+        if let Some(seeded) = call.context.settings.seeded_random() {
+            *seeded.lock() = Some(Random::seeded(seed.to_bits()));
+        }
+        Ok(Text)
+    });
     builder.scalar::<(), _>("gen_random_uuid()", |_, ()| {
         let mut bytes = secret_bytes::<16>();
         // Version 4, variant 1 (RFC 9562, section 5.4).

@@ -34,14 +34,15 @@ pub struct ConflictUpdatePlan {
 }
 
 impl Applying<'_, '_> {
-    /// Inserts rows, or does what the arms say. Returns the ids of the rows that were inserted or updated.
+    /// Inserts rows, or does what the arms say. Returns the ids of the rows that were inserted or updated, and whether
+    /// each was there before.
     pub(super) fn insert_or_update(
         &mut self,
         plan: &InsertPlan,
         new: &RowVectors,
         length: usize,
         rows: &[u16],
-    ) -> Result<Vec<RowId>> {
+    ) -> Result<Vec<(RowId, bool)>> {
         let mut written = Vec::with_capacity(rows.len());
         for row in rows {
             self.scope.context.check_cancel()?;
@@ -53,14 +54,14 @@ impl Applying<'_, '_> {
                         true => Error::write_conflict(&self.table().table.name()),
                         false => error,
                     })?;
-                    written.push(id);
+                    written.push((id, false));
                 }
                 Some((arm, existing)) => {
                     if let Some(update) = &arm.update
                         && self.update_existing(update, existing, new, length, row)?
                     {
                         let table = &self.table().table;
-                        written.push(self.state.writer.transaction.current_row_id(table, existing));
+                        written.push((self.state.writer.transaction.current_row_id(table, existing), true));
                     }
                 }
             }

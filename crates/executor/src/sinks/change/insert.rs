@@ -101,13 +101,18 @@ impl Applying<'_, '_> {
     }
 
     /// As [`Applying::done`], of rows that are read as they are now.
-    fn done_by_id(&mut self, written: &[RowId]) -> Result<()> {
+    fn done_by_id(&mut self, written: &[(RowId, bool)]) -> Result<()> {
         let images: Vec<ColumnId> = self.image_columns(false, &[]).collect();
         let length = written.len();
-        let (new, _) =
-            self.state.writer.read(self.target, &images, length, written.iter().copied().enumerate());
+        let (new, _) = self.state.writer.read(
+            self.target,
+            &images,
+            length,
+            written.iter().map(|(id, _)| *id).enumerate(),
+        );
         let rows: Vec<u16> = (0..length).map(|row| row as u16).collect();
         // An insertion passes nothing on.
-        self.done(&rows, &Chunk::new(length, Vec::new()), None, Some(&new))
+        let existed: Vec<bool> = written.iter().map(|(_, existed)| *existed).collect();
+        self.done_with(&rows, &Chunk::new(length, Vec::new()), None, Some(&new), &existed)
     }
 }

@@ -23,6 +23,7 @@ use crate::write::{RowVectors, Target, fitted};
 use firn_base::sync::Arc;
 use firn_base::{ColumnId, Representation, Result, RowId, SqlState};
 use firn_plan::operator::SourceId;
+use firn_vector::builder::Builder;
 use firn_vector::selection::Rows;
 use firn_vector::{Chunk, Datum, Selection, Vector};
 use std::any::Any;
@@ -63,8 +64,8 @@ pub enum ChangeKind {
 /// A column of a changed row.
 #[derive(Clone, Copy)]
 pub struct ImagePlan {
-    /// Which column.
-    pub column: ColumnId,
+    /// Which column; none stands for `xmax`.
+    pub column: Option<ColumnId>,
     /// Whether it is that of the row before the change.
     pub old: bool,
     /// How its values shall lie.
@@ -226,7 +227,7 @@ impl<'s, 't> Applying<'s, 't> {
     fn image_columns(&self, old: bool, set: &[ColumnId]) -> impl Iterator<Item = ColumnId> {
         let wanted = self.change.images.iter().filter(|image| image.old == old);
         let columns: Vec<ColumnId> =
-            wanted.map(|image| image.column).filter(|column| !set.contains(column)).collect();
+            wanted.filter_map(|image| image.column).filter(|column| !set.contains(column)).collect();
         columns.into_iter()
     }
 
@@ -238,12 +239,34 @@ impl<'s, 't> Applying<'s, 't> {
         old: Option<&RowVectors>,
         new: Option<&RowVectors>,
     ) -> Result<()> {
+        self.done_with(rows, chunk, old, new, &[])
+    }
+
+    /// As [`Applying::done`]. The transaction has found the rows for which `existed` is true, and locked them.
+    fn done_with(
+        &mut self,
+        rows: &[u16],
+        chunk: &Chunk,
+        old: Option<&RowVectors>,
+        new: Option<&RowVectors>,
+        existed: &[bool],
+    ) -> Result<()> {
+        // What PostgreSQL shows is the number of the transaction that holds the lock. Ours have none that lasts: any but 0 says it.
+        let own = u32::MAX;
         self.changed.count += rows.len() as u64;
         let length = chunk.length();
         let selected = Rows::at(rows, length);
-        let image = |image: &ImagePlan| match if image.old { old } else { new } {
-            Some(columns) => converted(columns.vector(image.column), image.representation, selected),
-            None => Vector::null(image.representation, length),
+        let image = |image: &ImagePlan| match (if image.old { old } else { new }, image.column) {
+            (Some(columns), Some(column)) => {
+                converted(columns.vector(column), image.representation, selected)
+            }
+            (None, Some(_)) => Vector::null(image.representation, length),
+            (_, None) => {
+                let mut builder = Builder::new(image.representation);
+                let holder = |row: usize| if existed.get(row) == Some(&true) { own } else { 0 };
+                (0..length).for_each(|row| builder.push(Datum::UInt32(holder(row))));
+                builder.finish()
+            }
         };
         let passed_on = self.change.passed_on.iter().map(|place| chunk.vectors()[*place].clone());
         let vectors = self.change.images.iter().map(image).chain(passed_on).collect();
