@@ -147,9 +147,9 @@ impl Statistics for Tables {
         TABLES[source.0 as usize].1
     }
 
-    fn distinct(&self, source: SourceId, attribute: i16) -> Option<f64> {
+    fn distinct(&self, source: SourceId, attributes: &[i16]) -> Option<f64> {
         let key = &self.relations[source.0 as usize].keys[0];
-        (key.columns == [attribute]).then(|| self.rows(source))
+        (key.columns == attributes).then(|| self.rows(source))
     }
 
     fn keys(&self, source: SourceId) -> Vec<Vec<i16>> {

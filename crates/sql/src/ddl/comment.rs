@@ -2,11 +2,13 @@
 
 use super::{Context, kinds, rename};
 use crate::names::Relation;
-use crate::pg_catalog::DATABASE;
 use crate::statement::QualifiedName;
 use firn_base::{Error, Result, SqlState};
 use firn_syntax::tree::{Comment, ObjectReference, ObjectType};
 use firn_txn::catalog::Oid;
+
+/// The oid of the database, of which a server has one.
+pub(crate) const DATABASE: Oid = Oid(5);
 
 /// COMMENT ON. An empty text takes the comment away, as NULL does.
 pub(super) fn set(context: &mut Context<'_>, comment: &Comment) -> Result<()> {
@@ -43,7 +45,7 @@ fn commented(context: &Context<'_>, comment: &Comment) -> Result<(Oid, u16)> {
         other => panic!("{other:?} is refused"),
     };
     match comment.object.object_type {
-        ObjectType::Database => Ok((Oid(DATABASE as u32), 0)),
+        ObjectType::Database => Ok((DATABASE, 0)),
         ObjectType::Schema => Ok((context.names().schema(&name.name.text)?.oid, 0)),
         ObjectType::Column => {
             let Some((table, qualifiers)) = name.qualifiers.split_last() else {

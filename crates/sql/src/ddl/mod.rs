@@ -36,6 +36,7 @@ use crate::run::RunOptions;
 use crate::services::Services;
 use crate::session_facts::SessionFacts;
 use crate::statement::{ObjectKind, QualifiedName, quote_ident};
+pub(crate) use comment::DATABASE;
 #[allow(unused_imports)] // COPY makes its table of rejects by it.
 pub(crate) use create::plain_table;
 pub(crate) use expression::columns_in;

@@ -39,7 +39,7 @@ pub(crate) use source::CatalogRelation;
 pub(crate) const OWNER: i64 = 10;
 
 /// The oid of the one database.
-pub(crate) const DATABASE: i64 = 5;
+pub(crate) const DATABASE: i64 = crate::ddl::DATABASE.0 as i64;
 
 /// Everything that rows and functions are made from.
 #[derive(Clone)]
