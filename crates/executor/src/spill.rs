@@ -16,7 +16,7 @@
 use arrow_buffer::{ArrowNativeType, BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use firn_base::array::Dimension;
 use firn_base::disk::{Disk, DiskFile};
-use firn_base::sync::{Arc, AtomicU64, Ordering};
+use firn_base::sync::{Arc, AtomicU64, Mutex, Ordering};
 use firn_base::{Collation, Error, Representation, Result, SqlState, Type, TypeId};
 use firn_vector::builder::Builder;
 use firn_vector::lists::{Lists, Records, Shape};
@@ -32,6 +32,8 @@ pub struct SpillArea {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
     limit: u64,
+    /// Whether the directory is there.
+    is_open: Mutex<bool>,
     used: AtomicU64,
     /// All bytes that were ever written.
     written: AtomicU64,
@@ -39,16 +41,24 @@ pub struct SpillArea {
 }
 
 impl SpillArea {
-    /// A directory, which is made if it is not there. Files that another process has left there are removed.
-    pub fn open(disk: Arc<dyn Disk>, directory: PathBuf, limit: u64) -> Result<Arc<SpillArea>> {
-        disk.create_directory(&directory)?;
-        for name in disk.list(&directory)? {
-            if name.starts_with(PREFIX) {
-                disk.remove(&directory.join(name))?;
-            }
-        }
+    /// A directory, which is made when there is a first file for it. Files that another process has left there are removed then.
+    pub fn new(disk: Arc<dyn Disk>, directory: PathBuf, limit: u64) -> Arc<SpillArea> {
         let [used, written, next] = [(); 3].map(|()| AtomicU64::new(0));
-        Ok(Arc::new(SpillArea { disk, directory, limit, used, written, next }))
+        Arc::new(SpillArea { disk, directory, limit, is_open: Mutex::new(false), used, written, next })
+    }
+
+    fn open(&self) -> Result<()> {
+        let mut is_open = self.is_open.lock();
+        if !*is_open {
+            self.disk.create_directory(&self.directory)?;
+            for name in self.disk.list(&self.directory)? {
+                if name.starts_with(PREFIX) {
+                    self.disk.remove(&self.directory.join(name))?;
+                }
+            }
+            *is_open = true;
+        }
+        Ok(())
     }
 
     /// How many bytes the files hold.
@@ -63,6 +73,7 @@ impl SpillArea {
 
     /// A new file.
     pub fn create(self: &Arc<Self>) -> Result<SpillFile> {
+        self.open()?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let path = self.directory.join(format!("{PREFIX}{number}"));
         let file = self.disk.create(&path)?;
@@ -322,7 +333,7 @@ mod tests {
             }
         }
         let vectors = [texts.finish(), arrays.finish(), numbers.finish(), flags.finish()];
-        let area = SpillArea::open(SimulatedDisk::new(), "/spill".into(), 1 << 20).unwrap();
+        let area = SpillArea::new(SimulatedDisk::new(), "/spill".into(), 1 << 20);
         let mut file = area.create().unwrap();
         let mut image = Vec::new();
         write_rows(&vectors, 100, &mut image);
@@ -346,7 +357,7 @@ mod tests {
 
     #[test]
     fn temporary_files_have_a_limit() {
-        let area = SpillArea::open(SimulatedDisk::new(), "/spill".into(), 10).unwrap();
+        let area = SpillArea::new(SimulatedDisk::new(), "/spill".into(), 10);
         let mut file = area.create().unwrap();
         file.write(&[0; 8]).unwrap();
         assert_eq!(file.write(&[0; 3]).unwrap_err().state(), SqlState::DISK_FULL);

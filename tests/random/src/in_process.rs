@@ -193,6 +193,7 @@ fn relation(table: &Table, place: usize) -> Relation {
         })
     };
     Relation {
+        has_system_columns: false,
         oid,
         schema: "public".into(),
         name: table.name.into(),
@@ -248,7 +249,7 @@ impl Statistics for Tables {
         TABLES[source.0 as usize].rows.len() as f64
     }
 
-    fn distinct(&self, _: SourceId, _: i16) -> Option<f64> {
+    fn distinct(&self, _: SourceId, _: &[i16]) -> Option<f64> {
         None
     }
 

@@ -7,12 +7,13 @@ use crate::parse::Parsed;
 use crate::pg_catalog::Source as CatalogSource;
 use crate::run::{NoSession, RunOptions, SessionServices};
 use crate::session_facts::SessionFacts;
+use firn_base::disk::RealDisk;
 use firn_base::random::Random;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Cancel, Error, Result, TimeZoneSetting, Type, TypeId, Value, clock};
 use firn_bind::FileArgument;
 use firn_executor::write::{check_all, check_immediate};
-use firn_executor::{Budget, Options, Source};
+use firn_executor::{Budget, Options, Source, SpillArea};
 use firn_plan::operator::{LockStrength, SourceId};
 use firn_query::catalog::{Binding, Names};
 use firn_query::expressions::TransactionExpressions;
@@ -55,6 +56,12 @@ pub struct Prepared {
 
 /// What all queries of the process share.
 static BUDGET: LazyLock<Arc<Budget>> = LazyLock::new(Budget::of_process);
+
+/// The temporary files of the queries of all databases of this process: in the system's directory for such files.
+static SPILL: LazyLock<Arc<SpillArea>> = LazyLock::new(|| {
+    let directory = std::env::temp_dir().join(format!("firn-queries-{}", std::process::id()));
+    SpillArea::new(Arc::new(RealDisk), directory, u64::MAX)
+});
 
 impl Prepared {
     /// Prepares a query or a row change.
@@ -374,7 +381,7 @@ pub fn kept_rows(columns: &[ResultColumn], options: &RunOptions) -> KeptRows {
 }
 
 fn run_options(options: &RunOptions) -> Options {
-    Options { workers: options.threads.max(1), ..Options::new(BUDGET.clone()) }
+    Options { workers: options.threads.max(1), spill: Some(SPILL.clone()), ..Options::new(BUDGET.clone()) }
 }
 
 fn zone(name: &str) -> TimeZoneSetting {
