@@ -550,7 +550,7 @@ impl<'a> Reading<'a> {
             return if self.day_of_year <= last { Ok((year, month, day)) } else { Err(wrong()) };
         }
         if !(1..=12).contains(&self.month) || !(1..=31).contains(&self.day) {
-            return Err(wrong().with_hint("Perhaps you need a different \"datestyle\" setting."));
+            return Err(wrong().with_hint("Dates are year-month-day, or month/day/year with slashes."));
         }
         let (month, day) = (self.month as u32, self.day as u32);
         if day > days_in_month(year, month) { Err(wrong()) } else { Ok((year, month, day)) }
