@@ -17,7 +17,7 @@ pub struct CopyWriter {
 
 /// What writes rows.
 enum Rows {
-    Text(TextRows),
+    Text(Box<TextRows>),
     /// The columns' kinds.
     Binary(Vec<Kind>),
 }
@@ -33,7 +33,7 @@ impl CopyWriter {
         let columns = kinds(columns);
         let rows = match options.format {
             RowFormat::Binary => Rows::Binary(columns.iter().map(|(_, kind)| *kind).collect()),
-            _ => Rows::Text(TextRows::new(&columns, &options, zone)),
+            _ => Rows::Text(Box::new(TextRows::new(&columns, &options, zone))),
         };
         Ok(CopyWriter { columns, options, rows })
     }

@@ -196,10 +196,10 @@ impl Clock {
 fn write_time(seconds: i32, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let size = seconds.unsigned_abs();
     write!(f, "{}{:02}", if seconds < 0 { "-" } else { "+" }, size / 3600)?;
-    if size % 3600 != 0 {
+    if !size.is_multiple_of(3600) {
         write!(f, ":{:02}", size / 60 % 60)?;
     }
-    if size % 60 != 0 {
+    if !size.is_multiple_of(60) {
         write!(f, ":{:02}", size % 60)?;
     }
     Ok(())

@@ -120,6 +120,9 @@ fn bind_with<'a>(mut binder: Binder<'a>, statement: &Statement) -> Result<(Bound
     Ok((Bound { plan, columns, parameters, depth: binder.deepest }, binder))
 }
 
+/// The names and types of the fields of a row.
+type RowType = Rc<[(Rc<str>, Type)]>;
+
 /// What a statement is bound with.
 pub(crate) struct Binder<'a> {
     text: &'a str,
@@ -150,7 +153,7 @@ pub(crate) struct Binder<'a> {
     /// Locking clauses that apply to the sub-query or view that is bound next.
     pushed_locks: Vec<Locking>,
     /// The names and types of the fields of rows, by the column of such rows, or by the first column of the fields.
-    row_types: HashMap<Column, Rc<[(Rc<str>, Type)]>>,
+    row_types: HashMap<Column, RowType>,
     /// What the text at hand uses, if that is asked.
     uses: Option<Box<Uses>>,
     next_level: u32,

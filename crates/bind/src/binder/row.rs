@@ -156,7 +156,7 @@ impl Binder<'_> {
 
     /// The names and types of the fields of a row, if they are known: of one that a function returns, as it is or as a column of a
     /// sub-query.
-    pub(super) fn row_type(&self, row: &Scalar) -> Option<Rc<[(Rc<str>, Type)]>> {
+    pub(super) fn row_type(&self, row: &Scalar) -> Option<super::RowType> {
         let column = match row {
             Scalar::Column(column) => *column,
             Scalar::Row(fields) => fields.first()?.as_column()?,

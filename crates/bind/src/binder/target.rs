@@ -16,6 +16,9 @@ pub(super) struct BoundTarget {
     pub span: Span,
 }
 
+/// The fields of a row by their names.
+type Fields = Vec<(Rc<str>, Operand)>;
+
 impl Binder<'_> {
     /// The columns of a select list, or of RETURNING.
     pub(super) fn targets(&mut self, targets: &[Target], clause: Clause) -> Result<Vec<BoundTarget>> {
@@ -85,7 +88,7 @@ impl Binder<'_> {
     }
 
     /// The fields of an expression that is a row whose type is known.
-    fn row_fields(&mut self, expression: &Expr) -> Result<Option<Vec<(Rc<str>, Operand)>>> {
+    fn row_fields(&mut self, expression: &Expr) -> Result<Option<Fields>> {
         let row = self.expression(expression)?;
         let Some(fields) = self.row_type(&row.scalar) else { return Ok(None) };
         let field =

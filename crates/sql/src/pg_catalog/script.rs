@@ -151,7 +151,7 @@ impl Script<'_> {
         }
         for comment in catalog.comments.values() {
             for (column, text) in &comment.texts {
-                let Some(object) = comments::commented(&self.source, comment.oid, *column) else { continue };
+                let Some(object) = comments::commented(self.source, comment.oid, *column) else { continue };
                 let statement = format!("COMMENT ON {object} IS {}", quote_literal(text));
                 self.add(section, "comment", Oid::PUBLIC, "", statement);
             }

@@ -189,7 +189,11 @@ mod tests {
                 let pairs = bits_of_pairs(&values, &other, negated, |left, right| left < right);
                 assert_eq!((single.len(), pairs.len()), (length, length));
                 for row in 0..length {
-                    assert_eq!(single.value(row), (values[row] % 3 == 0) != negated, "{row} of {length}");
+                    assert_eq!(
+                        single.value(row),
+                        values[row].is_multiple_of(3) != negated,
+                        "{row} of {length}"
+                    );
                     assert_eq!(pairs.value(row), (values[row] < other[row]) != negated, "{row} of {length}");
                 }
             }
