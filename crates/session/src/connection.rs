@@ -12,6 +12,8 @@ use crate::block::Block;
 use crate::copy::{CopyIn, CopyOut};
 use crate::cursor::Cursor;
 use crate::database::Shared;
+use crate::errors::{internal_error, timed_out, with_table_of_constraint};
+use crate::parameters::coerced;
 use crate::patience::Patience;
 use crate::rows::{Drawing, OpenStreams, Reading, Rows, StreamFailure};
 use crate::statement::{Kind, Prepared, Statement, Text};
@@ -21,7 +23,7 @@ use arrow_schema::Schema;
 use firn_base::random::Random;
 use firn_base::stack;
 use firn_base::sync::{Arc, AtomicUsize, Ordering};
-use firn_base::{Error, Result, SqlState, TimeZoneSetting, Type, TypeId, Value, binary, clock, coerce};
+use firn_base::{Error, Result, SqlState, TimeZoneSetting, TypeId, Value, clock};
 use firn_sql::activity::{Activity, State};
 use firn_sql::notifications::Notification;
 use firn_sql::parse::Parsed;
@@ -34,10 +36,8 @@ use firn_sql::settings::Settings;
 use firn_sql::sources::{Source, Sources};
 use firn_sql::statement::ends_failed_block;
 use firn_sql::{Cancel, Column, RunOptions, cancelled, parse};
-use firn_txn::catalog::TableDef;
-use firn_txn::{Catalog, Isolation, TableWaitLimit, Ticket, Transaction, Waited};
+use firn_txn::{Isolation, TableWaitLimit, Ticket, Transaction, Waited};
 use std::any::Any;
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -1175,80 +1175,4 @@ fn changed_rows(columns: Arc<[Column]>, verb: &'static str, changed: Changed) ->
         Some(count) => rows.telling(count),
         None => rows,
     }
-}
-
-/// The parameters as values of the statement's types.
-pub(crate) fn coerced<'v>(
-    types: &[Type],
-    values: &'v [Value],
-    zone: &TimeZoneSetting,
-) -> Result<Cow<'v, [Value]>> {
-    if types.len() != values.len() {
-        if values.is_empty() {
-            return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1"));
-        }
-        return Err(Error::new(
-            SqlState::PROTOCOL_VIOLATION,
-            format!(
-                "bind message supplies {} parameters, but prepared statement requires {}",
-                values.len(),
-                types.len()
-            ),
-        ));
-    }
-    values.iter().try_for_each(refuse_zero_bytes)?;
-    if types.iter().zip(values).all(|(ty, value)| coerce::is_of(value, *ty)) {
-        return Ok(Cow::Borrowed(values));
-    }
-    let coerced = types.iter().zip(values).map(|(ty, value)| match value {
-        // The statement looks the name up when it runs.
-        Value::Text(_) if ty.names_objects() => Ok(value.clone()),
-        value => coerce::assign_parameter(value.clone(), *ty, zone),
-    });
-    coerced.collect::<Result<Vec<Value>>>().map(Cow::Owned)
-}
-
-/// 22021 for strings with zero bytes: a protocol has refused them before, a program in this process may have some.
-fn refuse_zero_bytes(value: &Value) -> Result<()> {
-    match value {
-        Value::Text(text) if text.as_bytes().contains(&0) => binary::utf8(text.as_bytes()).map(drop),
-        Value::Array(array) => array.elements().iter().try_for_each(refuse_zero_bytes),
-        _ => Ok(()),
-    }
-}
-
-/// Adds to the error of a constraint which table it belongs to, as PostgreSQL does.
-#[cold]
-pub(crate) fn with_table_of_constraint(error: Error, catalog: &Catalog) -> Error {
-    let (Some(name), None) = (error.constraint(), error.table()) else { return error };
-    let has_it = |table: &&Arc<TableDef>| {
-        table.constraints.iter().any(|constraint| constraint.name == name)
-            || table.indexes.iter().any(|index| index.name == name)
-    };
-    let mut owners = catalog.tables.values().filter(has_it);
-    // Tables may give the same name to constraints without an index.
-    let (Some(table), None) = (owners.next(), owners.next()) else { return error };
-    match catalog.schemas.get(&table.schema) {
-        Some(schema) => error.with_table(schema.name.as_str(), table.name.as_str()),
-        None => error,
-    }
-}
-
-/// XX000 for a panic.
-#[cold]
-pub(crate) fn internal_error(panic: &(dyn Any + Send)) -> Error {
-    let message = panic
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("unknown cause");
-    Error::internal(message)
-}
-
-/// A cancellation says that it was the timeout's doing.
-pub(crate) fn timed_out(error: Error, alarm: Option<&Alarm>) -> Error {
-    if error.state() == SqlState::QUERY_CANCELED && alarm.is_some_and(Alarm::rang) {
-        return Error::new(SqlState::QUERY_CANCELED, "canceling statement due to statement timeout");
-    }
-    error
 }

@@ -4,10 +4,9 @@
 //! transaction of its own. The block lends its transaction through a [`Home`] to which it returns
 //! when the COPY ends.
 
-use crate::connection::{
-    CommandTag, Connection, Outcome, internal_error, timed_out, with_table_of_constraint,
-};
+use crate::connection::{CommandTag, Connection, Outcome};
 use crate::database::Shared;
+use crate::errors::{internal_error, timed_out, with_table_of_constraint};
 use crate::new_file::NewFile;
 use crate::rows::{Drawing, Pieces, Reading, SharedStream};
 use crate::timer::Alarm;

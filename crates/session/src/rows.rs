@@ -282,12 +282,12 @@ fn pull<P: Pieces>(stream: &mut Option<P>, alarm: &mut Option<Alarm>) -> Result<
     let Some(running) = stream else { return Ok(None) };
     let next = match catch_unwind(AssertUnwindSafe(|| running.next_piece())) {
         Ok(next) => next,
-        Err(panic) => Err(crate::connection::internal_error(&*panic)),
+        Err(panic) => Err(crate::errors::internal_error(&*panic)),
     };
     if !matches!(next, Ok(Some(_))) {
         *stream = None;
         let alarm = alarm.take();
-        return next.map_err(|error| crate::connection::timed_out(error, alarm.as_ref()));
+        return next.map_err(|error| crate::errors::timed_out(error, alarm.as_ref()));
     }
     next
 }

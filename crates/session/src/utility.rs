@@ -3,8 +3,10 @@
 
 use crate::Column;
 use crate::block::Block;
-use crate::connection::{CommandTag, Connection, Outcome, coerced, with_table_of_constraint};
+use crate::connection::{CommandTag, Connection, Outcome};
 use crate::cursor::Cursor;
+use crate::errors::with_table_of_constraint;
+use crate::parameters::coerced;
 use crate::patience::Patience;
 use crate::positioned::Positioned;
 use crate::rows::Rows;

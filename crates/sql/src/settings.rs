@@ -5,10 +5,10 @@
 
 mod parameters;
 
-use crate::statement::Isolation;
 use firn_base::sync::Arc;
 use firn_base::time_zone::{self, PosixZone};
 use firn_base::{Error, Result, SqlState, TimeZoneSetting};
+use firn_txn::Isolation;
 use parameters::{Kind, PARAMETERS, Parameter};
 use std::borrow::Cow;
 use std::collections::BTreeMap;

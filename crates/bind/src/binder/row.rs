@@ -5,7 +5,6 @@ use firn_base::{Error, Result, SqlState, Type, TypeId};
 use firn_plan::Scalar;
 use firn_plan::scalar::Case;
 use firn_syntax::tree::{self, Operator};
-use std::rc::Rc;
 
 impl Binder<'_> {
     /// A comparison of rows of operands; of one field each it is that of the values.

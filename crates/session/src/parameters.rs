@@ -1,0 +1,44 @@
+//! Parameters: the values that a program or a client gives, as values of the statement's types.
+
+use firn_base::{Error, Result, SqlState, TimeZoneSetting, Type, Value, binary, coerce};
+use std::borrow::Cow;
+
+/// The parameters as values of the statement's types.
+pub(crate) fn coerced<'v>(
+    types: &[Type],
+    values: &'v [Value],
+    zone: &TimeZoneSetting,
+) -> Result<Cow<'v, [Value]>> {
+    if types.len() != values.len() {
+        if values.is_empty() {
+            return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1"));
+        }
+        return Err(Error::new(
+            SqlState::PROTOCOL_VIOLATION,
+            format!(
+                "bind message supplies {} parameters, but prepared statement requires {}",
+                values.len(),
+                types.len()
+            ),
+        ));
+    }
+    values.iter().try_for_each(refuse_zero_bytes)?;
+    if types.iter().zip(values).all(|(ty, value)| coerce::is_of(value, *ty)) {
+        return Ok(Cow::Borrowed(values));
+    }
+    let coerced = types.iter().zip(values).map(|(ty, value)| match value {
+        // The statement looks the name up when it runs.
+        Value::Text(_) if ty.names_objects() => Ok(value.clone()),
+        value => coerce::assign_parameter(value.clone(), *ty, zone),
+    });
+    coerced.collect::<Result<Vec<Value>>>().map(Cow::Owned)
+}
+
+/// 22021 for strings with zero bytes: a protocol has refused them before, a program in this process may have some.
+fn refuse_zero_bytes(value: &Value) -> Result<()> {
+    match value {
+        Value::Text(text) if text.as_bytes().contains(&0) => binary::utf8(text.as_bytes()).map(drop),
+        Value::Array(array) => array.elements().iter().try_for_each(refuse_zero_bytes),
+        _ => Ok(()),
+    }
+}
