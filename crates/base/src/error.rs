@@ -264,7 +264,7 @@ impl Error {
         self
     }
 
-    /// Adds the routine of PostgreSQL's sources that reports the error. Clients tell some errors of one SQLSTATE apart by it.
+    /// Adds the routine of PostgreSQL's sources that reports the error. Clients distinguish some errors of one SQLSTATE by it.
     pub fn with_routine(mut self, name: &'static str) -> Error {
         self.0.routine = Some(name);
         self

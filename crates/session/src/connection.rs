@@ -999,7 +999,7 @@ impl Connection {
         self.services.sessions().notifications().wake_by(self.activity.id(), wake);
     }
 
-    /// A number that changes when settings have changed: for protocols, which tell their clients of some.
+    /// A number that changes when settings have changed: for protocols, which report some of them to clients.
     #[inline]
     pub fn settings_version(&mut self) -> u64 {
         self.end_statement_alone(true);

@@ -49,7 +49,7 @@ pub fn reduce_groups(plan: &mut Plan, statistics: &dyn Statistics) {
 /// The group that is the right input of a join, perhaps below filters and maps.
 fn group_below(plan: &Plan, node: NodeId) -> Option<NodeId> {
     let Operator::Join(join) = &plan[node] else { return None };
-    // A mark, and a full join, tell what other groups there are.
+    // The result of a mark join or a full join depends on all groups.
     if matches!(join.kind, JoinKind::Full | JoinKind::Mark) || join.dependent || join.conditions.is_empty() {
         return None;
     }

@@ -8,8 +8,8 @@
 //! domain. Conditions pass filters, maps, orders, inner joins, and the left input of joins that keep its columns. They are pulled up
 //! all together or not at all: below a group or a limit they stay, and [the general way](super) is taken.
 //!
-//! A right input that can fail or is volatile is evaluated for the rows that are asked for, and not changed. The conditions of a
-//! mark join tell NULL from FALSE, so that one that may be NULL does not become one of them.
+//! A right input that can fail or is volatile is evaluated for the rows that are asked for, and not changed. A mark join
+//! distinguishes NULL from FALSE, so a condition that may be NULL does not become one of its conditions.
 
 use crate::column::Column;
 use crate::operator::{JoinKind, Operator};
