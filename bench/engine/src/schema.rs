@@ -184,6 +184,7 @@ impl TableSchema {
                     not_null: !column.nullable,
                     default: None,
                     identity: None,
+                    generated: None,
                     dropped: false,
                 })
                 .collect(),

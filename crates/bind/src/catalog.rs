@@ -118,7 +118,7 @@ pub struct Attribute {
     pub ty: Type,
     /// NOT NULL
     pub not_null: bool,
-    /// DEFAULT, or the expression of a generated column, as canonical text.
+    /// DEFAULT, as canonical text; generated columns have none.
     pub default: Option<Arc<str>>,
     /// Where its values come from.
     pub generated: Generated,

@@ -149,6 +149,7 @@ impl<'a> Binding<'a> {
     fn table(&self, schema: &str, table: &TableDef) -> Relation {
         let attribute = |(id, column): (ColumnId, &ColumnDef)| {
             let generated = match column.identity {
+                None if column.generated.is_some() => Generated::Stored,
                 None => Generated::No,
                 Some(Identity::Always) => Generated::IdentityAlways,
                 Some(Identity::ByDefault) => Generated::IdentityByDefault,

@@ -1,4 +1,4 @@
-//! Expressions that the catalog keeps as text: CHECK conditions and defaults, bound for the tables that a statement writes to.
+//! Expressions that the catalog keeps as text: CHECK conditions, defaults and generated columns, bound for the tables that a statement writes to.
 
 use crate::catalog::Binding;
 use firn_base::sync::Arc;
@@ -106,6 +106,13 @@ impl CatalogExpressions for TransactionExpressions<'_> {
         let default = self.binding.default_of(table, column).unwrap_or_else(|| "NULL".to_owned());
         let place = Place::Default { column: &definition.name, ty: definition.ty.declared };
         self.bind(&default, place, None)
+    }
+
+    fn generated(&self, table: &Arc<TableDef>, column: ColumnId) -> Result<StoredExpression> {
+        let definition = &table.columns[column.index()];
+        let text = definition.generated.as_deref().expect("the column is generated");
+        let place = Place::Generated { column: &definition.name, ty: definition.ty.declared };
+        self.bind(text, place, Some(&self.relation(table)?))
     }
 
     fn table(&self, id: TableId) -> Arc<Table> {

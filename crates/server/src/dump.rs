@@ -247,7 +247,7 @@ impl Dump<'_> {
         let name = &table[..name_length(table)];
         let sql = format!(
             "SELECT pg_catalog.quote_ident(attname), atttypid::int8, atttypmod FROM pg_catalog.pg_attribute \
-             WHERE attrelid = {}::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+             WHERE attrelid = {}::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum",
             literal(name)
         );
         let (_, rows) = self.client.rows(&sql).map_err(reported)?;

@@ -107,6 +107,8 @@ mod file_tests;
 #[cfg(test)]
 mod format_tests;
 #[cfg(test)]
+mod generated_tests;
+#[cfg(test)]
 mod interrupted_tests;
 #[cfg(test)]
 mod locking_tests;

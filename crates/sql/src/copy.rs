@@ -35,10 +35,10 @@ pub use to::CopyTo;
 /// A column that is copied: its name, its type, and which one of the table it is, or its place in a query's result.
 type CopiedColumn = (ColumnId, String, Type);
 
-/// The columns that were named, or all.
+/// The columns that were named, or all that are not generated.
 fn columns(table: &TableDef, names: &[Name]) -> Result<Vec<CopiedColumn>> {
     if names.is_empty() {
-        let all = table.visible_columns();
+        let all = table.visible_columns().filter(|(_, column)| column.generated.is_none());
         return Ok(all.map(|(id, column)| (id, column.name.clone(), column.ty.declared)).collect());
     }
     let mut found: Vec<CopiedColumn> = Vec::with_capacity(names.len());
@@ -46,6 +46,11 @@ fn columns(table: &TableDef, names: &[Name]) -> Result<Vec<CopiedColumn>> {
         let Some((id, column)) = table.column(&name.text) else {
             return Err(missing_column(table, &name.text));
         };
+        if column.generated.is_some() {
+            let message = format!("column \"{}\" is a generated column", name.text);
+            return Err(Error::new(SqlState::INVALID_COLUMN_REFERENCE, message)
+                .with_detail("Generated columns cannot be used in COPY."));
+        }
         if found.iter().any(|(known, ..)| *known == id) {
             return Err(named_twice(&name.text));
         }

@@ -43,6 +43,7 @@ fn create(engine: &Arc<Engine>) -> Result<Arc<Table>> {
         not_null: true,
         default: None,
         identity: None,
+        generated: None,
         dropped: false,
     };
     let definition = TableDef {

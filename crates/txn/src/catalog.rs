@@ -50,6 +50,10 @@ pub struct ColumnDef {
     pub default: Option<String>,
     /// GENERATED … AS IDENTITY.
     pub identity: Option<Identity>,
+    /// GENERATED ALWAYS AS … STORED: the expression over other columns as SQL text. Such a column has no default. Older logs and
+    /// checkpoints do not have this field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generated: Option<String>,
     /// Dropped: storage still has it, but users do not see it.
     pub dropped: bool,
 }
@@ -740,6 +744,18 @@ mod tests {
     }
 
     #[test]
+    fn columns_of_older_logs_are_not_generated() {
+        let written =
+            r#"{"name":"a","ty":"integer","not_null":false,"default":null,"identity":null,"dropped":false}"#;
+        let mut read: ColumnDef = serde_json::from_str(written).unwrap();
+        assert_eq!(read.generated, None);
+        assert_eq!(serde_json::to_string(&read).unwrap(), written);
+        read.generated = Some("b + 1".into());
+        let written = serde_json::to_string(&read).unwrap();
+        assert_eq!(serde_json::from_str::<ColumnDef>(&written).unwrap(), read);
+    }
+
+    #[test]
     fn keys_of_older_logs_are_tested_at_once() {
         let written = r#"{"oid":20000,"name":"a_pkey","columns":[],"unique":true}"#;
         assert!(serde_json::from_str::<IndexDef>(written).unwrap().is_always_unique());
@@ -790,6 +806,7 @@ mod tests {
                 not_null: true,
                 default: Some("1.00".into()),
                 identity: None,
+                generated: None,
                 dropped: false,
             }],
             constraints: vec![],

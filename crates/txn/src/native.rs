@@ -12,7 +12,7 @@
 //! # fn main() -> firn_base::Result<()> {
 //! # let engine = Engine::open(Config::default())?;
 //! # let mut tx = engine.begin();
-//! # let column = |name: &str| ColumnDef { name: name.into(), ty: SqlType::Integer.into(), not_null: true, default: None, identity: None, dropped: false };
+//! # let column = |name: &str| ColumnDef { name: name.into(), ty: SqlType::Integer.into(), not_null: true, default: None, identity: None, generated: None, dropped: false };
 //! # let spec = ColumnSpec { representation: Representation::Int32, nullable: false };
 //! # let storage = tx.create_storage("accounts", vec![spec.clone(), spec])?;
 //! # let index = IndexDef { oid: engine.allocate_oid(), name: "accounts_pkey".into(), columns: vec![IndexColumnDef { column: 0, descending: false, nulls_first: false }], unique: true, values: true, deferral: Default::default(), internal: false };
@@ -47,8 +47,8 @@
 //! ```
 //!
 //! Unique keys are enforced, and NOT NULL by the types. Only SQL checks CHECK and FOREIGN KEY constraints and deferrable
-//! keys: a table that has some, or gets some, can be read but not written to in this way (0A000). Likewise rows that
-//! foreign keys reference cannot be deleted, nor the referenced columns be set.
+//! keys, and computes generated columns: a table that has some, or gets some, can be read but not written to in this way (0A000).
+//! Likewise rows that foreign keys reference cannot be deleted, nor the referenced columns be set.
 //!
 //! Access paths belong to a table's present definition. After ALTER TABLE or DROP TABLE writing through them is an error
 //! (55000: prepare them again), and reading returns the rows from before.
@@ -195,16 +195,30 @@ impl<R: Row> Columns<R> {
         let closed =
             [Way::Insert, Way::Update, Way::Delete].into_iter().filter(|way| in_the_way(*way).is_some());
         self.known.store(known(catalog.version, closed), Ordering::Relaxed);
-        let Some((table, constraint)) = in_the_way(way) else { return Ok(()) };
-        Err(Error::new(
-            SqlState::FEATURE_NOT_SUPPORTED,
-            format!("table \"{table}\" has constraint \"{constraint}\", which only SQL checks"),
-        )
+        let Some((table, what)) = in_the_way(way) else { return Ok(()) };
+        Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, format!("table \"{table}\" has {what}"))
         .with_hint(format!("Write to table \"{}\" by SQL statements.", self.table.name())))
     }
 
-    /// A constraint that only SQL checks and that a change might break, with the table that has it.
+    /// What only SQL does and a change might need, with the table that has it.
     fn unchecked<'c>(
+        &self,
+        catalog: &'c Catalog,
+        definition: &'c TableDef,
+        way: Way,
+    ) -> Option<(&'c str, String)> {
+        let mut generated =
+            definition.columns.iter().filter(|column| way != Way::Delete && column.generated.is_some());
+        if let Some(column) = generated.next() {
+            let what = format!("generated column \"{}\", which only SQL computes", column.name);
+            return Some((&definition.name, what));
+        }
+        self.unchecked_constraint(catalog, definition, way)
+            .map(|(table, constraint)| (table, format!("constraint \"{constraint}\", which only SQL checks")))
+    }
+
+    /// A constraint that only SQL checks and that a change might break, with the table that has it.
+    fn unchecked_constraint<'c>(
         &self,
         catalog: &'c Catalog,
         definition: &'c TableDef,

@@ -362,6 +362,7 @@ impl Clause {
             Clause::MergeWhen => "MERGE WHEN conditions",
             Clause::Default => "DEFAULT expressions",
             Clause::Check => "check constraints",
+            Clause::Generated => "column generation expressions",
             Clause::Transform => "transform expressions",
             Clause::CopyWhere => "COPY FROM WHERE conditions",
             Clause::Execute => "EXECUTE parameters",

@@ -12,7 +12,6 @@ use firn_syntax::tree::{
     self, ChangeCondition, Expr, ExprKind, Overriding, QueryBody, Statement, Target, TargetColumn,
 };
 use firn_vector::registry::CastContext;
-use std::rc::Rc;
 use std::sync::Arc;
 
 impl Binder<'_> {
@@ -68,7 +67,7 @@ impl Binder<'_> {
     fn insert(&mut self, insert: &tree::Insert) -> Result<Rows> {
         let (relation, target) = self.changed_table(&insert.table, "insert into")?;
         let places = self.target_columns(&relation, &insert.columns)?;
-        let (mut node, mut values) = match &insert.source {
+        let (node, mut values) = match &insert.source {
             None => {
                 let row = self.plan.add(Operator::Values { columns: Vec::new(), rows: vec![Vec::new()] });
                 (row, Vec::new())
@@ -80,7 +79,7 @@ impl Binder<'_> {
                 _ => self.inserted_query(&relation, &places, query, insert)?,
             },
         };
-        self.fill_row(&mut node, &relation, &mut values)?;
+        self.fill_row(&relation, &mut values)?;
         let conflicts = match &insert.on_conflict {
             Some(conflict) => vec![self.conflict_arm(conflict, &relation, insert.alias.as_ref())?],
             None => Vec::new(),
@@ -242,7 +241,7 @@ impl Binder<'_> {
     }
 
     /// Refuses a value for a column that takes none.
-    fn check_given(&self, attribute: &Attribute, is_overridden: bool) -> Result<()> {
+    pub(super) fn check_given(&self, attribute: &Attribute, is_overridden: bool) -> Result<()> {
         let (detail, hint) = match attribute.generated {
             Generated::Stored => ("is a generated column.", None),
             Generated::IdentityAlways if !is_overridden => (
@@ -275,89 +274,41 @@ impl Binder<'_> {
         }
     }
 
-    /// The default of a column; NULL without one.
+    /// The default of a column; NULL without one. That of a generated column stands for what the writer computes.
     pub(super) fn default_of(&mut self, attribute: &Attribute) -> Result<Scalar> {
-        let text = attribute.default.clone().filter(|_| attribute.generated != Generated::Stored);
-        match text {
-            Some(text) => self.stored_expression(&text, attribute, Vec::new()),
+        match attribute.default.clone() {
+            Some(text) => self.default_expression(&text, attribute),
             None => Ok(Scalar::Constant(attribute.ty, Value::Null)),
         }
     }
 
-    /// The expression of a default or a generated column, which sees some columns.
-    fn stored_expression(
-        &mut self,
-        text: &str,
-        attribute: &Attribute,
-        columns: Vec<ItemColumn>,
-    ) -> Result<Scalar> {
+    /// The expression of a default, which sees no columns.
+    fn default_expression(&mut self, text: &str, attribute: &Attribute) -> Result<Scalar> {
         let expression = firn_syntax::parse_expression(text, firn_syntax::Options::default())?;
         let levels = std::mem::take(&mut self.levels);
         let guards = std::mem::take(&mut self.guards);
         let has_positions = std::mem::replace(&mut self.has_positions, false);
         self.open();
         self.level().clause = Clause::Default;
-        self.add_item(Table::derived("", columns));
+        self.add_item(Table::derived("", Vec::new()));
         let value = self.expression(&expression);
         let value = value.and_then(|value| self.assigned(value, attribute));
         (self.levels, self.guards, self.has_positions) = (levels, guards, has_positions);
         Ok(value?.scalar)
     }
 
-    /// Adds defaults and generated values to those that a statement gives, in the order of the columns.
-    pub(super) fn fill_row(
-        &mut self,
-        node: &mut NodeId,
-        relation: &Relation,
-        values: &mut Vec<(i16, Scalar)>,
-    ) -> Result<()> {
+    /// Adds defaults to the values that a statement gives, in the order of the columns. Generated columns get none: the writer
+    /// computes them.
+    pub(super) fn fill_row(&mut self, relation: &Relation, values: &mut Vec<(i16, Scalar)>) -> Result<()> {
         for attribute in &relation.columns {
-            let is_generated = attribute.generated == Generated::Stored;
-            if is_generated {
+            if attribute.generated == Generated::Stored {
                 values.retain(|(number, _)| *number != attribute.number);
             } else if values.iter().all(|(number, _)| *number != attribute.number) {
                 values.push((attribute.number, self.default_of(attribute)?));
             }
         }
-        let generated = relation.columns.iter().filter(|attribute| attribute.generated == Generated::Stored);
-        let generated: Vec<&Attribute> = generated.collect();
-        if !generated.is_empty() {
-            let columns = self.row_columns(node, relation, values);
-            for attribute in generated {
-                let text = attribute.default.clone().expect("a generated column has an expression");
-                let value = self.stored_expression(&text, attribute, columns.clone())?;
-                values.push((attribute.number, value));
-            }
-        }
         values.sort_by_key(|(number, _)| *number);
         Ok(())
-    }
-
-    /// Values as columns, so that generated ones can use them.
-    fn row_columns(
-        &mut self,
-        node: &mut NodeId,
-        relation: &Relation,
-        values: &mut [(i16, Scalar)],
-    ) -> Vec<ItemColumn> {
-        let mut outputs = Vec::new();
-        let mut columns = Vec::with_capacity(values.len());
-        for (number, scalar) in values.iter_mut() {
-            let attribute = relation.columns.iter().find(|attribute| attribute.number == *number);
-            let attribute = attribute.expect("values are of columns");
-            let column = match scalar {
-                Scalar::Column(column) => *column,
-                scalar => {
-                    let column = self.column_for(scalar, attribute.ty, Some(&attribute.name));
-                    outputs.push((column, std::mem::replace(scalar, Scalar::Column(column))));
-                    column
-                }
-            };
-            let name: Rc<str> = (&*attribute.name).into();
-            columns.push(ItemColumn { name, value: Scalar::Column(column), ty: attribute.ty });
-        }
-        *node = self.map(*node, outputs);
-        columns
     }
 
     /// The changed rows as an item that RETURNING sees. `row` has their ids, if that is known; `may_exist` says that some of those to
@@ -435,12 +386,10 @@ impl Binder<'_> {
         let (scan, item) = self.scan(relation.clone(), alias.as_ref(), at)?;
         let node = self.within(Clause::From, |binder| binder.joined_items(Some(scan), &update.from))?;
         let mut node = node.expect("the target is there");
-        let old: Vec<ItemColumn> = self.level().items[item].columns.to_vec();
-        let mut set = self.assignments(&update.assignments, &relation, Clause::UpdateTargets)?;
+        let set = self.assignments(&update.assignments, &relation, Clause::UpdateTargets)?;
         node = self.where_clause(node, update.condition.as_ref())?;
         let scalars: Vec<Scalar> = set.iter().map(|(_, scalar)| scalar.clone()).collect();
         node = self.attach(node, &scalars);
-        self.regenerate(&mut node, &relation, &old, &mut set)?;
         let row = self.row_id(item).expect("tables have row ids");
         let set = set.into_iter().map(|(attribute, value)| Assignment { attribute, value }).collect();
         let alias = update.alias.as_ref().map(|alias| &*alias.text);
@@ -566,43 +515,6 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// Computes generated columns of changed rows anew.
-    pub(super) fn regenerate(
-        &mut self,
-        node: &mut NodeId,
-        relation: &Relation,
-        old: &[ItemColumn],
-        set: &mut Vec<(i16, Scalar)>,
-    ) -> Result<()> {
-        if relation.columns.iter().all(|attribute| attribute.generated != Generated::Stored) {
-            return Ok(());
-        }
-        set.retain(|(number, _)| {
-            relation
-                .columns
-                .iter()
-                .any(|attribute| attribute.number == *number && attribute.generated != Generated::Stored)
-        });
-        let assigned = self.row_columns(node, relation, set);
-        let columns: Vec<ItemColumn> = relation
-            .columns
-            .iter()
-            .zip(old)
-            .map(|(attribute, old)| {
-                let new = assigned.iter().find(|column| *column.name == *attribute.name);
-                let name = (&*attribute.name).into();
-                ItemColumn { name, ..new.unwrap_or(old).clone() }
-            })
-            .collect();
-        for attribute in relation.columns.iter().filter(|attribute| attribute.generated == Generated::Stored)
-        {
-            let text = attribute.default.clone().expect("a generated column has an expression");
-            let value = self.stored_expression(&text, attribute, columns.clone())?;
-            set.push((attribute.number, value));
-        }
-        Ok(())
-    }
-
     fn delete(&mut self, delete: &tree::Delete) -> Result<Rows> {
         let (relation, target) = self.changed_table(&delete.table.name, "delete from")?;
         let at = delete.table.name.span().start;
@@ -620,7 +532,7 @@ impl Binder<'_> {
     }
 }
 
-fn is_identity(attribute: &Attribute) -> bool {
+pub(super) fn is_identity(attribute: &Attribute) -> bool {
     matches!(attribute.generated, Generated::IdentityAlways | Generated::IdentityByDefault)
 }
 

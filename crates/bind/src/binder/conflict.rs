@@ -68,8 +68,7 @@ impl Binder<'_> {
         let alias = alias.map(|alias| &*alias.text);
         let existing = self.local_table(relation, alias);
         let excluded = self.local_table(relation, Some("excluded"));
-        let old: Vec<ItemColumn> = self.level().items[0].columns.to_vec();
-        let mut set = self.assignments(&update.assignments, relation, Clause::UpdateTargets)?;
+        let set = self.assignments(&update.assignments, relation, Clause::UpdateTargets)?;
         let conditions = match &update.condition {
             None => Vec::new(),
             Some(condition) => {
@@ -82,12 +81,6 @@ impl Binder<'_> {
         let scalars = set.iter().map(|(_, scalar)| scalar).chain(&conditions);
         if scalars.into_iter().any(|scalar| self.has_pending(scalar)) {
             return Err(self.unsupported("a sub-query in ON CONFLICT", at));
-        }
-        let row = self.plan.add(firn_plan::Operator::Values { columns: Vec::new(), rows: vec![Vec::new()] });
-        let mut node = row;
-        self.regenerate(&mut node, relation, &old, &mut set)?;
-        if node != row {
-            return Err(self.unsupported("ON CONFLICT DO UPDATE of a table with generated columns", at));
         }
         let set = set.into_iter().map(|(attribute, value)| Assignment { attribute, value }).collect();
         Ok(ConflictArm { indexes, update: Some(ConflictUpdate { existing, excluded, set, conditions }) })

@@ -2,14 +2,16 @@
 //! that they use.
 
 use super::attach::Pending;
-use super::names::Found;
+use super::names::{Found, is_system_column};
 use super::{Binder, Clause, Item, ItemColumn, LevelId, Operand, OutputColumn, Table, bind_with};
-use crate::catalog::{Catalog, Relation};
+use crate::catalog::{Attribute, Catalog, Generated, Relation};
 use crate::resolve::name as type_name;
 use firn_base::{Error, Result, SqlState, Type, TypeId};
+use firn_plan::function::{Function, Volatility};
 use firn_plan::{Column, ColumnInfo, Columns, Origin, Scalar};
 use firn_syntax::Span;
 use firn_syntax::tree::{self, Expr, JoinConstraint, Name, ObjectName, Query, Statement};
+use firn_vector::Registry;
 use firn_vector::registry::CastContext;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,6 +28,13 @@ pub enum Place<'a> {
     },
     /// CHECK.
     Check,
+    /// GENERATED ALWAYS AS of a column of a type.
+    Generated {
+        /// The name of the column.
+        column: &'a str,
+        /// Its type.
+        ty: Type,
+    },
     /// WHERE of COPY FROM, which is no definition but is bound as one.
     CopyWhere,
     /// USING of ALTER COLUMN … TYPE.
@@ -76,7 +85,40 @@ pub struct Uses {
 }
 
 /// An expression of a definition over the columns of a relation, if it sees any. `text` is what it was parsed from.
+///
+/// What is stored must not depend on the session that computes it: in a generation expression literals are read in UTC.
 pub fn bind_expression(
+    text: &str,
+    expression: &Expr,
+    place: Place<'_>,
+    relation: Option<&Arc<Relation>>,
+    catalog: &dyn Catalog,
+) -> Result<BoundExpression> {
+    let in_utc;
+    let catalog = match place {
+        Place::Generated { .. } => {
+            in_utc = InUtc(catalog);
+            &in_utc
+        }
+        _ => catalog,
+    };
+    bind_in(text, expression, place, relation, catalog)
+}
+
+/// Whether a generation expression would mean something else with literals as the session reads them.
+pub fn reads_session(
+    text: &str,
+    expression: &Expr,
+    place: Place<'_>,
+    relation: &Arc<Relation>,
+    catalog: &dyn Catalog,
+) -> Result<bool> {
+    let here = bind_in(text, expression, place, Some(relation), catalog)?;
+    let in_utc = bind_in(text, expression, place, Some(relation), &InUtc(catalog))?;
+    Ok(here.scalar != in_utc.scalar)
+}
+
+fn bind_in(
     text: &str,
     expression: &Expr,
     place: Place<'_>,
@@ -90,6 +132,7 @@ pub fn bind_expression(
     binder.level().clause = match place {
         Place::Default { .. } => Clause::Default,
         Place::Check => Clause::Check,
+        Place::Generated { .. } => Clause::Generated,
         Place::CopyWhere => Clause::CopyWhere,
         Place::Using { .. } => Clause::Transform,
     };
@@ -102,7 +145,7 @@ pub fn bind_expression(
     let operand = match place {
         Place::Check => binder.boolean(operand, "CHECK")?,
         Place::CopyWhere => binder.boolean(operand, "COPY FROM WHERE")?,
-        Place::Default { column, ty } => binder.stored_value(operand, ty, |from| {
+        Place::Default { column, ty } | Place::Generated { column, ty } => binder.stored_value(operand, ty, |from| {
             let message = format!(
                 "column \"{column}\" is of type {} but default expression is of type {}",
                 type_name(ty.id),
@@ -122,12 +165,80 @@ pub fn bind_expression(
     };
     let Operand { mut scalar, ty, .. } = operand;
     binder.inline(&mut scalar);
+    if matches!(place, Place::Generated { .. }) && !is_immutable(&scalar, &binder.plan.columns) {
+        return Err(Error::new(SqlState::INVALID_OBJECT_DEFINITION, "generation expression is not immutable"));
+    }
     let mut used = BTreeSet::new();
     scalar.for_each_column(&mut |column| {
         used.insert(column);
     });
     inputs.retain(|(column, _)| used.contains(column));
+    if let (Place::CopyWhere, Some(relation)) = (place, relation) {
+        let is_input = |attribute: &&Attribute| inputs.iter().any(|(_, number)| *number == attribute.number);
+        let mut generated =
+            relation.columns.iter().filter(|attribute| attribute.generated == Generated::Stored);
+        if let Some(attribute) = generated.find(is_input) {
+            let message = "generated columns are not supported in COPY FROM WHERE conditions";
+            return Err(Error::new(SqlState::INVALID_COLUMN_REFERENCE, message)
+                .with_detail(format!("Column \"{}\" is a generated column.", attribute.name)));
+        }
+    }
     Ok(BoundExpression { scalar, ty, columns: binder.plan.columns, inputs })
+}
+
+/// A catalog as a session in UTC sees it.
+struct InUtc<'c>(&'c dyn Catalog);
+
+impl Catalog for InUtc<'_> {
+    fn registry(&self) -> &Registry {
+        self.0.registry()
+    }
+
+    fn relation(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Relation>>> {
+        self.0.relation(schema, name)
+    }
+
+    fn has_schema(&self, name: &str) -> bool {
+        self.0.has_schema(name)
+    }
+
+    fn database(&self) -> &str {
+        self.0.database()
+    }
+
+    fn type_named(&self, schema: Option<&str>, name: &str) -> Option<TypeId> {
+        self.0.type_named(schema, name)
+    }
+}
+
+/// Whether a scalar has one value for a row, whoever computes it and when.
+fn is_immutable(scalar: &Scalar, columns: &Columns) -> bool {
+    let is_fixed = |function: &Function| function.volatility == Volatility::Immutable;
+    !scalar.any(&mut |part| match part {
+        Scalar::Call(call) => !is_fixed(&call.function),
+        Scalar::Quantified(quantified) => !is_fixed(&quantified.function),
+        Scalar::Cast(cast) => match &cast.function {
+            Some(function) => !is_fixed(function),
+            None => {
+                let (from, to) = (cast.argument.ty(columns), cast.ty);
+                from.id != to.id && (is_written_by_settings(from) || is_read_by_settings(to))
+            }
+        },
+        _ => false,
+    })
+}
+
+/// Whether the text of a value depends on settings or on the catalog: the output function of the type is not IMMUTABLE in PostgreSQL.
+fn is_written_by_settings(ty: Type) -> bool {
+    let is_of_catalog = ty.info().is_some_and(|info| info.name.starts_with("reg"));
+    let is_of_time = 
+        matches!(ty.id, TypeId::DATE | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ | TypeId::INTERVAL);
+    ty.element().is_some() || is_of_catalog || is_of_time || ty.id == TypeId::RECORD
+}
+
+/// Whether what a text means as a value of a type depends on them: its input function is not IMMUTABLE.
+fn is_read_by_settings(ty: Type) -> bool {
+    is_written_by_settings(ty) || ty.id == TypeId::TIME
 }
 
 /// A query as the definition of a relation. `text` is what it was parsed from.
@@ -190,12 +301,46 @@ impl Binder<'_> {
         let what = match self.level().clause {
             Clause::Default => "DEFAULT expression",
             Clause::Check => "check constraint",
+            Clause::Generated => "column generation expression",
             Clause::CopyWhere => "COPY FROM WHERE condition",
             Clause::Transform => "transform expression",
             Clause::Execute => "EXECUTE parameter",
             _ => return Ok(()),
         };
         Err(self.unsupported_as(&format!("cannot use subquery in {what}"), query.span.start))
+    }
+
+    /// In a generation expression 42P17 for a column whose own values are computed, and 42P10 for a column of the system.
+    pub(super) fn refuse_generated(&self, found: Found, name: &str, at: u32) -> Result<()> {
+        let level = &self.levels[found.level];
+        if level.clause != Clause::Generated {
+            return Ok(());
+        }
+        let Some(relation) = &level.tables[level.items[found.item].table].relation else { return Ok(()) };
+        match relation.column(name) {
+            Some((_, attribute)) if attribute.generated == Generated::Stored => {
+                let message = format!("cannot use generated column \"{name}\" in column generation expression");
+                let error = self.error(SqlState::INVALID_OBJECT_DEFINITION, message, at);
+                Err(error.with_detail("A generated column cannot reference another generated column."))
+            }
+            Some(_) => Ok(()),
+            None if !is_system_column(name) => Ok(()),
+            None if name == "tableoid" => Err(self.unsupported("tableoid in a column generation expression", at)),
+            None => {
+                let message = format!("cannot use system column \"{name}\" in column generation expression");
+                Err(self.error(SqlState::INVALID_COLUMN_REFERENCE, message, at))
+            }
+        }
+    }
+
+    /// 42P17 for a whole row in a generation expression, which would be part of it.
+    pub(super) fn refuse_whole_row(&self, at: u32) -> Result<()> {
+        if self.levels.last().is_none_or(|level| level.clause != Clause::Generated) {
+            return Ok(());
+        }
+        let message = "cannot use whole-row variable in column generation expression";
+        let error = self.error(SqlState::INVALID_OBJECT_DEFINITION, message, at);
+        Err(error.with_detail("This would cause the generated column to depend on its own value."))
     }
 
     /// 0A000 for a column in a default, which sees none.

@@ -1,5 +1,6 @@
 //! MERGE: a source joined with the table, and what is done with each row.
 
+use super::change::is_identity;
 use super::{Binder, Clause, ItemColumn, Rows};
 use firn_base::{Error, Result, SqlState};
 use firn_plan::operator::{Assignment, JoinKind, Merge, MergeAction, MergeArm};
@@ -62,13 +63,12 @@ impl Binder<'_> {
                 tree::MergeAction::Nothing => MergeAction::Nothing,
                 tree::MergeAction::Delete => MergeAction::Delete,
                 tree::MergeAction::Update(assignments) => {
-                    let mut set = self.assignments(assignments, &relation, Clause::UpdateTargets)?;
+                    let set = self.assignments(assignments, &relation, Clause::UpdateTargets)?;
                     let scalars: Vec<Scalar> = set.iter().map(|(_, scalar)| scalar.clone()).collect();
                     node = self.attach(node, &scalars);
-                    self.regenerate(&mut node, &relation, &old, &mut set)?;
                     MergeAction::Update(assigned(set))
                 }
-                tree::MergeAction::Insert { columns, values, .. } => {
+                tree::MergeAction::Insert { columns, overriding, values } => {
                     let places = self.target_columns(&relation, columns)?;
                     let mut set: Vec<(i16, Scalar)> = Vec::new();
                     let values = values.as_deref().unwrap_or_default();
@@ -86,9 +86,12 @@ impl Binder<'_> {
                     }
                     for (value, (place, _)) in values.iter().zip(&places) {
                         let attribute = &relation.columns[*place];
-                        let scalar = if matches!(value.kind, tree::ExprKind::Default) {
+                        let scalar = if matches!(value.kind, tree::ExprKind::Default)
+                            || *overriding == Some(tree::Overriding::User) && is_identity(attribute)
+                        {
                             self.default_of(attribute)?
                         } else {
+                            self.check_given(attribute, *overriding == Some(tree::Overriding::System))?;
                             let operand =
                                 self.within(Clause::InsertTargets, |binder| binder.expression(value))?;
                             self.assigned(operand, attribute)?.scalar
@@ -97,7 +100,7 @@ impl Binder<'_> {
                     }
                     let scalars: Vec<Scalar> = set.iter().map(|(_, scalar)| scalar.clone()).collect();
                     node = self.attach(node, &scalars);
-                    self.fill_row(&mut node, &relation, &mut set)?;
+                    self.fill_row(&relation, &mut set)?;
                     MergeAction::Insert(assigned(set))
                 }
             };

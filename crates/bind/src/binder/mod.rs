@@ -42,7 +42,9 @@ mod window;
 mod with;
 
 pub use copy::bind_assignments;
-pub use definition::{BoundExpression, Described, Place, Uses as RelationUses, bind_expression, describe};
+pub use definition::{
+    BoundExpression, Described, Place, Uses as RelationUses, bind_expression, describe, reads_session,
+};
 
 use crate::catalog::{Catalog, Relation};
 use crate::function::Handles;
@@ -281,6 +283,7 @@ pub(crate) enum Clause {
     MergeWhen,
     Default,
     Check,
+    Generated,
     Transform,
     CopyWhere,
     Execute,

@@ -27,6 +27,11 @@ const SYSTEM_COLUMNS: [(&str, i16, TypeId); 6] = [
 const XMIN: i16 = -2;
 const TABLE_OID: i16 = -6;
 
+/// Whether every row of a table has a column of that name.
+pub(super) fn is_system_column(name: &str) -> bool {
+    SYSTEM_COLUMNS.iter().any(|(system, ..)| *system == name)
+}
+
 /// An item that a name means: the places of its query and its item.
 #[derive(Clone, Copy)]
 pub(super) struct Found {
@@ -123,6 +128,7 @@ impl Binder<'_> {
 
     /// A column of an item; system columns as well.
     fn column_of(&mut self, found: Found, name: &str, at: u32) -> Result<Option<Operand>> {
+        self.refuse_generated(found, name, at)?;
         let level = &self.levels[found.level];
         let item = &level.items[found.item];
         let mut matching = item.columns.iter().filter(|column| &*column.name == name);
@@ -328,6 +334,7 @@ impl Binder<'_> {
 
     /// The row of an item as one value.
     fn whole_row(&mut self, found: Found, at: u32) -> Result<Operand> {
+        self.refuse_whole_row(at)?;
         let columns = self.all_columns_of(found, at);
         // An item of one column that a scalar function gives is its value.
         let table = &self.levels[found.level].tables[self.levels[found.level].items[found.item].table];

@@ -98,7 +98,7 @@ fn table(text: &str, place: u32) -> Relation {
             ty: ty(rest),
             not_null: is_key || rest.contains("NOT NULL") || rest.contains("IDENTITY"),
             default: match generated {
-                Generated::Stored => expression("AS (", ")"),
+                Generated::Stored => None,
                 Generated::IdentityAlways => Some("0".into()),
                 _ => expression("DEFAULT ", " NOT"),
             },

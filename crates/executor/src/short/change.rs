@@ -12,7 +12,7 @@ use firn_base::{Cell, ColumnId, Representation, Result, RowId, Value};
 use firn_plan::operator::LockWait;
 use firn_storage::Table;
 use firn_txn::{Transaction, pin};
-use firn_vector::{Datum, Slot};
+use firn_vector::{Context, Datum, Slot};
 use smallvec::SmallVec;
 
 /// What a program does beside finding rows.
@@ -35,9 +35,12 @@ pub(super) struct Change {
     /// Where the table is among those that the statement writes to.
     pub target: usize,
     pub kind: ChangeKind,
-    /// The columns that get values, the expression of each, and how its values lie.
+    /// The columns that change: those that get values, and behind them the generated ones.
     pub columns: Vec<ColumnId>,
+    /// The expression of each that gets a value, and how its values lie.
     pub values: Vec<(usize, Representation)>,
+    /// The generated ones.
+    pub generated: Vec<ColumnId>,
     /// The columns of the old row that are used.
     pub old: Vec<ColumnId>,
     /// What RETURNING sees.
@@ -47,7 +50,7 @@ pub(super) struct Change {
 }
 
 pub(super) enum ChangeKind {
-    /// For each column of the table its place among those that get values.
+    /// For each column of the table its place among those that change.
     Insert(Vec<Option<usize>>),
     /// The place of the row's id.
     Update(usize),
@@ -91,17 +94,57 @@ impl Change {
         });
         Ok(())
     }
+
+    /// Computes the generated columns of a row with these values.
+    fn generate(
+        &self,
+        context: &Context<'_>,
+        old: &OldRow<'_>,
+        assigned: &[Slot],
+        generated: &mut [Slot],
+    ) -> Result<()> {
+        for (place, column) in self.generated.iter().enumerate() {
+            let (before, rest) = generated.split_at_mut(place);
+            let values = NewValues { assigned, generated: before };
+            match &self.kind {
+                ChangeKind::Insert(places) => {
+                    old.table.generate_one(*column, context, &NewRow { values, places }, &mut rest[0])?;
+                }
+                ChangeKind::Update(_) | ChangeKind::Delete(_) => {
+                    let row = UpdatedRow { old, columns: &self.columns, values };
+                    old.table.generate_one(*column, context, &row, &mut rest[0])?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a row gets: first the values that the statement gives, then those of generated columns that have been computed.
+#[derive(Clone, Copy)]
+struct NewValues<'a> {
+    assigned: &'a [Slot],
+    generated: &'a [Slot],
+}
+
+impl NewValues<'_> {
+    fn get(&self, place: usize) -> Datum<'_> {
+        match self.assigned.get(place) {
+            Some(slot) => slot.get(),
+            None => self.generated.get(place - self.assigned.len()).map_or(Datum::Null, Slot::get),
+        }
+    }
 }
 
 /// A row to insert.
 struct NewRow<'a> {
-    assigned: &'a [Slot],
+    values: NewValues<'a>,
     places: &'a [Option<usize>],
 }
 
 impl RowData for NewRow<'_> {
     fn get(&self, column: ColumnId) -> Option<Datum<'_>> {
-        Some(self.places[column.index()].map_or(Datum::Null, |place| self.assigned[place].get()))
+        Some(self.places[column.index()].map_or(Datum::Null, |place| self.values.get(place)))
     }
 }
 
@@ -123,13 +166,13 @@ impl RowData for OldRow<'_> {
 struct UpdatedRow<'a, 'o> {
     old: &'a OldRow<'o>,
     columns: &'a [ColumnId],
-    assigned: &'a [Slot],
+    values: NewValues<'a>,
 }
 
 impl RowData for UpdatedRow<'_, '_> {
     fn get(&self, column: ColumnId) -> Option<Datum<'_>> {
         match self.columns.iter().position(|known| *known == column) {
-            Some(place) => Some(self.assigned[place].get()),
+            Some(place) => Some(self.values.get(place)),
             None => self.old.get(column),
         }
     }
@@ -184,15 +227,15 @@ impl ShortProgram {
         effects: &mut Effects<'_>,
         rows: usize,
         scope: CellScope<'_>,
-        values: &mut Vec<Value>,
+        output: &mut Vec<Value>,
     ) -> Result<u64> {
         let writer = &mut effects.writer;
         let table = writer.set().target(change.target);
-        let (width, mut count) = (change.columns.len(), 0);
+        let (width, mut count) = (change.values.len(), 0);
         for number in 0..rows {
             scope.context.check_cancel()?;
             let guard = pin();
-            let State { expressions, registers, assigned, ids, .. } = &mut *state;
+            let State { expressions, registers, assigned, generated, ids, .. } = &mut *state;
             let assigned = &assigned[number * width..][..width];
             let id = ids[number];
             let mut old = OldRow { table, columns: &change.old, cells: SmallVec::new() };
@@ -203,15 +246,17 @@ impl ShortProgram {
                     continue;
                 }
             }
+            change.generate(scope.context, &old, assigned, generated)?;
+            let values = NewValues { assigned, generated };
             let inserted;
             let updated;
             let new: Option<&dyn RowData> = match &change.kind {
                 ChangeKind::Insert(places) => {
-                    inserted = NewRow { assigned, places };
+                    inserted = NewRow { values, places };
                     Some(&inserted)
                 }
                 ChangeKind::Update(_) => {
-                    updated = UpdatedRow { old: &old, columns: &change.columns, assigned };
+                    updated = UpdatedRow { old: &old, columns: &change.columns, values };
                     Some(&updated)
                 }
                 ChangeKind::Delete(_) => None,
@@ -241,7 +286,7 @@ impl ShortProgram {
                 rest[0].set(expressions[*expression].evaluate(scope, &row)?);
             }
             let row = RowView { places: &self.places, cells: &[], registers };
-            values.extend(self.outputs.iter().map(|output| row.value(*output)));
+            output.extend(self.outputs.iter().map(|output| row.value(*output)));
         }
         Ok(count)
     }

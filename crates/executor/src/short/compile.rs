@@ -596,12 +596,20 @@ impl<'p> Compile<'p> {
         let target = targets.position(change.target);
         let table = targets.target(target);
         table.takes_single_rows().then_some(())?;
-        let columns: Vec<ColumnId> =
-            change.set.iter().map(|assignment| column_id(assignment.attribute)).collect();
-        let mut values = Vec::with_capacity(columns.len());
-        for (assignment, column) in change.set.iter().zip(&columns) {
-            values.push((self.general(&assignment.value)?, table.general(*column)));
+        let set = change.set.iter().map(|assignment| column_id(assignment.attribute)).collect();
+        let changed = table.with_generated(set);
+        let generated = table.generated_columns((!is_insert).then_some(&changed));
+        let mut columns = Vec::with_capacity(changed.len());
+        let mut values = Vec::with_capacity(changed.len());
+        for assignment in change.set {
+            let column = column_id(assignment.attribute);
+            if !generated.contains(&column) {
+                columns.push(column);
+                values.push((self.general(&assignment.value)?, table.general(column)));
+            }
         }
+        columns.extend(&generated);
+        self.state.generated = vec![Slot::new(); generated.len()];
         let kind = match change.kind {
             ShortKind::Insert => {
                 let place =
@@ -648,7 +656,7 @@ impl<'p> Compile<'p> {
                 computed.push((number, self.register(*column, representation)));
             }
         }
-        Some(Body::Change(Change { target, kind, columns, values, old, images, returning: computed }))
+        Some(Body::Change(Change { target, kind, columns, values, generated, old, images, returning: computed }))
     }
 }
 

@@ -135,6 +135,8 @@ struct State {
     assigned: Vec<Slot>,
     /// How many of these belong to this execution.
     assigned_now: usize,
+    /// The values of the generated columns of the row that is changed.
+    generated: Vec<Slot>,
     /// The keys of rows to be sorted, row by row, and how many belong to this execution.
     sort_keys: Vec<Slot>,
     sort_keys_now: usize,

@@ -147,6 +147,7 @@ impl Target {
         let is_stored_alike = |column: &super::target::TargetColumn| column.general == column.stored;
         !self.columns.is_empty()
             && self.checks.is_empty()
+            && !self.has_generated_columns()
             && self.references.is_empty()
             && self.late_keys.is_empty()
             && self.columns.iter().all(is_stored_alike)

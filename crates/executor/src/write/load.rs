@@ -126,8 +126,12 @@ impl Load {
     ) -> Result<u64> {
         context.check_cancel()?;
         transaction.lock_row_exclusive(&self.table().table)?;
-        let new = self.whole_rows(length, vectors, context)?;
-        let (rows, failure) = self.chosen(&new, length, context);
+        let mut new = self.whole_rows(length, vectors, context)?;
+        let (mut rows, mut failure) = self.chosen(&new, length, context);
+        if let Err(error) = self.table().generate_placed(context, &mut new, Rows::at(&rows, length)) {
+            rows.truncate(rows.iter().position(|row| error.ordinal() == Some(u64::from(*row))).unwrap_or(0));
+            failure = Some(error);
+        }
         let target = self.target;
         self.write(transaction, |writer| {
             let violated = writer.first_violation(target, &new, Rows::at(&rows, length), None, context);

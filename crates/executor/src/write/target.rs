@@ -6,7 +6,7 @@
 //!
 //! A set belongs to one version of the catalog and may be kept as long as the catalog has that version.
 
-use super::rows::{Cells, RowData, RowVectors};
+use super::rows::{Cells, RowData, RowVectors, fitted, fitted_value};
 use crate::expression::{
     CellExpression, CellScope, Compiler, Expression, Layout, Row, Scope, representation_of,
 };
@@ -23,7 +23,7 @@ use firn_txn::catalog::{
     ColumnType, ConstraintDef, ConstraintKind, Deferral, IndexDef, Oid, ReferentialAction, TableDef,
 };
 use firn_vector::selection::Rows;
-use firn_vector::{Context, Datum, Registry};
+use firn_vector::{Context, Datum, Registry, Slot};
 use std::collections::BTreeMap;
 
 /// An expression that the catalog keeps as text, bound.
@@ -47,6 +47,9 @@ pub trait CatalogExpressions {
     /// What a column of a table gets when it is set to its default, as a value of its type.
     fn default(&self, table: &Arc<TableDef>, column: ColumnId) -> Result<StoredExpression>;
 
+    /// The value of a generated column of a table, as one of its type.
+    fn generated(&self, table: &Arc<TableDef>, column: ColumnId) -> Result<StoredExpression>;
+
     /// The physical table of an id.
     fn table(&self, id: TableId) -> Arc<Table>;
 }
@@ -66,6 +69,8 @@ pub struct Target {
     pub(crate) table: Arc<Table>,
     /// All columns, dropped ones included, in storage order.
     pub(super) columns: Vec<TargetColumn>,
+    /// In an order in which each can be computed after those before it.
+    generated: Vec<GeneratedColumn>,
     /// In the order of their names, in which they are tested.
     pub(super) checks: Vec<Check>,
     pub(super) references: Vec<Reference>,
@@ -83,6 +88,12 @@ pub(super) struct TargetColumn {
     pub not_null: bool,
     /// What an action of a foreign key sets it to.
     pub default: Option<RowExpression>,
+}
+
+/// A column whose values follow from those of others.
+struct GeneratedColumn {
+    column: ColumnId,
+    value: RowExpression,
 }
 
 /// A CHECK constraint.
@@ -124,18 +135,27 @@ impl RowExpression {
 
     /// Whether a condition is TRUE or FALSE for a row; `None` if it is NULL.
     pub(super) fn truth(&self, context: &Context<'_>, row: &dyn RowData) -> Result<Option<bool>> {
+        self.with_datum(context, row, |value| match value {
+            Datum::Boolean(truth) => Ok(Some(truth)),
+            Datum::Null => Ok(None),
+            other => panic!("a condition is a boolean, not {other:?}"),
+        })
+    }
+
+    /// Calls with its value for a row.
+    fn with_datum<R>(
+        &self,
+        context: &Context<'_>,
+        row: &dyn RowData,
+        call: impl FnOnce(Datum<'_>) -> Result<R>,
+    ) -> Result<R> {
         let pool = self.cells.as_ref().expect("it takes single rows");
         let mut expression = pool.take();
         let scope = CellScope { context, parameters: &[] };
         let inputs = Inputs { columns: &self.inputs, row };
-        let truth = match expression.evaluate(scope, &inputs) {
-            Ok(Datum::Boolean(truth)) => Ok(Some(truth)),
-            Ok(Datum::Null) => Ok(None),
-            Ok(other) => panic!("a condition is a boolean, not {other:?}"),
-            Err(error) => Err(error),
-        };
+        let result = expression.evaluate(scope, &inputs).and_then(call);
         pool.give_back(expression);
-        truth
+        result
     }
 
     /// Its values in some rows.
@@ -362,8 +382,14 @@ impl Target {
         let table = tables(definition.storage());
         let set_to_default = default_columns(catalog, definition);
         let mut columns = Vec::with_capacity(definition.columns.len());
+        let mut generated = Vec::new();
         for (position, column) in definition.columns.iter().enumerate() {
             let id = ColumnId(position as u16);
+            if column.generated.is_some() {
+                let value = expressions.generated(definition, id)?;
+                let value = RowExpression::compile(&value, expressions.registry())?;
+                generated.push(GeneratedColumn { column: id, value });
+            }
             let default = match set_to_default.contains(&id) && !column.dropped {
                 true => {
                     let default = expressions.default(definition, id)?;
@@ -421,6 +447,7 @@ impl Target {
             schema: schema.map_or_else(String::new, |schema| schema.name.clone()),
             table,
             columns,
+            generated,
             checks,
             references,
             referrers,
@@ -429,15 +456,95 @@ impl Target {
         })
     }
 
-    /// Whether its CHECK conditions can be evaluated for one row at a time.
+    /// Whether its CHECK conditions and generated columns can be evaluated for one row at a time.
     pub(crate) fn takes_single_rows(&self) -> bool {
-        self.checks.iter().all(|check| check.condition.takes_single_rows())
+        let conditions = self.checks.iter().map(|check| &check.condition);
+        conditions.chain(self.generated.iter().map(|generated| &generated.value)).all(RowExpression::takes_single_rows)
     }
 
-    /// The columns of an old row that an update of these columns must know.
+    /// Whether it has columns whose values follow from those of others.
+    pub(super) fn has_generated_columns(&self) -> bool {
+        !self.generated.is_empty()
+    }
+
+    /// The columns that change with these: they themselves, and behind them the generated ones over them.
+    pub(crate) fn with_generated(&self, mut set: Vec<ColumnId>) -> Vec<ColumnId> {
+        for generated in &self.generated {
+            let is_over_set = generated.value.inputs.iter().any(|input| set.contains(input));
+            if is_over_set && !set.contains(&generated.column) {
+                set.push(generated.column);
+            }
+        }
+        set
+    }
+
+    /// Computes the generated columns among `changed`, or all, in some rows whose other columns are known.
+    pub(crate) fn generate(
+        &self,
+        changed: Option<&[ColumnId]>,
+        context: &Context<'_>,
+        columns: &mut RowVectors,
+        rows: Rows<'_>,
+    ) -> Result<()> {
+        for generated in self.generated_among(changed) {
+            let vector = generated.value.evaluate(context, columns, rows)?;
+            columns.set(generated.column, fitted(&vector, self.general(generated.column), rows)?);
+        }
+        Ok(())
+    }
+
+    /// As [`Target::generate`], of all; an error has the first row that raises one for its ordinal.
+    pub(super) fn generate_placed(
+        &self,
+        context: &Context<'_>,
+        columns: &mut RowVectors,
+        rows: Rows<'_>,
+    ) -> Result<()> {
+        let Err(error) = self.generate(None, context, columns, rows) else { return Ok(()) };
+        let mut failure = None;
+        rows.each(|row| {
+            let one = [row as u16];
+            if failure.is_none()
+                && let Err(error) = self.generate(None, context, columns, Rows::at(&one, rows.length()))
+            {
+                failure = Some(error.with_ordinal(row as u64));
+            }
+        });
+        Err(failure.unwrap_or(error))
+    }
+
+    /// Computes a generated column of one row and keeps it in a slot. The table [takes single rows](Target::takes_single_rows).
+    pub(crate) fn generate_one(
+        &self,
+        column: ColumnId,
+        context: &Context<'_>,
+        row: &dyn RowData,
+        slot: &mut Slot,
+    ) -> Result<()> {
+        let generated = self.generated.iter().find(|generated| generated.column == column);
+        let generated = generated.expect("the column is generated");
+        generated.value.with_datum(context, row, |value| {
+            slot.set(fitted_value(value, self.general(column))?);
+            Ok(())
+        })
+    }
+
+    fn generated_among(&self, changed: Option<&[ColumnId]>) -> impl Iterator<Item = &GeneratedColumn> {
+        let is_changed = move |column| changed.is_none_or(|changed| changed.contains(&column));
+        self.generated.iter().filter(move |generated| is_changed(generated.column))
+    }
+
+    /// The generated columns among some.
+    pub(crate) fn generated_columns(&self, among: Option<&[ColumnId]>) -> Vec<ColumnId> {
+        self.generated_among(among).map(|generated| generated.column).collect()
+    }
+
+    /// The columns of an old row that an update of these columns, [generated ones included](Target::with_generated), must know.
     pub(crate) fn columns_to_update(&self, set: &[ColumnId]) -> Vec<ColumnId> {
+        let conditions = self.checks.iter().map(|check| &check.condition);
+        let computed = self.generated_among(Some(set)).map(|generated| &generated.value);
         let mut needed: Vec<ColumnId> =
-            self.checks.iter().flat_map(|check| check.condition.inputs.clone()).collect();
+            conditions.chain(computed).flat_map(|expression| expression.inputs.clone()).collect();
         let keys = self.references.iter().map(|reference| &reference.columns);
         let keys = keys.chain(self.referrers.iter().map(|referrer| &referrer.columns));
         for key in keys.filter(|key| key.iter().any(|column| set.contains(column))) {

@@ -329,7 +329,8 @@ impl<'a> Writer<'a> {
         guard: &Guard,
     ) -> Result<()> {
         let table = self.set.target(target);
-        let needed = table.columns_to_update(set_columns);
+        let changed = table.with_generated(set_columns.to_vec());
+        let needed = table.columns_to_update(&changed);
         let (old, found) = self.read(target, &needed, 1, std::iter::once((0, id)));
         if found.is_empty() {
             return Ok(());
@@ -340,12 +341,13 @@ impl<'a> Writer<'a> {
             push(&mut builder, value, table.general(*column));
             new.set(*column, builder.finish());
         }
+        table.generate(Some(&changed), context, &mut new, Rows::all(1))?;
         if let Some((_, violation)) =
-            self.first_violation(target, &new, Rows::all(1), Some(set_columns), context)
+            self.first_violation(target, &new, Rows::all(1), Some(&changed), context)
         {
             return Err(self.violation(target, violation, &new.row(0), Some(id), guard));
         }
-        self.update(target, id, set_columns, &new.row(0), &old.row(0), true, guard)
+        self.update(target, id, &changed, &new.row(0), &old.row(0), true, guard)
     }
 
     /// Deletes a row, of which the [columns that it must know](Target::columns_to_delete) are given.

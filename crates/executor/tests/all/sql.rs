@@ -24,16 +24,12 @@ use firn_txn::catalog::{
 use firn_txn::{Config, Engine, Isolation, Transaction, Waited};
 use firn_vector::Registry;
 use firn_vector::context::detached;
-use std::collections::HashMap;
-use std::sync::Mutex;
 use std::time::Duration;
 
 /// A database.
 pub struct Database {
     pub engine: Arc<Engine>,
     registry: Registry,
-    /// Expressions of generated columns, which the catalog of the transaction engine does not have.
-    generated: Mutex<HashMap<(Oid, usize), String>>,
     /// Whether plans are rewritten, beyond what must be.
     pub rewrites: bool,
     /// How many statements short programs have run.
@@ -63,7 +59,6 @@ impl Database {
         Database {
             engine,
             registry: Registry::built_in(),
-            generated: Mutex::default(),
             rewrites: true,
             short_runs: AtomicU64::new(0),
         }
@@ -107,6 +102,7 @@ impl Database {
                         not_null: false,
                         default: None,
                         identity: None,
+                        generated: None,
                         dropped: false,
                     };
                     for constraint in &column.constraints {
@@ -122,8 +118,7 @@ impl Database {
                                 definition.default = Some(slice(value.span).to_owned())
                             }
                             Constraint::Generated(value) => {
-                                let text = slice(value.span).to_owned();
-                                self.generated.lock().unwrap().insert((oid, place), text);
+                                definition.generated = Some(slice(value.span).to_owned());
                             }
                             Constraint::PrimaryKey(_) => {
                                 pending.push((
@@ -497,6 +492,12 @@ impl CatalogExpressions for View<'_> {
         self.expression(table, &format!("CAST({text} AS {})", definition.ty.declared))
     }
 
+    fn generated(&self, table: &Arc<TableDef>, column: ColumnId) -> Result<StoredExpression> {
+        let definition = &table.columns[column.index()];
+        let text = definition.generated.as_deref().expect("it is generated");
+        self.expression(table, &format!("CAST({text} AS {})", definition.ty.declared))
+    }
+
     fn table(&self, id: TableId) -> Arc<Table> {
         self.database.engine.table(id)
     }
@@ -517,17 +518,13 @@ impl firn_bind::Catalog for View<'_> {
 
     fn relation(&self, _: Option<&str>, name: &str) -> Result<Option<Arc<Relation>>> {
         let Some(table) = self.catalog.table(Oid::PUBLIC, name) else { return Ok(None) };
-        let generated = self.database.generated.lock().unwrap();
-        let attribute = |(id, column): (ColumnId, &ColumnDef)| {
-            let expression = generated.get(&(table.oid, id.index()));
-            Attribute {
-                number: id.0 as i16 + 1,
-                name: column.name.as_str().into(),
-                ty: column.ty.declared,
-                not_null: column.not_null,
-                default: expression.or(column.default.as_ref()).map(|text| text.as_str().into()),
-                generated: if expression.is_some() { Generated::Stored } else { Generated::No },
-            }
+        let attribute = |(id, column): (ColumnId, &ColumnDef)| Attribute {
+            number: id.0 as i16 + 1,
+            name: column.name.as_str().into(),
+            ty: column.ty.declared,
+            not_null: column.not_null,
+            default: column.default.as_deref().map(Into::into),
+            generated: if column.generated.is_some() { Generated::Stored } else { Generated::No },
         };
         let primary = table.primary_key().map(|index| index.oid);
         let key = |index: &IndexDef| Key {

@@ -53,6 +53,7 @@ impl Database {
             not_null: name == "a",
             default: None,
             identity: None,
+            generated: None,
             dropped: false,
         };
         let definition = TableDef {

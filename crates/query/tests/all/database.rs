@@ -130,6 +130,7 @@ impl Database {
                     not_null: !*nullable,
                     default: None,
                     identity: None,
+                    generated: None,
                     dropped: false,
                 })
                 .collect(),

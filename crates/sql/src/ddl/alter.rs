@@ -10,7 +10,7 @@ use super::{
 use crate::names::{Relation, missing_relation, wrong_kind};
 use crate::statement::{ObjectKind, QualifiedName, quote_ident};
 use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlState};
+use firn_base::{ColumnId, Error, Result, SqlState};
 use firn_syntax::tree::{
     AlterTable, AlterTableKind, ChangeOwner, ColumnChange, ColumnDef, Name, ObjectReference, ObjectType,
     TableConstraintKind, TriggerChoice,
@@ -111,9 +111,10 @@ fn pass(action: &AlterTableKind) -> Pass {
         AlterTableKind::DropColumn { .. } | AlterTableKind::DropConstraint { .. } => Pass::Drop,
         AlterTableKind::AddColumn { .. } => Pass::NewColumn,
         AlterTableKind::AlterColumn { change, .. } => match change {
-            ColumnChange::DropDefault | ColumnChange::DropNotNull | ColumnChange::DropIdentity { .. } => {
-                Pass::Drop
-            }
+            ColumnChange::DropDefault
+            | ColumnChange::DropNotNull
+            | ColumnChange::DropIdentity { .. }
+            | ColumnChange::DropExpression { .. } => Pass::Drop,
             ColumnChange::Type { .. } => Pass::Type,
             ColumnChange::SetDefault(_)
             | ColumnChange::SetNotNull
@@ -274,8 +275,8 @@ pub(super) fn column_exists(relation: &str, name: &str) -> Error {
 }
 
 /// The visible columns as expressions over themselves.
-pub(super) fn identity_sources(table: &TableDef) -> Vec<String> {
-    table.visible_columns().map(|(_, column)| quote_ident(&column.name)).collect()
+pub(super) fn identity_sources(table: &TableDef) -> Vec<Option<String>> {
+    table.visible_columns().map(|(_, column)| Some(quote_ident(&column.name))).collect()
 }
 
 fn add_column(
@@ -313,11 +314,19 @@ fn add_column(
     let mut sources = identity_sources(&table);
     let value = parts.column.default.as_ref().or(identity_sequence.as_ref());
     sources.push(match value {
-        Some(default) => format!("({default})"),
-        None => "NULL".to_owned(),
+        Some(default) => Some(format!("({default})")),
+        None if parts.generated.is_some() => None,
+        None => Some("NULL".to_owned()),
     });
     let mut new = table.clone();
     new.columns.push(parts.column);
+    if let Some(expression) = &parts.generated {
+        // It is bound over the new table, and computed of the rows of the old one.
+        context.put_table(new.clone())?;
+        let column = new.columns.last().expect("it has been added");
+        expression::check_generated(context, text, &new, column, expression)?;
+        context.put_table(table.clone())?;
+    }
     rewrite::table(context, &table, new, &sources)?;
     let mut new = TableDef::clone(&context.table(table.oid));
     for wanted in &parts.constraints {
@@ -343,6 +352,7 @@ fn drop_column(
         return Err(crate::names::missing_column(&table, name));
     };
     let what = format!("column {name} of table {}", table.name);
+    let table = drop_generated(context, table, column, &what, cascade)?;
     let views = view::dependents_on(context, &table, column.0);
     drop::refuse_or_drop_views(context, &what, views, cascade)?;
     let is_over = |index: &IndexDef| index.columns.iter().any(|indexed| indexed.column == column.0);
@@ -383,6 +393,7 @@ fn drop_column(
     dropped.not_null = false;
     dropped.default = None;
     dropped.identity = None;
+    dropped.generated = None;
     let nullable = context.transaction.table(old.storage()).columns()[position].nullable;
     if nullable {
         return context.put_table(table);
@@ -391,6 +402,32 @@ fn drop_column(
     let sources = identity_sources(&table);
     context.put_table(old.clone())?;
     rewrite::table(context, &old, table, &sources)
+}
+
+/// Drops the generated columns over a column that is to be dropped, or refuses to. Returns the table as it is then.
+fn drop_generated(
+    context: &mut Context<'_>,
+    table: TableDef,
+    column: ColumnId,
+    what: &str,
+    cascade: bool,
+) -> Result<TableDef> {
+    let names: Vec<String> = expression::generated_over(&table, column)
+        .into_iter()
+        .map(|id| table.columns[id.index()].name.clone())
+        .collect();
+    let shown = |name: &String| format!("column {name} of table {}", table.name);
+    if !names.is_empty() && !cascade {
+        let lines: Vec<String> =
+            names.iter().map(|name| format!("{} depends on {what}", shown(name))).collect();
+        return Err(drop::needs_cascade(what, &lines));
+    }
+    context.notice_cascade(&names.iter().map(shown).collect::<Vec<_>>());
+    for name in &names {
+        let table = TableDef::clone(&context.table(table.oid));
+        drop_column(context, table, name, false, cascade)?;
+    }
+    Ok(TableDef::clone(&context.table(table.oid)))
 }
 
 fn drop_constraint(

@@ -29,12 +29,14 @@ pub(super) fn alter(
         ColumnChange::DropNotNull => drop_not_null(context, table, id),
         ColumnChange::SetDefault(value) => {
             refuse_identity(&table, id)?;
+            refuse_generated(&table, id, false)?;
             let ty = table.columns[column].ty.declared;
             table.columns[column].default = expression::default(context, text, name, ty, value)?;
             context.put_table(table)
         }
         ColumnChange::DropDefault => {
             refuse_identity(&table, id)?;
+            refuse_generated(&table, id, true)?;
             table.columns[column].default = None;
             context.put_table(table)
         }
@@ -50,6 +52,10 @@ pub(super) fn alter(
         }
         ColumnChange::SetIdentity(changes) => set_identity(context, text, table, id, changes),
         ColumnChange::DropIdentity { if_exists } => drop_identity(context, table, id, *if_exists),
+        ColumnChange::DropExpression { .. } if table.columns[column].generated.is_some() => {
+            table.columns[column].generated = None;
+            context.put_table(table)
+        }
         ColumnChange::DropExpression { if_exists } => {
             let message =
                 format!("column \"{name}\" of relation \"{}\" is not a stored generated column", table.name);
@@ -84,6 +90,20 @@ fn refuse_identity(table: &TableDef, column: ColumnId) -> Result<()> {
             format!("column \"{}\" of relation \"{}\" is an identity column", found.name, table.name),
         )),
     }
+}
+
+/// 42601 for a default of a column whose values are computed.
+fn refuse_generated(table: &TableDef, column: ColumnId, drops: bool) -> Result<()> {
+    let found = &table.columns[column.index()];
+    if found.generated.is_none() {
+        return Ok(());
+    }
+    let message = format!("column \"{}\" of relation \"{}\" is a generated column", found.name, table.name);
+    let error = Error::new(SqlState::SYNTAX_ERROR, message);
+    Err(match drops {
+        true => error.with_hint("Use ALTER TABLE ... ALTER COLUMN ... DROP EXPRESSION instead."),
+        false => error,
+    })
 }
 
 fn drop_not_null(context: &mut Context<'_>, mut table: TableDef, column: ColumnId) -> Result<()> {
@@ -126,7 +146,7 @@ fn add_identity(
     if found.identity.is_some() {
         return refuse("is already an identity column");
     }
-    if found.default.is_some() {
+    if found.default.is_some() || found.generated.is_some() {
         return refuse("already has a default value");
     }
     column::check_identity_type(found.ty.declared)?;
@@ -215,6 +235,21 @@ fn set_type(
     if table.columns[column].ty.declared == ty.declared && using.is_none() {
         return Ok(());
     }
+    if using.is_some() && table.columns[column].generated.is_some() {
+        return Err(Error::new(
+            SqlState::INVALID_COLUMN_DEFINITION,
+            "cannot specify USING when altering type of generated column",
+        )
+        .with_detail(format!("Column \"{name}\" is a generated column.")));
+    }
+    if let Some(over) = expression::generated_over(&table, id).first() {
+        let over = &table.columns[over.index()].name;
+        return Err(Error::new(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            "cannot alter type of a column used by a generated column",
+        )
+        .with_detail(format!("Column \"{name}\" is used by generated column \"{over}\".")));
+    }
     let views = view::dependents_on(context, &table, position);
     if let Some(view) = views.first() {
         return Err(Error::new(
@@ -253,10 +288,10 @@ fn set_type(
     new.columns[column].ty = ty;
     let mut sources = Vec::new();
     for (id, found) in old.visible_columns() {
-        sources.push(match using {
+        sources.push(Some(match using {
             Some(using) if id.0 == position => format!("({})", print::expression(using)),
             _ => quote_ident(&found.name),
-        });
+        }));
     }
     let oid = new.oid;
     let result = rewrite::table(context, &old, new, &sources);

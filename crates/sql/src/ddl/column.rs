@@ -1,7 +1,7 @@
-//! Column definitions: types, defaults, NOT NULL, serial and identity.
+//! Column definitions: types, defaults, NOT NULL, serial, identity and generated columns.
 
 use super::sequence::{self, SequenceOptions};
-use super::{Context, expression};
+use super::{Context, create, expression};
 use crate::statement::{quote_ident, quote_literal};
 use firn_base::{Error, Result, SqlState, Type, TypeId, type_table};
 use firn_syntax::tree::{
@@ -19,6 +19,8 @@ pub(super) struct ColumnParts {
     pub sequence: Option<SequenceOptions>,
     /// Whether the column's default is that sequence.
     pub serial: bool,
+    /// The expression of a generated column as it was written, which is checked once its table is in the catalog.
+    pub generated: Option<tree::Expr>,
     /// The constraints written with the column, as constraints of the table.
     pub constraints: Vec<TableConstraint>,
 }
@@ -84,9 +86,9 @@ pub(super) fn parts(
     if let Some(collation) = &definition.collation {
         check_collation(collation)?;
     }
-    let column = ColumnDef { name, ty, not_null: serial, default: None, identity: None, dropped: false };
+    let column = ColumnDef { not_null: serial, ..create::plain_column(name, ty) };
     let sequence = serial.then(SequenceOptions::default);
-    let mut parts = ColumnParts { column, sequence, serial, constraints: Vec::new() };
+    let mut parts = ColumnParts { column, sequence, serial, generated: None, constraints: Vec::new() };
     let (mut says_null, mut has_default) = (None, serial);
     let wrong = |span: Span, message: String| {
         let name = &definition.name.text;
@@ -128,15 +130,24 @@ pub(super) fn parts(
                 parts.column.not_null = true;
                 parts.sequence = Some(sequence::options_of(context, text, options, true)?);
             }
-            ColumnConstraintKind::Generated(_) => {
-                return Err(Error::unsupported("a generated column")
-                    .with_hint("Use a view that computes the column."));
+            ColumnConstraintKind::Generated(expression) => {
+                if parts.generated.is_some() {
+                    return wrong(span, "multiple generation clauses specified".to_owned());
+                }
+                parts.column.generated = Some(expression::generated(expression));
+                parts.generated = Some(expression.clone());
             }
             ColumnConstraintKind::PrimaryKey(_) => parts.column.not_null = true,
             _ => {}
         }
         if has_default && parts.column.identity.is_some() {
             return wrong(span, "both default and identity specified".to_owned());
+        }
+        if has_default && parts.generated.is_some() {
+            return wrong(span, "both default and generation expression specified".to_owned());
+        }
+        if parts.column.identity.is_some() && parts.generated.is_some() {
+            return wrong(span, "both identity and generation expression specified".to_owned());
         }
         if let Some(kind) = kind {
             let may_be_deferred = !matches!(kind, TableConstraintKind::Check(_));

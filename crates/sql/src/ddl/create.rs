@@ -2,7 +2,7 @@
 
 use super::sequence::SequenceOptions;
 use super::{
-    Context, Filling, already_exists, column, constraint, execute_statement, kinds, like, parameter, rewrite,
+    Context, Filling, already_exists, column, constraint, execute_statement, expression, kinds, like, parameter, rewrite,
     sequence,
 };
 use crate::Column;
@@ -149,8 +149,14 @@ pub(super) fn table(context: &mut Context<'_>, text: &str, create: &CreateTable)
             }
         }
     }
-    let columns: Vec<ColumnDef> = parts.into_iter().map(|part| part.column).collect();
+    let (columns, generated): (Vec<ColumnDef>, Vec<_>) =
+        parts.into_iter().map(|part| (part.column, part.generated)).unzip();
     let mut table = add(context, oid, schema, &name.name, columns, settings)?;
+    for (column, expression) in table.columns.iter().zip(&generated) {
+        if let Some(expression) = expression {
+            expression::check_generated(context, text, &table, column, expression)?;
+        }
+    }
     for (source, like) in &sources {
         like::constraints(context, &mut table, source, like)?;
     }
@@ -245,7 +251,7 @@ pub(crate) fn plain_table(
 }
 
 pub(super) fn plain_column(name: String, ty: ColumnType) -> ColumnDef {
-    ColumnDef { name, ty, not_null: false, default: None, identity: None, dropped: false }
+    ColumnDef { name, ty, not_null: false, default: None, identity: None, generated: None, dropped: false }
 }
 
 /// CREATE TABLE AS; how many rows it stored.

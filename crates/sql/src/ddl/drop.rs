@@ -444,16 +444,21 @@ pub(super) fn refuse_or_drop_views(
         context.notice_cascade(&lines);
         return drop_all(context, all, cascade);
     }
-    let detail: Vec<String> = views
+    let lines: Vec<String> = views
         .iter()
         .map(|view| format!("{} depends on {what}", describe(context, &Object::View(view.oid))))
         .collect();
-    Err(Error::new(
+    Err(needs_cascade(what, &lines))
+}
+
+/// 2BP01; each line says what depends on what.
+pub(super) fn needs_cascade(what: &str, lines: &[String]) -> Error {
+    Error::new(
         SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
         format!("cannot drop {what} because other objects depend on it"),
     )
-    .with_detail(detail.join("\n"))
-    .with_hint("Use DROP ... CASCADE to drop the dependent objects too."))
+    .with_detail(lines.join("\n"))
+    .with_hint("Use DROP ... CASCADE to drop the dependent objects too.")
 }
 
 /// TRUNCATE: the tables get new, empty storage.

@@ -1,20 +1,20 @@
-//! Expressions in definitions: defaults and conditions of CHECK.
+//! Expressions in definitions: defaults, conditions of CHECK and expressions of generated columns.
 //!
-//! An expression is bound for checking and kept as the canonical text of its tree. A condition names the columns of its table
-//! without qualifiers, so that the table can be renamed.
+//! An expression is bound for checking and kept as the canonical text of its tree. What is computed of a row names the columns
+//! of its table without qualifiers, so that the table can be renamed.
 
 use super::Context;
-use crate::names::{Relation, parse_qualified};
+use crate::names::{Relation as Named, parse_qualified};
 use crate::parse::parse_expression;
 use crate::statement::{QualifiedName, quote_literal};
 use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlState, TimeZoneSetting, Type, TypeId, Value, text};
-use firn_bind::{BoundExpression, Place};
+use firn_base::{ColumnId, Error, Result, SqlState, TimeZoneSetting, Type, TypeId, Value, text};
+use firn_bind::{BoundExpression, Catalog, Place, Relation};
 use firn_plan::Scalar;
 use firn_syntax::print;
 use firn_syntax::tree::{Expr, ExprKind, Name, StepKind};
 use firn_syntax::visit::{self, Visitor};
-use firn_txn::catalog::{SequenceDef, TableDef};
+use firn_txn::catalog::{ColumnDef, SequenceDef, TableDef};
 
 /// The text of a default after a check that it can be evaluated and stored; `None` for NULL. `script` is what the expression was
 /// parsed from.
@@ -89,9 +89,43 @@ pub(super) fn check(
 ) -> Result<(String, Vec<u16>)> {
     let bound = over_table(context, script, table, condition, Place::Check)?;
     let columns = bound.inputs.iter().map(|(_, number)| *number as u16 - 1).collect();
-    let mut condition = condition.clone();
-    visit::expression(&mut Unqualify, &mut condition);
-    Ok((print::expression(&condition), columns))
+    Ok((unqualified(condition), columns))
+}
+
+/// The expression of a generated column as it is kept.
+pub(super) fn generated(expression: &Expr) -> String {
+    unqualified(expression)
+}
+
+/// Checks the expression of a generated column. The table is in the catalog, with the text of the expression. `script` is what the
+/// expression was parsed from.
+pub(super) fn check_generated(
+    context: &Context<'_>,
+    script: &str,
+    table: &TableDef,
+    column: &ColumnDef,
+    expression: &Expr,
+) -> Result<()> {
+    let place = Place::Generated { column: &column.name, ty: column.ty.declared };
+    over_table(context, script, table, expression, place)?;
+    let reads_session = context.bound(|catalog| {
+        let relation = relation(context, table, catalog)?;
+        firn_bind::reads_session(script, expression, place, &relation, catalog)
+    });
+    match reads_session? {
+        false => Ok(()),
+        true => Err(Error::unsupported("a date or time in a generation expression that depends on the session")
+            .with_hint("Write its time zone: timestamptz '2030-01-01 00:00:00+00'.")),
+    }
+}
+
+/// The generated columns of a table over one of its columns.
+pub(super) fn generated_over(table: &TableDef, column: ColumnId) -> Vec<ColumnId> {
+    let is_over = |found: &ColumnDef| {
+        let expression = found.generated.as_deref().and_then(|text| parse_expression(text).ok());
+        expression.is_some_and(|expression| columns_in(table, &expression).contains(&column.0))
+    };
+    table.visible_columns().filter(|(_, found)| is_over(found)).map(|(id, _)| id).collect()
 }
 
 /// Binds an expression over the columns of a table that is in the catalog.
@@ -103,12 +137,22 @@ pub(super) fn over_table(
     place: Place<'_>,
 ) -> Result<BoundExpression> {
     context.bound(|catalog| {
-        let schema = context.schema_name(table.schema);
-        let relation = catalog.relation(Some(schema), &table.name)?;
-        let relation: Arc<_> =
-            relation.ok_or_else(|| Error::internal("the table of an expression is not in the catalog"))?;
+        let relation = relation(context, table, catalog)?;
         firn_bind::bind_expression(script, expression, place, Some(&relation), catalog)
     })
+}
+
+/// A table that is in the catalog, as the binder sees it.
+fn relation(context: &Context<'_>, table: &TableDef, catalog: &dyn Catalog) -> Result<Arc<Relation>> {
+    let relation = catalog.relation(Some(context.schema_name(table.schema)), &table.name)?;
+    relation.ok_or_else(|| Error::internal("the table of an expression is not in the catalog"))
+}
+
+/// The text of an expression without the names of relations.
+fn unqualified(expression: &Expr) -> String {
+    let mut expression = expression.clone();
+    visit::expression(&mut Unqualify, &mut expression);
+    print::expression(&expression)
 }
 
 /// Takes the qualifiers off the names of columns.
@@ -143,7 +187,7 @@ pub(crate) fn columns_in(table: &TableDef, expression: &Expr) -> Vec<u16> {
     columns
 }
 
-/// Renames a column inside the text of a condition over its table.
+/// Renames a column inside the text of an expression over its table.
 pub(super) fn rename_column(text: &str, from: &str, to: &str) -> Result<String> {
     struct Rename<'n>(&'n str, &'n str);
     impl Visitor for Rename<'_> {
@@ -191,7 +235,7 @@ pub(super) fn rename_sequence(
 fn is_sequence(context: &Context<'_>, name: &str, sequence: &SequenceDef) -> bool {
     let name: Option<QualifiedName> = parse_qualified(name).ok();
     let found = name.and_then(|name| context.names().find(&name));
-    matches!(found, Some(Relation::Sequence(found)) if found.oid == sequence.oid)
+    matches!(found, Some(Named::Sequence(found)) if found.oid == sequence.oid)
 }
 
 /// Calls a function with every string that names a sequence for `nextval`.

@@ -43,6 +43,21 @@ pub(super) fn add(context: &mut Context<'_>, table: &mut TableDef, key: &Key<'_>
     }
     let (on_delete, on_update) = (action(&reference.on_delete)?, action(&reference.on_update)?);
     let columns: Vec<u16> = columns.iter().map(|column| referenced(table, column)).collect::<Result<_>>()?;
+    let is_generated = |column: &u16| table.columns[usize::from(*column)].generated.is_some();
+    if columns.iter().any(is_generated) {
+        use ReferentialAction::{Cascade, SetDefault, SetNull};
+        let refuse = |event: &str| {
+            let message =
+                format!("invalid ON {event} action for foreign key constraint containing generated column");
+            Err(Error::new(SqlState::SYNTAX_ERROR, message))
+        };
+        if matches!(on_update, SetNull | SetDefault | Cascade) {
+            return refuse("UPDATE");
+        }
+        if matches!(on_delete, SetNull | SetDefault) {
+            return refuse("DELETE");
+        }
+    }
     let parent_name = QualifiedName::from(&reference.table);
     let to_itself = parent_name.name == table.name
         && match &parent_name.schema {

@@ -1,4 +1,4 @@
-//! LIKE in CREATE TABLE: columns, and on request defaults, checks, identities and indexes, of
+//! LIKE in CREATE TABLE: columns, and on request defaults, generation expressions, checks, identities and indexes, of
 //! another table. The copy keeps nothing of where it came from.
 
 use super::column::ColumnParts;
@@ -35,6 +35,7 @@ pub(super) fn columns(
                 column: plain_column(column.name.clone(), column.ty),
                 sequence: None,
                 serial: false,
+                generated: None,
                 constraints: Vec::new(),
             };
             return Ok((None, view.columns.iter().map(column).collect()));
@@ -46,6 +47,7 @@ pub(super) fn columns(
         let mut column = column.clone();
         column.default = column.default.filter(|_| includes(like, LikeOption::Defaults));
         column.identity = column.identity.filter(|_| includes(like, LikeOption::Identity));
+        column.generated = column.generated.filter(|_| includes(like, LikeOption::Generated));
         let owner = Some((source.oid, id.0));
         let sequence = context.transaction.catalog().sequences.values().find(|known| known.owner == owner);
         let sequence = column.identity.and(sequence).map(|known| SequenceOptions {
@@ -56,7 +58,8 @@ pub(super) fn columns(
             cycle: Some(known.cycle),
             ..SequenceOptions::default()
         });
-        columns.push(ColumnParts { column, sequence, serial: false, constraints: Vec::new() });
+        // The expression names columns, which are copied with their names.
+        columns.push(ColumnParts { column, sequence, serial: false, generated: None, constraints: Vec::new() });
     }
     Ok((Some(source), columns))
 }

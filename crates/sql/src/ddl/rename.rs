@@ -107,6 +107,11 @@ fn rename_column(context: &mut Context<'_>, mut table: TableDef, from: &str, to:
     let views = view::dependents_on(context, &table, column.0);
     refuse_used(&views, from)?;
     table.columns[column.index()].name = to.to_owned();
+    for definition in &mut table.columns {
+        if let Some(expression) = &mut definition.generated {
+            *expression = expression::rename_column(expression, from, to)?;
+        }
+    }
     for constraint in &mut table.constraints {
         if let ConstraintKind::Check { expression } = &mut constraint.kind {
             *expression = expression::rename_column(expression, from, to)?;

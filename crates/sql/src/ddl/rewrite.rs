@@ -5,7 +5,7 @@
 
 use super::{Context, index};
 use crate::statement::quote_ident;
-use firn_base::{Error, Result, SqlState, TableId};
+use firn_base::{ColumnId, Error, Result, SqlState, TableId};
 use firn_syntax::tree::{Insert, Name, ObjectName, Query, Statement, TargetColumn};
 use firn_txn::ColumnSpec;
 use firn_txn::catalog::{ColumnDef, Oid, TableDef, TableSettings};
@@ -32,8 +32,9 @@ pub(super) fn hidden_name(oid: Oid) -> String {
     format!("........filling.{}........", oid.0)
 }
 
-/// An INSERT of the rows of a query into all visible columns of a table.
+/// An INSERT of the rows of a query into all visible columns of a table that are not generated.
 pub(super) fn insertion(context: &Context<'_>, table: &TableDef, query: &Query) -> Insert {
+    let given = table.visible_columns().filter(|(_, definition)| definition.generated.is_none());
     let column = |name: &str| TargetColumn { name: Name::new(name), path: Vec::new() };
     Insert {
         with: None,
@@ -42,7 +43,7 @@ pub(super) fn insertion(context: &Context<'_>, table: &TableDef, query: &Query) 
             name: Name::new(&*table.name),
         },
         alias: None,
-        columns: table.visible_columns().map(|(_, definition)| column(&definition.name)).collect(),
+        columns: given.map(|(_, definition)| column(&definition.name)).collect(),
         overriding: None,
         source: Some(Box::new(query.clone())),
         on_conflict: None,
@@ -52,17 +53,17 @@ pub(super) fn insertion(context: &Context<'_>, table: &TableDef, query: &Query) 
 
 /// Gives `new`, a changed definition of `old`, a physical table of its own, fills it with the rows
 /// of the old one and puts it into the catalog. `sources` are SQL expressions over the old
-/// columns, one for each visible column of `new`. The caller has locked the table.
+/// columns, one for each visible column of `new`; a generated column without one is computed. The caller has locked the table.
 pub(super) fn table(
     context: &mut Context<'_>,
     old: &TableDef,
     mut new: TableDef,
-    sources: &[String],
+    sources: &[Option<String>],
 ) -> Result<()> {
     let name = new.name.clone();
     new.storage = create_storage(context, &name, &new.columns)?.0;
     // A table without columns still has rows, but no row without columns can be stored.
-    if !sources.is_empty() {
+    if sources.iter().any(Option::is_some) {
         fill(context, old, &new, sources)?;
     }
     for definition in &new.indexes {
@@ -72,14 +73,26 @@ pub(super) fn table(
     context.put_table(new)
 }
 
-fn fill(context: &mut Context<'_>, old: &TableDef, new: &TableDef, sources: &[String]) -> Result<()> {
+fn fill(
+    context: &mut Context<'_>,
+    old: &TableDef,
+    new: &TableDef,
+    sources: &[Option<String>],
+) -> Result<()> {
     let oid = context.allocate();
     let plain = |column: &ColumnDef| ColumnDef { default: None, identity: None, ..column.clone() };
+    let mut columns: Vec<ColumnDef> = new.columns.iter().map(plain).collect();
+    let visible: Vec<ColumnId> = new.visible_columns().map(|(id, _)| id).collect();
+    for (id, source) in visible.into_iter().zip(sources) {
+        if source.is_some() {
+            columns[id.index()].generated = None;
+        }
+    }
     let hidden = TableDef {
         oid,
         schema: new.schema,
         name: hidden_name(oid),
-        columns: new.columns.iter().map(plain).collect(),
+        columns,
         constraints: Vec::new(),
         indexes: Vec::new(),
         storage: new.storage,
@@ -87,7 +100,8 @@ fn fill(context: &mut Context<'_>, old: &TableDef, new: &TableDef, sources: &[St
     };
     context.put_table(hidden.clone())?;
     let from = context.sql_name(old.schema, &old.name);
-    let text = format!("SELECT {} FROM {from} AS {}", sources.join(", "), quote_ident(&old.name));
+    let given: Vec<&str> = sources.iter().flatten().map(String::as_str).collect();
+    let text = format!("SELECT {} FROM {from} AS {}", given.join(", "), quote_ident(&old.name));
     let mut parsed = crate::parse::parse_one(&text)?.expect("it is a statement");
     let Statement::Query(query) = &parsed.statement else { panic!("it is a query") };
     parsed.statement = Statement::Insert(Box::new(insertion(context, &hidden, query)));

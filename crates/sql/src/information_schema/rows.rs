@@ -13,6 +13,7 @@ pub(crate) fn of(relation: &str) -> Option<fn(&Source) -> Vec<Row>> {
         "character_sets" => character_sets,
         "check_constraints" => check_constraints,
         "column_privileges" | "role_column_grants" => column_privileges,
+        "column_column_usage" => column_column_usage,
         "columns" => columns,
         "constraint_column_usage" => constraint_column_usage,
         "constraint_table_usage" => constraint_table_usage,
@@ -197,6 +198,10 @@ fn columns(source: &Source) -> Vec<Row> {
         for (position, definition) in table.visible_columns() {
             let place = usize::from(position.0);
             let mut row = column_row(source, table.schema, &table.name, place, definition, true);
+            if definition.generated.is_some() {
+                let expression = deparse::generated(source, table, definition, false);
+                row.push(("generation_expression", expression.into()));
+            }
             if definition.identity.is_some() {
                 row.extend(identity(source, table, position.0));
             }
@@ -215,6 +220,27 @@ fn columns(source: &Source) -> Vec<Row> {
             for (position, column) in relation.columns.iter().enumerate() {
                 let definition = plain_column(column.name, column.ty);
                 rows.push(column_row(source, schema, relation.name, position, &definition, false));
+            }
+        }
+    }
+    rows
+}
+
+/// The columns that generated columns are over.
+fn column_column_usage(source: &Source) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for table in source.catalog.tables.values() {
+        for (_, dependent) in table.visible_columns() {
+            let expression = dependent.generated.as_deref().map(crate::parse::parse_expression);
+            let Some(Ok(expression)) = expression else { continue };
+            for column in crate::ddl::columns_in(table, &expression) {
+                rows.push(row! {
+                    "table_catalog": database(source),
+                    "table_schema": source.schema_name(table.schema),
+                    "table_name": table.name.as_str(),
+                    "column_name": table.columns[usize::from(column)].name.as_str(),
+                    "dependent_column": dependent.name.as_str(),
+                });
             }
         }
     }
@@ -265,7 +291,7 @@ fn column_row(
             Identity::ByDefault => "BY DEFAULT",
         }),
         "identity_cycle": "NO",
-        "is_generated": "NEVER",
+        "is_generated": if column.generated.is_some() { "ALWAYS" } else { "NEVER" },
         "is_updatable": yes_or_no(updatable),
     };
     row.extend(sizes(column.ty.declared));

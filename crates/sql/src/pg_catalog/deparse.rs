@@ -1,4 +1,4 @@
-//! Defaults and conditions of tables as PostgreSQL prints them: from what they have been bound to, with the casts that the binder has
+//! Defaults, conditions and generated columns of tables as PostgreSQL prints them: from what they have been bound to, with the casts that the binder has
 //! added.
 //!
 //! There are two forms. The plain one puts every operation into parentheses. The pretty one leaves out those that everybody can do
@@ -17,13 +17,21 @@ use firn_query::relations::NoRelations;
 use firn_syntax::print::quote_name;
 use firn_syntax::tree::{Expr, ExprKind, StepKind};
 use firn_syntax::visit::{self, Visitor};
-use firn_txn::catalog::TableDef;
+use firn_txn::catalog::{ColumnDef, TableDef};
 use std::collections::HashMap;
 use std::fmt::Write;
 
 /// The default of a column, from its text.
 pub(crate) fn default(source: &Source, column: &str, ty: Type, text: &str, pretty: bool) -> String {
     let bound = bound(source, text, Place::Default { column, ty }, None);
+    bound.and_then(|(bound, names)| print(&bound, names, pretty)).unwrap_or_else(|| text.to_owned())
+}
+
+/// The expression of a generated column of a table.
+pub(crate) fn generated(source: &Source, table: &TableDef, column: &ColumnDef, pretty: bool) -> String {
+    let text = column.generated.as_deref().expect("the column is generated");
+    let place = Place::Generated { column: &column.name, ty: column.ty.declared };
+    let bound = bound(source, text, place, Some(table));
     bound.and_then(|(bound, names)| print(&bound, names, pretty)).unwrap_or_else(|| text.to_owned())
 }
 

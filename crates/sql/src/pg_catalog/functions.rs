@@ -328,17 +328,22 @@ fn constraint_definition(source: &Source, arguments: &[Cell]) -> Result<Cell> {
     Ok(Cell::Null)
 }
 
-/// A default by its text and the table that has it.
+/// A default or the expression of a generated column, by its text and the table that has it.
 fn expression(source: &Source, arguments: &[Cell]) -> Result<Cell> {
     let (Cell::Text(text), table) = (&arguments[0], relation(source, &arguments[1])) else {
         return Ok(arguments[0].clone());
     };
     let Some(Object::Table(table)) = table else { return Ok(arguments[0].clone()) };
-    let has_it = |column: &&ColumnDef| column.default.as_deref() == Some(text.as_str());
+    let has_it = |column: &&ColumnDef| {
+        [&column.default, &column.generated].into_iter().flatten().any(|known| *known == *text)
+    };
     let Some((_, column)) = table.visible_columns().find(|(_, column)| has_it(column)) else {
         return Ok(arguments[0].clone());
     };
     let pretty = arguments.get(2) == Some(&Cell::Boolean(true));
+    if column.generated.is_some() {
+        return Ok(deparse::generated(source, table, column, pretty).into());
+    }
     Ok(deparse::default(source, &column.name, column.ty.declared, text, pretty).into())
 }
 

@@ -104,6 +104,11 @@ pub(crate) fn shown_default(column: &ColumnDef) -> Option<&str> {
     column.default.as_deref().filter(|_| column.identity.is_none())
 }
 
+/// What `pg_attrdef` has of a column: its default, or what it is generated from.
+fn defining_expression(column: &ColumnDef) -> Option<&str> {
+    column.generated.as_deref().or_else(|| shown_default(column))
+}
+
 fn pg_namespace(source: &Source) -> Vec<Row> {
     let row = |(oid, name): (Oid, &str)| row! { "oid": number(oid), "nspname": name, "nspowner": OWNER };
     source.schemas().map(row).collect()
@@ -193,6 +198,7 @@ fn pg_attribute(source: &Source) -> Vec<Row> {
                         not_null: false,
                         default: None,
                         identity: None,
+                        generated: None,
                         dropped: false,
                         ..column.clone()
                     };
@@ -223,6 +229,7 @@ pub(crate) fn plain_column(name: &str, ty: Type) -> ColumnDef {
         not_null: false,
         default: None,
         identity: None,
+        generated: None,
         dropped: false,
     }
 }
@@ -247,13 +254,13 @@ fn attribute(relation: i64, position: usize, column: &ColumnDef) -> Row {
         "attstorage": ty.storage.to_string(),
         "attcompression": "",
         "attnotnull": column.not_null,
-        "atthasdef": shown_default(column).is_some(),
+        "atthasdef": defining_expression(column).is_some(),
         "attidentity": match column.identity {
             None => "",
             Some(firn_txn::catalog::Identity::Always) => "a",
             Some(firn_txn::catalog::Identity::ByDefault) => "d",
         },
-        "attgenerated": "",
+        "attgenerated": if column.generated.is_some() { "s" } else { "" },
         "attisdropped": column.dropped,
         "attislocal": true,
         "attcollation": ty.collation,
@@ -264,7 +271,7 @@ fn pg_attrdef(source: &Source) -> Vec<Row> {
     let mut rows = Vec::new();
     for table in source.catalog.tables.values() {
         for (column, definition) in table.visible_columns() {
-            if let Some(default) = shown_default(definition) {
+            if let Some(default) = defining_expression(definition) {
                 rows.push(row! {
                     // Defaults have no oid of their own with us; this one is unique among them.
                     "oid": number(table.oid) * 2_000 % i64::from(i32::MAX) + attribute_number(column.0),

@@ -90,8 +90,8 @@ impl Script<'_> {
         let section = "data";
         let catalog = self.source.catalog.clone();
         for table in catalog.tables.values() {
-            let columns: Vec<String> =
-                table.visible_columns().map(|(_, column)| quote_identifier(&column.name)).collect();
+            let copied = table.visible_columns().filter(|(_, column)| column.generated.is_none());
+            let columns: Vec<String> = copied.map(|(_, column)| quote_identifier(&column.name)).collect();
             let columns =
                 if columns.is_empty() { String::new() } else { format!(" ({})", columns.join(", ")) };
             let statement = format!("COPY {}{columns} FROM STDIN", self.name(&Object::Table(table)));
@@ -166,8 +166,11 @@ impl Script<'_> {
         let mut elements: Vec<String> = table
             .visible_columns()
             .map(|(_, column)| {
-                let default = super::rows::shown_default(column);
-                let default = default.map(|default| format!(" DEFAULT {default}")).unwrap_or_default();
+                let default = match (&column.generated, super::rows::shown_default(column)) {
+                    (Some(expression), _) => format!(" GENERATED ALWAYS AS ({expression}) STORED"),
+                    (None, Some(default)) => format!(" DEFAULT {default}"),
+                    (None, None) => String::new(),
+                };
                 let not_null = if column.not_null { " NOT NULL" } else { "" };
                 format!("{} {}{default}{not_null}", quote_identifier(&column.name), column.ty)
             })

@@ -23,6 +23,7 @@ fn column(name: &str, ty: SqlType, not_null: bool, default: Option<&str>) -> Col
         not_null,
         default: default.map(str::to_owned),
         identity: None,
+        generated: None,
         dropped: false,
     }
 }

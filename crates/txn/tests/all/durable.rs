@@ -66,6 +66,7 @@ pub fn create_table(
         not_null: !nullable,
         default: None,
         identity: None,
+        generated: None,
         dropped: false,
     };
     let definition = TableDef {

@@ -250,6 +250,7 @@ fn describe(engine: &Engine, setup: &mut Transaction, accounts: &Table, index: I
         not_null: !spec.nullable,
         default: None,
         identity: None,
+        generated: None,
         dropped: false,
     };
     let oid = engine.allocate_oid();

@@ -154,7 +154,7 @@ impl Applying<'_, '_> {
         let guard = pin();
         self.state.writer.transaction.lock(&table.table, existing, RowLock::NoKeyUpdate, &guard)?;
         let (set, mut conditions) = plan.update.copy();
-        let columns: Vec<ColumnId> = set.iter().map(|(column, _)| *column).collect();
+        let columns = table.with_generated(set.iter().map(|(column, _)| *column).collect());
         let needed = self.table().columns_to_update(&columns);
         let needed = super::sorted(needed.into_iter().chain(plan.existing.iter().copied()));
         let (old, _) = self.state.writer.read(self.target, &needed, 1, std::iter::once((0, existing)));
@@ -178,8 +178,9 @@ impl Applying<'_, '_> {
             let value = expression.evaluate(&self.scope, &chunk)?;
             updated.set(column, fitted(&value, table.general(column), Rows::all(1))?);
         }
-        let writer = &mut self.state.writer;
         let context = self.scope.context;
+        table.generate(Some(&columns), context, &mut updated, Rows::all(1))?;
+        let writer = &mut self.state.writer;
         if let Some((_, violation)) =
             writer.first_violation(self.target, &updated, Rows::all(1), Some(&columns), context)
         {

@@ -85,6 +85,7 @@ impl Applying<'_, '_> {
             new.set(column, Vector::null(table.general(column), chunk.length()));
         }
         self.assign(values, chunk, rows, &mut new)?;
+        table.generate(None, self.scope.context, &mut new, rows)?;
         let mut positions = Vec::with_capacity(rows.count());
         rows.each(|row| positions.push(row as u16));
         Ok((new, positions))

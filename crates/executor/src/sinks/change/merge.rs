@@ -136,12 +136,13 @@ impl Applying<'_, '_> {
             }
             MergeActionPlan::Update(set) => {
                 let set = set.copy();
-                let columns: Vec<ColumnId> = set.iter().map(|(column, _)| *column).collect();
+                let columns = self.table().with_generated(set.iter().map(|(column, _)| *column).collect());
                 let needed = self.table().columns_to_update(&columns);
                 let images = self.image_columns(true, &[]).chain(self.image_columns(false, &columns));
                 (old, _) = self.old_rows(chunk, row_column, &sorted(needed.into_iter().chain(images)), rows);
                 new = old.clone();
                 self.assign(set, chunk, selected, &mut new)?;
+                self.table().generate(Some(&columns), self.scope.context, &mut new, selected)?;
                 (Action::Update(columns.clone()), Some(columns))
             }
         };

@@ -2,7 +2,7 @@
 
 use super::{Applying, Assignments, sorted};
 use crate::pipeline::Template;
-use firn_base::{ColumnId, Result};
+use firn_base::Result;
 use firn_txn::pin;
 use firn_vector::Chunk;
 use firn_vector::selection::Rows;
@@ -21,14 +21,15 @@ impl Applying<'_, '_> {
         let length = chunk.length();
         let positions = self.claimed(chunk, plan.row);
         let set = plan.set.copy();
-        let columns: Vec<ColumnId> = set.iter().map(|(column, _)| *column).collect();
+        let columns = self.table().with_generated(set.iter().map(|(column, _)| *column).collect());
         let needed = self.table().columns_to_update(&columns);
         let images = self.image_columns(true, &[]).chain(self.image_columns(false, &columns));
         let needed = sorted(needed.into_iter().chain(images));
         let (old, found) = self.old_rows(chunk, plan.row, &needed, &positions);
         let mut new = old.clone();
-        self.assign(set, chunk, Rows::at(&found, length), &mut new)?;
         let rows = Rows::at(&found, length);
+        self.assign(set, chunk, rows, &mut new)?;
+        self.table().generate(Some(&columns), self.scope.context, &mut new, rows)?;
         let violated =
             self.state.writer.first_violation(self.target, &new, rows, Some(&columns), self.scope.context);
         let until = violated.as_ref().map_or(found.len(), |(place, _)| *place);
