@@ -185,6 +185,7 @@ impl TableSchema {
                     default: None,
                     identity: None,
                     generated: None,
+                    hidden: false,
                     dropped: false,
                 })
                 .collect(),
@@ -247,6 +248,7 @@ impl TableSchema {
             unique,
             values: true,
             deferral: Deferral::Never,
+            condition: None,
             internal: false,
         }
     }

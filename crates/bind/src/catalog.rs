@@ -57,7 +57,8 @@ pub trait Catalog {
 
     /// The indexes that a constraint or unique index of a relation stands for: `ON CONFLICT ON CONSTRAINT`.
     fn constraint(&self, relation: &Relation, name: &str) -> Option<Key> {
-        relation.keys.iter().find(|key| *key.name == *name).cloned()
+        let is_constraint = |key: &&Key| key.condition.is_none() && key.expressions.is_empty();
+        relation.keys.iter().filter(is_constraint).find(|key| *key.name == *name).cloned()
     }
 
     /// The column with the rows' ids of a cursor's current row: what `WHERE CURRENT OF` compares.
@@ -144,8 +145,10 @@ pub struct Key {
     pub index: u32,
     /// The name of the index and of its constraint.
     pub name: Arc<str>,
-    /// The numbers of its columns; empty if it has expressions.
+    /// The numbers of its columns.
     pub columns: Vec<i16>,
+    /// Its expressions, as canonical text.
+    pub expressions: Vec<Arc<str>>,
     /// PRIMARY KEY
     pub is_primary: bool,
     /// DEFERRABLE

@@ -20,6 +20,7 @@ mod types;
 
 pub use binder::{
     Bound, BoundExpression, Described, OutputColumn, Place, RelationUses, bind, bind_arguments,
-    bind_assignments, bind_expression, bind_type_name, describe, reads_session,
+    bind_assignments, bind_expression, bind_type_name, describe, index_column_name, is_system_column,
+    reads_session,
 };
 pub use catalog::{Attribute, Catalog, FileArgument, Generated, Key, Relation, RelationKind};

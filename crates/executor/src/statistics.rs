@@ -13,7 +13,7 @@ use crate::source::{CandidateIndex, Source, SourceColumn, Sources};
 use firn_base::Snapshot;
 use firn_base::sync::{Arc, Mutex};
 use firn_plan::operator::{ROW_ID, Scan, SourceId};
-use firn_plan::statistics::{Index, Reference, Statistics};
+use firn_plan::statistics::{Computed, Index, Reference, Statistics};
 use firn_plan::{Column, Columns, Scalar};
 use firn_vector::{Context, Registry};
 use std::collections::HashMap;
@@ -25,6 +25,7 @@ pub struct SourceFacts<'a> {
     registry: &'a Registry,
     context: &'a Context<'a>,
     known: Mutex<HashMap<SourceId, Arc<Facts>>>,
+    computed: HashMap<SourceId, Vec<Computed>>,
 }
 
 struct Facts {
@@ -44,7 +45,13 @@ impl<'a> SourceFacts<'a> {
         registry: &'a Registry,
         context: &'a Context<'a>,
     ) -> SourceFacts<'a> {
-        SourceFacts { sources, snapshot, registry, context, known: Mutex::new(HashMap::new()) }
+        let (known, computed) = (Mutex::new(HashMap::new()), HashMap::new());
+        SourceFacts { sources, snapshot, registry, context, known, computed }
+    }
+
+    /// The same with columns that sources compute for their indexes.
+    pub fn with_computed(self, computed: HashMap<SourceId, Vec<Computed>>) -> Self {
+        SourceFacts { computed, ..self }
     }
 
     fn facts(&self, id: SourceId) -> Arc<Facts> {
@@ -131,6 +138,10 @@ impl Statistics for SourceFacts<'_> {
             unique: index.unique,
         };
         self.facts(source).indexes.iter().map(index).collect()
+    }
+
+    fn computed(&self, source: SourceId) -> Vec<Computed> {
+        self.computed.get(&source).cloned().unwrap_or_default()
     }
 
     fn relation(&self, source: SourceId) -> Option<u32> {

@@ -11,9 +11,10 @@ use crate::function::{Strategy, Volatility};
 use crate::operator::{JoinKind, Operator, Scan, SourceId};
 use crate::plan::{NodeId, Plan};
 use crate::scalar::{Scalar, Values};
-use firn_base::Value;
+use firn_base::{Type, Value};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 /// What is known of sources.
 pub trait Statistics {
@@ -40,6 +41,11 @@ pub trait Statistics {
         Vec::new()
     }
 
+    /// The columns that a source computes for its indexes.
+    fn computed(&self, _: SourceId) -> Vec<Computed> {
+        Vec::new()
+    }
+
     /// The oid of the relation that a source is, by which foreign keys name it.
     fn relation(&self, _: SourceId) -> Option<u32> {
         None
@@ -63,6 +69,30 @@ pub struct Index {
     pub nulls_first: Vec<bool>,
     /// Whether no two rows have one key without NULLs, now and after each statement.
     pub unique: bool,
+}
+
+/// A column that a source computes of its rows for its indexes. No statement names it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Computed {
+    /// Its number.
+    pub attribute: i16,
+    /// Its type.
+    pub ty: Type,
+    /// What it is, for printing alone.
+    pub name: Arc<str>,
+    /// The columns that its expressions use, and which attribute of the source each is.
+    pub inputs: Vec<(Column, i16)>,
+    /// What its values say.
+    pub meaning: Meaning,
+}
+
+/// What the values of a computed column say.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Meaning {
+    /// They are those of an expression.
+    Value(Scalar),
+    /// TRUE in the rows that meet conditions, which are those of a partial index; NULL in others.
+    Member(Vec<Scalar>),
 }
 
 /// A foreign key: a row without a NULL among the attributes has a row of the relation with the same values.

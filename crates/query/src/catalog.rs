@@ -167,10 +167,13 @@ impl<'a> Binding<'a> {
         let key = |index: &IndexDef| Key {
             index: index.oid.0,
             name: index.name.as_str().into(),
-            columns: index.columns.iter().map(|column| column.column as i16 + 1).collect(),
+            columns: key_columns(table, index, false).map(|column| column as i16 + 1).collect(),
+            expressions: key_columns(table, index, true)
+                .filter_map(|column| table.columns[usize::from(column)].generated.as_deref().map(Arc::from))
+                .collect(),
             is_primary: is_primary(table, index.oid),
             is_deferrable: index.deferral != Deferral::Never,
-            condition: None,
+            condition: index.condition.as_deref().map(Arc::from),
         };
         Relation {
             oid: table.oid.0,
@@ -244,6 +247,16 @@ fn sequence_relation(schema: &str, sequence: &SequenceDef) -> Relation {
 /// An identifier in quotes.
 pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// The columns of an index's key that are hidden, or those that are not.
+fn key_columns<'t>(
+    table: &'t TableDef,
+    index: &'t IndexDef,
+    hidden: bool,
+) -> impl Iterator<Item = u16> + use<'t> {
+    let columns = index.key_columns().iter().map(|column| column.column);
+    columns.filter(move |column| table.columns[usize::from(*column)].hidden == hidden)
 }
 
 fn is_primary(table: &TableDef, index: Oid) -> bool {

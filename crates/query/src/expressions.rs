@@ -6,11 +6,15 @@ use firn_base::{ColumnId, Error, Result, TableId, Type, stack};
 use firn_bind::{BoundExpression, Catalog, Place, Relation, bind_assignments, bind_expression};
 use firn_executor::TargetSet;
 use firn_executor::write::{CatalogExpressions, Load, RowExpression, StoredExpression};
+use firn_plan::Scalar;
 use firn_plan::operator::SourceId;
+use firn_plan::rewrite::Evaluator;
+use firn_plan::rewrite::fold::fold_alone;
+use firn_plan::statistics::{Computed, Meaning};
 use firn_storage::Table;
 use firn_syntax::tree::Expr;
 use firn_txn::Transaction;
-use firn_txn::catalog::TableDef;
+use firn_txn::catalog::{IndexDef, TableDef};
 use firn_vector::Registry;
 
 /// Binds the expressions of a transaction's catalog.
@@ -87,6 +91,37 @@ impl TransactionExpressions<'_> {
     }
 }
 
+impl TransactionExpressions<'_> {
+    /// The columns that a table computes for its indexes, for the planner. Constants in their expressions are evaluated.
+    pub fn computed(&self, table: &Arc<TableDef>, evaluator: &dyn Evaluator) -> Result<Vec<Computed>> {
+        let mut computed = Vec::new();
+        let hidden = (0..).zip(&table.columns).filter(|(_, definition)| definition.hidden);
+        for (number, definition) in hidden {
+            let leads = |index: &&IndexDef| index.columns.first().is_some_and(|first| first.column == number);
+            let mut conditions =
+                table.indexes.iter().filter(leads).filter_map(|index| index.condition.as_deref());
+            let condition = conditions.next();
+            let mut bound = match condition {
+                None => self.generated(table, ColumnId(number))?,
+                Some(text) => self.bind(text, Place::IndexPredicate, Some(&self.relation(table)?))?,
+            };
+            fold_alone(&mut bound.scalar, evaluator);
+            computed.push(Computed {
+                attribute: number as i16 + 1,
+                ty: definition.ty.declared,
+                name: definition.name.as_str().into(),
+                inputs: bound.inputs,
+                meaning: match (condition, bound.scalar) {
+                    (None, value) => Meaning::Value(value),
+                    (Some(_), Scalar::And(list)) => Meaning::Member(list),
+                    (Some(_), one) => Meaning::Member(vec![one]),
+                },
+            });
+        }
+        Ok(computed)
+    }
+}
+
 fn stored(bound: BoundExpression) -> StoredExpression {
     let BoundExpression { inputs, columns, scalar, .. } = bound;
     StoredExpression { inputs, columns, scalar }
@@ -111,7 +146,10 @@ impl CatalogExpressions for TransactionExpressions<'_> {
     fn generated(&self, table: &Arc<TableDef>, column: ColumnId) -> Result<StoredExpression> {
         let definition = &table.columns[column.index()];
         let text = definition.generated.as_deref().expect("the column is generated");
-        let place = Place::Generated { column: &definition.name, ty: definition.ty.declared };
+        let place = match definition.hidden {
+            false => Place::Generated { column: &definition.name, ty: definition.ty.declared },
+            true => Place::IndexExpression,
+        };
         self.bind(text, place, Some(&self.relation(table)?))
     }
 

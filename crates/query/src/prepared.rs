@@ -128,7 +128,18 @@ impl Prepared {
         let sources = TransactionSources { transaction, held: &held, others };
         let context = Context { zone: names.zone, cancel, ..detached() };
         let evaluator = RegistryEvaluator::new(registry, &context);
+        let expressions = TransactionExpressions { binding, transaction };
+        let tables = &transaction.catalog().tables;
+        let mut computed = HashMap::new();
+        for id in plan.sources() {
+            let table =
+                tables.get(&Oid(id.0)).filter(|table| table.columns.iter().any(|column| column.hidden));
+            if let Some(table) = table {
+                computed.insert(id, expressions.computed(table, &evaluator)?);
+            }
+        }
         let facts = SourceFacts::new(&sources, transaction.snapshot(), registry, &context);
+        let facts = facts.with_computed(computed);
         rewrite::optimise(&mut plan, registry, &evaluator, &facts);
         cancel.check()?;
         let changed = targets_of(&plan);
@@ -138,10 +149,8 @@ impl Prepared {
         ids.dedup();
         let targets = match &changed {
             Some(changed) => {
-                let tables = &transaction.catalog().tables;
                 let named = changed.iter().map(|id| (*id, tables[&Oid(id.0)].clone()));
                 let named: Vec<(SourceId, Arc<TableDef>)> = named.collect();
-                let expressions = TransactionExpressions { binding, transaction };
                 Some(TargetSet::compile(transaction.catalog(), &named, &expressions)?)
             }
             None => None,

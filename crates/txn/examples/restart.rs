@@ -34,6 +34,7 @@ fn create(engine: &Arc<Engine>) -> Result<Arc<Table>> {
         unique: true,
         values: true,
         deferral: Default::default(),
+        condition: None,
         internal: false,
     };
     tx.create_index(&table, index.spec(&table), 2)?;
@@ -44,6 +45,7 @@ fn create(engine: &Arc<Engine>) -> Result<Arc<Table>> {
         default: None,
         identity: None,
         generated: None,
+        hidden: false,
         dropped: false,
     };
     let definition = TableDef {

@@ -54,6 +54,10 @@ pub struct ColumnDef {
     /// checkpoints do not have this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generated: Option<String>,
+    /// Generated for indexes alone: users neither see nor name it. Its name is what index definitions show in its place. Older logs
+    /// and checkpoints do not have this field.
+    #[serde(default, skip_serializing_if = "is_no")]
+    pub hidden: bool,
     /// Dropped: storage still has it, but users do not see it.
     pub dropped: bool,
 }
@@ -163,8 +167,13 @@ pub struct IndexDef {
     pub oid: Oid,
     /// Its name, unique in the table's schema among tables, indexes, views and sequences.
     pub name: String,
-    /// Its columns in order.
+    /// Its columns in order; that of the [condition](IndexDef::condition) comes first.
     pub columns: Vec<IndexColumnDef>,
+    /// WHERE of a partial index, as SQL text. The index has the keys of all rows; its first column is a hidden one that is TRUE where
+    /// the condition is and else NULL, so that only keys of rows that meet the condition can be equal. Older logs and checkpoints
+    /// do not have this field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub condition: Option<String>,
     /// Whether it keeps keys unique.
     pub unique: bool,
     /// Whether it has the keys of all rows, and not only of those outside of compact blocks. Older logs and checkpoints do not
@@ -196,6 +205,11 @@ impl IndexDef {
     /// The id of the index in storage.
     pub fn id(&self) -> IndexId {
         IndexId(self.oid.0)
+    }
+
+    /// The columns that its definition shows.
+    pub fn key_columns(&self) -> &[IndexColumnDef] {
+        &self.columns[usize::from(self.condition.is_some())..]
     }
 
     /// Whether no snapshot ever sees two rows under one key without NULLs. Rows under a deferrable constraint may
@@ -275,7 +289,7 @@ impl TableDef {
         self.columns
             .iter()
             .enumerate()
-            .filter(|(_, column)| !column.dropped)
+            .filter(|(_, column)| !column.dropped && !column.hidden)
             .map(|(position, column)| (ColumnId(position as u16), column))
     }
 
@@ -458,7 +472,8 @@ impl Catalog {
     /// Whether there is an object, and a column of it unless that is 0.
     fn is_commented(&self, oid: Oid, column: u16) -> bool {
         let is_visible = |columns: &[ColumnDef]| {
-            column == 0 || columns.get(usize::from(column) - 1).is_some_and(|column| !column.dropped)
+            let is_shown = |column: &ColumnDef| !column.dropped && !column.hidden;
+            column == 0 || columns.get(usize::from(column) - 1).is_some_and(is_shown)
         };
         if let Some(table) = self.tables.get(&oid) {
             return is_visible(&table.columns);
@@ -807,6 +822,7 @@ mod tests {
                 default: Some("1.00".into()),
                 identity: None,
                 generated: None,
+                hidden: false,
                 dropped: false,
             }],
             constraints: vec![],

@@ -12,10 +12,10 @@
 //! # fn main() -> firn_base::Result<()> {
 //! # let engine = Engine::open(Config::default())?;
 //! # let mut tx = engine.begin();
-//! # let column = |name: &str| ColumnDef { name: name.into(), ty: SqlType::Integer.into(), not_null: true, default: None, identity: None, generated: None, dropped: false };
+//! # let column = |name: &str| ColumnDef { name: name.into(), ty: SqlType::Integer.into(), not_null: true, default: None, identity: None, generated: None, hidden: false, dropped: false };
 //! # let spec = ColumnSpec { representation: Representation::Int32, nullable: false };
 //! # let storage = tx.create_storage("accounts", vec![spec.clone(), spec])?;
-//! # let index = IndexDef { oid: engine.allocate_oid(), name: "accounts_pkey".into(), columns: vec![IndexColumnDef { column: 0, descending: false, nulls_first: false }], unique: true, values: true, deferral: Default::default(), internal: false };
+//! # let index = IndexDef { oid: engine.allocate_oid(), name: "accounts_pkey".into(), columns: vec![IndexColumnDef { column: 0, descending: false, nulls_first: false }], unique: true, values: true, deferral: Default::default(), condition: None, internal: false };
 //! # let part = IndexColumn { column: firn_base::ColumnId(0), representation: Representation::Int32, nullable: false, descending: false, nulls_first: false };
 //! # let table = tx.table(storage);
 //! # tx.create_index(&table, IndexSpec { id: index.id(), name: index.name.clone(), columns: vec![part], unique: true, values: true }, 2)?;
@@ -197,7 +197,7 @@ impl<R: Row> Columns<R> {
         self.known.store(known(catalog.version, closed), Ordering::Relaxed);
         let Some((table, what)) = in_the_way(way) else { return Ok(()) };
         Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, format!("table \"{table}\" has {what}"))
-        .with_hint(format!("Write to table \"{}\" by SQL statements.", self.table.name())))
+            .with_hint(format!("Write to table \"{}\" by SQL statements.", self.table.name())))
     }
 
     /// What only SQL does and a change might need, with the table that has it.
@@ -210,7 +210,10 @@ impl<R: Row> Columns<R> {
         let mut generated =
             definition.columns.iter().filter(|column| way != Way::Delete && column.generated.is_some());
         if let Some(column) = generated.next() {
-            let what = format!("generated column \"{}\", which only SQL computes", column.name);
+            let what = match column.hidden {
+                false => format!("generated column \"{}\", which only SQL computes", column.name),
+                true => "an index on an expression or a partial index, which only SQL maintains".to_owned(),
+            };
             return Some((&definition.name, what));
         }
         self.unchecked_constraint(catalog, definition, way)

@@ -1,11 +1,15 @@
 //! ON CONFLICT: which unique indexes are meant, and what happens with the row that is there.
 
-use super::{Binder, Clause, ItemColumn, Table};
+use super::{Binder, Clause, ItemColumn, Operand, Table};
 use crate::catalog::{Key, Relation};
 use firn_base::{Error, Result, SqlState};
+use firn_plan::RegistryEvaluator;
 use firn_plan::operator::{Assignment, ConflictArm, ConflictUpdate};
+use firn_plan::rewrite::computed::{all_implied, forget_casts};
+use firn_plan::rewrite::fold::fold_alone;
 use firn_plan::{Column, ColumnInfo, Scalar};
-use firn_syntax::tree::{ConflictTarget, ExprKind, Name, OnConflict};
+use firn_syntax::tree::{ConflictTarget, Expr, ExprKind, Name, OnConflict};
+use firn_vector::context::detached;
 use std::sync::Arc;
 
 impl Binder<'_> {
@@ -35,9 +39,12 @@ impl Binder<'_> {
             },
             Some(ConflictTarget::Inference { elements, condition, .. }) => {
                 let mut numbers: Vec<i16> = Vec::with_capacity(elements.len());
+                let mut row = Row::of(self, relation);
+                let mut expressions: Vec<Scalar> = Vec::new();
                 for element in elements {
                     let ExprKind::Column(name) = &element.value.kind else {
-                        return Err(self.unsupported("ON CONFLICT by an expression", element.span.start));
+                        expressions.push(row.bind(self, &element.value, Clause::IndexExpression)?);
+                        continue;
                     };
                     let Some((_, attribute)) = relation.column(&name.name.text) else {
                         let message = format!("column \"{}\" does not exist", name.name.text);
@@ -47,12 +54,18 @@ impl Binder<'_> {
                         numbers.push(attribute.number);
                     }
                 }
-                let fits = |key: &&Key| {
-                    let same = key.columns.len() == numbers.len()
-                        && key.columns.iter().all(|number| numbers.contains(number));
-                    same && (key.condition.is_none() || condition.is_some())
+                let given = match condition {
+                    Some(condition) => Some(row.bind(self, condition, Clause::Where)?),
+                    None => None,
                 };
-                let found: Vec<Key> = relation.keys.iter().filter(fits).cloned().collect();
+                let mut found: Vec<Key> = Vec::new();
+                for key in &relation.keys {
+                    let same_columns = key.columns.iter().all(|number| numbers.contains(number))
+                        && numbers.iter().all(|number| key.columns.contains(number));
+                    if same_columns && row.fits(self, key, &expressions, given.as_ref())? {
+                        found.push(key.clone());
+                    }
+                }
                 if found.is_empty() {
                     let message =
                         "there is no unique or exclusion constraint matching the ON CONFLICT specification";
@@ -86,6 +99,28 @@ impl Binder<'_> {
         Ok(ConflictArm { indexes, update: Some(ConflictUpdate { existing, excluded, set, conditions }) })
     }
 
+    /// An expression over columns that no operator produces.
+    fn over_columns(
+        &mut self,
+        expression: &Expr,
+        relation: &Arc<Relation>,
+        columns: Vec<ItemColumn>,
+        clause: Clause,
+    ) -> Result<Operand> {
+        let levels = std::mem::take(&mut self.levels);
+        let guards = std::mem::take(&mut self.guards);
+        self.open();
+        self.level().clause = clause;
+        self.add_item(Table::of_relation(relation.clone(), None, columns, None));
+        let value = self.expression(expression);
+        let value = value.and_then(|value| match clause {
+            Clause::IndexExpression => Ok(value),
+            _ => self.boolean(value, "WHERE"),
+        });
+        (self.levels, self.guards) = (levels, guards);
+        value
+    }
+
     /// The columns of a row that is seen in one arm alone.
     fn local_table(&mut self, relation: &Arc<Relation>, alias: Option<&str>) -> Vec<(Column, i16)> {
         let mut produced = Vec::with_capacity(relation.columns.len());
@@ -99,5 +134,64 @@ impl Binder<'_> {
         }
         self.add_item(Table::of_relation(relation.clone(), alias, columns, None));
         produced
+    }
+}
+
+/// A row of a relation, over which the expressions of its keys and those of a statement are bound alike.
+struct Row<'r> {
+    relation: &'r Arc<Relation>,
+    columns: Vec<ItemColumn>,
+}
+
+impl<'r> Row<'r> {
+    fn of(binder: &mut Binder<'_>, relation: &'r Arc<Relation>) -> Row<'r> {
+        let columns = binder.columns_of_row(relation, &mut Vec::new());
+        Row { relation, columns }
+    }
+
+    /// An expression, with constants evaluated.
+    fn bind(&mut self, binder: &mut Binder<'_>, expression: &Expr, clause: Clause) -> Result<Scalar> {
+        let Operand { mut scalar, .. } =
+            binder.over_columns(expression, self.relation, self.columns.clone(), clause)?;
+        binder.inline(&mut scalar);
+        let context = detached();
+        forget_casts(&mut scalar);
+        fold_alone(&mut scalar, &RegistryEvaluator::new(binder.catalog.registry(), &context));
+        Ok(scalar)
+    }
+
+    /// As [`Row::bind`], of a text that the catalog keeps.
+    fn bind_kept(&mut self, binder: &mut Binder<'_>, text: &str, clause: Clause) -> Result<Scalar> {
+        let expression = firn_syntax::parse_expression(text, firn_syntax::Options::default())?;
+        let has_positions = std::mem::replace(&mut binder.has_positions, false);
+        let bound = self.bind(binder, &expression, clause);
+        binder.has_positions = has_positions;
+        bound
+    }
+
+    /// Whether a key is over just these expressions, and its condition is TRUE where that of the statement is.
+    fn fits(
+        &mut self,
+        binder: &mut Binder<'_>,
+        key: &Key,
+        expressions: &[Scalar],
+        given: Option<&Scalar>,
+    ) -> Result<bool> {
+        let own: Vec<Scalar> = key
+            .expressions
+            .iter()
+            .map(|text| self.bind_kept(binder, text, Clause::IndexExpression))
+            .collect::<Result<_>>()?;
+        if !own.iter().all(|one| expressions.contains(one))
+            || !expressions.iter().all(|one| own.contains(one))
+        {
+            return Ok(false);
+        }
+        let Some(condition) = &key.condition else { return Ok(true) };
+        let Some(given) = given else { return Ok(false) };
+        let wanted = self.bind_kept(binder, condition, Clause::Where)?;
+        let context = detached();
+        let evaluator = RegistryEvaluator::new(binder.catalog.registry(), &context);
+        Ok(all_implied(std::slice::from_ref(given), std::slice::from_ref(&wanted), &evaluator))
     }
 }

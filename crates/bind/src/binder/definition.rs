@@ -35,6 +35,10 @@ pub enum Place<'a> {
         /// Its type.
         ty: Type,
     },
+    /// An expression of an index.
+    IndexExpression,
+    /// WHERE of an index.
+    IndexPredicate,
     /// WHERE of COPY FROM, which is no definition but is bound as one.
     CopyWhere,
     /// USING of ALTER COLUMN … TYPE.
@@ -86,7 +90,8 @@ pub struct Uses {
 
 /// An expression of a definition over the columns of a relation, if it sees any. `text` is what it was parsed from.
 ///
-/// What is stored must not depend on the session that computes it: in a generation expression literals are read in UTC.
+/// What is stored must not depend on the session that computes it: in the expressions of generated columns and of indexes literals
+/// are read in UTC.
 pub fn bind_expression(
     text: &str,
     expression: &Expr,
@@ -95,17 +100,17 @@ pub fn bind_expression(
     catalog: &dyn Catalog,
 ) -> Result<BoundExpression> {
     let in_utc;
-    let catalog = match place {
-        Place::Generated { .. } => {
+    let catalog = match place.must_be_immutable() {
+        None => catalog,
+        Some(_) => {
             in_utc = InUtc(catalog);
             &in_utc
         }
-        _ => catalog,
     };
     bind_in(text, expression, place, relation, catalog)
 }
 
-/// Whether a generation expression would mean something else with literals as the session reads them.
+/// Whether such an expression would mean something else with literals as the session reads them.
 pub fn reads_session(
     text: &str,
     expression: &Expr,
@@ -133,6 +138,8 @@ fn bind_in(
         Place::Default { .. } => Clause::Default,
         Place::Check => Clause::Check,
         Place::Generated { .. } => Clause::Generated,
+        Place::IndexExpression => Clause::IndexExpression,
+        Place::IndexPredicate => Clause::IndexPredicate,
         Place::CopyWhere => Clause::CopyWhere,
         Place::Using { .. } => Clause::Transform,
     };
@@ -145,15 +152,23 @@ fn bind_in(
     let operand = match place {
         Place::Check => binder.boolean(operand, "CHECK")?,
         Place::CopyWhere => binder.boolean(operand, "COPY FROM WHERE")?,
-        Place::Default { column, ty } | Place::Generated { column, ty } => binder.stored_value(operand, ty, |from| {
-            let message = format!(
-                "column \"{column}\" is of type {} but default expression is of type {}",
-                type_name(ty.id),
-                type_name(from)
-            );
-            Error::new(SqlState::DATATYPE_MISMATCH, message)
-                .with_hint("You will need to rewrite or cast the expression.")
-        })?,
+        Place::IndexPredicate => binder.boolean(operand, "WHERE")?,
+        Place::IndexExpression if operand.ty.id == TypeId::UNKNOWN => {
+            let text = Type::new(TypeId::TEXT);
+            binder.coerce_to(operand, text, CastContext::Assignment)?.expect("literals are texts")
+        }
+        Place::IndexExpression => operand,
+        Place::Default { column, ty } | Place::Generated { column, ty } => {
+            binder.stored_value(operand, ty, |from| {
+                let message = format!(
+                    "column \"{column}\" is of type {} but default expression is of type {}",
+                    type_name(ty.id),
+                    type_name(from)
+                );
+                Error::new(SqlState::DATATYPE_MISMATCH, message)
+                    .with_hint("You will need to rewrite or cast the expression.")
+            })?
+        }
         Place::Using { column, ty } => binder.stored_value(operand, ty, |_| {
             let message = format!(
                 "result of USING clause for column \"{column}\" cannot be cast automatically to type {}",
@@ -165,8 +180,10 @@ fn bind_in(
     };
     let Operand { mut scalar, ty, .. } = operand;
     binder.inline(&mut scalar);
-    if matches!(place, Place::Generated { .. }) && !is_immutable(&scalar, &binder.plan.columns) {
-        return Err(Error::new(SqlState::INVALID_OBJECT_DEFINITION, "generation expression is not immutable"));
+    if let Some(message) = place.must_be_immutable()
+        && !is_immutable(&scalar, &binder.plan.columns)
+    {
+        return Err(Error::new(SqlState::INVALID_OBJECT_DEFINITION, message));
     }
     let mut used = BTreeSet::new();
     scalar.for_each_column(&mut |column| {
@@ -184,6 +201,18 @@ fn bind_in(
         }
     }
     Ok(BoundExpression { scalar, ty, columns: binder.plan.columns, inputs })
+}
+
+impl Place<'_> {
+    /// The message for an expression that is not immutable and must be.
+    fn must_be_immutable(self) -> Option<&'static str> {
+        match self {
+            Place::Generated { .. } => Some("generation expression is not immutable"),
+            Place::IndexExpression => Some("functions in index expression must be marked IMMUTABLE"),
+            Place::IndexPredicate => Some("functions in index predicate must be marked IMMUTABLE"),
+            Place::Default { .. } | Place::Check | Place::CopyWhere | Place::Using { .. } => None,
+        }
+    }
 }
 
 /// A catalog as a session in UTC sees it.
@@ -211,10 +240,16 @@ impl Catalog for InUtc<'_> {
     }
 }
 
+/// `text || anything` and `anything || text`: how the value is written decides, for PostgreSQL's functions become casts.
+const TEXT_OF_ANYTHING: [u32; 2] = [2003, 2004];
+
 /// Whether a scalar has one value for a row, whoever computes it and when.
 fn is_immutable(scalar: &Scalar, columns: &Columns) -> bool {
     let is_fixed = |function: &Function| function.volatility == Volatility::Immutable;
     !scalar.any(&mut |part| match part {
+        Scalar::Call(call) if TEXT_OF_ANYTHING.contains(&call.function.oid) => {
+            call.arguments.iter().any(|argument| is_written_by_settings(argument.ty(columns)))
+        }
         Scalar::Call(call) => !is_fixed(&call.function),
         Scalar::Quantified(quantified) => !is_fixed(&quantified.function),
         Scalar::Cast(cast) => match &cast.function {
@@ -231,7 +266,7 @@ fn is_immutable(scalar: &Scalar, columns: &Columns) -> bool {
 /// Whether the text of a value depends on settings or on the catalog: the output function of the type is not IMMUTABLE in PostgreSQL.
 fn is_written_by_settings(ty: Type) -> bool {
     let is_of_catalog = ty.info().is_some_and(|info| info.name.starts_with("reg"));
-    let is_of_time = 
+    let is_of_time =
         matches!(ty.id, TypeId::DATE | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ | TypeId::INTERVAL);
     ty.element().is_some() || is_of_catalog || is_of_time || ty.id == TypeId::RECORD
 }
@@ -253,7 +288,11 @@ pub fn describe(text: &str, query: &Query, catalog: &dyn Catalog) -> Result<Desc
 
 impl Binder<'_> {
     /// The columns of a row of a relation, which no operator produces.
-    fn columns_of_row(&mut self, relation: &Relation, inputs: &mut Vec<(Column, i16)>) -> Vec<ItemColumn> {
+    pub(super) fn columns_of_row(
+        &mut self,
+        relation: &Relation,
+        inputs: &mut Vec<(Column, i16)>,
+    ) -> Vec<ItemColumn> {
         let mut columns = Vec::with_capacity(relation.columns.len());
         for attribute in &relation.columns {
             let column = self.new_column(ColumnInfo {
@@ -302,6 +341,8 @@ impl Binder<'_> {
             Clause::Default => "DEFAULT expression",
             Clause::Check => "check constraint",
             Clause::Generated => "column generation expression",
+            Clause::IndexExpression => "index expression",
+            Clause::IndexPredicate => "index predicate",
             Clause::CopyWhere => "COPY FROM WHERE condition",
             Clause::Transform => "transform expression",
             Clause::Execute => "EXECUTE parameter",
@@ -310,22 +351,31 @@ impl Binder<'_> {
         Err(self.unsupported_as(&format!("cannot use subquery in {what}"), query.span.start))
     }
 
-    /// In a generation expression 42P17 for a column whose own values are computed, and 42P10 for a column of the system.
+    /// In a generation expression 42P17 for a column whose own values are computed, and 42P10 for a column of the system; in an
+    /// index 0A000 for the latter.
     pub(super) fn refuse_generated(&self, found: Found, name: &str, at: u32) -> Result<()> {
         let level = &self.levels[found.level];
-        if level.clause != Clause::Generated {
+        let is_of_index = matches!(level.clause, Clause::IndexExpression | Clause::IndexPredicate);
+        if level.clause != Clause::Generated && !is_of_index {
             return Ok(());
         }
         let Some(relation) = &level.tables[level.items[found.item].table].relation else { return Ok(()) };
         match relation.column(name) {
-            Some((_, attribute)) if attribute.generated == Generated::Stored => {
-                let message = format!("cannot use generated column \"{name}\" in column generation expression");
+            Some((_, attribute)) if attribute.generated == Generated::Stored && !is_of_index => {
+                let message =
+                    format!("cannot use generated column \"{name}\" in column generation expression");
                 let error = self.error(SqlState::INVALID_OBJECT_DEFINITION, message, at);
                 Err(error.with_detail("A generated column cannot reference another generated column."))
             }
             Some(_) => Ok(()),
             None if !is_system_column(name) => Ok(()),
-            None if name == "tableoid" => Err(self.unsupported("tableoid in a column generation expression", at)),
+            None if is_of_index => {
+                let message = "index creation on system columns is not supported";
+                Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message))
+            }
+            None if name == "tableoid" => {
+                Err(self.unsupported("tableoid in a column generation expression", at))
+            }
             None => {
                 let message = format!("cannot use system column \"{name}\" in column generation expression");
                 Err(self.error(SqlState::INVALID_COLUMN_REFERENCE, message, at))
@@ -335,8 +385,12 @@ impl Binder<'_> {
 
     /// 42P17 for a whole row in a generation expression, which would be part of it.
     pub(super) fn refuse_whole_row(&self, at: u32) -> Result<()> {
-        if self.levels.last().is_none_or(|level| level.clause != Clause::Generated) {
-            return Ok(());
+        match self.levels.last().map(|level| level.clause) {
+            Some(Clause::Generated) => {}
+            Some(Clause::IndexExpression | Clause::IndexPredicate) => {
+                return Err(self.unsupported("a whole row in an index", at));
+            }
+            _ => return Ok(()),
         }
         let message = "cannot use whole-row variable in column generation expression";
         let error = self.error(SqlState::INVALID_OBJECT_DEFINITION, message, at);

@@ -45,6 +45,8 @@ pub use copy::bind_assignments;
 pub use definition::{
     BoundExpression, Described, Place, Uses as RelationUses, bind_expression, describe, reads_session,
 };
+pub use names::is_system_column;
+pub use output::index_column_name;
 
 use crate::catalog::{Catalog, Relation};
 use crate::function::Handles;
@@ -284,6 +286,8 @@ pub(crate) enum Clause {
     Default,
     Check,
     Generated,
+    IndexExpression,
+    IndexPredicate,
     Transform,
     CopyWhere,
     Execute,

@@ -28,7 +28,7 @@ const XMIN: i16 = -2;
 const TABLE_OID: i16 = -6;
 
 /// Whether every row of a table has a column of that name.
-pub(super) fn is_system_column(name: &str) -> bool {
+pub fn is_system_column(name: &str) -> bool {
     SYSTEM_COLUMNS.iter().any(|(system, ..)| *system == name)
 }
 

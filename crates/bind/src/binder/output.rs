@@ -13,6 +13,11 @@ pub(super) fn column_name(expression: &Expr) -> String {
     name_of(expression).map_or(NONE.to_owned(), |(name, _)| name)
 }
 
+/// The name of a column of an index on this expression.
+pub fn index_column_name(expression: &Expr) -> String {
+    name_of(expression).map_or("expr".to_owned(), |(name, _)| name)
+}
+
 /// A name, and whether a cast around it keeps it.
 fn name_of(expression: &Expr) -> Option<(String, bool)> {
     let strong = |name: &str| Some((name.to_owned(), true));

@@ -656,7 +656,16 @@ impl<'p> Compile<'p> {
                 computed.push((number, self.register(*column, representation)));
             }
         }
-        Some(Body::Change(Change { target, kind, columns, values, generated, old, images, returning: computed }))
+        Some(Body::Change(Change {
+            target,
+            kind,
+            columns,
+            values,
+            generated,
+            old,
+            images,
+            returning: computed,
+        }))
     }
 }
 

@@ -34,8 +34,9 @@ pub(super) fn explain_duplicate(error: Error, table: &Target, value: impl Fn(Col
     }
     let unique = table.unique.iter().find(|unique| error.constraint() == Some(unique.name.as_str()));
     let Some(unique) = unique else { return error };
-    let names: Vec<&str> = unique.columns.iter().map(|column| table.column_name(*column)).collect();
-    let values: Vec<Value> = unique.columns.iter().copied().map(value).collect();
+    let shown = &unique.columns[usize::from(unique.is_partial)..];
+    let names: Vec<&str> = shown.iter().map(|column| table.column_name(*column)).collect();
+    let values: Vec<Value> = shown.iter().copied().map(value).collect();
     error
         .with_detail(format!("Key {} already exists.", described_key(&names, &values)))
         .with_table(table.schema.as_str(), table.definition.name.as_str())
@@ -49,8 +50,10 @@ pub(super) fn described_key(names: &[&str], values: &[Value]) -> String {
 
 fn failing_row(table: &Target, values: &[Value]) -> String {
     let columns = values.iter().zip(&table.definition.columns);
-    let shown: Vec<String> =
-        columns.filter(|(_, column)| !column.dropped).map(|(value, _)| shown(value)).collect();
+    let shown: Vec<String> = columns
+        .filter(|(_, column)| !column.dropped && !column.hidden)
+        .map(|(value, _)| shown(value))
+        .collect();
     format!("Failing row contains ({}).", shown.join(", "))
 }
 

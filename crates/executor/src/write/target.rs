@@ -221,6 +221,8 @@ pub(crate) struct UniqueIndex {
     pub oid: u32,
     pub index: Arc<Index>,
     pub columns: Vec<ColumnId>,
+    /// Whether the first of them says which rows count.
+    pub is_partial: bool,
     /// Whether rows may share a key for a while.
     pub is_deferrable: bool,
 }
@@ -436,6 +438,7 @@ impl Target {
                 oid: index.oid.0,
                 index: physical_index(&table, index)?,
                 columns: index.columns.iter().map(|column| ColumnId(column.column)).collect(),
+                is_partial: index.condition.is_some(),
                 is_deferrable: !index.is_always_unique(),
             })
         };
@@ -459,7 +462,9 @@ impl Target {
     /// Whether its CHECK conditions and generated columns can be evaluated for one row at a time.
     pub(crate) fn takes_single_rows(&self) -> bool {
         let conditions = self.checks.iter().map(|check| &check.condition);
-        conditions.chain(self.generated.iter().map(|generated| &generated.value)).all(RowExpression::takes_single_rows)
+        conditions
+            .chain(self.generated.iter().map(|generated| &generated.value))
+            .all(RowExpression::takes_single_rows)
     }
 
     /// Whether it has columns whose values follow from those of others.

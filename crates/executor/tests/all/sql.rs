@@ -56,12 +56,7 @@ impl Database {
 
     pub fn with(config: Config) -> Database {
         let engine = Engine::open(Config { memory_limit: None, ..config }).unwrap();
-        Database {
-            engine,
-            registry: Registry::built_in(),
-            rewrites: true,
-            short_runs: AtomicU64::new(0),
-        }
+        Database { engine, registry: Registry::built_in(), rewrites: true, short_runs: AtomicU64::new(0) }
     }
 
     fn view<'a>(&'a self, transaction: &Transaction) -> View<'a> {
@@ -103,6 +98,7 @@ impl Database {
                         default: None,
                         identity: None,
                         generated: None,
+                        hidden: false,
                         dropped: false,
                     };
                     for constraint in &column.constraints {
@@ -279,6 +275,7 @@ impl Database {
             unique,
             values: true,
             deferral,
+            condition: None,
             internal: false,
         }
     }
@@ -533,6 +530,7 @@ impl firn_bind::Catalog for View<'_> {
             columns: index.columns.iter().map(|column| column.column as i16 + 1).collect(),
             is_primary: Some(index.oid) == primary,
             is_deferrable: !index.is_always_unique(),
+            expressions: Vec::new(),
             condition: None,
         };
         Ok(Some(Arc::new(Relation {

@@ -54,6 +54,7 @@ impl Database {
             default: None,
             identity: None,
             generated: None,
+            hidden: false,
             dropped: false,
         };
         let definition = TableDef {
@@ -90,6 +91,7 @@ impl Database {
                 unique: *unique,
                 values: true,
                 deferral: Deferral::Never,
+                condition: None,
                 internal: false,
             };
             let part = |column: &IndexColumnDef| {
@@ -333,6 +335,7 @@ fn the_planner_learns_keys_indexes_and_references_of_tables() {
         unique,
         values: true,
         deferral: Deferral::Never,
+        condition: None,
         internal: false,
     };
     let parent = database.engine.allocate_oid();

@@ -5,6 +5,7 @@
 //! text, and random plans whose rows are compared before and after.
 
 pub mod common;
+pub mod computed;
 pub mod contradictions;
 pub mod equalities;
 pub mod fold;
@@ -57,6 +58,9 @@ pub fn optimise(
     step(plan, "pushing down", &mut push_down::push_down);
     step(plan, "equalities", &mut |plan| equalities::use_equality(plan, functions));
     step(plan, "contradictions", &mut contradictions::remove_empty);
+    step(plan, "computed columns", &mut |plan| {
+        computed::use_computed(plan, functions, evaluator, statistics);
+    });
     step(plan, "uniqueness", &mut |plan| unique::use_keys(plan, statistics));
     step(plan, "foreign keys", &mut |plan| references::remove_joins(plan, statistics));
     step(plan, "reductions", &mut |plan| reductions::reduce_groups(plan, statistics));

@@ -1,9 +1,11 @@
 //! Rewrites compared with the reference: cases as text, and random plans before and after.
 
 use super::*;
+use crate::operator::Operator;
 use crate::reference::random::{Shape, random_joins, random_plan, random_tables, random_volatile_plan};
 use crate::reference::{TestFunctions, evaluate, run};
-use crate::statistics::{self, Index};
+use crate::scalar::Scalar;
+use crate::statistics::{self, Index, Meaning};
 use crate::text::{parse, print};
 use crate::verify::verify;
 use firn_base::random::Random;
@@ -879,4 +881,111 @@ fn windows_with_one_order_are_one() {
             Scan 1 [#0: int4 = 1]
         ",
     );
+}
+
+/// Sources that compute, for their indexes, the sum of their first two attributes, and which rows have a third one above 5.
+struct Computing;
+
+impl Statistics for Computing {
+    fn rows(&self, _: crate::operator::SourceId) -> f64 {
+        1000.0
+    }
+
+    fn distinct(&self, _: crate::operator::SourceId, _: &[i16]) -> Option<f64> {
+        None
+    }
+
+    fn indexes(&self, _: crate::operator::SourceId) -> Vec<Index> {
+        vec![Index { attributes: vec![4], descending: vec![false], nulls_first: vec![false], unique: true }]
+    }
+
+    fn computed(&self, source: crate::operator::SourceId) -> Vec<statistics::Computed> {
+        // The expressions are those of a plan of their own.
+        let text = "
+            Output [#0]
+              Scan 1 [#0: int4 = 1, #1: int4 = 2, #2: int4 = 3] where [((#0 + #1) = 0::int4), (#2 > 5::int4), (#1 is not null)]
+        ";
+        let plan = parse(text.trim(), &TestFunctions).expect("the plan is well-formed");
+        let Operator::Scan(scan) = &plan[plan.post_order()[0]] else { panic!("it is a scan") };
+        let Scalar::Call(call) = &scan.conditions[0] else { panic!("it is a comparison") };
+        let computed = |attribute, ty, meaning| statistics::Computed {
+            attribute,
+            ty: Type::new(ty),
+            name: "computed".into(),
+            inputs: scan.columns.clone(),
+            meaning,
+        };
+        let members = scan.conditions[1..].to_vec();
+        match source.0 {
+            1 => vec![
+                computed(8, firn_base::TypeId::INT4, Meaning::Value(call.arguments[0].clone())),
+                computed(9, firn_base::TypeId::BOOL, Meaning::Member(members)),
+            ],
+            _ => Vec::new(),
+        }
+    }
+}
+
+#[test]
+fn conditions_ask_computed_columns_for_what_they_are_computed_of() {
+    let ask = |plan: &mut Plan| computed::use_computed(plan, &TestFunctions, &Reference, &Computing);
+    becomes(
+        ask,
+        "
+        Output [#0]
+          Scan 1 [#1: int4 = 2, #0: int4 = 1] where [((#0 + #1) > 3::int4), ((#1 + #0) = 7::int4)]
+        ",
+        "
+        Output [#0]
+          Scan 1 [#1: int4 = 2, #0: int4 = 1, #2 computed: int4 = 8] where [(#2 computed > 3::int4), ((#1 + #0) = 7::int4)]
+        ",
+    );
+    // Of another source, and of other columns.
+    let same = |text: &str| becomes(ask, text, text);
+    same(
+        "
+        Output [#0]
+          Scan 2 [#0: int4 = 1, #1: int4 = 2] where [((#0 + #1) = 3::int4)]
+        ",
+    );
+    same(
+        "
+        Output [#0]
+          Scan 1 [#0: int4 = 1, #1: int4 = 3] where [((#0 + #1) = 3::int4)]
+        ",
+    );
+}
+
+#[test]
+fn conditions_that_imply_those_of_a_partial_index_ask_for_its_rows() {
+    let ask = |plan: &mut Plan| computed::use_computed(plan, &TestFunctions, &Reference, &Computing);
+    let plan = |conditions: &str, added: &str| {
+        let added_column = if added.is_empty() { "" } else { ", #4 computed: bool = 9" };
+        format!(
+            "Output [#0]\n  Scan 1 [#0: int4 = 1, #1: int4 = 2, #2: int4 = 3, #3: int4 = 4{added_column}] where [{conditions}{added}]"
+        )
+    };
+    for (conditions, implies) in [
+        ("(#2 > 5::int4), (#1 is not null)", true),
+        ("(#2 > 5::int4), (#1 = 1::int4)", true),
+        ("(#2 > 6::int4), (#1 < #0)", true),
+        ("(7::int4 < #2), (#1 <> 1::int4)", true),
+        ("(#2 >= 6::int4), ((#1 + #0) = 1::int4)", true),
+        ("(#2 = 6::int4), (#1 = 1::int4)", true),
+        ("((#2 = 6::int4) or (#2 > 9::int4)), (#1 = 1::int4)", true),
+        ("(#2 > $1::int4), (#1 = 1::int4)", false),
+        ("(#2 >= 5::int4), (#1 = 1::int4)", false),
+        ("(#2 = 5::int4), (#1 = 1::int4)", false),
+        ("(#2 < 6::int4), (#1 = 1::int4)", false),
+        ("(#2 <> 4::int4), (#1 = 1::int4)", false),
+        ("((#2 = 6::int4) or (#0 > 9::int4)), (#1 = 1::int4)", false),
+        ("(#2 > 5::int4), (#1 is null)", false),
+        ("(#2 > 5::int4), (#0 = 1::int4)", false),
+        ("(#0 > 5::int4), (#1 is not null)", false),
+        // The key of a unique index finds no more rows.
+        ("(#2 > 5::int4), (#1 = 1::int4), (#3 = 1::int4)", false),
+    ] {
+        let added = if implies { ", (#4 computed = true::bool)" } else { "" };
+        becomes(ask, &plan(conditions, ""), &plan(conditions, added));
+    }
 }

@@ -85,6 +85,7 @@ impl Database {
                 unique: number == 0,
                 values: true,
                 deferral: Deferral::Never,
+                condition: None,
                 internal: false,
             };
             let physical = |part: &IndexColumnDef| {
@@ -131,6 +132,7 @@ impl Database {
                     default: None,
                     identity: None,
                     generated: None,
+                    hidden: false,
                     dropped: false,
                 })
                 .collect(),

@@ -4,8 +4,8 @@
 //! constraints, and all else; of each group in the order of the text.
 
 use super::{
-    Context, alter_column, column, constraint, create, drop, expression, foreign_key, kinds, parameter,
-    rewrite, view,
+    Context, alter_column, column, constraint, create, drop, expression, foreign_key, index, kinds,
+    parameter, rewrite, view,
 };
 use crate::names::{Relation, missing_relation, wrong_kind};
 use crate::statement::{ObjectKind, QualifiedName, quote_ident};
@@ -355,7 +355,10 @@ fn drop_column(
     let table = drop_generated(context, table, column, &what, cascade)?;
     let views = view::dependents_on(context, &table, column.0);
     drop::refuse_or_drop_views(context, &what, views, cascade)?;
-    let is_over = |index: &IndexDef| index.columns.iter().any(|indexed| indexed.column == column.0);
+    let hidden = index::hidden_over(&table, column);
+    let is_over = |index: &IndexDef| {
+        index.columns.iter().any(|part| part.column == column.0 || hidden.contains(&ColumnId(part.column)))
+    };
     for index in table.indexes.iter().filter(|index| index.unique && is_over(index)) {
         let keys = drop::relying_foreign_keys(context, &table, index.oid);
         drop::refuse_or_drop_foreign_keys(context, &what, &keys, cascade)?;

@@ -1,7 +1,9 @@
 //! ALTER TABLE … ALTER COLUMN.
 
 use super::alter::identity_sources;
-use super::{Context, column, constraint, create, drop, expression, parameter, rewrite, sequence, view};
+use super::{
+    Context, column, constraint, create, drop, expression, index, parameter, rewrite, sequence, view,
+};
 use crate::names::missing_column;
 use crate::statement::quote_ident;
 use firn_base::{ColumnId, Error, Result, SqlState};
@@ -286,6 +288,7 @@ fn set_type(
     let old = table.clone();
     let mut new = table;
     new.columns[column].ty = ty;
+    index::retype_hidden_columns(context, &old, &mut new, id)?;
     let mut sources = Vec::new();
     for (id, found) in old.visible_columns() {
         sources.push(Some(match using {

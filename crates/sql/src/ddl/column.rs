@@ -134,7 +134,7 @@ pub(super) fn parts(
                 if parts.generated.is_some() {
                     return wrong(span, "multiple generation clauses specified".to_owned());
                 }
-                parts.column.generated = Some(expression::generated(expression));
+                parts.column.generated = Some(expression::unqualified(expression));
                 parts.generated = Some(expression.clone());
             }
             ColumnConstraintKind::PrimaryKey(_) => parts.column.not_null = true,

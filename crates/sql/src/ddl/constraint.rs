@@ -177,6 +177,7 @@ pub(super) fn add_key(
         unique: true,
         values: true,
         deferral,
+        condition: None,
         internal: false,
     };
     index::build(context, table, &definition)?;
@@ -204,6 +205,17 @@ fn use_index(
     };
     if !table.indexes[position].unique {
         return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{wanted}\" is not a unique index"))
+            .with_detail("Cannot create a primary key or unique constraint using such an index."));
+    }
+    let refused = match &table.indexes[position] {
+        found if found.key_columns().iter().any(|part| table.columns[usize::from(part.column)].hidden) => {
+            Some(format!("index \"{wanted}\" contains expressions"))
+        }
+        found if found.condition.is_some() => Some(format!("\"{wanted}\" is a partial index")),
+        _ => None,
+    };
+    if let Some(message) = refused {
+        return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, message)
             .with_detail("Cannot create a primary key or unique constraint using such an index."));
     }
     let oid = table.indexes[position].oid;

@@ -2,8 +2,8 @@
 
 use super::sequence::SequenceOptions;
 use super::{
-    Context, Filling, already_exists, column, constraint, execute_statement, expression, kinds, like, parameter, rewrite,
-    sequence,
+    Context, Filling, already_exists, column, constraint, execute_statement, expression, kinds, like,
+    parameter, rewrite, sequence,
 };
 use crate::Column;
 use crate::statement::{ObjectKind, QualifiedName, without_into};
@@ -251,7 +251,16 @@ pub(crate) fn plain_table(
 }
 
 pub(super) fn plain_column(name: String, ty: ColumnType) -> ColumnDef {
-    ColumnDef { name, ty, not_null: false, default: None, identity: None, generated: None, dropped: false }
+    ColumnDef {
+        name,
+        ty,
+        not_null: false,
+        default: None,
+        identity: None,
+        generated: None,
+        hidden: false,
+        dropped: false,
+    }
 }
 
 /// CREATE TABLE AS; how many rows it stored.

@@ -342,7 +342,9 @@ pub(super) fn remove_index(context: &mut Context<'_>, table: &mut TableDef, oid:
     let position = table.indexes.iter().position(|index| index.oid == oid).expect("the index is the table's");
     let index = table.indexes.remove(position);
     let storage = context.transaction.table(table.storage());
-    context.transaction.drop_index(&storage, index.id())
+    context.transaction.drop_index(&storage, index.id())?;
+    index::drop_hidden_columns(table);
+    Ok(())
 }
 
 fn drop_index(context: &mut Context<'_>, name: &QualifiedName, cascade: bool) -> Result<()> {

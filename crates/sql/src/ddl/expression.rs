@@ -92,11 +92,6 @@ pub(super) fn check(
     Ok((unqualified(condition), columns))
 }
 
-/// The expression of a generated column as it is kept.
-pub(super) fn generated(expression: &Expr) -> String {
-    unqualified(expression)
-}
-
 /// Checks the expression of a generated column. The table is in the catalog, with the text of the expression. `script` is what the
 /// expression was parsed from.
 pub(super) fn check_generated(
@@ -108,15 +103,7 @@ pub(super) fn check_generated(
 ) -> Result<()> {
     let place = Place::Generated { column: &column.name, ty: column.ty.declared };
     over_table(context, script, table, expression, place)?;
-    let reads_session = context.bound(|catalog| {
-        let relation = relation(context, table, catalog)?;
-        firn_bind::reads_session(script, expression, place, &relation, catalog)
-    });
-    match reads_session? {
-        false => Ok(()),
-        true => Err(Error::unsupported("a date or time in a generation expression that depends on the session")
-            .with_hint("Write its time zone: timestamptz '2030-01-01 00:00:00+00'.")),
-    }
+    refuse_session(context, script, table, expression, place)
 }
 
 /// The generated columns of a table over one of its columns.
@@ -148,8 +135,40 @@ fn relation(context: &Context<'_>, table: &TableDef, catalog: &dyn Catalog) -> R
     relation.ok_or_else(|| Error::internal("the table of an expression is not in the catalog"))
 }
 
+/// Checks an expression or the condition of an index over a table that is in the catalog.
+pub(super) fn check_indexed(
+    context: &Context<'_>,
+    script: &str,
+    table: &TableDef,
+    expression: &Expr,
+    place: Place<'_>,
+) -> Result<BoundExpression> {
+    let bound = over_table(context, script, table, expression, place)?;
+    refuse_session(context, script, table, expression, place)?;
+    Ok(bound)
+}
+
+/// 0A000 for an expression whose literals mean something else in UTC, in which it is computed.
+fn refuse_session(
+    context: &Context<'_>,
+    script: &str,
+    table: &TableDef,
+    expression: &Expr,
+    place: Place<'_>,
+) -> Result<()> {
+    let reads_session = context.bound(|catalog| {
+        let relation = relation(context, table, catalog)?;
+        firn_bind::reads_session(script, expression, place, &relation, catalog)
+    });
+    match reads_session? {
+        false => Ok(()),
+        true => Err(Error::unsupported("a stored date or time that depends on the session")
+            .with_hint("Write its time zone: timestamptz '2030-01-01 00:00:00+00'.")),
+    }
+}
+
 /// The text of an expression without the names of relations.
-fn unqualified(expression: &Expr) -> String {
+pub(super) fn unqualified(expression: &Expr) -> String {
     let mut expression = expression.clone();
     visit::expression(&mut Unqualify, &mut expression);
     print::expression(&expression)

@@ -180,6 +180,7 @@ pub(super) fn index_all(context: &mut Context<'_>, table: &mut TableDef) -> Resu
             unique: false,
             values: true,
             deferral: Deferral::Never,
+            condition: None,
             internal: true,
         };
         index::build(context, table, &definition)?;

@@ -1,39 +1,67 @@
 //! CREATE INDEX.
+//!
+//! An expression of an index is a hidden generated column of the table, which all indexes share that have the same text; a partial index
+//! begins with one that is TRUE where its condition is. Making the first index with an expression therefore writes the table anew.
 
-use super::{Context, already_exists, column, kinds, parameter};
+use super::alter::identity_sources;
+use super::{Context, already_exists, column, create, expression, kinds, parameter, rewrite};
 use crate::names::missing_column;
+use crate::parse::parse_expression;
 use crate::statement::{ObjectKind, QualifiedName};
 use firn_base::{ColumnId, Error, Result, SqlState};
-use firn_syntax::tree::{CreateIndex, ExprKind, IndexElement, NullsOrder, SortOrder};
-use firn_txn::catalog::{Deferral, IndexColumnDef, IndexDef, TableDef};
+use firn_bind::Place;
+use firn_syntax::tree::{CreateIndex, Expr, ExprKind, IndexElement, NullsOrder, SortOrder};
+use firn_txn::catalog::{ColumnDef, ColumnType, Deferral, IndexColumnDef, IndexDef, TableDef};
 use firn_txn::{IndexColumn, IndexSpec};
 
 /// The most columns of an index, as in PostgreSQL.
 const MOST_COLUMNS: usize = 32;
 
-/// CREATE INDEX
-pub(super) fn create(context: &mut Context<'_>, index: &CreateIndex) -> Result<()> {
+/// What an index has at a place of its key.
+enum Part {
+    /// A column of the table.
+    Column(u16),
+    /// A hidden one, by its text and its type.
+    Computed(Computed),
+}
+
+/// What a hidden column is made of.
+pub(super) struct Computed {
+    /// Its expression, as it is kept.
+    text: String,
+    ty: ColumnType,
+}
+
+/// CREATE INDEX. `text` is what it was parsed from.
+pub(super) fn create(context: &mut Context<'_>, text: &str, index: &CreateIndex) -> Result<()> {
     let table = context.names().table(&QualifiedName::from(&index.table.name))?;
     if let Some(method) = index.method.as_ref().filter(|method| &*method.text != "btree") {
         return Err(Error::unsupported(format!("index method {}", method.text))
             .with_hint("Leave USING out; indexes are ordered."));
     }
     kinds::check_tablespace(index.tablespace.as_ref())?;
-    if index.condition.is_some() {
-        return Err(Error::unsupported("a partial index").with_hint("Index the column without WHERE."));
-    }
     if index.nulls_not_distinct {
         return Err(Error::unsupported("NULLS NOT DISTINCT"));
     }
-    let mut columns = Vec::with_capacity(index.elements.len());
+    let condition = match &index.condition {
+        None => None,
+        Some(condition) => Some(predicate(context, text, &table, condition)?),
+    };
+    let mut parts = Vec::with_capacity(index.elements.len());
     for element in &index.elements {
-        columns.push(index_column(&table, element)?);
+        parts.push(part(context, text, &table, element)?);
     }
     // INCLUDE columns only spare PostgreSQL a look at the table; ours are as good without.
     for element in &index.include {
-        index_column(&table, element)?;
+        if !matches!(element.value.kind, ExprKind::Column(_)) {
+            return Err(Error::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "expressions are not supported in included columns",
+            ));
+        }
+        part(context, text, &table, element)?;
     }
-    if columns.len() > MOST_COLUMNS {
+    if parts.len() > MOST_COLUMNS {
         return Err(Error::new(
             SqlState::new("54011"),
             format!("cannot use more than {MOST_COLUMNS} columns in an index"),
@@ -42,7 +70,8 @@ pub(super) fn create(context: &mut Context<'_>, index: &CreateIndex) -> Result<(
     let name = match &index.name {
         Some(name) => name.text.to_string(),
         None => {
-            let stem = default_stem(&table, &columns);
+            let names = parts.iter().map(|part| part_name(&table, part)).collect();
+            let stem = format!("{}_{}", table.name, distinct_names(names).join("_"));
             context.names().fresh(table.schema, &stem, "idx", &[])
         }
     };
@@ -60,19 +89,31 @@ pub(super) fn create(context: &mut Context<'_>, index: &CreateIndex) -> Result<(
     }
     context.lock(&table)?;
     context.refuse_pending(&table, "CREATE INDEX")?;
+    let mut table = TableDef::clone(&context.table(table.oid));
+    let columns = index_columns(context, &mut table, condition.as_deref(), parts, &index.elements)?;
     let definition = IndexDef {
         oid: context.allocate(),
         name,
         columns,
+        condition,
         unique: index.is_unique,
         values,
         deferral: Deferral::Never,
         internal: false,
     };
-    let mut table = TableDef::clone(&context.table(table.oid));
     build(context, &table, &definition)?;
     table.indexes.push(definition);
     context.put_table(table)
+}
+
+/// As [`default_stem`], of columns that may be hidden.
+pub(super) fn stem(table: &TableDef, columns: &[IndexColumnDef]) -> String {
+    let name = |column: &IndexColumnDef| match &table.columns[usize::from(column.column)] {
+        ColumnDef { hidden: true, generated: Some(text), .. } => expression_name(text),
+        column => column.name.clone(),
+    };
+    let names = distinct_names(columns.iter().map(name).collect());
+    format!("{}_{}", table.name, names.join("_"))
 }
 
 /// `table_column_column`, the beginning of generated names.
@@ -91,18 +132,11 @@ pub(super) fn unique_without_values() -> Error {
         .with_hint("Leave values = off out, or UNIQUE: a unique index looks its keys up at every insert.")
 }
 
-/// A column of an index; 0A000 for expressions.
-fn index_column(table: &TableDef, element: &IndexElement) -> Result<IndexColumnDef> {
+/// A column or expression of an index.
+fn part(context: &Context<'_>, script: &str, table: &TableDef, element: &IndexElement) -> Result<Part> {
     if let Some(collation) = &element.collation {
         column::check_collation(collation)?;
     }
-    let name = match &element.value.kind {
-        ExprKind::Column(name) if name.qualifiers.is_empty() => &name.name.text,
-        _ => {
-            return Err(Error::unsupported("an index on an expression")
-                .with_hint("Keep the expression's value in a column of its own and index that."));
-        }
-    };
     if let Some(class) = element.class.as_ref().filter(|class| !class.name.text.ends_with("_ops")) {
         let message = format!(
             "operator class \"{}\" does not exist for access method \"btree\"",
@@ -110,16 +144,259 @@ fn index_column(table: &TableDef, element: &IndexElement) -> Result<IndexColumnD
         );
         return Err(Error::new(SqlState::UNDEFINED_OBJECT, message));
     }
-    let Some((id, _)) = table.column(name) else {
-        return Err(Error::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist")));
+    let part = match &element.value.kind {
+        ExprKind::Column(name) if name.qualifiers.is_empty() => {
+            let name = &name.name.text;
+            match table.column(name) {
+                Some((id, _)) => Part::Column(id.0),
+                None if firn_bind::is_system_column(name) => {
+                    let message = "index creation on system columns is not supported";
+                    return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+                }
+                None => {
+                    let message = format!("column \"{name}\" does not exist");
+                    return Err(Error::new(SqlState::UNDEFINED_COLUMN, message));
+                }
+            }
+        }
+        _ => Part::Computed(computed(context, script, table, &element.value)?),
     };
-    let descending = element.order == SortOrder::Descending;
-    let nulls_first = match element.nulls {
-        NullsOrder::Default => descending,
-        NullsOrder::First => true,
-        NullsOrder::Last => false,
+    let ty = match &part {
+        Part::Column(column) => table.columns[usize::from(*column)].ty,
+        Part::Computed(computed) => computed.ty,
     };
-    Ok(IndexColumnDef { column: id.0, descending, nulls_first })
+    if crate::pg_catalog::operator_class(ty.declared) == 0 {
+        let message =
+            format!("data type {} has no default operator class for access method \"btree\"", ty.declared);
+        return Err(Error::new(SqlState::UNDEFINED_OBJECT, message).with_hint(
+            "You must specify an operator class for the index or define a default operator class for the data type.",
+        ));
+    }
+    Ok(part)
+}
+
+/// An expression of an index, bound over a table that is in the catalog.
+fn computed(context: &Context<'_>, script: &str, table: &TableDef, expression: &Expr) -> Result<Computed> {
+    let bound = expression::check_indexed(context, script, table, expression, Place::IndexExpression)?;
+    let name = firn_bind::index_column_name(expression);
+    Ok(Computed { text: expression::unqualified(expression), ty: column::stored_type(&name, bound.ty)? })
+}
+
+/// WHERE of an index, as it is kept.
+fn predicate(context: &Context<'_>, script: &str, table: &TableDef, condition: &Expr) -> Result<String> {
+    expression::check_indexed(context, script, table, condition, Place::IndexPredicate)?;
+    Ok(expression::unqualified(condition))
+}
+
+/// The expression of the column that says which rows belong to a partial index.
+pub(super) fn membership(condition: &str) -> String {
+    format!("CASE WHEN {condition} THEN true END")
+}
+
+fn part_name(table: &TableDef, part: &Part) -> String {
+    match part {
+        Part::Column(column) => table.columns[usize::from(*column)].name.clone(),
+        Part::Computed(computed) => expression_name(&computed.text),
+    }
+}
+
+/// The name of a column of an index on an expression.
+pub(crate) fn expression_name(text: &str) -> String {
+    parse_expression(text).map_or("expr".to_owned(), |expression| firn_bind::index_column_name(&expression))
+}
+
+/// Names with numbers behind those that have come before, as PostgreSQL tells the columns of an index apart.
+pub(crate) fn distinct_names(names: Vec<String>) -> Vec<String> {
+    let mut distinct: Vec<String> = Vec::with_capacity(names.len());
+    for name in names {
+        let mut candidates =
+            std::iter::once(name.clone()).chain((1..).map(|number| format!("{name}{number}")));
+        let fresh = candidates.find(|candidate| !distinct.contains(candidate));
+        distinct.push(fresh.expect("numbers do not end"));
+    }
+    distinct
+}
+
+/// What an expression is called where its value stands in a message: as an index definition shows it.
+fn shown(text: &str) -> String {
+    if looks_like_function(text) { text.to_owned() } else { format!("({text})") }
+}
+
+/// Whether an expression stands in an index definition without parentheses.
+pub(crate) fn looks_like_function(text: &str) -> bool {
+    parse_expression(text).is_ok_and(|expression| {
+        matches!(
+            expression.kind,
+            ExprKind::Call(_)
+                | ExprKind::Coalesce(_)
+                | ExprKind::Greatest(_)
+                | ExprKind::Least(_)
+                | ExprKind::NullIf(_)
+                | ExprKind::Special(_)
+        )
+    })
+}
+
+/// The columns of an index, with the hidden ones that it needs, which the table gets.
+fn index_columns(
+    context: &mut Context<'_>,
+    table: &mut TableDef,
+    condition: Option<&str>,
+    parts: Vec<Part>,
+    elements: &[IndexElement],
+) -> Result<Vec<IndexColumnDef>> {
+    let mut wanted: Vec<Computed> = condition.map(member_of).into_iter().collect();
+    let mut places: Vec<Option<u16>> = wanted.iter().map(|_| None).collect();
+    for part in parts {
+        match part {
+            Part::Column(column) => places.push(Some(column)),
+            Part::Computed(computed) => {
+                places.push(None);
+                wanted.push(computed);
+            }
+        }
+    }
+    let mut hidden = hidden_columns(context, table, &wanted)?.into_iter();
+    let columns = places
+        .into_iter()
+        .map(|place| place.unwrap_or_else(|| hidden.next().expect("there is one for each expression")));
+    let plain = |column| IndexColumnDef { column, descending: false, nulls_first: false };
+    let mut columns: Vec<IndexColumnDef> = columns.map(plain).collect();
+    let first = usize::from(condition.is_some());
+    for (column, element) in columns[first..].iter_mut().zip(elements) {
+        column.descending = element.order == SortOrder::Descending;
+        column.nulls_first = match element.nulls {
+            NullsOrder::Default => column.descending,
+            NullsOrder::First => true,
+            NullsOrder::Last => false,
+        };
+    }
+    Ok(columns)
+}
+
+/// The column that begins a partial index.
+pub(super) fn member_of(condition: &str) -> Computed {
+    let ty = firn_base::Type::new(firn_base::TypeId::BOOL);
+    Computed { text: membership(condition), ty: ColumnType::new(ty).expect("columns have booleans") }
+}
+
+/// The hidden columns of a table with these expressions. It gets those that it does not have yet, and is then written anew. The
+/// caller has locked it.
+pub(super) fn hidden_columns(
+    context: &mut Context<'_>,
+    table: &mut TableDef,
+    wanted: &[Computed],
+) -> Result<Vec<u16>> {
+    let old = table.clone();
+    let mut found = Vec::with_capacity(wanted.len());
+    for Computed { text, ty } in wanted {
+        let is_it = |column: &ColumnDef| {
+            column.hidden && column.generated.as_deref() == Some(text.as_str()) && column.ty == *ty
+        };
+        let place = table.columns.iter().position(is_it).unwrap_or_else(|| {
+            let generated = Some(text.clone());
+            table.columns.push(ColumnDef {
+                generated,
+                hidden: true,
+                ..create::plain_column(shown(text), *ty)
+            });
+            table.columns.len() - 1
+        });
+        found.push(place as u16);
+    }
+    if table.columns.len() > create::MOST_COLUMNS {
+        return Err(create::too_many_columns());
+    }
+    if table.columns.len() > old.columns.len() {
+        rewrite::table(context, &old, table.clone(), &identity_sources(&old))?;
+        *table = TableDef::clone(&context.table(old.oid));
+    }
+    Ok(found)
+}
+
+/// Drops the hidden columns that no index has any more.
+pub(super) fn drop_hidden_columns(table: &mut TableDef) {
+    for number in 0..table.columns.len() {
+        let is_used = |index: &IndexDef| index.columns.iter().any(|part| usize::from(part.column) == number);
+        if table.columns[number].hidden && !table.indexes.iter().any(is_used) {
+            let column = &mut table.columns[number];
+            column.name = format!("........dropped.{}........", number + 1);
+            (column.dropped, column.hidden, column.generated) = (true, false, None);
+        }
+    }
+}
+
+/// The hidden columns over a column.
+pub(super) fn hidden_over(table: &TableDef, column: ColumnId) -> Vec<ColumnId> {
+    let is_over = |found: &ColumnDef| {
+        let expression = found.generated.as_deref().and_then(|text| parse_expression(text).ok());
+        found.hidden
+            && expression
+                .is_some_and(|expression| expression::columns_in(table, &expression).contains(&column.0))
+    };
+    let numbered = (0..).map(ColumnId).zip(&table.columns);
+    numbered.filter(|(_, found)| is_over(found)).map(|(id, _)| id).collect()
+}
+
+/// Gives the hidden columns over a column the types that they have since the column has another one. `new` is the definition with
+/// it, which is not in the catalog yet, and `old` the one that is.
+pub(super) fn retype_hidden_columns(
+    context: &mut Context<'_>,
+    old: &TableDef,
+    new: &mut TableDef,
+    column: ColumnId,
+) -> Result<()> {
+    let over = hidden_over(new, column);
+    if over.is_empty() {
+        return Ok(());
+    }
+    context.put_table(new.clone())?;
+    for id in over {
+        let text = new.columns[id.index()].generated.clone().expect("it is generated");
+        let expression = parse_expression(&text)?;
+        let computed = computed(context, &text, new, &expression).map_err(Error::without_position)?;
+        new.columns[id.index()].ty = computed.ty;
+    }
+    context.put_table(old.clone())
+}
+
+/// Writes another name of a column into the expressions of indexes.
+pub(super) fn rename_column(table: &mut TableDef, from: &str, to: &str) -> Result<()> {
+    for index in &mut table.indexes {
+        if let Some(condition) = &mut index.condition {
+            *condition = expression::rename_column(condition, from, to)?;
+        }
+    }
+    for column in table.columns.iter_mut().filter(|column| column.hidden) {
+        column.name = shown(column.generated.as_deref().expect("it is generated"));
+    }
+    Ok(())
+}
+
+/// The columns of an index of another table, over this one, which has columns of the same names.
+pub(super) fn copied_columns(
+    context: &mut Context<'_>,
+    table: &mut TableDef,
+    source: &TableDef,
+    known: &IndexDef,
+) -> Result<Vec<IndexColumnDef>> {
+    let definition = |part: &IndexColumnDef| &source.columns[usize::from(part.column)];
+    let hidden = known.columns.iter().map(definition).filter(|column| column.hidden);
+    let wanted: Vec<Computed> = hidden
+        .map(|column| {
+            let text = column.generated.clone().expect("it is generated");
+            Computed { text, ty: column.ty }
+        })
+        .collect();
+    let mut hidden = hidden_columns(context, table, &wanted)?.into_iter();
+    let here = |part: &IndexColumnDef| {
+        let column = match definition(part) {
+            column if column.hidden => hidden.next().expect("there is one for each expression"),
+            column => table.column(&column.name).expect("LIKE has copied every column").0.0,
+        };
+        IndexColumnDef { column, ..*part }
+    };
+    Ok(known.columns.iter().map(here).collect())
 }
 
 /// Plain ascending columns.

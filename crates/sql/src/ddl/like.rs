@@ -14,7 +14,7 @@ use firn_syntax::Span;
 use firn_syntax::tree::{
     ConstraintAttributes, LikeOption, Name, TableConstraint, TableConstraintKind, TableLike,
 };
-use firn_txn::catalog::{ConstraintDef, ConstraintKind, IndexColumnDef, IndexDef, TableDef};
+use firn_txn::catalog::{ConstraintDef, ConstraintKind, IndexDef, TableDef};
 
 /// Whether a LIKE copies what an option names: the last word about it counts.
 fn includes(like: &TableLike, wanted: LikeOption) -> bool {
@@ -59,7 +59,13 @@ pub(super) fn columns(
             ..SequenceOptions::default()
         });
         // The expression names columns, which are copied with their names.
-        columns.push(ColumnParts { column, sequence, serial: false, generated: None, constraints: Vec::new() });
+        columns.push(ColumnParts {
+            column,
+            sequence,
+            serial: false,
+            generated: None,
+            constraints: Vec::new(),
+        });
     }
     Ok((Some(source), columns))
 }
@@ -105,12 +111,7 @@ fn copy_index(
     source: &TableDef,
     known: &IndexDef,
 ) -> Result<()> {
-    let here = |column: &IndexColumnDef| {
-        let name = &source.columns[usize::from(column.column)].name;
-        let (id, _) = table.column(name).expect("LIKE has copied every column");
-        IndexColumnDef { column: id.0, ..*column }
-    };
-    let columns: Vec<IndexColumnDef> = known.columns.iter().map(here).collect();
+    let columns = index::copied_columns(context, table, source, known)?;
     let kept_by = source.constraints.iter().find_map(|constraint| match constraint.kind {
         ConstraintKind::PrimaryKey { index } if index == known.oid => Some(true),
         ConstraintKind::Unique { index } if index == known.oid => Some(false),
@@ -123,10 +124,10 @@ fn copy_index(
         )),
         Some(primary) => constraint::add_key(context, table, None, columns, primary, known.deferral),
         None => {
-            let stem = index::default_stem(table, &columns);
+            let stem = index::stem(table, &columns[usize::from(known.condition.is_some())..]);
             let taken: Vec<String> = table.visible_indexes().map(|index| index.name.clone()).collect();
             let name = context.names().fresh(table.schema, &stem, "idx", &taken);
-            let copy = IndexDef { oid: context.allocate(), name, columns, ..*known };
+            let copy = IndexDef { oid: context.allocate(), name, columns, ..known.clone() };
             index::build(context, table, &copy)?;
             table.indexes.push(copy);
             Ok(())

@@ -46,6 +46,7 @@ use firn_query::ResultChunk;
 use firn_syntax::tree::{Query, Statement};
 use firn_txn::catalog::{Oid, TableDef};
 use firn_txn::{Catalog, Check, Engine, Transaction};
+pub(crate) use index::{distinct_names, expression_name, looks_like_function};
 pub use kinds::{refuse, tag};
 use std::any::Any;
 
@@ -104,7 +105,7 @@ fn execute_statement(context: &mut Context<'_>, text: &str, statement: &Statemen
         Statement::CreateTableAs(create) => return create::table_as(context, text, create),
         Statement::Query(query) => return create::select_into(context, text, query),
         Statement::CreateView(view) => view::create(context, text, view)?,
-        Statement::CreateIndex(index) => index::create(context, index)?,
+        Statement::CreateIndex(index) => index::create(context, text, index)?,
         Statement::CreateSequence(sequence) => sequence::create(context, text, sequence)?,
         Statement::AlterSequence(sequence) => sequence::alter(context, text, sequence)?,
         Statement::AlterTable(table) => alter::relation(context, text, table)?,

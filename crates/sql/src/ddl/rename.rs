@@ -112,6 +112,7 @@ fn rename_column(context: &mut Context<'_>, mut table: TableDef, from: &str, to:
             *expression = expression::rename_column(expression, from, to)?;
         }
     }
+    index::rename_column(&mut table, from, to)?;
     for constraint in &mut table.constraints {
         if let ConstraintKind::Check { expression } = &mut constraint.kind {
             *expression = expression::rename_column(expression, from, to)?;

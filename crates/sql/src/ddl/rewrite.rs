@@ -73,12 +73,7 @@ pub(super) fn table(
     context.put_table(new)
 }
 
-fn fill(
-    context: &mut Context<'_>,
-    old: &TableDef,
-    new: &TableDef,
-    sources: &[Option<String>],
-) -> Result<()> {
+fn fill(context: &mut Context<'_>, old: &TableDef, new: &TableDef, sources: &[Option<String>]) -> Result<()> {
     let oid = context.allocate();
     let plain = |column: &ColumnDef| ColumnDef { default: None, identity: None, ..column.clone() };
     let mut columns: Vec<ColumnDef> = new.columns.iter().map(plain).collect();

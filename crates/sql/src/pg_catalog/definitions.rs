@@ -121,12 +121,14 @@ impl Source {
     /// CREATE INDEX.
     pub(crate) fn index_definition(&self, table: &TableDef, index: &IndexDef) -> String {
         let columns: Vec<String> =
-            (0..index.columns.len()).map(|column| index_column(table, index, column)).collect();
+            (0..index.key_columns().len()).map(|column| self.index_column(table, index, column)).collect();
         let options: Vec<String> =
             index_options(index).iter().map(|option| option.replacen('=', "='", 1) + "'").collect();
         let with = if options.is_empty() { String::new() } else { format!(" WITH ({})", options.join(", ")) };
+        let condition = index.condition.as_deref().map(|text| self.index_condition(table, text, false));
+        let condition = condition.map(|condition| format!(" WHERE {condition}")).unwrap_or_default();
         format!(
-            "CREATE {}INDEX {} ON {}.{} USING btree ({}){with}",
+            "CREATE {}INDEX {} ON {}.{} USING btree ({}){with}{condition}",
             if index.unique { "UNIQUE " } else { "" },
             quote_identifier(&index.name),
             quote_identifier(self.schema_name(table.schema)),
@@ -188,17 +190,42 @@ impl Source {
     }
 }
 
-/// A column of an index with its order, where that is not the default.
-pub(crate) fn index_column(table: &TableDef, index: &IndexDef, position: usize) -> String {
-    let column = &index.columns[position];
-    let name = quote_identifier(&table.columns[usize::from(column.column)].name);
-    let order = match (column.descending, column.nulls_first) {
-        (false, false) => "",
-        (false, true) => " NULLS FIRST",
-        (true, true) => " DESC",
-        (true, false) => " DESC NULLS LAST",
-    };
-    format!("{name}{order}")
+impl Source {
+    /// A column of an index with its order, where that is not the default.
+    fn index_column(&self, table: &TableDef, index: &IndexDef, position: usize) -> String {
+        let column = &index.key_columns()[position];
+        let name = self.index_key(table, index, position, false);
+        let order = match (column.descending, column.nulls_first) {
+            (false, false) => "",
+            (false, true) => " NULLS FIRST",
+            (true, true) => " DESC",
+            (true, false) => " DESC NULLS LAST",
+        };
+        format!("{name}{order}")
+    }
+
+    /// A column of an index, or an expression, which stands in parentheses unless it looks like a call.
+    pub(crate) fn index_key(
+        &self,
+        table: &TableDef,
+        index: &IndexDef,
+        position: usize,
+        pretty: bool,
+    ) -> String {
+        let column = &table.columns[usize::from(index.key_columns()[position].column)];
+        match column.generated.as_deref().filter(|_| column.hidden) {
+            None => quote_identifier(&column.name),
+            Some(text) => {
+                let shown = deparse::indexed(self, table, text, pretty);
+                if crate::ddl::looks_like_function(text) { shown } else { format!("({shown})") }
+            }
+        }
+    }
+
+    /// WHERE of an index.
+    pub(crate) fn index_condition(&self, table: &TableDef, text: &str, pretty: bool) -> String {
+        deparse::index_condition(self, table, text, pretty)
+    }
 }
 
 fn index_columns(table: &TableDef, index: Oid) -> String {

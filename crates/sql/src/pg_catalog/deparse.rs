@@ -35,6 +35,18 @@ pub(crate) fn generated(source: &Source, table: &TableDef, column: &ColumnDef, p
     bound.and_then(|(bound, names)| print(&bound, names, pretty)).unwrap_or_else(|| text.to_owned())
 }
 
+/// An expression of an index of a table, from its text.
+pub(crate) fn indexed(source: &Source, table: &TableDef, text: &str, pretty: bool) -> String {
+    let bound = bound(source, text, Place::IndexExpression, Some(table));
+    bound.and_then(|(bound, names)| print(&bound, names, pretty)).unwrap_or_else(|| text.to_owned())
+}
+
+/// The condition of a partial index of a table, from its text.
+pub(crate) fn index_condition(source: &Source, table: &TableDef, text: &str, pretty: bool) -> String {
+    let bound = bound(source, text, Place::IndexPredicate, Some(table));
+    bound.and_then(|(bound, names)| print(&bound, names, pretty)).unwrap_or_else(|| text.to_owned())
+}
+
 /// The condition of a CHECK of a table, from its text.
 pub(crate) fn condition(source: &Source, table: &TableDef, text: &str, pretty: bool) -> String {
     let bound = bound(source, text, Place::Check, Some(table));

@@ -299,7 +299,7 @@ pub(super) static OPERATOR_CLASSES: LazyLock<Vec<OperatorClass>> = LazyLock::new
 });
 
 /// The default operator class of a type: of the types that are compared as another one, that one's.
-pub(super) fn operator_class(ty: Type) -> i64 {
+pub(crate) fn operator_class(ty: Type) -> i64 {
     let compared = match ty.id {
         TypeId::VARCHAR => TypeId::TEXT,
         id if firn_vector::is_object(id) => TypeId::OID,

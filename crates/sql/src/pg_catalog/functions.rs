@@ -1,7 +1,7 @@
 //! The functions that clients use with the catalogs: visibility, definitions as SQL, privileges, sizes, facts of the
 //! session. All are computed value by value; none is worth a vector.
 
-use super::definitions::{Object, index_column, number, quote_identifier};
+use super::definitions::{Object, number, quote_identifier};
 use super::facts::{COLLATIONS, OPERATOR_CLASSES, procedures};
 use super::names::{procedure_name, type_names};
 use super::relation::Cell;
@@ -305,12 +305,9 @@ fn index_definition(source: &Source, arguments: &[Cell]) -> Result<Cell> {
     Ok(match arguments.get(1).map(oid).transpose()? {
         None | Some(0) => source.index_definition(table, index).into(),
         Some(column) => match usize::try_from(column - 1) {
-            Ok(position) if position < index.columns.len() => {
-                let full = index_column(table, index, position);
-                let name = &table.columns[usize::from(index.columns[position].column)].name;
-                let name = quote_identifier(name);
-                debug_assert!(full.starts_with(&name));
-                name.into()
+            Ok(position) if position < index.key_columns().len() => {
+                let pretty = arguments.get(2) == Some(&Cell::Boolean(true));
+                source.index_key(table, index, position, pretty).into()
             }
             _ => "".into(),
         },
@@ -334,13 +331,21 @@ fn expression(source: &Source, arguments: &[Cell]) -> Result<Cell> {
         return Ok(arguments[0].clone());
     };
     let Some(Object::Table(table)) = table else { return Ok(arguments[0].clone()) };
+    let pretty = arguments.get(2) == Some(&Cell::Boolean(true));
+    if table.indexes.iter().any(|index| index.condition.as_deref() == Some(text.as_str())) {
+        return Ok(deparse::index_condition(source, table, text, pretty).into());
+    }
+    let mut expressions = table.indexes.iter().map(|index| super::rows::index_expressions(table, index));
+    if let Some(expressions) = expressions.find(|found| found.join(", ") == *text) {
+        let shown = expressions.iter().map(|text| deparse::indexed(source, table, text, pretty));
+        return Ok(shown.collect::<Vec<_>>().join(", ").into());
+    }
     let has_it = |column: &&ColumnDef| {
         [&column.default, &column.generated].into_iter().flatten().any(|known| *known == *text)
     };
     let Some((_, column)) = table.visible_columns().find(|(_, column)| has_it(column)) else {
         return Ok(arguments[0].clone());
     };
-    let pretty = arguments.get(2) == Some(&Cell::Boolean(true));
     if column.generated.is_some() {
         return Ok(deparse::generated(source, table, column, pretty).into());
     }

@@ -7,7 +7,8 @@ use firn_base::Type;
 use firn_query::catalog::SEQUENCE_COLUMNS;
 use firn_txn::catalog::ColumnType;
 use firn_txn::catalog::{
-    ColumnDef, ConstraintDef, ConstraintKind, Deferral, IndexDef, Oid, ReferentialAction, TableDef,
+    ColumnDef, ConstraintDef, ConstraintKind, Deferral, IndexColumnDef, IndexDef, Oid, ReferentialAction,
+    TableDef,
 };
 
 /// The access methods: PostgreSQL's oids of `heap` and `btree`.
@@ -117,8 +118,8 @@ fn pg_namespace(source: &Source) -> Vec<Row> {
 fn pg_class(source: &Source) -> Vec<Row> {
     let row = |object: Object<'_>| {
         let (kind, method, columns) = match &object {
-            Object::Table(table) => ("r", HEAP, table.columns.len()),
-            Object::Index(_, index) => ("i", BTREE, index.columns.len()),
+            Object::Table(table) => ("r", HEAP, table.columns.iter().filter(|column| !column.hidden).count()),
+            Object::Index(_, index) => ("i", BTREE, index.key_columns().len()),
             Object::View(view) => ("v", 0, view.columns.len()),
             Object::Sequence(_) => ("S", 0, 3),
             Object::System(_, relation) => {
@@ -182,7 +183,8 @@ fn pg_attribute(source: &Source) -> Vec<Row> {
     for object in source.objects() {
         match &object {
             Object::Table(table) => {
-                for (position, column) in table.columns.iter().enumerate() {
+                let shown = table.columns.iter().enumerate().filter(|(_, column)| !column.hidden);
+                for (position, column) in shown {
                     rows.push(attribute(object.oid(), position, column));
                 }
             }
@@ -192,13 +194,16 @@ fn pg_attribute(source: &Source) -> Vec<Row> {
                 }
             }
             Object::Index(table, index) => {
-                for (position, column) in index.columns.iter().enumerate() {
+                let names = index_column_names(table, index);
+                for ((position, column), name) in index.key_columns().iter().enumerate().zip(names) {
                     let column = &table.columns[usize::from(column.column)];
                     let column = ColumnDef {
+                        name,
                         not_null: false,
                         default: None,
                         identity: None,
                         generated: None,
+                        hidden: false,
                         dropped: false,
                         ..column.clone()
                     };
@@ -230,6 +235,7 @@ pub(crate) fn plain_column(name: &str, ty: Type) -> ColumnDef {
         default: None,
         identity: None,
         generated: None,
+        hidden: false,
         dropped: false,
     }
 }
@@ -294,17 +300,39 @@ fn indexes(source: &Source) -> impl Iterator<Item = (&TableDef, &IndexDef)> {
         .flat_map(|table| table.visible_indexes().map(move |index| (table.as_ref(), index)))
 }
 
+/// The names of the columns of an index, as a relation.
+fn index_column_names(table: &TableDef, index: &IndexDef) -> Vec<String> {
+    let name = |column: &IndexColumnDef| match &table.columns[usize::from(column.column)] {
+        ColumnDef { hidden: true, generated: Some(text), .. } => crate::ddl::expression_name(text),
+        column => column.name.clone(),
+    };
+    crate::ddl::distinct_names(index.key_columns().iter().map(name).collect())
+}
+
+/// The expressions of an index, as they are kept.
+pub(crate) fn index_expressions<'t>(table: &'t TableDef, index: &IndexDef) -> Vec<&'t str> {
+    let definition = |column: &IndexColumnDef| &table.columns[usize::from(column.column)];
+    let hidden = index.key_columns().iter().map(definition).filter(|column| column.hidden);
+    hidden.filter_map(|column| column.generated.as_deref()).collect()
+}
+
 fn pg_index(source: &Source) -> Vec<Row> {
     let row = |(table, index): (&TableDef, &IndexDef)| {
-        let columns: Vec<u16> = index.columns.iter().map(|column| column.column).collect();
+        let columns: Vec<u16> = index.key_columns().iter().map(|column| column.column).collect();
         let types = columns.iter().map(|column| table.columns[usize::from(*column)].ty.declared);
         let classes: Vec<i64> = types.clone().map(facts::operator_class).collect();
         let collations: Vec<i64> = types.map(|ty| i64::from(ty.collation.0)).collect();
         // PostgreSQL's flags: 1 for DESC, 2 for NULLS FIRST.
         let flags = index
-            .columns
+            .key_columns()
             .iter()
             .map(|column| i64::from(column.descending) + 2 * i64::from(column.nulls_first));
+        let expressions = index_expressions(table, index);
+        let number_of = |column: &u16| match table.columns[usize::from(*column)].hidden {
+            true => 0,
+            false => attribute_number(*column),
+        };
+        let numbers: Vec<i64> = columns.iter().map(number_of).collect();
         row! {
             "indexrelid": number(index.oid),
             "indrelid": number(table.oid),
@@ -316,7 +344,9 @@ fn pg_index(source: &Source) -> Vec<Row> {
             "indisvalid": true,
             "indisready": true,
             "indislive": true,
-            "indkey": attribute_numbers(&columns),
+            "indkey": numbers,
+            "indexprs": (!expressions.is_empty()).then(|| expressions.join(", ")),
+            "indpred": index.condition.as_deref(),
             "indcollation": collations,
             "indclass": classes,
             "indoption": flags.collect::<Vec<_>>(),

@@ -24,6 +24,7 @@ fn column(name: &str, ty: SqlType, not_null: bool, default: Option<&str>) -> Col
         default: default.map(str::to_owned),
         identity: None,
         generated: None,
+        hidden: false,
         dropped: false,
     }
 }
@@ -38,6 +39,7 @@ fn index(oid: u32, name: &str, columns: &[(u16, bool)], unique: bool) -> IndexDe
         unique,
         values: true,
         deferral: Deferral::Never,
+        condition: None,
         internal: false,
     }
 }

@@ -67,6 +67,7 @@ pub fn create_table(
         default: None,
         identity: None,
         generated: None,
+        hidden: false,
         dropped: false,
     };
     let definition = TableDef {
@@ -99,6 +100,7 @@ fn index_definition(oid: Oid, name: &str, column: u16, unique: bool) -> IndexDef
         unique,
         values: true,
         deferral: Deferral::Never,
+        condition: None,
         internal: false,
     }
 }

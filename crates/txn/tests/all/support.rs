@@ -86,6 +86,7 @@ impl Bank {
             unique: true,
             values: true,
             deferral: Deferral::Never,
+            condition: None,
             internal: false,
         };
         let primary = IndexSpec {
@@ -251,6 +252,7 @@ fn describe(engine: &Engine, setup: &mut Transaction, accounts: &Table, index: I
         default: None,
         identity: None,
         generated: None,
+        hidden: false,
         dropped: false,
     };
     let oid = engine.allocate_oid();

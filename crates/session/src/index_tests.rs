@@ -1,0 +1,81 @@
+//! What a session promises of indexes on expressions and of partial indexes beside what `tests/slt` states: that conditions find
+//! rows by them, and that they are what they were after a crash.
+
+use crate::file_tests::rows;
+use crate::{Connection, Database};
+use firn_base::SqlState;
+use firn_base::disk::SimulatedDisk;
+use firn_base::random::Random;
+use firn_base::sync::Arc;
+use firn_txn::{Config, Engine};
+
+fn run(connection: &mut Connection, statements: &[&str]) {
+    for sql in statements {
+        connection.execute(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+}
+
+const MADE: [&str; 4] = [
+    "CREATE TABLE t (id integer PRIMARY KEY, name text, a integer, done boolean)",
+    "INSERT INTO t SELECT n, 'Name' || n, n % 100, n % 10 <> 0 FROM generate_series(1, 10000) AS n",
+    "CREATE UNIQUE INDEX by_name ON t (lower(name))",
+    "CREATE UNIQUE INDEX open ON t (a, id) WHERE NOT done",
+];
+
+/// A change conflicts with a query if it moves a row into what the query has asked for, or out of it.
+#[test]
+fn conditions_find_rows_by_expressions_and_by_the_condition_of_an_index() {
+    let database = Database::memory().unwrap();
+    let (mut one, mut other) = (database.connect(), database.connect());
+    run(&mut one, &MADE);
+    for (query, change, conflicts) in [
+        ("SELECT id FROM t WHERE lower(name) = 'name7'", "UPDATE t SET name = 'x' WHERE id = 8", false),
+        ("SELECT id FROM t WHERE lower(name) = 'name9'", "UPDATE t SET name = 'y' WHERE id = 9", true),
+        ("SELECT id FROM t WHERE NOT done AND a = 10", "UPDATE t SET name = 'z' WHERE id = 11", false),
+        ("SELECT id FROM t WHERE NOT done AND a = 11", "UPDATE t SET done = false WHERE id = 111", true),
+    ] {
+        run(&mut one, &["BEGIN ISOLATION LEVEL SERIALIZABLE"]);
+        rows(&mut one, query);
+        run(&mut other, &[change]);
+        let result = one.execute("INSERT INTO t (id) VALUES (20000); DELETE FROM t WHERE id = 20000; COMMIT");
+        let failed = result.is_err_and(|error| error.state() == SqlState::SERIALIZATION_FAILURE);
+        assert_eq!(failed, conflicts, "{query}; {change}");
+        run(&mut one, &["ROLLBACK"]);
+    }
+    let plan = rows(&mut one, "EXPLAIN SELECT id FROM t WHERE lower(name) = 'name7'").join("\n");
+    assert!(plan.contains("\"lower(name)\""), "{plan}");
+    let plan = rows(&mut one, "EXPLAIN SELECT id FROM t WHERE NOT done AND a > 10").join("\n");
+    assert!(plan.contains("CASE WHEN"), "{plan}");
+    let plan = rows(&mut one, "EXPLAIN SELECT id FROM t WHERE a > 10").join("\n");
+    assert!(!plan.contains("CASE WHEN"), "{plan}");
+}
+
+/// From the log alone, and from a checkpoint.
+#[test]
+fn they_are_what_they_were_after_a_crash() {
+    let open = |disk: &Arc<SimulatedDisk>| {
+        let config = Config { directory: Some("/data/db".into()), ..Config::default() };
+        Database::with_engine(Engine::open_on(disk.clone(), config).unwrap())
+    };
+    for checkpoint in [None, Some("CHECKPOINT")] {
+        let disk = SimulatedDisk::new();
+        let database = open(&disk);
+        let mut connection = database.connect();
+        run(&mut connection, &MADE);
+        run(&mut connection, &["UPDATE t SET done = false WHERE id = 1", "DELETE FROM t WHERE id = 10"]);
+        run(&mut connection, checkpoint.as_slice());
+        run(&mut connection, &["INSERT INTO t VALUES (0, 'Zero', 1, false)"]);
+        let after = open(&disk.after_power_cut(&mut Random::from_entropy()));
+        let mut connection = after.connect();
+        assert_eq!(rows(&mut connection, "SELECT id FROM t WHERE lower(name) = 'zero'"), ["Integer(0)"]);
+        let found = rows(&mut connection, "SELECT id FROM t WHERE NOT done AND a < 11 ORDER BY id LIMIT 3");
+        assert_eq!(found, ["Integer(0)", "Integer(1)", "Integer(100)"]);
+        for (sql, key) in [
+            ("INSERT INTO t VALUES (-1, 'ZERO', 2, true)", "Key (lower(name))=(zero) already exists."),
+            ("UPDATE t SET name = 'NAME5' WHERE id = 6", "Key (lower(name))=(name5) already exists."),
+        ] {
+            assert_eq!(connection.execute(sql).unwrap_err().detail(), Some(key), "{sql}");
+        }
+        run(&mut connection, &["DROP INDEX by_name", "INSERT INTO t VALUES (-1, 'ZERO', 2, true)"]);
+    }
+}
