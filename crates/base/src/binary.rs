@@ -76,7 +76,11 @@ pub fn decode_any(bytes: &[u8], ty: Type) -> Result<Value> {
             Ok(Value::Oid(u32::from_be_bytes(bytes)))
         }
         (TypeId::NAME, _) => Ok(Value::Text(text::fit_name(utf8(bytes)?).to_owned())),
-        (TypeId::CHAR, _) => Ok(Value::Text(utf8(bytes)?.chars().take(1).collect())),
+        (TypeId::CHAR, _) => {
+            let mut text = String::new();
+            text::write_char(bytes.first().copied().unwrap_or(0), &mut text);
+            Ok(Value::Text(text))
+        }
         (TypeId::XID8, _) => Ok(Value::BigInt(i64::from_be_bytes(fixed(bytes, SqlType::BigInt)?))),
         (TypeId::UNKNOWN | TypeId::CSTRING | TypeId::REFCURSOR, _) => {
             Ok(Value::Text(utf8(bytes)?.to_owned()))

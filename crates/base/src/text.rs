@@ -102,7 +102,11 @@ pub fn parse_any(text: &str, ty: Type, zone: &TimeZoneSetting) -> Result<Value> 
         (TypeId::JSON, _) => json::check(text).map(|()| Value::Text(text.to_owned())),
         (TypeId::TID, _) => parse_tid(text).map(Value::BigInt),
         (TypeId::PG_LSN, _) => parse_lsn(text).map(Value::BigInt),
-        (TypeId::CHAR, _) => Ok(Value::Text(text.chars().take(1).collect())),
+        (TypeId::CHAR, _) => {
+            let mut out = String::new();
+            write_char(char_byte(text), &mut out);
+            Ok(Value::Text(out))
+        }
         (TypeId::XID8, _) => parse_integer(text, SqlType::BigInt).map(Value::BigInt),
         (TypeId::UNKNOWN | TypeId::CSTRING | TypeId::REFCURSOR, _) => Ok(Value::Text(text.to_owned())),
         // Without a length it is neither padded nor cut.
@@ -199,6 +203,26 @@ const NAME_BYTES: usize = 63;
 /// What a name keeps of a string: whole characters of 63 bytes at most.
 pub fn fit_name(text: &str) -> &str {
     &text[..text.floor_char_boundary(NAME_BYTES)]
+/// The byte that a text is as a value of `"char"`: its first one, or the one of three octal digits behind a backslash.
+pub fn char_byte(text: &str) -> u8 {
+    match *text.as_bytes() {
+        [b'\\', a @ b'0'..=b'7', b @ b'0'..=b'7', c @ b'0'..=b'7'] => {
+            (a - b'0').wrapping_shl(6) | (b - b'0') << 3 | (c - b'0')
+        }
+        ref bytes => bytes.first().copied().unwrap_or(0),
+    }
+}
+
+/// Appends a byte as the text of a `"char"`, which is how such values are kept: zero is nothing, and what is no character by
+/// itself is written in octal digits.
+pub fn write_char(byte: u8, out: &mut String) {
+    match byte {
+        0 => {}
+        1..0x80 => out.push(char::from(byte)),
+        byte => write!(out, "\\{byte:03o}").expect("strings take everything"),
+    }
+}
+
 }
 
 /// Appends a whole number.

@@ -4,7 +4,7 @@ use crate::kernel::{Overflow, Text, TooLarge};
 use crate::registry::RegistryBuilder;
 use firn_base::datetime::{self, MICROS_PER_DAY, MICROS_PER_SECOND, POSTGRES_EPOCH_DAYS};
 use firn_base::numeric::Numeric;
-use firn_base::{Error, Interval, Result, Type, TypeId, text};
+use firn_base::{Error, Interval, Result, SqlState, Type, TypeId, text};
 
 const INT2: Overflow = Overflow("smallint out of range");
 const INT4: Overflow = Overflow("integer out of range");
@@ -114,8 +114,18 @@ fn strings(builder: &mut RegistryBuilder) {
         call.text.push_str(if value { "true" } else { "false" });
         Text
     });
+    builder.scalar::<(&str,), _>("int4(char)", |_, (value,)| i32::from(text::char_byte(value) as i8));
+    builder.scalar::<(i32,), _>("char(int4)", |call, (value,)| match i8::try_from(value) {
+        Ok(byte) => {
+            text::write_char(byte as u8, &mut call.text);
+            Ok(Text)
+        }
+        Err(_) => {
+            Err(Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "\"char\" out of range"))
+        }
+    });
     builder.scalar::<(&str,), _>("char(text)", |call, (value,)| {
-        call.text.extend(value.chars().next());
+        text::write_char(text::char_byte(value), &mut call.text);
         Text
     });
     builder.scalar::<(&str, i32, bool), _>(

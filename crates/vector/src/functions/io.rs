@@ -49,7 +49,7 @@ pub fn register(builder: &mut RegistryBuilder) {
         Text
     });
     builder.scalar::<(&str,), _>("charin(cstring)", |call, (text,)| {
-        call.text.extend(text.chars().next());
+        text::write_char(text::char_byte(text), &mut call.text);
         Text
     });
     modified(builder, "numeric_in(cstring,oid,int4)", |call, text, modifier| {
