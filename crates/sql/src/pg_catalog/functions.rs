@@ -166,14 +166,18 @@ pub(crate) static FUNCTIONS: &[Spec] = &[
     spec("pg_stat_get_last_autoanalyze_time", none),
     // The rest.
     spec("pg_encoding_to_char", |_, arguments| {
-        Ok(if arguments[0] == Cell::Integer(UTF8) { "UTF8" } else { "" }.into())
+        let number = i32::try_from(oid(&arguments[0])?).ok();
+        Ok(number.and_then(firn_vector::encoding_name).unwrap_or("").into())
     }),
     spec("pg_char_to_encoding", |_, arguments| {
-        let is_utf8 = matches!(text(&arguments[0]).to_lowercase().as_str(), "utf8" | "utf-8");
-        Ok(if is_utf8 { UTF8 } else { -1 }.into())
+        Ok(i64::from(firn_vector::encoding_number(&text(&arguments[0])).unwrap_or(-1)).into())
     }),
     spec("pg_encoding_max_length", |_, arguments| {
-        Ok(if arguments[0] == Cell::Integer(UTF8) { Cell::Integer(4) } else { Cell::Null })
+        // The most bytes of a character, each encoding at its number.
+        const LENGTHS: &[u8; 42] = b"133343441111111111111111111111111112222432";
+        let place = usize::try_from(oid(&arguments[0])?).ok();
+        let length = place.and_then(|place| LENGTHS.get(place));
+        Ok(length.map(|digit| i64::from(digit - b'0')).into())
     }),
     spec("pg_tablespace_location", |_, _| Ok("".into())),
     spec("pg_relation_is_publishable", |source, arguments| {
@@ -204,9 +208,6 @@ pub(crate) static FUNCTIONS: &[Spec] = &[
     spec("pg_database_size", database_size),
     spec("pg_tablespace_size", database_size),
 ];
-
-/// PostgreSQL's number of the one encoding.
-const UTF8: i64 = 6;
 
 fn text(cell: &Cell) -> String {
     match cell {
