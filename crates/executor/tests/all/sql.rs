@@ -285,6 +285,7 @@ impl Database {
             values: true,
             deferral,
             internal: false,
+            annotations: Default::default(),
         }
     }
 

@@ -86,6 +86,7 @@ impl Database {
                 values: true,
                 deferral: Deferral::Never,
                 internal: false,
+                annotations: Default::default(),
             };
             let physical = |part: &IndexColumnDef| {
                 let (_, ty, nullable) = columns[usize::from(part.column)];

@@ -273,9 +273,9 @@ pub(super) fn pg_cast(source: &Source) -> Vec<Row> {
 }
 
 /// An operator class of B-trees: a row of `classes.tsv`.
-pub(super) struct OperatorClass {
+pub(crate) struct OperatorClass {
     pub(super) oid: i64,
-    name: &'static str,
+    pub(crate) name: &'static str,
     family: i64,
     family_name: &'static str,
     input: i64,
@@ -298,16 +298,38 @@ pub(super) static OPERATOR_CLASSES: LazyLock<Vec<OperatorClass>> = LazyLock::new
     include_str!("classes.tsv").lines().map(class).collect()
 });
 
-/// The default operator class of a type: of the types that are compared as another one, that one's.
-pub(super) fn operator_class(ty: Type) -> i64 {
+/// The type as which values of a type are compared.
+fn compared(ty: Type) -> i64 {
     let compared = match ty.id {
         TypeId::VARCHAR => TypeId::TEXT,
         id if firn_vector::is_object(id) => TypeId::OID,
         _ if ty.info().is_some_and(|info| info.is_array()) => TypeId::ANYARRAY,
         id => id,
     };
-    let is_default = |class: &&OperatorClass| class.is_default && class.input == i64::from(compared.0);
+    i64::from(compared.0)
+}
+
+/// The default operator class of a type: of the types that are compared as another one, that one's.
+pub(super) fn operator_class(ty: Type) -> i64 {
+    let is_default = |class: &&OperatorClass| class.is_default && class.input == compared(ty);
     OPERATOR_CLASSES.iter().find(is_default).map_or(0, |class| class.oid)
+}
+
+/// The operator class of that name.
+pub(crate) fn operator_class_named(name: &str) -> Option<&'static OperatorClass> {
+    OPERATOR_CLASSES.iter().find(|class| class.name == name)
+}
+
+impl OperatorClass {
+    /// Whether it orders values of a type.
+    pub(crate) fn accepts(&self, ty: Type) -> bool {
+        self.input == compared(ty)
+    }
+
+    /// Whether it is what orders values of a type where no class is named.
+    pub(crate) fn is_default_of(&self, ty: Type) -> bool {
+        self.oid == operator_class(ty)
+    }
 }
 
 pub(super) fn pg_opclass(_: &Source) -> Vec<Row> {

@@ -306,7 +306,12 @@ fn index_definition(source: &Source, arguments: &[Cell]) -> Result<Cell> {
     Ok(match arguments.get(1).map(oid).transpose()? {
         None | Some(0) => source.index_definition(table, index).into(),
         Some(column) => match usize::try_from(column - 1) {
-            Ok(position) if position < index.columns.len() => {
+            Ok(position) if position >= index.columns.len() => {
+                let include = index.annotations.include.get(position - index.columns.len());
+                let name = include.map(|column| quote_identifier(&table.columns[usize::from(*column)].name));
+                name.unwrap_or_default().into()
+            }
+            Ok(position) => {
                 let full = index_column(table, index, position);
                 let name = &table.columns[usize::from(index.columns[position].column)].name;
                 let name = quote_identifier(name);

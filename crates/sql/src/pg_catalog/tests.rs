@@ -38,6 +38,7 @@ fn index(oid: u32, name: &str, columns: &[(u16, bool)], unique: bool) -> IndexDe
         values: true,
         deferral: Deferral::Never,
         internal: false,
+        annotations: Default::default(),
     }
 }
 
@@ -125,6 +126,7 @@ fn catalog() -> Catalog {
         minimum: 1,
         maximum: i64::MAX,
         cycle: false,
+        cache: 1,
         owner,
     };
     let sequences = [
