@@ -324,7 +324,7 @@ fn decode_numeric(bytes: &[u8], ty: SqlType) -> Result<(i128, u8)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time_zone::TimeZoneSetting;
+    use crate::text_style::TextStyle;
 
     /// Expected bytes come from PostgreSQL 15's `…send` functions.
     #[test]
@@ -367,7 +367,7 @@ mod tests {
             (SqlType::Interval, "1 mon 2 days 00:00:01", "\\x00000000000f42400000000200000001"),
         ];
         for (ty, written, bytes) in cases {
-            let value = text::parse(written, ty, &TimeZoneSetting::UTC).unwrap();
+            let value = text::parse(written, ty, &TextStyle::DEFAULT).unwrap();
             let mut encoded = Vec::new();
             encode(&value, ty, &mut encoded);
             assert_eq!(encoded, text::parse_bytea(bytes).unwrap(), "{written} as {ty}");

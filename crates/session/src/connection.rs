@@ -23,7 +23,7 @@ use arrow_schema::Schema;
 use firn_base::random::Random;
 use firn_base::stack;
 use firn_base::sync::{Arc, AtomicUsize, Ordering};
-use firn_base::{Error, Result, SqlState, TimeZoneSetting, TypeId, Value, clock};
+use firn_base::{Error, Result, SqlState, TextStyle, TypeId, Value, clock};
 use firn_sql::activity::{Activity, State};
 use firn_sql::notifications::Notification;
 use firn_sql::parse::Parsed;
@@ -177,7 +177,7 @@ pub struct Connection {
     idle_session_timeout: Option<Duration>,
     /// Whether nobody else ends it when it is idle for too long.
     pub(crate) ends_itself_when_idle: bool,
-    pub(crate) zone: TimeZoneSetting,
+    pub(crate) style: TextStyle,
     /// Counts changes of the settings.
     settings_version: u64,
     /// Those with a name, of PREPARE and of a protocol.
@@ -222,7 +222,7 @@ impl Connection {
             idle_in_transaction_timeout: None,
             idle_session_timeout: None,
             ends_itself_when_idle: true,
-            zone: TimeZoneSetting::UTC,
+            style: TextStyle::DEFAULT,
             settings_version: 0,
             prepared: HashMap::new(),
             forgotten_statements: 0,
@@ -488,7 +488,7 @@ impl Connection {
         if let Some(effect) = prepared.effect {
             return self.run_query_with_effect(prepared, parameters, effect).map(Ran::Outcome);
         }
-        let parameters = coerced(&prepared.parameters, parameters, &self.zone)?;
+        let parameters = coerced(&prepared.parameters, parameters, &self.style)?;
         let columns = || prepared.columns.clone().expect("a query has columns");
         let alarm = self.alarm();
         if matches!(self.block, Block::Idle) {
@@ -544,7 +544,7 @@ impl Connection {
         parameters: &[Value],
         effect: QueryEffect,
     ) -> Result<Outcome> {
-        let parameters = coerced(&prepared.parameters, parameters, &self.zone)?;
+        let parameters = coerced(&prepared.parameters, parameters, &self.style)?;
         self.refuse_read_only(&effect.command())?;
         let changed = self.in_transaction(|connection, transaction| {
             let plan = connection.current_plan(prepared, transaction)?;
@@ -561,7 +561,7 @@ impl Connection {
         parameters: &[Value],
         verb: &'static str,
     ) -> Result<Outcome> {
-        let parameters = coerced(&prepared.parameters, parameters, &self.zone)?;
+        let parameters = coerced(&prepared.parameters, parameters, &self.style)?;
         self.refuse_read_only(verb)?;
         let outcome = self.in_transaction(|connection, transaction| {
             let plan = connection.current_plan(prepared, transaction)?;
@@ -1006,6 +1006,11 @@ impl Connection {
         self.settings_version
     }
 
+    /// How the session reads and writes values as text: for protocols and programs that do that themselves.
+    pub fn text_style(&self) -> &TextStyle {
+        &self.style
+    }
+
     /// Takes over what settings say.
     pub(crate) fn heed_settings(&mut self) {
         self.settings_version += 1;
@@ -1019,22 +1024,20 @@ impl Connection {
             self.statement_timeout = settings.statement_timeout();
             self.idle_in_transaction_timeout = settings.idle_in_transaction_timeout();
             self.idle_session_timeout = settings.idle_session_timeout();
-            self.zone = TimeZoneSetting::named(settings.time_zone()).unwrap_or(TimeZoneSetting::UTC);
+            self.style = settings.text_style();
+            self.options.style = self.style;
             self.activity
                 .set_client(|client| settings.application_name().clone_into(&mut client.application));
-            if self.options.time_zone != settings.time_zone() {
-                self.options.time_zone = settings.time_zone().to_owned();
-            }
-            (settings.search_path(), settings.time_zone().to_owned(), settings.has_standard_strings())
+            (settings.search_path(), settings.has_standard_strings())
         };
-        let (search_path, time_zone, standard_strings) = self.services.with_settings(heed);
-        let facts = &*self.facts;
+        let (search_path, standard_strings) = self.services.with_settings(heed);
+        let (facts, style) = (&*self.facts, self.style);
         if facts.search_path != search_path
-            || facts.time_zone != time_zone
+            || facts.style != style
             || facts.standard_strings != standard_strings
         {
             self.facts =
-                Arc::new(SessionFacts { search_path, time_zone, standard_strings, ..(*self.facts).clone() });
+                Arc::new(SessionFacts { search_path, style, standard_strings, ..(*self.facts).clone() });
         }
         // Sessions that see things alike share their plans at no cost.
         if *self.facts == *self.shared.facts {

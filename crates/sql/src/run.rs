@@ -2,7 +2,7 @@
 
 use firn_base::random::Random;
 use firn_base::sync::{Arc, Mutex};
-use firn_base::{Cancel, Error, Result, SqlState, clock};
+use firn_base::{Cancel, Error, Result, SqlState, TextStyle, clock};
 use std::any::Any;
 use std::fmt::Debug;
 
@@ -15,8 +15,8 @@ pub struct RunOptions {
     pub threads: usize,
     /// When its transaction began: microseconds since 1970-01-01 UTC.
     pub now: i64,
-    /// The session's time zone (`UTC` or a name of the IANA database).
-    pub time_zone: String,
+    /// How the session reads and writes values as text, with its time zone.
+    pub style: TextStyle,
     /// What functions ask of the session.
     pub services: Arc<dyn SessionServices>,
 }
@@ -27,7 +27,7 @@ impl Default for RunOptions {
             cancel: Cancel::new(),
             threads: firn_base::thread::available_parallelism().map_or(1, usize::from),
             now: clock::wall_clock_micros(),
-            time_zone: "UTC".to_owned(),
+            style: TextStyle::DEFAULT,
             services: Arc::new(NoSession),
         }
     }

@@ -163,28 +163,28 @@ pub fn first_characters(text: &str, count: usize) -> &str {
 fn moments(builder: &mut RegistryBuilder) {
     builder.scalar::<(i64,), _>("date(timestamp)", |_, (moment,)| moment.div_euclid(MICROS_PER_DAY) as i32);
     builder.scalar::<(i64,), _>("date(timestamptz)", |call, (moment,)| {
-        Ok::<_, Error>(datetime::to_local(moment, call.context.zone)?.div_euclid(MICROS_PER_DAY) as i32)
+        Ok::<_, Error>(datetime::to_local(moment, call.context.zone())?.div_euclid(MICROS_PER_DAY) as i32)
     });
     builder.scalar::<(i32,), _>("timestamp(date)", |_, (days,)| datetime::date_to_timestamp(days));
     builder.scalar::<(i32,), _>("timestamptz(date)", |call, (days,)| {
-        datetime::to_utc(datetime::date_to_timestamp(days)?, call.context.zone)
+        datetime::to_utc(datetime::date_to_timestamp(days)?, call.context.zone())
     });
     builder.scalar::<(i32, i64), _>("timestamp(date,time) datetime_pl(date,time)", |_, (days, time)| {
         at(days, time)
     });
     builder.scalar::<(i64, i32), _>("timedate_pl(time,date)", |_, (time, days)| at(days, time));
     builder.scalar::<(i32, i64), _>("timestamptz(date,time)", |call, (days, time)| {
-        datetime::to_utc(at(days, time)?, call.context.zone)
+        datetime::to_utc(at(days, time)?, call.context.zone())
     });
     builder.scalar::<(i64,), _>("timestamp(timestamptz)", |call, (moment,)| {
-        datetime::to_local(moment, call.context.zone)
+        datetime::to_local(moment, call.context.zone())
     });
     builder.scalar::<(i64,), _>("timestamptz(timestamp)", |call, (moment,)| {
-        datetime::to_utc(moment, call.context.zone)
+        datetime::to_utc(moment, call.context.zone())
     });
     builder.scalar::<(i64,), _>("time(timestamp)", |_, (moment,)| moment.rem_euclid(MICROS_PER_DAY));
     builder.scalar::<(i64,), _>("time(timestamptz)", |call, (moment,)| {
-        Ok::<_, Error>(datetime::to_local(moment, call.context.zone)?.rem_euclid(MICROS_PER_DAY))
+        Ok::<_, Error>(datetime::to_local(moment, call.context.zone())?.rem_euclid(MICROS_PER_DAY))
     });
     builder.scalar::<(Interval,), _>("time(interval)", |_, (span,)| {
         span.microseconds().rem_euclid(MICROS_PER_DAY)

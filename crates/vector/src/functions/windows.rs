@@ -430,7 +430,7 @@ mod tests {
                         firn_base::text::write_any(
                             &value,
                             result,
-                            &firn_base::TimeZoneSetting::UTC,
+                            &firn_base::TextStyle::DEFAULT,
                             &mut text,
                         );
                         text
