@@ -57,16 +57,18 @@ fn other_relation(
             if kind == ObjectKind::Index =>
         {
             let resets = matches!(action, AlterTableKind::ResetOptions(_));
+            let change = |shown: &mut Vec<(String, String)>| match resets {
+                true => parameter::reset_of_index(shown, options),
+                false => parameter::set_of_index(shown, options),
+            };
+            // Mistakes are told before the index is looked for.
+            change(&mut Vec::new())?;
             match context.names().find(name) {
                 Some(Relation::Index(table, index)) => {
                     let (table, index) = (table.oid, index.oid);
                     let mut table = TableDef::clone(&context.table(table));
                     let index = table.indexes.iter_mut().find(|known| known.oid == index);
-                    let shown = &mut index.expect("it was found").annotations.parameters;
-                    match resets {
-                        true => parameter::reset_of_index(shown, options)?,
-                        false => parameter::set_of_index(shown, options)?,
-                    }
+                    change(&mut index.expect("it was found").annotations.parameters)?;
                     context.put_table(table)
                 }
                 Some(_) => Err(wrong_kind(kind, &name.name)),
