@@ -234,8 +234,12 @@ fn convert(value: Value, to: SqlType, style: &TextStyle, context: Context) -> Re
         }
         (Value::Timestamp(local), SqlType::Date) => Value::Date(local.div_euclid(MICROS_PER_DAY) as i32),
         (Value::Timestamp(local), SqlType::Time) => Value::Time(local.rem_euclid(MICROS_PER_DAY)),
-        (Value::Timestamp(local), SqlType::TimestampTz) => Value::TimestampTz(datetime::to_utc(local, &style.zone)?),
-        (Value::TimestampTz(utc), SqlType::Timestamp) => Value::Timestamp(datetime::to_local(utc, &style.zone)?),
+        (Value::Timestamp(local), SqlType::TimestampTz) => {
+            Value::TimestampTz(datetime::to_utc(local, &style.zone)?)
+        }
+        (Value::TimestampTz(utc), SqlType::Timestamp) => {
+            Value::Timestamp(datetime::to_local(utc, &style.zone)?)
+        }
         (Value::TimestampTz(utc), SqlType::Date) => {
             Value::Date(datetime::to_local(utc, &style.zone)?.div_euclid(MICROS_PER_DAY) as i32)
         }

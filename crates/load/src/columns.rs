@@ -11,8 +11,8 @@ use arrow_buffer::IntervalMonthDayNano;
 use firn_base::sync::Arc;
 use firn_base::text_style::IntervalStyle;
 use firn_base::{
-    Error, Numeric, Representation, Result, SqlType, TextStyle, Type, Value, binary, datetime, interval, numeric,
-    text,
+    Error, Numeric, Representation, Result, SqlType, TextStyle, Type, Value, binary, datetime, interval,
+    numeric, text,
 };
 
 /// Texts read as literals of a type. An error comes with the text.
@@ -137,9 +137,7 @@ impl ColumnBuilder {
             SqlType::TimestampTz => {
                 ColumnBuilder::TimestampTz(style, TimestampMicrosecondBuilder::new().with_timezone("UTC"))
             }
-            SqlType::Interval => {
-                ColumnBuilder::Interval(style.intervals, IntervalMonthDayNanoBuilder::new())
-            },
+            SqlType::Interval => ColumnBuilder::Interval(style.intervals, IntervalMonthDayNanoBuilder::new()),
             SqlType::Uuid => ColumnBuilder::Uuid(FixedSizeBinaryBuilder::new(16)),
         }
     }

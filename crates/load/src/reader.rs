@@ -64,7 +64,9 @@ impl CopyReader {
                 RecordReader::new(target, options, style),
             )))),
             RowFormat::Json => Reader::Chunks(Box::new(Chunks::new(ChunkReader::Json(JsonReader::new(
-                target, &options, TextStyle::in_zone(style.zone),
+                target,
+                &options,
+                TextStyle::in_zone(style.zone),
             ))))),
             RowFormat::Binary => Reader::Binary(Box::new(BinaryReader::new(target, style))),
         };

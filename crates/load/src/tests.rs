@@ -405,8 +405,7 @@ fn files_without_rows_have_none_however_many_columns_there_are() {
             [(CopyHeader::Yes, header.as_str()), (CopyHeader::Yes, "\\.\n"), (CopyHeader::No, "")]
         {
             let options = CopyOptions { header, ..CopyOptions::new(CSV) };
-            let mut reader =
-                CopyReader::new("COPY t", columns.clone(), options, TextStyle::DEFAULT).unwrap();
+            let mut reader = CopyReader::new("COPY t", columns.clone(), options, TextStyle::DEFAULT).unwrap();
             reader.push(file.as_bytes()).unwrap();
             reader.finish().unwrap();
             assert!(std::iter::from_fn(|| reader.next_batch()).all(|batch| batch.rows == 0), "{file:?}");
@@ -768,8 +767,7 @@ fn columns_have_the_arrow_types_of_tables() {
         ("c".to_owned(), SqlType::Char(3)),
         ("u".to_owned(), SqlType::Uuid),
     ];
-    let mut reader =
-        CopyReader::new("COPY t", columns, CopyOptions::new(TEXT), TextStyle::DEFAULT).unwrap();
+    let mut reader = CopyReader::new("COPY t", columns, CopyOptions::new(TEXT), TextStyle::DEFAULT).unwrap();
     reader.push(b"1.5\t1970-01-02\tx\ta0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11\n").unwrap();
     reader.finish().unwrap();
     let batch = reader.next_batch().unwrap().columns;

@@ -401,9 +401,9 @@ fn unknown(name: &str) -> Error {
 
 /// The parts of a value of DateStyle.
 fn date_style(value: &str) -> (DateStyle, DateOrder) {
-    let parts = value.split_once(", ").and_then(|(style, order)| {
-        Some((DateStyle::named(style)?, DateOrder::named(order)?))
-    });
+    let parts = value
+        .split_once(", ")
+        .and_then(|(style, order)| Some((DateStyle::named(style)?, DateOrder::named(order)?)));
     parts.expect("checked when it was set")
 }
 
@@ -719,11 +719,7 @@ mod tests {
             ("iso, nonsense", "Unrecognized key word: \"nonsense\"."),
         ] {
             let error = settings.set("datestyle", Some(wrong), false).unwrap_err();
-            assert_eq!(
-                (error.state().as_str(), error.detail()),
-                ("22023", Some(detail)),
-                "{wrong}"
-            );
+            assert_eq!((error.state().as_str(), error.detail()), ("22023", Some(detail)), "{wrong}");
         }
     }
 

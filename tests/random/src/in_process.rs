@@ -3,7 +3,7 @@
 use crate::engine::{Answer, Column, Engine, Row, Statement};
 use crate::schema::{Constraint, TABLES, Table};
 use firn_base::sync::{Arc, AtomicU64, Ordering};
-use firn_base::{Cancel, Result, Snapshot, Stamp, Time, TextStyle, Type, TypeId, Value, text};
+use firn_base::{Cancel, Result, Snapshot, Stamp, TextStyle, Time, Type, TypeId, Value, text};
 use firn_bind::{Attribute, Catalog, Generated, Key, Relation, RelationKind, bind};
 use firn_executor::source::{MemorySource, SourceColumn};
 use firn_executor::values::{push, value};

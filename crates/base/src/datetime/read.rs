@@ -494,7 +494,9 @@ impl<'a> Reading<'a> {
             Some(Word::Today(after)) => {
                 let present = self.present(&lower)?;
                 self.give(DATE)?;
-                self.set_day(to_local(present.moment, &present.style.zone)?.div_euclid(MICROS_PER_DAY) + after);
+                self.set_day(
+                    to_local(present.moment, &present.style.zone)?.div_euclid(MICROS_PER_DAY) + after,
+                );
             }
             Some(expected @ Word::Julian) => self.expected = Some(expected),
             Some(expected @ Word::IsoTime) => {

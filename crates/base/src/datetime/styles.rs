@@ -118,7 +118,11 @@ mod tests {
             (DateStyle::Sql, DateOrder::Mdy, ["02/05/2030", "03/15/0044 BC", "07/01/2030 02:00:00.25 CEST"]),
             (DateStyle::Sql, DateOrder::Ymd, ["02/05/2030", "03/15/0044 BC", "07/01/2030 02:00:00.25 CEST"]),
             (DateStyle::Sql, DateOrder::Dmy, ["05/02/2030", "15/03/0044 BC", "01/07/2030 02:00:00.25 CEST"]),
-            (DateStyle::German, DateOrder::Mdy, ["05.02.2030", "15.03.0044 BC", "01.07.2030 02:00:00.25 CEST"]),
+            (
+                DateStyle::German,
+                DateOrder::Mdy,
+                ["05.02.2030", "15.03.0044 BC", "01.07.2030 02:00:00.25 CEST"],
+            ),
             (
                 DateStyle::Postgres,
                 DateOrder::Mdy,

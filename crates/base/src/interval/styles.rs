@@ -86,8 +86,7 @@ pub(super) fn write_sql_standard(interval: &Interval, out: &mut String) {
     let has_positive = fields.all().iter().any(|field| *field > 0);
     let has_year_month = interval.months != 0;
     let has_day_time = interval.days != 0 || interval.microseconds() != 0;
-    let (years, months, days) =
-        (fields.years.abs(), fields.months.abs(), fields.days.abs());
+    let (years, months, days) = (fields.years.abs(), fields.months.abs(), fields.days.abs());
     if !has_negative && !has_positive {
         return out.push('0');
     }
@@ -95,7 +94,8 @@ pub(super) fn write_sql_standard(interval: &Interval, out: &mut String) {
         let sign = |is_negative: bool| if is_negative { '-' } else { '+' };
         let year_sign = sign(interval.months < 0);
         let (day_sign, time_sign) = (sign(interval.days < 0), sign(interval.microseconds() < 0));
-        write!(out, "{year_sign}{years}-{months} {day_sign}{days} {time_sign}").expect("strings take everything");
+        write!(out, "{year_sign}{years}-{months} {day_sign}{days} {time_sign}")
+            .expect("strings take everything");
         return fields.write_clock(out);
     }
     if has_negative {
@@ -153,7 +153,10 @@ mod tests {
     #[test]
     fn intervals_are_written_in_each_style() {
         for (text, expected) in [
-            ("1 year 2 days 03:04:05", ["@ 1 year 2 days 3 hours 4 mins 5 secs", "+1-0 +2 +3:04:05", "P1Y2DT3H4M5S"]),
+            (
+                "1 year 2 days 03:04:05",
+                ["@ 1 year 2 days 3 hours 4 mins 5 secs", "+1-0 +2 +3:04:05", "P1Y2DT3H4M5S"],
+            ),
             ("-3 hours", ["@ 3 hours ago", "-3:00:00", "PT-3H"]),
             ("0", ["@ 0", "0", "PT0S"]),
             ("1 year 2 mons", ["@ 1 year 2 mons", "1-2", "P1Y2M"]),
@@ -161,11 +164,17 @@ mod tests {
             ("-1 day -2 hours", ["@ 1 day 2 hours ago", "-1 2:00:00", "P-1DT-2H"]),
             ("1 day 00:00:01", ["@ 1 day 1 sec", "1 0:00:01", "P1DT1S"]),
             ("2 days 00:00:01.5", ["@ 2 days 1.5 secs", "2 0:00:01.5", "P2DT1.5S"]),
-            ("-1 mon +2 days -00:00:00.5", ["@ 1 mon -2 days 0.5 secs ago", "-0-1 +2 -0:00:00.5", "P-1M2DT-0.5S"]),
+            (
+                "-1 mon +2 days -00:00:00.5",
+                ["@ 1 mon -2 days 0.5 secs ago", "-0-1 +2 -0:00:00.5", "P-1M2DT-0.5S"],
+            ),
             ("-1 mons", ["@ 1 mon ago", "-0-1", "P-1M"]),
             ("-00:00:01", ["@ 1 sec ago", "-0:00:01", "PT-1S"]),
             ("00:01:00", ["@ 1 min", "0:01:00", "PT1M"]),
-            ("-1 year 3 days 04:05:06.7", ["@ 1 year -3 days -4 hours -5 mins -6.7 secs ago", "-1-0 +3 +4:05:06.7", "P-1Y3DT4H5M6.7S"]),
+            (
+                "-1 year 3 days 04:05:06.7",
+                ["@ 1 year -3 days -4 hours -5 mins -6.7 secs ago", "-1-0 +3 +4:05:06.7", "P-1Y3DT4H5M6.7S"],
+            ),
             ("3 days -04:05:06", ["@ 3 days -4 hours -5 mins -6 secs", "+0-0 +3 -4:05:06", "P3DT-4H-5M-6S"]),
             ("10:00:00.000001", ["@ 10 hours 0.000001 secs", "10:00:00.000001", "PT10H0.000001S"]),
             ("-1 day 00:00:01", ["@ 1 day -1 sec ago", "+0-0 -1 +0:00:01", "P-1DT1S"]),

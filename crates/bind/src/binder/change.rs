@@ -84,7 +84,12 @@ impl Binder<'_> {
         self.fill_row(&mut node, &relation, &mut values)?;
         let conflicts = match &insert.on_conflict {
             Some(conflict) => {
-                let row = ConflictingRow { relation: &relation, source: target, node: &mut node, values: &mut values };
+                let row = ConflictingRow {
+                    relation: &relation,
+                    source: target,
+                    node: &mut node,
+                    values: &mut values,
+                };
                 vec![self.conflict_arm(conflict, row, insert.alias.as_ref())?]
             }
             None => Vec::new(),

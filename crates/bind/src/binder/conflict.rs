@@ -114,7 +114,8 @@ impl Binder<'_> {
                 renamed.push((std::mem::replace(column, own), own));
             }
             for scalar in set.iter_mut().map(|(_, scalar)| scalar).chain(&mut conditions) {
-                let own = |column| renamed.iter().find(|(of, _)| *of == column).map_or(column, |(_, own)| *own);
+                let own =
+                    |column| renamed.iter().find(|(of, _)| *of == column).map_or(column, |(_, own)| *own);
                 scalar.rename(&mut { own });
             }
         }
@@ -147,7 +148,8 @@ impl Binder<'_> {
         let mut is_there = None;
         for number in key {
             let of = |columns: &[(Column, i16)]| {
-                let (column, _) = columns.iter().find(|(_, attribute)| attribute == number).expect("it is a column");
+                let (column, _) =
+                    columns.iter().find(|(_, attribute)| attribute == number).expect("it is a column");
                 *column
             };
             let (old, new) = (of(existing), of(excluded));

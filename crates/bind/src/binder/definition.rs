@@ -6,9 +6,7 @@ use super::names::Found;
 use super::{Binder, Clause, Item, ItemColumn, LevelId, Operand, OutputColumn, Table, bind_with};
 use crate::catalog::{Catalog, Relation};
 use crate::resolve::name as type_name;
-use firn_base::{
-    Error, Result, SqlState, SqlType, TextStyle, TimeZoneSetting, Type, TypeId, Value, text,
-};
+use firn_base::{Error, Result, SqlState, SqlType, TextStyle, TimeZoneSetting, Type, TypeId, Value, text};
 use firn_plan::{Column, ColumnInfo, Columns, Origin, Scalar};
 use firn_syntax::Span;
 use firn_syntax::tree::{self, Expr, JoinConstraint, Name, ObjectName, Query, Statement};

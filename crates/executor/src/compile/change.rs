@@ -12,7 +12,8 @@ use crate::write::column_id;
 use firn_base::Result;
 use firn_base::sync::Arc;
 use firn_plan::operator::{
-    Assignment, ConflictArm, ConflictUpdate, Image, Insert, JoinKind, Merge, MergeAction, SourceId, Update, XMAX,
+    Assignment, ConflictArm, ConflictUpdate, Image, Insert, JoinKind, Merge, MergeAction, SourceId, Update,
+    XMAX,
 };
 use firn_plan::{Column, NodeId, Operator, Plan, Scalar};
 
@@ -46,19 +47,11 @@ impl Compile<'_> {
         for update in insert.conflicts.iter().filter_map(|arm| arm.update.as_ref()) {
             below.extend(given_to(update));
         }
-        self.change(
-            insert.input,
-            insert.target,
-            &insert.images,
-            needed,
-            &below,
-            |compile, layout| {
-                let values = Template::new(compile.assignments(&insert.values, layout)?);
-                let arms =
-                    insert.conflicts.iter().map(|arm| compile.arm(arm, layout)).collect::<Result<_>>()?;
-                Ok(ChangeKind::Insert(InsertPlan { values, arms }))
-            },
-        )
+        self.change(insert.input, insert.target, &insert.images, needed, &below, |compile, layout| {
+            let values = Template::new(compile.assignments(&insert.values, layout)?);
+            let arms = insert.conflicts.iter().map(|arm| compile.arm(arm, layout)).collect::<Result<_>>()?;
+            Ok(ChangeKind::Insert(InsertPlan { values, arms }))
+        })
     }
 
     pub(super) fn update(&mut self, update: &Update, needed: &Needed) -> Result<Part> {

@@ -15,9 +15,7 @@ use super::messages::described_key;
 use super::rows::Cells;
 use super::target::{LateKey, Reference, Referrer, changes_child, encoded};
 use super::writer::Writer;
-use firn_base::{
-    Cell, ColumnId, Error, Numeric, Representation, Result, RowId, SqlState, TextStyle, Value,
-};
+use firn_base::{Cell, ColumnId, Error, Numeric, Representation, Result, RowId, SqlState, TextStyle, Value};
 use firn_base::{coerce, numeric};
 use firn_storage::{KeyBuffer, Table};
 use firn_txn::catalog::{ColumnType, ReferentialAction, TableDef};

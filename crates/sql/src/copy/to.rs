@@ -177,7 +177,8 @@ impl Outgoing {
         let writer = match format {
             CopyFormat::Parquet | CopyFormat::Arrow => {
                 let is_file = copy.target != CopyTarget::Standard;
-                let writer = ColumnWriter::new(&copy_options, &columns, style.zone, is_file, options.threads)?;
+                let writer =
+                    ColumnWriter::new(&copy_options, &columns, style.zone, is_file, options.threads)?;
                 Writer::Columns(Some(Box::new(writer)))
             }
             CopyFormat::Text | CopyFormat::Csv | CopyFormat::Binary | CopyFormat::Json => {

@@ -176,7 +176,9 @@ pub(super) fn add_key(
     let Key { columns, primary, deferral, annotations } = key;
     let name = match primary {
         true => name(context, table, given, &table.name, "pkey")?,
-        false => name(context, table, given, &index::default_stem(table, &columns, &annotations.include), "key")?,
+        false => {
+            name(context, table, given, &index::default_stem(table, &columns, &annotations.include), "key")?
+        }
     };
     if context.names().relation_in(table.schema, &name).is_some() {
         return Err(super::already_exists(ObjectKind::Index, &name));

@@ -129,9 +129,7 @@ impl Visitor for FixLiterals<'_> {
 pub(super) fn fix_literal(expr: &mut Expr, noted: &[(u32, Box<str>)]) {
     let (places, value) = match &mut expr.kind {
         ExprKind::String(value) => (expr.span.start..expr.span.start + 1, value),
-        ExprKind::TypedLiteral(literal) => {
-            (literal.type_name.span.end..expr.span.end, &mut literal.value)
-        }
+        ExprKind::TypedLiteral(literal) => (literal.type_name.span.end..expr.span.end, &mut literal.value),
         _ => return,
     };
     if let Some((_, fixed)) = noted.iter().find(|(at, _)| places.contains(at)) {

@@ -98,10 +98,7 @@ pub(super) fn unique_without_values() -> Error {
 }
 
 /// A column of an index, with its operator class if that is not the default one; 0A000 for expressions.
-fn index_column(
-    table: &TableDef,
-    element: &IndexElement,
-) -> Result<(IndexColumnDef, Option<&'static str>)> {
+fn index_column(table: &TableDef, element: &IndexElement) -> Result<(IndexColumnDef, Option<&'static str>)> {
     if let Some(collation) = &element.collation {
         column::check_collation(collation)?;
     }
@@ -121,7 +118,8 @@ fn index_column(
             let ty = definition.ty.declared;
             let shown = QualifiedName::from(class);
             let known = operator_class_named(&class.name.text).ok_or_else(|| {
-                let message = format!("operator class \"{shown}\" does not exist for access method \"btree\"");
+                let message =
+                    format!("operator class \"{shown}\" does not exist for access method \"btree\"");
                 Error::new(SqlState::UNDEFINED_OBJECT, message)
             })?;
             if !known.accepts(ty) {

@@ -3,8 +3,8 @@
 //! What the names of a query mean is what the binder says ([`firn_bind::describe`]). What a view depends on is read from its text when
 //! it is asked, so there is nothing to keep in step. A relation's new name is written into the texts that name it.
 
-use super::expression::fix_literal;
 use super::create::{named, plain_column, refuse_duplicates};
+use super::expression::fix_literal;
 use super::{Context, already_exists, column};
 use crate::names::{Names, Relation};
 use crate::statement::{ObjectKind, QualifiedName};

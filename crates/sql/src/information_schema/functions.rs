@@ -4,8 +4,8 @@ use firn_base::sync::Arc;
 use firn_base::{Result, Type, TypeId};
 use firn_vector::builder::Builder;
 use firn_vector::kernel::scalar::scalar;
-use firn_vector::lists::Record;
 use firn_vector::kernel::{Arguments, Call, Outcome, Set, SetKernel, Text};
+use firn_vector::lists::Record;
 use firn_vector::registry::{
     Body, Function, FunctionId, Kernels, Mode, Parallel, Parameter, RegistryBuilder, Volatility,
 };

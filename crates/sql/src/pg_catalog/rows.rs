@@ -113,9 +113,7 @@ fn pg_class(source: &Source) -> Vec<Row> {
     let row = |object: Object<'_>| {
         let (kind, method, columns) = match &object {
             Object::Table(table) => ("r", HEAP, table.columns.len()),
-            Object::Index(_, index) => {
-                ("i", BTREE, index.columns.len() + index.annotations.include.len())
-            }
+            Object::Index(_, index) => ("i", BTREE, index.columns.len() + index.annotations.include.len()),
             Object::View(view) => ("v", 0, view.columns.len()),
             Object::Sequence(_) => ("S", 0, 3),
             Object::System(_, relation) => {

@@ -197,7 +197,9 @@ fn sequence_options(sequence: &SequenceDef) -> String {
     let SequenceDef { increment, minimum, maximum, start, .. } = sequence;
     let cycle = if sequence.cycle { " CYCLE" } else { "" };
     let cache = if sequence.cache == 1 { String::new() } else { format!(" CACHE {}", sequence.cache) };
-    format!(" INCREMENT BY {increment} MINVALUE {minimum} MAXVALUE {maximum} START WITH {start}{cache}{cycle}")
+    format!(
+        " INCREMENT BY {increment} MINVALUE {minimum} MAXVALUE {maximum} START WITH {start}{cache}{cycle}"
+    )
 }
 
 /// Views, each after those that it is made of.

@@ -145,7 +145,12 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     parameter("enable_sort", "on", Kind::Boolean, "Accepted; has no effect."),
     parameter("enable_tidscan", "on", Kind::Boolean, "Accepted; has no effect."),
     parameter("escape_string_warning", "on", Kind::Boolean, "Accepted; has no effect."),
-    parameter("extra_float_digits", "1", Kind::Integer(-15, 3), "Above 0 floats are printed shortest and exact, else with so many more digits than all keep."),
+    parameter(
+        "extra_float_digits",
+        "1",
+        Kind::Integer(-15, 3),
+        "Above 0 floats are printed shortest and exact, else with so many more digits than all keep.",
+    ),
     parameter(
         "force_parallel_mode",
         "off",
@@ -174,7 +179,12 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         "Longest that a client may be idle outside transaction blocks; 0 for ever.",
     ),
     parameter("integer_datetimes", "on", Kind::Fixed, "Times are integers."),
-    parameter("IntervalStyle", "postgres", Kind::Choice(IntervalStyle::NAMES), "How intervals are printed and read."),
+    parameter(
+        "IntervalStyle",
+        "postgres",
+        Kind::Choice(IntervalStyle::NAMES),
+        "How intervals are printed and read.",
+    ),
     parameter("is_superuser", "on", Kind::Fixed, "Every user may do everything."),
     parameter("jit", "off", Kind::Boolean, "Accepted; has no effect."),
     parameter("jit_above_cost", "100000", Kind::Real, "Accepted; has no effect."),

@@ -120,9 +120,7 @@ fn strings(builder: &mut RegistryBuilder) {
             text::write_char(byte as u8, &mut call.text);
             Ok(Text)
         }
-        Err(_) => {
-            Err(Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "\"char\" out of range"))
-        }
+        Err(_) => Err(Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "\"char\" out of range")),
     });
     builder.scalar::<(&str,), _>("char(text)", |call, (value,)| {
         text::write_char(text::char_byte(value), &mut call.text);

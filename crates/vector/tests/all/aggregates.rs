@@ -2,7 +2,7 @@
 //!
 //! A group is added at once, among others of its file, and in two halves whose states are written, read and merged; always with one answer.
 
-use super::{Block, agree, blocks, shown, value, style};
+use super::{Block, agree, blocks, shown, style, value};
 use firn_base::{Error, Result, Type, TypeId, Value};
 use firn_vector::builder::Builder;
 use firn_vector::context::detached;

@@ -1,6 +1,6 @@
 //! Scalar functions: over all rows at once, over some rows, with each argument constant, and on single values; always with one answer.
 
-use super::{Block, agree, blocks, shown, value, style};
+use super::{Block, agree, blocks, shown, style, value};
 use firn_base::{Type, Value};
 use firn_vector::builder::Builder;
 use firn_vector::context::detached;

@@ -1,6 +1,6 @@
 //! Functions that return sets: their rows, asked for one at a time and many at once.
 
-use super::{blocks, shown, value, style};
+use super::{blocks, shown, style, value};
 use firn_base::array::{ArrayValue, Dimension};
 use firn_base::{Type, TypeId, Value};
 use firn_vector::builder::Builder;
