@@ -2,7 +2,7 @@
 
 use super::{Context, already_exists, column, kinds, parameter};
 use crate::names::missing_column;
-use crate::pg_catalog::operator_class_named;
+use crate::operator_classes;
 use crate::statement::{ObjectKind, QualifiedName};
 use firn_base::{ColumnId, Error, Result, SqlState, Type};
 use firn_syntax::tree::{CreateIndex, ExprKind, IndexElement, NullsOrder, SortOrder};
@@ -117,7 +117,7 @@ fn index_column(table: &TableDef, element: &IndexElement) -> Result<(IndexColumn
         Some(class) => {
             let ty = definition.ty.declared;
             let shown = QualifiedName::from(class);
-            let known = operator_class_named(&class.name.text).ok_or_else(|| {
+            let known = operator_classes::named(&class.name.text).ok_or_else(|| {
                 let message =
                     format!("operator class \"{shown}\" does not exist for access method \"btree\"");
                 Error::new(SqlState::UNDEFINED_OBJECT, message)

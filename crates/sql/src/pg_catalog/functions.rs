@@ -2,10 +2,11 @@
 //! session. All are computed value by value; none is worth a vector.
 
 use super::definitions::{Object, index_column, number, quote_identifier};
-use super::facts::{COLLATIONS, OPERATOR_CLASSES, procedures};
+use super::facts::{COLLATIONS, procedures};
 use super::names::{procedure_name, type_names};
 use super::relation::Cell;
 use super::{DATABASE, OWNER, Source, comments, deparse, types};
+use crate::operator_classes;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
 use firn_storage::Table;
@@ -54,7 +55,7 @@ pub(crate) static FUNCTIONS: &[Spec] = &[
     }),
     spec("pg_opclass_is_visible", |_, arguments| {
         let wanted = oid(&arguments[0])?;
-        Ok(is_there(OPERATOR_CLASSES.iter().any(|class| class.oid == wanted)))
+        Ok(is_there(operator_classes::all().iter().any(|class| class.oid == wanted)))
     }),
     spec("pg_collation_is_visible", |_, arguments| {
         let wanted = oid(&arguments[0])?;

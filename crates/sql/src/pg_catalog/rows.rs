@@ -3,6 +3,7 @@
 use super::definitions::{Object, action_name, number};
 use super::{Cell, DATABASE, OWNER, Row, Source, activity, comments, facts, relation, script, types};
 use crate::ddl::columns_in;
+use crate::operator_classes;
 use firn_base::Type;
 use firn_query::catalog::SEQUENCE_COLUMNS;
 use firn_txn::catalog::ColumnType;
@@ -298,8 +299,8 @@ fn pg_index(source: &Source) -> Vec<Row> {
         let key = &columns[..index.columns.len()];
         let types = key.iter().map(|column| table.columns[usize::from(*column)].ty.declared);
         let class = |(position, ty)| {
-            let named = index.annotations.class(position).and_then(facts::operator_class_named);
-            named.map_or_else(|| facts::operator_class(ty), |class| class.oid)
+            let named = index.annotations.class(position).and_then(operator_classes::named);
+            named.map_or_else(|| operator_classes::default_of(ty), |class| class.oid)
         };
         let classes: Vec<i64> = types.clone().enumerate().map(class).collect();
         let collations: Vec<i64> = types.map(|ty| i64::from(ty.collation.0)).collect();
