@@ -235,6 +235,7 @@ fn write_integer(number: impl itoa::Integer, output: &mut Output) {
 mod tests {
     use super::*;
     use firn_base::array::Dimension;
+    use firn_base::text_style::{ByteaStyle, DateStyle};
     use firn_base::{ArrayValue, Numeric};
 
     /// A cell without its length; `None` for NULL.
@@ -285,6 +286,27 @@ mod tests {
             written(Value::Date(-7), Type::new(TypeId::DATE), Format::Text),
             Some(b"1969-12-25".to_vec())
         );
+    }
+
+    #[test]
+    fn cells_in_text_format_have_the_style_of_the_session() {
+        let style = TextStyle {
+            dates: DateStyle::German,
+            bytea: ByteaStyle::Escape,
+            float_digits: 0,
+            ..TextStyle::DEFAULT
+        };
+        let mut writer = CellWriter::new(TextStyle::DEFAULT);
+        writer.set_style(style);
+        for (datum, ty, text) in [
+            (Datum::Int32(-7), TypeId::DATE, "25.12.1969"),
+            (Datum::Bytes(&[b'a', 0]), TypeId::BYTEA, "a\\000"),
+            (Datum::Float64(0.1 + 0.2), TypeId::FLOAT8, "0.3"),
+        ] {
+            let mut output = Vec::new();
+            writer.datum(datum, Type::new(ty), Format::Text, &mut output);
+            assert_eq!(cell(&output), Some(text.as_bytes()));
+        }
     }
 
     /// The bytes are those of PostgreSQL's `numeric_send` and `array_send`.
