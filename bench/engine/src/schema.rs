@@ -247,6 +247,7 @@ impl TableSchema {
             values: true,
             deferral: Deferral::Never,
             internal: false,
+            annotations: Default::default(),
         }
     }
 

@@ -35,6 +35,7 @@ fn create(engine: &Arc<Engine>) -> Result<Arc<Table>> {
         values: true,
         deferral: Default::default(),
         internal: false,
+        annotations: Default::default(),
     };
     tx.create_index(&table, index.spec(&table), 2)?;
     let column = |(position, ty): (usize, &SqlType)| ColumnDef {

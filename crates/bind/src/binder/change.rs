@@ -1,5 +1,6 @@
 //! INSERT, UPDATE and DELETE: targets, assignments, defaults, and RETURNING.
 
+use super::conflict::ConflictingRow;
 use super::states::GENERATED_ALWAYS;
 use super::target::BoundTarget;
 use super::{Binder, Clause, Item, ItemColumn, Operand, Output, Rows, Table};
@@ -82,7 +83,15 @@ impl Binder<'_> {
         };
         self.fill_row(&mut node, &relation, &mut values)?;
         let conflicts = match &insert.on_conflict {
-            Some(conflict) => vec![self.conflict_arm(conflict, &relation, insert.alias.as_ref())?],
+            Some(conflict) => {
+                let row = ConflictingRow {
+                    relation: &relation,
+                    source: target,
+                    node: &mut node,
+                    values: &mut values,
+                };
+                vec![self.conflict_arm(conflict, row, insert.alias.as_ref())?]
+            }
             None => Vec::new(),
         };
         let assignments =

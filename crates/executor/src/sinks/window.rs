@@ -252,7 +252,7 @@ impl Frame {
         };
         let start = bound(&mut plan.start, "starting")?;
         let end = bound(&mut plan.end, "ending")?;
-        Ok(Frame { unit, start, end, exclude: plan.exclude, zone: *work.context.zone })
+        Ok(Frame { unit, start, end, exclude: plan.exclude, zone: *work.context.zone() })
     }
 
     /// The rows from the first on, before the end, before any is excluded.

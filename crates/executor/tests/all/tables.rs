@@ -90,6 +90,7 @@ impl Database {
                 values: true,
                 deferral: Deferral::Never,
                 internal: false,
+                annotations: Default::default(),
             };
             let part = |column: &IndexColumnDef| {
                 let spec = &self.table.columns()[usize::from(column.column)];
@@ -373,6 +374,7 @@ fn the_planner_learns_keys_indexes_and_references_of_tables() {
         values: true,
         deferral: Deferral::Never,
         internal: false,
+        annotations: Default::default(),
     };
     let parent = database.engine.allocate_oid();
     let reference = |deferral| ConstraintDef {

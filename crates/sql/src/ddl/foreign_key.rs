@@ -166,6 +166,7 @@ pub(super) fn index_all(context: &mut Context<'_>, table: &mut TableDef) -> Resu
             values: true,
             deferral: Deferral::Never,
             internal: true,
+            annotations: Default::default(),
         };
         index::build(context, table, &definition)?;
         table.indexes.push(definition);

@@ -2,10 +2,11 @@
 
 use super::{Context, already_exists, column, kinds, parameter};
 use crate::names::missing_column;
+use crate::operator_classes;
 use crate::statement::{ObjectKind, QualifiedName};
-use firn_base::{ColumnId, Error, Result, SqlState};
+use firn_base::{ColumnId, Error, Result, SqlState, Type};
 use firn_syntax::tree::{CreateIndex, ExprKind, IndexElement, NullsOrder, SortOrder};
-use firn_txn::catalog::{Deferral, IndexColumnDef, IndexDef, TableDef};
+use firn_txn::catalog::{Deferral, IndexAnnotations, IndexColumnDef, IndexDef, TableDef};
 use firn_txn::{IndexColumn, IndexSpec};
 
 /// The most columns of an index, as in PostgreSQL.
@@ -25,13 +26,18 @@ pub(super) fn create(context: &mut Context<'_>, index: &CreateIndex) -> Result<(
     if index.nulls_not_distinct {
         return Err(Error::unsupported("NULLS NOT DISTINCT"));
     }
+    let (values, parameters) = parameter::of_index(&index.options)?;
+    let mut annotations = IndexAnnotations { parameters, ..IndexAnnotations::default() };
     let mut columns = Vec::with_capacity(index.elements.len());
-    for element in &index.elements {
-        columns.push(index_column(&table, element)?);
+    for (position, element) in index.elements.iter().enumerate() {
+        let (column, class) = index_column(&table, element)?;
+        columns.push(column);
+        annotations.classes.extend(class.map(|class| (position as u16, class.to_owned())));
     }
     // INCLUDE columns only spare PostgreSQL a look at the table; ours are as good without.
     for element in &index.include {
-        index_column(&table, element)?;
+        let (column, _) = index_column(&table, element)?;
+        annotations.include.push(column.column);
     }
     if columns.len() > MOST_COLUMNS {
         return Err(Error::new(
@@ -42,7 +48,7 @@ pub(super) fn create(context: &mut Context<'_>, index: &CreateIndex) -> Result<(
     let name = match &index.name {
         Some(name) => name.text.to_string(),
         None => {
-            let stem = default_stem(&table, &columns);
+            let stem = default_stem(&table, &columns, &annotations.include);
             context.names().fresh(table.schema, &stem, "idx", &[])
         }
     };
@@ -54,7 +60,6 @@ pub(super) fn create(context: &mut Context<'_>, index: &CreateIndex) -> Result<(
         }
         return Err(already_exists(ObjectKind::Index, &name));
     }
-    let values = parameter::keeps_values(&index.options)?;
     if index.is_unique && !values {
         return Err(unique_without_values());
     }
@@ -68,6 +73,7 @@ pub(super) fn create(context: &mut Context<'_>, index: &CreateIndex) -> Result<(
         values,
         deferral: Deferral::Never,
         internal: false,
+        annotations,
     };
     let mut table = TableDef::clone(&context.table(table.oid));
     build(context, &table, &definition)?;
@@ -76,11 +82,11 @@ pub(super) fn create(context: &mut Context<'_>, index: &CreateIndex) -> Result<(
 }
 
 /// `table_column_column`, the beginning of generated names.
-pub(super) fn default_stem(table: &TableDef, columns: &[IndexColumnDef]) -> String {
+pub(super) fn default_stem(table: &TableDef, columns: &[IndexColumnDef], include: &[u16]) -> String {
     let mut stem = table.name.clone();
-    for column in columns {
+    for column in columns.iter().map(|column| column.column).chain(include.iter().copied()) {
         stem.push('_');
-        stem.push_str(&table.columns[usize::from(column.column)].name);
+        stem.push_str(&table.columns[usize::from(column)].name);
     }
     stem
 }
@@ -91,8 +97,8 @@ pub(super) fn unique_without_values() -> Error {
         .with_hint("Leave values = off out, or UNIQUE: a unique index looks its keys up at every insert.")
 }
 
-/// A column of an index; 0A000 for expressions.
-fn index_column(table: &TableDef, element: &IndexElement) -> Result<IndexColumnDef> {
+/// A column of an index, with its operator class if that is not the default one; 0A000 for expressions.
+fn index_column(table: &TableDef, element: &IndexElement) -> Result<(IndexColumnDef, Option<&'static str>)> {
     if let Some(collation) = &element.collation {
         column::check_collation(collation)?;
     }
@@ -103,15 +109,26 @@ fn index_column(table: &TableDef, element: &IndexElement) -> Result<IndexColumnD
                 .with_hint("Keep the expression's value in a column of its own and index that."));
         }
     };
-    if let Some(class) = element.class.as_ref().filter(|class| !class.name.text.ends_with("_ops")) {
-        let message = format!(
-            "operator class \"{}\" does not exist for access method \"btree\"",
-            QualifiedName::from(class)
-        );
-        return Err(Error::new(SqlState::UNDEFINED_OBJECT, message));
-    }
-    let Some((id, _)) = table.column(name) else {
+    let Some((id, definition)) = table.column(name) else {
         return Err(Error::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist")));
+    };
+    let class = match &element.class {
+        None => None,
+        Some(class) => {
+            let ty = definition.ty.declared;
+            let shown = QualifiedName::from(class);
+            let known = operator_classes::named(&class.name.text).ok_or_else(|| {
+                let message =
+                    format!("operator class \"{shown}\" does not exist for access method \"btree\"");
+                Error::new(SqlState::UNDEFINED_OBJECT, message)
+            })?;
+            if !known.accepts(ty) {
+                let ty = Type::new(ty.id);
+                let message = format!("operator class \"{shown}\" does not accept data type {ty}");
+                return Err(Error::new(SqlState::DATATYPE_MISMATCH, message));
+            }
+            (!known.is_default_of(ty)).then_some(known.name)
+        }
     };
     let descending = element.order == SortOrder::Descending;
     let nulls_first = match element.nulls {
@@ -119,7 +136,7 @@ fn index_column(table: &TableDef, element: &IndexElement) -> Result<IndexColumnD
         NullsOrder::First => true,
         NullsOrder::Last => false,
     };
-    Ok(IndexColumnDef { column: id.0, descending, nulls_first })
+    Ok((IndexColumnDef { column: id.0, descending, nulls_first }, class))
 }
 
 /// Plain ascending columns.

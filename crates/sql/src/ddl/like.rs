@@ -14,7 +14,9 @@ use firn_syntax::Span;
 use firn_syntax::tree::{
     ConstraintAttributes, LikeOption, Name, TableConstraint, TableConstraintKind, TableLike,
 };
-use firn_txn::catalog::{ConstraintDef, ConstraintKind, IndexColumnDef, IndexDef, TableDef};
+use firn_txn::catalog::{
+    ConstraintDef, ConstraintKind, IndexAnnotations, IndexColumnDef, IndexDef, TableDef,
+};
 
 /// Whether a LIKE copies what an option names: the last word about it counts.
 fn includes(like: &TableLike, wanted: LikeOption) -> bool {
@@ -54,6 +56,7 @@ pub(super) fn columns(
             maximum: Some(Some(known.maximum)),
             start: Some(known.start),
             cycle: Some(known.cycle),
+            cache: Some(known.cache),
             ..SequenceOptions::default()
         });
         columns.push(ColumnParts { column, sequence, serial: false, constraints: Vec::new() });
@@ -108,6 +111,12 @@ fn copy_index(
         IndexColumnDef { column: id.0, ..*column }
     };
     let columns: Vec<IndexColumnDef> = known.columns.iter().map(here).collect();
+    let included = |column: &u16| {
+        let name = &source.columns[usize::from(*column)].name;
+        table.column(name).expect("LIKE has copied every column").0.0
+    };
+    let include = known.annotations.include.iter().map(included).collect();
+    let annotations = IndexAnnotations { include, ..known.annotations.clone() };
     let kept_by = source.constraints.iter().find_map(|constraint| match constraint.kind {
         ConstraintKind::PrimaryKey { index } if index == known.oid => Some(true),
         ConstraintKind::Unique { index } if index == known.oid => Some(false),
@@ -118,12 +127,16 @@ fn copy_index(
             SqlState::INVALID_TABLE_DEFINITION,
             format!("multiple primary keys for table \"{}\" are not allowed", table.name),
         )),
-        Some(primary) => constraint::add_key(context, table, None, columns, primary, known.deferral),
+        Some(primary) => {
+            let key = constraint::Key { columns, primary, deferral: known.deferral, annotations };
+            constraint::add_key(context, table, None, key)
+        }
         None => {
-            let stem = index::default_stem(table, &columns);
+            let stem = index::default_stem(table, &columns, &annotations.include);
             let taken: Vec<String> = table.visible_indexes().map(|index| index.name.clone()).collect();
             let name = context.names().fresh(table.schema, &stem, "idx", &taken);
-            let copy = IndexDef { oid: context.allocate(), name, columns, ..*known };
+            let oid = context.allocate();
+            let copy = IndexDef { oid, name, columns, annotations, ..known.clone() };
             index::build(context, table, &copy)?;
             table.indexes.push(copy);
             Ok(())

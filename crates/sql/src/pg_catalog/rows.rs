@@ -3,6 +3,7 @@
 use super::definitions::{Object, action_name, number};
 use super::{Cell, DATABASE, OWNER, Row, Source, activity, comments, facts, relation, script, types};
 use crate::ddl::columns_in;
+use crate::operator_classes;
 use firn_base::Type;
 use firn_query::catalog::SEQUENCE_COLUMNS;
 use firn_txn::catalog::ColumnType;
@@ -113,7 +114,7 @@ fn pg_class(source: &Source) -> Vec<Row> {
     let row = |object: Object<'_>| {
         let (kind, method, columns) = match &object {
             Object::Table(table) => ("r", HEAP, table.columns.len()),
-            Object::Index(_, index) => ("i", BTREE, index.columns.len()),
+            Object::Index(_, index) => ("i", BTREE, index.columns.len() + index.annotations.include.len()),
             Object::View(view) => ("v", 0, view.columns.len()),
             Object::Sequence(_) => ("S", 0, 3),
             Object::System(_, relation) => {
@@ -187,8 +188,8 @@ fn pg_attribute(source: &Source) -> Vec<Row> {
                 }
             }
             Object::Index(table, index) => {
-                for (position, column) in index.columns.iter().enumerate() {
-                    let column = &table.columns[usize::from(column.column)];
+                for (position, column) in index_attributes(index).enumerate() {
+                    let column = &table.columns[usize::from(column)];
                     let column = ColumnDef {
                         not_null: false,
                         default: None,
@@ -287,11 +288,21 @@ fn indexes(source: &Source) -> impl Iterator<Item = (&TableDef, &IndexDef)> {
         .flat_map(|table| table.visible_indexes().map(move |index| (table.as_ref(), index)))
 }
 
+/// The columns of the key, then those that lie beside it.
+fn index_attributes(index: &IndexDef) -> impl Iterator<Item = u16> {
+    index.columns.iter().map(|column| column.column).chain(index.annotations.include.iter().copied())
+}
+
 fn pg_index(source: &Source) -> Vec<Row> {
     let row = |(table, index): (&TableDef, &IndexDef)| {
-        let columns: Vec<u16> = index.columns.iter().map(|column| column.column).collect();
-        let types = columns.iter().map(|column| table.columns[usize::from(*column)].ty.declared);
-        let classes: Vec<i64> = types.clone().map(facts::operator_class).collect();
+        let columns: Vec<u16> = index_attributes(index).collect();
+        let key = &columns[..index.columns.len()];
+        let types = key.iter().map(|column| table.columns[usize::from(*column)].ty.declared);
+        let class = |(position, ty)| {
+            let named = index.annotations.class(position).and_then(operator_classes::named);
+            named.map_or_else(|| operator_classes::default_of(ty), |class| class.oid)
+        };
+        let classes: Vec<i64> = types.clone().enumerate().map(class).collect();
         let collations: Vec<i64> = types.map(|ty| i64::from(ty.collation.0)).collect();
         // PostgreSQL's flags: 1 for DESC, 2 for NULLS FIRST.
         let flags = index
@@ -302,7 +313,7 @@ fn pg_index(source: &Source) -> Vec<Row> {
             "indexrelid": number(index.oid),
             "indrelid": number(table.oid),
             "indnatts": columns.len() as i64,
-            "indnkeyatts": columns.len() as i64,
+            "indnkeyatts": index.columns.len() as i64,
             "indisunique": index.unique,
             "indisprimary": table.primary_key().is_some_and(|primary| primary.oid == index.oid),
             "indimmediate": index.deferral == Deferral::Never,
@@ -411,7 +422,7 @@ fn pg_sequence(source: &Source) -> Vec<Row> {
             "seqincrement": sequence.increment,
             "seqmax": sequence.maximum,
             "seqmin": sequence.minimum,
-            "seqcache": 1,
+            "seqcache": sequence.cache,
             "seqcycle": sequence.cycle,
         }
     };
@@ -430,7 +441,7 @@ fn pg_sequences(source: &Source) -> Vec<Row> {
             "max_value": sequence.maximum,
             "increment_by": sequence.increment,
             "cycle": sequence.cycle,
-            "cache_size": 1,
+            "cache_size": sequence.cache,
         }
     };
     source.catalog.sequences.values().map(|sequence| row(sequence)).collect()

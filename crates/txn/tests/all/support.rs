@@ -87,6 +87,7 @@ impl Bank {
             values: true,
             deferral: Deferral::Never,
             internal: false,
+            annotations: Default::default(),
         };
         let primary = IndexSpec {
             id: index.id(),

@@ -427,12 +427,7 @@ mod tests {
                     firn_base::Value::Null => "NULL".to_owned(),
                     value => {
                         let mut text = String::new();
-                        firn_base::text::write_any(
-                            &value,
-                            result,
-                            &firn_base::TimeZoneSetting::UTC,
-                            &mut text,
-                        );
+                        firn_base::text::write_any(&value, result, &firn_base::TextStyle::DEFAULT, &mut text);
                         text
                     }
                 })
