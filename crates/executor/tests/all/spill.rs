@@ -113,9 +113,9 @@ const JOINS: [&str; 21] = [
     // Rows that are compared with all others, each of which is kept apart from the others.
     "SELECT id, (id, CASE WHEN v % 8 > 0 THEN v END) IN (SELECT k, w FROM other) FROM big WHERE id <= 40",
     "SELECT id, (SELECT w FROM other o WHERE o.k = b.id + 7 AND o.w >= 0) FROM big b",
-    "SELECT id, w FROM big b, other o WHERE b.id <= 30 AND b.v > o.w",
-    "SELECT id, w FROM (SELECT * FROM big WHERE id <= 30) b LEFT JOIN other o ON b.v > o.w + 8000",
-    "SELECT id FROM big b WHERE id <= 30 AND NOT EXISTS (SELECT 1 FROM other o WHERE o.w > b.v + 4000)",
+    "SELECT id, w, o.s FROM big b, other o WHERE b.id <= 30 AND b.v > o.w",
+    "SELECT id, w, o.s FROM (SELECT * FROM big WHERE id <= 30) b LEFT JOIN other o ON b.v > o.w + 8000",
+    "SELECT id FROM big b WHERE id <= 30 AND NOT EXISTS (SELECT 1 FROM other o WHERE o.w > b.v + 4000 AND o.s || b.s > '')",
     "SELECT b.id, o.w, b2.v FROM big b JOIN other o ON b.id = o.k JOIN big b2 ON b2.v = o.w",
 ];
 
@@ -149,7 +149,7 @@ fn a_limit_ends_a_join_without_memory() {
     for statement in [
         "SELECT b.id, o.w FROM big b JOIN other o ON b.id = o.k LIMIT 10",
         "SELECT b.id, o.w FROM big b FULL JOIN other o ON b.id = o.k LIMIT 10",
-        "SELECT b.id, o.w FROM big b, other o LIMIT 10",
+        "SELECT b.id, o.w, o.s FROM big b, other o LIMIT 10",
     ] {
         let area = SpillArea::new(SimulatedDisk::new(), "/".into(), 1 << 30);
         let narrow = Options { spill: Some(area.clone()), budget: Budget::new(300_000), ..roomy(3) };
