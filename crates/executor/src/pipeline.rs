@@ -9,6 +9,7 @@
 //! | More | nothing came out yet; call again |
 //! | Full | a chunk for the sink |
 //! | Blocked | a slot must be filled first: by running its pipeline |
+//! | Idle | other workers must go on first |
 //! | Done | there are no more rows |
 //!
 //! When the input has ended, stages give what they have put off ([`Stage::end`]), the first first: a join, the rows for which there was
@@ -37,6 +38,8 @@ pub enum Step {
     Full(Chunk),
     /// A slot must be filled first.
     Blocked(SlotId),
+    /// Other workers must go on first: what they come to is shared.
+    Idle,
     /// There are no more rows.
     Done,
 }
@@ -94,6 +97,8 @@ pub enum Output {
     Again,
     /// A slot must be filled before [`Stage::resume`].
     Blocked(SlotId),
+    /// Other workers must go on before [`Stage::end`], from which alone it comes.
+    Idle,
     /// Perhaps rows, and it wants no more chunks at all.
     Done(Option<Chunk>),
 }
@@ -243,6 +248,7 @@ impl Stream {
             let at = self.ended;
             let chunk = match stage.end(work)? {
                 Output::None | Output::Again => return Ok(Step::More),
+                Output::Idle => return Ok(Step::Idle),
                 Output::Blocked(slot) => return Ok(Step::Blocked(slot)),
                 Output::Last(chunk) | Output::Some(chunk) => Some(chunk),
                 Output::Done(chunk) => {
@@ -269,6 +275,7 @@ impl Stream {
             }
             let chunk = match output {
                 Output::None | Output::Again => return Ok(Step::More),
+                Output::Idle => panic!("a stage waits for other workers only at its end"),
                 Output::Blocked(slot) => return Ok(Step::Blocked(slot)),
                 Output::Last(chunk) | Output::Some(chunk) => chunk,
                 Output::Done(chunk) => {

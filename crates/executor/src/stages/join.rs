@@ -15,7 +15,7 @@
 
 mod parts;
 
-use self::parts::{JoinParts, PartJoin};
+use self::parts::{JoinParts, Member, PartJoin};
 use crate::columns::{NO_ROW, gather, gather_padded};
 use crate::expression::{Conditions, Expression, truth};
 use crate::keys::{KeyIndex, KeyLayout, Keys, NONE, rows_with_null};
@@ -92,7 +92,6 @@ struct OpenJoin {
 impl StagePlan for OpenJoin {
     fn start(&self, _: Work<'_>) -> Result<Box<dyn Stage>> {
         let plan = &self.plan;
-        self.parts.enter();
         Ok(Box::new(Join {
             keys: plan.keys.copy(),
             residual: plan.residual.copy(),
@@ -103,9 +102,7 @@ impl StagePlan for OpenJoin {
             build: None,
             probe: None,
             writer: None,
-            parts: self.parts.clone(),
-            has_ended: false,
-            is_last: false,
+            parts: Member::new(&self.parts),
             part: None,
         }))
     }
@@ -123,11 +120,7 @@ struct Join {
     probe: Option<Probe>,
     /// Where rows are put off.
     writer: Option<SideWriter>,
-    parts: Arc<JoinParts>,
-    /// Whether this worker has no more rows to put off.
-    has_ended: bool,
-    /// Whether it was the last one then, and joins them.
-    is_last: bool,
+    parts: Member,
     /// The part that is being joined, once all rows have come.
     part: Option<PartJoin>,
 }

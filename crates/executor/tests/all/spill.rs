@@ -46,9 +46,13 @@ fn compare(database: &Database, statement: &str, budget: u64, workers: usize) {
     let narrow = Options { spill: Some(area.clone()), budget: Budget::new(budget), ..roomy(workers) };
     let of_narrow = Arc::clone(&narrow.budget);
     let found = answer(narrow);
-    assert!(found == answer(roomy(1)), "{statement}, {workers} workers");
+    let expected = answer(roomy(1));
+    assert!(found == expected, "{statement}, {workers} workers");
     assert!(area.written() > 0, "it had to spill: {statement}");
     assert_eq!((area.used(), of_narrow.used()), (0, 0), "{statement}");
+    let always = Options { spill: Some(area.clone()), always_spill: true, ..roomy(workers) };
+    assert!(answer(always) == expected, "{statement}, {workers} workers, always");
+    assert_eq!(area.used(), 0, "{statement}");
     let without_files = Options { budget: Budget::new(budget), ..roomy(workers) };
     let mut transaction = database.begin();
     let error = database.run_as(statement, &mut transaction, without_files).unwrap_err();
@@ -183,7 +187,7 @@ fn windows_without_memory_go_to_temporary_files() {
     let area = SpillArea::new(SimulatedDisk::new(), "/".into(), 1 << 30);
     let narrow = Options { spill: Some(area.clone()), ..narrow };
     let mut transaction = database.begin();
-    let statement = "SELECT k, w, s, count(*) OVER (PARTITION BY k) FROM other";
+    let statement = "SELECT id, s, count(*) OVER () FROM big";
     let error = database.run_as(statement, &mut transaction, narrow).unwrap_err();
     assert_eq!(error.state(), SqlState::OUT_OF_MEMORY);
     transaction.rollback();

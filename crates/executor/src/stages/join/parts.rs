@@ -11,8 +11,8 @@
 //! than one round, two bits a row of the other side are kept from one to the next: whether it has had a partner, and whether a
 //! condition was unknown. What goes on only once all partners are known goes on in the last round.
 //!
-//! Each worker writes what it puts off. The last one to come to its end joins the parts. One that starts later has no rows
-//! any more, but may take tasks.
+//! Each worker writes what it puts off. When all have come to their ends, each takes tasks, as long as there are some. One that
+//! starts later has no rows to put off any more, but may take tasks.
 
 use super::{Join, JoinPlan, Next, Probe};
 use crate::budget::Account;
@@ -34,11 +34,79 @@ pub(super) struct JoinParts(Mutex<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    /// How many workers may still put rows off.
+    /// How many workers may still put rows off or make tasks.
     active: usize,
     put_off: Vec<PartRows>,
     /// What is to be joined, once all rows have come.
     tasks: Option<Vec<Task>>,
+}
+
+/// One of the workers.
+pub(super) struct Member {
+    parts: Arc<JoinParts>,
+    /// Whether it may put rows off or make tasks.
+    is_active: bool,
+    has_ended: bool,
+}
+
+/// What a worker does next.
+enum Turn {
+    Join(Task),
+    /// Others may still put rows off or make tasks.
+    Wait,
+    /// There are no tasks for it.
+    End,
+}
+
+impl Member {
+    /// Counts a worker in.
+    pub fn new(parts: &Arc<JoinParts>) -> Member {
+        parts.0.lock().active += 1;
+        Member { parts: parts.clone(), is_active: true, has_ended: false }
+    }
+
+    /// Counts it out, with what it has put off.
+    pub fn leave(&mut self, put_off: Vec<PartRows>) {
+        let mut shared = self.parts.0.lock();
+        shared.put_off.extend(put_off);
+        shared.active -= usize::from(self.is_active);
+        (self.is_active, self.has_ended) = (false, true);
+    }
+
+    /// The next task, when all rows have come. What makes tasks of them is called once.
+    fn next(&mut self, begin: impl FnOnce(Vec<PartRows>) -> Result<Vec<Task>>) -> Result<Turn> {
+        let mut shared = self.parts.0.lock();
+        let is_waiting = shared.active > 0;
+        if shared.tasks.is_none() && !is_waiting {
+            let put_off = std::mem::take(&mut shared.put_off);
+            shared.tasks = Some(begin(put_off)?);
+        }
+        Ok(match shared.tasks.as_mut().and_then(Vec::pop) {
+            Some(task) => {
+                // Until it is known that it is joined and not divided.
+                shared.active += 1;
+                self.is_active = true;
+                Turn::Join(task)
+            }
+            None if is_waiting => Turn::Wait,
+            None => Turn::End,
+        })
+    }
+
+    /// Adds the tasks that it has made of the last one, if it has.
+    fn add(&mut self, tasks: Vec<Task>) {
+        let mut shared = self.parts.0.lock();
+        shared.tasks.as_mut().expect("one of them was among them").extend(tasks);
+        shared.active -= usize::from(self.is_active);
+        self.is_active = false;
+    }
+}
+
+impl Drop for Member {
+    /// A worker may end without having come to its end: because its rows are not wanted, or by an error.
+    fn drop(&mut self) {
+        self.leave(Vec::new());
+    }
 }
 
 /// Rows to be joined.
@@ -51,50 +119,27 @@ struct Task {
     may_divide: bool,
 }
 
-impl JoinParts {
-    /// Counts a worker in.
-    pub fn enter(&self) {
-        self.0.lock().active += 1;
+/// Makes tasks of what all workers have put off.
+fn begin(
+    work: Work<'_>,
+    plan: &JoinPlan,
+    spilled: &SpilledBuild,
+    put_off: Vec<PartRows>,
+) -> Result<Vec<Task>> {
+    if plan.notes_matches {
+        let rest = RowBuffer::in_file(plan.build_representations.clone(), &work.run.options)?;
+        *spilled.rest.lock() = Some(rest);
     }
-
-    /// Counts a worker out, with what it has put off. Whether it was the last one.
-    pub fn leave(&self, put_off: Vec<PartRows>) -> bool {
-        let mut shared = self.0.lock();
-        shared.put_off.extend(put_off);
-        shared.active -= 1;
-        shared.active == 0
-    }
-
-    /// Makes tasks of what all workers have put off, unless that has been done.
-    fn begin(&self, work: Work<'_>, plan: &JoinPlan, spilled: &SpilledBuild) -> Result<()> {
-        let mut shared = self.0.lock();
-        if shared.tasks.is_some() {
-            return Ok(());
+    let mut probe: Vec<PartRows> = Vec::new();
+    for part in put_off {
+        match probe.iter_mut().find(|own| own.number() == part.number()) {
+            Some(own) => own.append(part),
+            None => probe.push(part),
         }
-        if plan.notes_matches {
-            let rest = RowBuffer::in_file(plan.build_representations.clone(), &work.run.options)?;
-            *spilled.rest.lock() = Some(rest);
-        }
-        let mut put_off: Vec<PartRows> = Vec::new();
-        for part in std::mem::take(&mut shared.put_off) {
-            match put_off.iter_mut().find(|own| own.number() == part.number()) {
-                Some(own) => own.append(part),
-                None => put_off.push(part),
-            }
-        }
-        let build = spilled.parts.iter().cloned().collect();
-        let is_divided = spilled.shape.is_divided;
-        shared.tasks = Some(tasks(plan, build, put_off, 0, is_divided.then_some(spilled.rows)));
-        Ok(())
     }
-
-    fn next(&self) -> Option<Task> {
-        self.0.lock().tasks.as_mut()?.pop()
-    }
-
-    fn add(&self, tasks: Vec<Task>) {
-        self.0.lock().tasks.as_mut().expect("one of them was among them").extend(tasks);
-    }
+    let build = spilled.parts.iter().cloned().collect();
+    let is_divided = spilled.shape.is_divided;
+    Ok(tasks(plan, build, probe, 0, is_divided.then_some(spilled.rows)))
 }
 
 /// The parts of both sides that belong together. They may be divided if none has more than half of the rows of the build side.
@@ -311,21 +356,17 @@ impl Join {
         spilled: &SpilledBuild,
         facts: BuildFacts,
     ) -> Result<Output> {
-        if !self.has_ended {
-            self.has_ended = true;
+        if !self.parts.has_ended {
             let put_off = self.writer.take().map(SideWriter::finish).transpose()?;
-            if !self.parts.leave(put_off.unwrap_or_default()) {
-                // The rest is left to the workers that are not through.
-                return Ok(Output::Done(None));
-            }
-            self.parts.begin(work, &self.plan, spilled)?;
-            self.is_last = true;
-        }
-        if !self.is_last {
-            return Ok(Output::Done(None));
+            self.parts.leave(put_off.unwrap_or_default());
         }
         let Some(part) = &mut self.part else {
-            let Some(task) = self.parts.next() else { return Ok(Output::Done(None)) };
+            let plan = &self.plan;
+            let task = match self.parts.next(|put_off| begin(work, plan, spilled, put_off))? {
+                Turn::Join(task) => task,
+                Turn::Wait => return Ok(Output::Idle),
+                Turn::End => return Ok(Output::Done(None)),
+            };
             if task.is_large(work, &spilled.shape) {
                 self.parts.add(task.divide(work, &self.plan, &spilled.shape)?);
             } else {
@@ -337,6 +378,7 @@ impl Join {
                     drop((build, account));
                     self.parts.add(task.divide(work, &self.plan, &spilled.shape)?);
                 } else {
+                    self.parts.add(Vec::new());
                     self.part = Some(part);
                 }
             }
