@@ -36,6 +36,10 @@ pub trait Disk: Send + Sync + Debug {
         self.create(path)
     }
 
+    /// Creates an empty file without a name in a directory: no one else can open it, and it is gone with its last
+    /// handle, or with the process.
+    fn create_temporary(&self, directory: &Path) -> Result<Arc<dyn DiskFile>>;
+
     /// Opens an existing file for reading and writing.
     fn open(&self, path: &Path) -> Result<Arc<dyn DiskFile>>;
 
@@ -193,6 +197,12 @@ impl Disk for RealDisk {
 
     fn create_direct(&self, path: &Path) -> Result<Arc<dyn DiskFile>> {
         direct::create(path)
+    }
+
+    fn create_temporary(&self, directory: &Path) -> Result<Arc<dyn DiskFile>> {
+        let created = tempfile::tempfile_in(directory);
+        let handle = created.map(|file| RealFile::handle(file, directory));
+        handle.map_err(|error| io_error("create a temporary file in", directory, &error))
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn DiskFile>> {
@@ -381,7 +391,12 @@ mod tests {
         drop(held);
         drop(disk.lock(&root.join("LOCK")).unwrap());
         disk.remove(&other).unwrap();
-        assert!(disk.list(&inner).unwrap().is_empty());
+        let temporary = disk.create_temporary(&inner).unwrap();
+        temporary.write_at(b"rows", 0).unwrap();
+        assert!(disk.list(&inner).unwrap().is_empty(), "it has no name");
+        assert_eq!(temporary.read_at(&mut buffer, 0).unwrap(), 4);
+        let nowhere = disk.create_temporary(&root.join("nowhere"));
+        assert_eq!(nowhere.unwrap_err().state(), SqlState::UNDEFINED_FILE);
         assert_eq!(disk.remove(&other).unwrap_err().state(), SqlState::UNDEFINED_FILE);
         assert_eq!(disk.list(&root.join("nowhere")).unwrap_err().state(), SqlState::UNDEFINED_FILE);
     }

@@ -1,6 +1,6 @@
 //! The door to threads: every one has a name, and whoever starts it joins it.
 
-use crate::sync::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering};
 use crate::{Error, Result, SqlState};
 #[cfg(feature = "models")]
 pub use modelled::{JoinHandle, yield_now};
@@ -100,6 +100,34 @@ pub fn stand_back(behind: Behind) {
     let _ = niceness;
 }
 
+thread_local! {
+    /// Whether this is a thread of [`run_behind`], or one that such a thread has started.
+    static RUNS_BEHIND: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `body` on a thread that [stands back](stand_back), and waits for it. The calling thread runs it if it is such a thread
+/// itself, or if the operating system refuses to start one.
+pub fn run_behind<T: Send>(name: &str, behind: Behind, body: impl FnOnce() -> T + Send) -> T {
+    if RUNS_BEHIND.get() {
+        return body();
+    }
+    // Taken by the thread, or left for the caller if there is none.
+    let body = Mutex::new(Some(body));
+    let take = || body.lock().take().expect("it is run once");
+    scope(|scope| {
+        let started = try_spawn_scoped(scope, name, || {
+            stand_back(behind);
+            RUNS_BEHIND.set(true);
+            take()()
+        });
+        match started {
+            // A panic goes on in the caller.
+            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(_) => take()(),
+        }
+    })
+}
+
 /// Starts a named thread with a stack of that size; an error if the operating system refuses.
 #[allow(clippy::useless_conversion, reason = "as above")]
 pub fn try_spawn<T: Send + 'static>(
@@ -138,6 +166,11 @@ fn try_spawn_scoped<'scope, T: Send + 'scope>(
     body: impl FnOnce() -> T + Send + 'scope,
 ) -> io::Result<ScopedJoinHandle<'scope, T>> {
     permitted()?;
+    let runs_behind = RUNS_BEHIND.get();
+    let body = move || {
+        RUNS_BEHIND.set(runs_behind);
+        body()
+    };
     std::thread::Builder::new().name(name.to_owned()).stack_size(SCOPED_STACK_BYTES).spawn_scoped(scope, body)
 }
 
@@ -207,6 +240,34 @@ pub fn for_each<I: Sync, T: Send>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Asks the system for the niceness of the threads that work runs on.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn work_runs_behind_on_one_nicer_thread_and_those_that_it_starts() {
+        // SAFETY: the call has no memory of ours.
+        let niceness = || unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+        let own = niceness();
+        let (outer, inner, helper) = run_behind("test", Behind::Transactions, || {
+            let name = || std::thread::current().id();
+            let here = name();
+            let is_same = run_behind("test", Behind::Transactions, || name() == here);
+            let helper = scope(|scope| {
+                start_scoped(scope, "test", || {
+                    let here = name();
+                    (niceness(), run_behind("test", Behind::Transactions, || name() == here))
+                })
+                .unwrap()
+                .join()
+                .unwrap()
+            });
+            (niceness(), is_same, helper)
+        });
+        assert_eq!((niceness(), inner), (own, true));
+        assert_eq!(helper, (outer, true));
+        assert!(own >= 5 || outer == 5, "{own} {outer}");
+        assert_eq!(with_at_most(0, || run_behind("test", Behind::Transactions, niceness)), own);
+    }
 
     #[test]
     fn every_item_is_worked_on_once_and_an_error_ends_it() {

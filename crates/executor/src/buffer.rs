@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn rows_are_read_as_they_came_whether_memory_suffices_or_not() {
         for (limit, spills) in [(1 << 20, false), (5_000, true)] {
-            let area = SpillArea::new(SimulatedDisk::new(), "/spill".into(), 1 << 20);
+            let area = SpillArea::new(SimulatedDisk::new(), "/".into(), 1 << 20);
             let budget = Budget::new(limit);
             let options = Options { spill: Some(area.clone()), ..Options::new(budget.clone()) };
             let mut buffer = RowBuffer::new(vec![Representation::Int32], &options);

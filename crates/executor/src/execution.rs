@@ -1,12 +1,16 @@
 //! Executions: a program that runs, and the rows that it gives.
 //!
 //! Pipelines run on demand. A step that is [`Blocked`](Step::Blocked) on a slot makes the execution run the slot's pipeline, and so on
-//! downwards: what no row asks for is never computed. A pipeline begins on the calling thread. If it has not ended after about a
-//! millisecond, and may be split, helpers join in: each has a stream and a sink of its own and takes morsels from the input that all
-//! share, and at the end the sinks are merged.
+//! downwards: what no row asks for is never computed. A pipeline begins on the calling thread. When those of a query have run there
+//! for about a millisecond, all that follows runs on threads that leave contended cores to transactions
+//! (docs/decisions/0011-queries-are-nice.md), and the calling thread waits. If the pipeline may be split there are several: each
+//! has a stream and a sink of its own and takes morsels from the input that all share, and at the end the sinks are merged.
 //!
 //! The last pipeline is run by [`Rows::next`]. If it may be split it gets helpers likewise: they work while a call waits for rows, read
-//! a few chunks ahead and keep their streams until the next call.
+//! a few chunks ahead and keep their streams until the next call. If it may not be split it stays on the calling thread, since
+//! what its functions do must not happen before their rows are asked for.
+//!
+//! A statement that changes rows holds locks for which others wait, so its pipelines do not leave their cores to others.
 //!
 //! An execution holds no transaction and no context: scans are bound to their snapshot when it starts, and each call of
 //! [`Rows::next`] takes the context, so that a portal may be read from any thread.
@@ -38,22 +42,22 @@ use crate::compile::{PlannedLookup, PlannedScan, Program};
 use crate::effects::{Effects, State as EffectState};
 use crate::pipeline::{OpenFragment, Sink, SlotId, Step, Stream, Work};
 use crate::sinks::Changed;
-use crate::source::{KeptScan, Lookup, Reader, Request, Scan, Sources};
+use crate::source::{KeptScan, Lookup, Reader, Scan, Sources};
 use crate::spill::SpillArea;
 use crate::values::constant;
 use crate::write::TargetSet;
-use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering, RwLock};
+use firn_base::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, RwLock};
+use firn_base::thread::Behind;
 use firn_base::{Error, Result, Value, clock, thread};
-use firn_plan::Columns;
 use firn_plan::operator::SourceId;
-use firn_storage::Table;
+use firn_storage::{Judge, Table};
 use firn_txn::Transaction;
 use firn_vector::{Chunk, Context, Vector};
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-/// How long a pipeline runs on the calling thread alone.
+/// How long the pipelines of an execution run on the calling thread alone.
 const ALONE: Duration = Duration::from_millis(1);
 
 /// How long a worker waits for others before it looks again.
@@ -66,7 +70,7 @@ pub struct Options {
     pub vector_rows: usize,
     /// How many threads may work for one pipeline, the calling one among them.
     pub workers: usize,
-    /// How long a pipeline runs on the calling thread before others help.
+    /// How long pipelines run on the calling thread before others take over.
     pub alone: Duration,
     /// Where memory comes from.
     pub budget: Arc<Budget>,
@@ -99,9 +103,21 @@ pub struct Run {
     pub parameters: Vec<Vector>,
     /// How it is run.
     pub options: Options,
+    /// For how many nanoseconds pipelines have run on the calling thread alone.
+    alone: AtomicU64,
 }
 
 impl Run {
+    /// How much longer pipelines run on the calling thread alone.
+    fn alone_left(&self) -> Duration {
+        self.options.alone.saturating_sub(Duration::from_nanos(self.alone.load(Ordering::Relaxed)))
+    }
+
+    /// Notes that a pipeline has run alone for so long.
+    fn note_alone(&self, worked: Duration) {
+        self.alone.fetch_add(worked.as_nanos() as u64, Ordering::Relaxed);
+    }
+
     /// What fills a slot, if something does.
     pub fn filled<T: Send + Sync + 'static>(&self, slot: SlotId) -> Option<Arc<T>> {
         let filled = self.slots[slot.0].read().clone()?;
@@ -157,21 +173,24 @@ impl Run {
         let pipeline = self.program.pipeline(slot);
         let open = pipeline.fragment.open(work)?;
         let (mut stream, mut sink) = (open.stream(work)?, pipeline.sink.start(work)?);
-        let until = clock::now() + self.options.alone;
-        let may_split = self.options.workers > 1 && !pipeline.fragment.is_serial;
+        let (begin, left) = (clock::now(), self.alone_left());
         let mut is_done = false;
-        while !is_done {
-            if may_split && clock::now() >= until {
-                break;
-            }
+        while !is_done && begin.elapsed() < left {
             is_done = !advance(work, &mut stream, &mut *sink)?;
         }
-        let mut sinks = vec![sink];
-        if !is_done {
-            let start = || pipeline.sink.start(work);
-            self.help(work, &open, &start, stream, &mut sinks)?;
-        }
-        let result = pipeline.sink.finish(work, sinks)?;
+        self.note_alone(begin.elapsed());
+        let result = match is_done {
+            true => pipeline.sink.finish(work, vec![sink])?,
+            false => behind(work, || {
+                let may_split = self.options.workers > 1 && !pipeline.fragment.is_serial;
+                let mut sinks = vec![sink];
+                match may_split {
+                    true => self.help(work, &open, &|| pipeline.sink.start(work), stream, &mut sinks)?,
+                    false => while advance(work, &mut stream, &mut *sinks[0])? {},
+                }
+                pipeline.sink.finish(work, sinks)
+            })?,
+        };
         self.fill(slot, result);
         Ok(())
     }
@@ -220,6 +239,14 @@ impl Run {
     }
 }
 
+/// Runs the rest of a pipeline where it leaves contended cores to transactions, unless it is a part of one itself.
+fn behind<T: Send>(work: Work<'_>, body: impl FnOnce() -> T + Send) -> T {
+    match work.effects {
+        None => thread::run_behind("query", Behind::Transactions, body),
+        Some(_) => body(),
+    }
+}
+
 /// One step of a stream into a sink. Whether there may be more.
 fn advance(work: Work<'_>, stream: &mut Stream, sink: &mut dyn Sink) -> Result<bool> {
     match stream.step(work)? {
@@ -251,7 +278,6 @@ enum State {
     Alone {
         open: OpenFragment,
         stream: Box<Stream>,
-        worked: Duration,
     },
     /// Several workers take part: they read ahead, and stop when each has a few chunks.
     Together {
@@ -312,16 +338,15 @@ impl Rows {
         if matches!(self.state, State::New) {
             let open = run.program.result().open(work)?;
             let stream = Box::new(open.stream(work)?);
-            self.state = State::Alone { open, stream, worked: Duration::ZERO };
+            self.state = State::Alone { open, stream };
         }
-        if let State::Alone { open, stream, worked } = &mut self.state {
-            let is_serial = run.program.result().is_serial || open.is_ordered();
-            let may_split = run.options.workers > 1 && !is_serial;
-            let begin = clock::now();
-            while !may_split || *worked + begin.elapsed() < run.options.alone {
+        if let State::Alone { open, stream } = &mut self.state {
+            let may_split = !(run.program.result().is_serial || open.is_ordered());
+            let (begin, left) = (clock::now(), run.alone_left());
+            while !may_split || begin.elapsed() < left {
                 match produce(work, stream)? {
                     Produced::Rows(chunk) => {
-                        *worked += begin.elapsed();
+                        run.note_alone(begin.elapsed());
                         return Ok(Some(chunk));
                     }
                     Produced::Nothing => {}
@@ -333,7 +358,8 @@ impl Rows {
         }
         let State::Together { streams, ready, account, most } = &mut self.state else { return Ok(None) };
         if ready.is_empty() {
-            let mut chunks = read_ahead(work, streams, *most)?;
+            let most_chunks = *most;
+            let mut chunks = behind(work, || read_ahead(work, streams, most_chunks))?;
             if account.set(chunks.iter().map(Chunk::memory).sum()).is_err() {
                 // There is no room to read ahead: each worker has one chunk in hand, which is not charged.
                 *most = 1;
@@ -366,32 +392,12 @@ impl Run {
         parameters: &[Value],
         options: Options,
     ) -> Result<Run> {
-        fn request<'a>(
-            scan: &'a PlannedScan,
-            parameters: &'a [Value],
-            all: &'a Columns,
-            workers: usize,
-        ) -> Request<'a> {
-            let PlannedScan { columns, used, conditions, .. } = scan;
-            Request { columns, used: *used, conditions, parameters, all, workers }
-        }
-        let open = |scan: &PlannedScan| {
-            let request = request(scan, parameters, program.columns(), options.workers);
-            let transaction = reader.transaction.filter(|_| scan.is_logged);
-            sources.source(scan.source).open(&request, Reader { transaction, ..reader })
-        };
-        let scans = program.scans().iter().map(open).collect::<Result<_>>()?;
-        let open = |PlannedLookup { scan, attributes }: &PlannedLookup| {
-            let request = request(scan, parameters, program.columns(), options.workers);
-            sources.source(scan.source).open_lookup(&request, attributes, reader)
-        };
-        let lookups = program.lookups().iter().map(open).collect::<Result<_>>()?;
         let types = program.parameters();
         assert!(parameters.len() >= types.len(), "each parameter has a value");
         let parameter = |(value, representation): (&Value, &Option<firn_base::Representation>)| {
             constant(value, representation.unwrap_or(firn_base::Representation::Boolean), 1)
         };
-        let parameters = parameters
+        let vectors: Vec<Vector> = parameters
             .iter()
             .zip(types)
             .map(|(value, representation)| match representation {
@@ -400,6 +406,21 @@ impl Run {
                 Some(_) => parameter((value, representation)),
             })
             .collect();
+        let judges = |scan: &PlannedScan| -> Vec<(i16, Judge)> {
+            scan.judges.iter().map(|planned| (planned.attribute, planned.judge(&vectors))).collect()
+        };
+        let open = |scan: &PlannedScan| {
+            let judges = judges(scan);
+            let request = scan.request(&judges, parameters, program.columns(), options.workers);
+            let transaction = reader.transaction.filter(|_| scan.is_logged);
+            sources.source(scan.source).open(&request, Reader { transaction, ..reader })
+        };
+        let scans = program.scans().iter().map(open).collect::<Result<_>>()?;
+        let open = |PlannedLookup { scan, attributes }: &PlannedLookup| {
+            let request = scan.request(&[], parameters, program.columns(), options.workers);
+            sources.source(scan.source).open_lookup(&request, attributes, reader)
+        };
+        let lookups = program.lookups().iter().map(open).collect::<Result<_>>()?;
         let slots = program.slots();
         Ok(Run {
             program: program.clone(),
@@ -408,8 +429,9 @@ impl Run {
             scans,
             lookups,
             locked: HashMap::new(),
-            parameters,
+            parameters: vectors,
             options,
+            alone: AtomicU64::new(0),
         })
     }
 }

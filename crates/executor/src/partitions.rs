@@ -230,7 +230,7 @@ mod tests {
     /// Each row comes back once, and rows with one hash in one part.
     #[test]
     fn rows_with_one_hash_are_in_one_part() {
-        let area = SpillArea::new(SimulatedDisk::new(), "/spill".into(), 1 << 24);
+        let area = SpillArea::new(SimulatedDisk::new(), "/".into(), 1 << 24);
         for level in [0, 3, MOST_LEVELS - 1] {
             let mut partitions = Partitions::new(&area, vec![Representation::Int64], level).unwrap();
             let mut random = Random::seeded(u64::from(level));

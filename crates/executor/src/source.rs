@@ -14,7 +14,7 @@ use firn_base::{Representation, Result, Snapshot, Type, Value};
 use firn_plan::operator::SourceId;
 use firn_plan::statistics::Reference;
 use firn_plan::{Column, Columns, Scalar};
-use firn_storage::Table;
+use firn_storage::{Judge, Table};
 use firn_txn::Transaction;
 use firn_vector::{Chunk, Context, Vector};
 use std::any::Any;
@@ -60,6 +60,8 @@ pub struct Request<'a> {
     pub used: usize,
     /// Conditions over these columns, all of which a row must meet. Rows that do not may be given all the same.
     pub conditions: &'a [Scalar],
+    /// The same for single attributes, by the values of a dictionary.
+    pub judges: &'a [(i16, Judge)],
     /// The values of the statement's parameters.
     pub parameters: &'a [Value],
     /// The columns of the statement.

@@ -10,13 +10,12 @@
 //!   records the number of fields, then each with its type as a column
 //! ```
 //!
-//! Files are of the running server only: nothing reads one that another process has written, and what is there when it starts
-//! is removed. A file is removed when the last one who uses it is gone.
+//! Files have no names: nobody else can open one, and one is gone with its last user, however that ends.
 
 use arrow_buffer::{ArrowNativeType, BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use firn_base::array::Dimension;
 use firn_base::disk::{Disk, DiskFile};
-use firn_base::sync::{Arc, AtomicU64, Mutex, Ordering};
+use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{Collation, Error, Representation, Result, SqlState, Type, TypeId};
 use firn_vector::builder::Builder;
 use firn_vector::lists::{Lists, Records, Shape};
@@ -26,39 +25,27 @@ use firn_vector::strings::StringBuilder;
 use firn_vector::{Data, Datum, Vector};
 use std::path::PathBuf;
 
-/// The directory of temporary files, and how much all of them may hold.
+/// Where temporary files are, and how much those of one session may hold.
 #[derive(Debug)]
 pub struct SpillArea {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
     limit: u64,
-    /// Whether the directory is there.
-    is_open: Mutex<bool>,
     used: AtomicU64,
     /// All bytes that were ever written.
     written: AtomicU64,
-    next: AtomicU64,
 }
 
 impl SpillArea {
-    /// A directory, which is made when there is a first file for it. Files that another process has left there are removed then.
+    /// Files in a directory, which is there. They may hold `limit` bytes together.
     pub fn new(disk: Arc<dyn Disk>, directory: PathBuf, limit: u64) -> Arc<SpillArea> {
-        let [used, written, next] = [(); 3].map(|()| AtomicU64::new(0));
-        Arc::new(SpillArea { disk, directory, limit, is_open: Mutex::new(false), used, written, next })
+        let [used, written] = [(); 2].map(|()| AtomicU64::new(0));
+        Arc::new(SpillArea { disk, directory, limit, used, written })
     }
 
-    fn open(&self) -> Result<()> {
-        let mut is_open = self.is_open.lock();
-        if !*is_open {
-            self.disk.create_directory(&self.directory)?;
-            for name in self.disk.list(&self.directory)? {
-                if name.starts_with(PREFIX) {
-                    self.disk.remove(&self.directory.join(name))?;
-                }
-            }
-            *is_open = true;
-        }
-        Ok(())
+    /// How many bytes they may hold.
+    pub fn limit(&self) -> u64 {
+        self.limit
     }
 
     /// How many bytes the files hold.
@@ -73,33 +60,27 @@ impl SpillArea {
 
     /// A new file.
     pub fn create(self: &Arc<Self>) -> Result<SpillFile> {
-        self.open()?;
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let path = self.directory.join(format!("{PREFIX}{number}"));
-        let file = self.disk.create(&path)?;
-        Ok(SpillFile { area: self.clone(), path, file, length: 0 })
+        let file = self.disk.create_temporary(&self.directory)?;
+        Ok(SpillFile { area: self.clone(), file, length: 0 })
     }
 }
-
-const PREFIX: &str = "query_";
 
 /// A temporary file.
 #[derive(Debug)]
 pub struct SpillFile {
     area: Arc<SpillArea>,
-    path: PathBuf,
     file: Arc<dyn DiskFile>,
     length: u64,
 }
 
 impl SpillFile {
-    /// Appends an image. Where it lies. 53100 if that is more than temporary files may hold.
+    /// Appends an image. Where it lies. 53400 if that is more than the session's files may hold, 53100 if the disk is full.
     pub fn write(&mut self, image: &[u8]) -> Result<(u64, usize)> {
         let more = image.len() as u64;
         let before = self.area.used.fetch_add(more, Ordering::Relaxed);
         if before + more > self.area.limit {
             self.area.used.fetch_sub(more, Ordering::Relaxed);
-            return Err(too_much());
+            return Err(too_much(self.area.limit));
         }
         let at = self.length;
         // Counted from now on, whether it is written or not.
@@ -123,14 +104,14 @@ impl SpillFile {
 impl Drop for SpillFile {
     fn drop(&mut self) {
         self.area.used.fetch_sub(self.length, Ordering::Relaxed);
-        // What cannot be removed now is removed at the next start.
-        let _ = self.area.disk.remove(&self.path);
     }
 }
 
 #[cold]
-fn too_much() -> Error {
-    Error::new(SqlState::DISK_FULL, "temporary file size exceeds temp_file_limit")
+fn too_much(limit: u64) -> Error {
+    let message = format!("temporary file size exceeds temp_file_limit ({}kB)", limit >> 10);
+    Error::new(SqlState::new("53400"), message)
+        .with_hint("Raise temp_file_limit, or let the query keep fewer rows at a time.")
 }
 
 /// Appends the image of rows of flat vectors.
@@ -333,7 +314,7 @@ mod tests {
             }
         }
         let vectors = [texts.finish(), arrays.finish(), numbers.finish(), flags.finish()];
-        let area = SpillArea::new(SimulatedDisk::new(), "/spill".into(), 1 << 20);
+        let area = SpillArea::new(SimulatedDisk::new(), "/".into(), 1 << 20);
         let mut file = area.create().unwrap();
         let mut image = Vec::new();
         write_rows(&vectors, 100, &mut image);
@@ -357,10 +338,10 @@ mod tests {
 
     #[test]
     fn temporary_files_have_a_limit() {
-        let area = SpillArea::new(SimulatedDisk::new(), "/spill".into(), 10);
+        let area = SpillArea::new(SimulatedDisk::new(), "/".into(), 10);
         let mut file = area.create().unwrap();
         file.write(&[0; 8]).unwrap();
-        assert_eq!(file.write(&[0; 3]).unwrap_err().state(), SqlState::DISK_FULL);
+        assert_eq!(file.write(&[0; 3]).unwrap_err().state(), SqlState::new("53400"));
         drop(file);
         assert_eq!(area.used(), 0);
     }

@@ -69,6 +69,11 @@ impl Columns {
         self.add(self[column].clone())
     }
 
+    /// The type of each, by its number.
+    pub fn types(&self) -> impl Iterator<Item = Type> {
+        self.0.iter().map(|info| info.ty)
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len()

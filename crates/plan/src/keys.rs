@@ -3,7 +3,7 @@
 //! NULL counts as a value here, as in grouping. The empty set is a key of what gives one row at most.
 //! Each operator keeps a few small keys, so that the work is linear in the plan.
 
-use crate::column::Column;
+use crate::column::{Column, Columns};
 use crate::operator::{Join, JoinKind, Operator, SharedId};
 use crate::plan::{NodeId, Plan};
 use crate::properties::gives_at_most_one_row;
@@ -59,8 +59,8 @@ impl Keys {
     }
 
     /// Whether each left row of a join has at most one partner.
-    pub fn matches_once(&self, join: &Join) -> bool {
-        self.tell_apart(join.right, &equated(&join.conditions))
+    pub fn matches_once(&self, join: &Join, columns: &Columns) -> bool {
+        self.tell_apart(join.right, &equated(&join.conditions, columns))
     }
 
     fn operator(
@@ -82,9 +82,9 @@ impl Keys {
                 };
                 let keys = statistics.keys(scan.source);
                 let keys = keys.iter().filter_map(|key| key.iter().map(column).collect::<Option<Key>>());
-                without_fixed(keys.collect(), &scan.conditions)
+                without_fixed(keys.collect(), &scan.conditions, &plan.columns)
             }
-            Operator::Filter { input, conditions } => without_fixed(below(*input), conditions),
+            Operator::Filter { input, conditions } => without_fixed(below(*input), conditions, &plan.columns),
             Operator::Map { input, .. }
             | Operator::Window(crate::operator::Window { input, .. })
             | Operator::Sort { input, .. }
@@ -117,7 +117,7 @@ impl Keys {
             }
             Operator::Join(join) => {
                 let (left, right) = (below(join.left), below(join.right));
-                let fixed = equated(&join.conditions);
+                let fixed = equated(&join.conditions, &plan.columns);
                 let once = |keys: &[Key]| {
                     cfg!(feature = "fault-wrong-key")
                         || keys.iter().any(|key| key.iter().all(|column| fixed.contains(column)))
@@ -138,7 +138,7 @@ impl Keys {
                             keys.extend(right.iter().map(|other| one | other));
                         }
                         if join.kind == JoinKind::Inner {
-                            without_fixed(keys, &join.conditions)
+                            without_fixed(keys, &join.conditions, &plan.columns)
                         } else {
                             keys
                         }
@@ -162,8 +162,9 @@ impl Keys {
 }
 
 /// Columns that conditions equate with what is one value for a row of the other side: another column, a constant, a parameter.
-fn equated(conditions: &[Scalar]) -> Vec<Column> {
-    let mut columns = Vec::new();
+fn equated(conditions: &[Scalar], columns: &Columns) -> Vec<Column> {
+    let column = |scalar: &Scalar| scalar.as_kept_column(|column| columns[column].ty);
+    let mut found = Vec::new();
     for condition in conditions {
         let (left, right) = match condition {
             Scalar::Call(call) if call.function.is_equality() && call.arguments.len() == 2 => {
@@ -172,22 +173,23 @@ fn equated(conditions: &[Scalar]) -> Vec<Column> {
             Scalar::Distinct(pair, true) => (&pair.0, &pair.1),
             _ => continue,
         };
-        columns.extend(left.as_column());
-        columns.extend(right.as_column());
+        found.extend(column(left));
+        found.extend(column(right));
     }
-    columns
+    found
 }
 
 /// Keys without columns that have one value in all rows that meet the conditions.
-fn without_fixed(keys: Vec<Key>, conditions: &[Scalar]) -> Vec<Key> {
+fn without_fixed(keys: Vec<Key>, conditions: &[Scalar], columns: &Columns) -> Vec<Key> {
+    let is_fixed = |scalar: &Scalar| matches!(scalar, Scalar::Constant(..) | Scalar::Parameter(..));
     let mut fixed = Vec::new();
     for condition in conditions {
         if let Scalar::Call(call) = condition
             && call.function.is_equality()
-            && let [Scalar::Column(column), other] | [other, Scalar::Column(column)] = &call.arguments[..]
-            && matches!(other, Scalar::Constant(..) | Scalar::Parameter(..))
+            && let [left, right] = &call.arguments[..]
         {
-            fixed.push(*column);
+            let sides = [(left, right), (right, left)].into_iter().filter(|(_, other)| is_fixed(other));
+            fixed.extend(sides.filter_map(|(own, _)| own.as_kept_column(|column| columns[column].ty)));
         }
     }
     keys.into_iter().map(|key| key.into_iter().filter(|column| !fixed.contains(column)).collect()).collect()

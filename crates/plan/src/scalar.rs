@@ -143,6 +143,18 @@ impl Scalar {
         }
     }
 
+    /// The column whose value it has: the column itself, or a cast of it that changes nothing, as comparisons of varchar have
+    /// it cast to text. `type_of` gives a column's type.
+    pub fn as_kept_column(&self, type_of: impl FnOnce(Column) -> Type) -> Option<Column> {
+        match self {
+            Scalar::Cast(cast) if cast.function.is_none() => {
+                let column = cast.argument.as_column()?;
+                keeps_value(type_of(column), cast.ty).then_some(column)
+            }
+            scalar => scalar.as_column(),
+        }
+    }
+
     /// Whether it is TRUE, as a condition that always holds is.
     pub fn is_true(&self) -> bool {
         matches!(self, Scalar::Constant(_, Value::Boolean(true)))
@@ -366,4 +378,10 @@ impl Function {
     pub fn is_scalar(&self) -> bool {
         self.kind == FunctionKind::Scalar
     }
+}
+
+/// Whether a cast without a function from one type to another keeps the value, and what it is equal to and less than.
+fn keeps_value(from: Type, to: Type) -> bool {
+    let is_string = |ty: Type| matches!(ty.id, TypeId::TEXT | TypeId::VARCHAR);
+    is_string(from) && is_string(to) && to.modifier < 0 && from.collation == to.collation
 }

@@ -3,7 +3,8 @@
 //! A source that has a sample of its rows says which share of them meets the conditions of a scan, and how many distinct values its
 //! attributes have. Beyond that the estimates are System R's (Selinger et al., "Access Path Selection in a Relational Database
 //! Management System", SIGMOD 1979): values are spread evenly and independently. An equality keeps one of the distinct values, other
-//! comparisons a third, what is not known a quarter. Equalities that join two scans count together: their columns have no
+//! comparisons a third, what is not known a quarter. A lower and an upper bound of one scalar keep the two-hundredth that PostgreSQL
+//! assumes (`DEFAULT_RANGE_INEQ_SEL`): who asks for an interval wants a small one. Equalities that join two scans count together: their columns have no
 //! more combinations than the scan has rows, and where they are a key of one scan each row of the other one finds one.
 
 use crate::column::{Column, Columns};
@@ -11,7 +12,7 @@ use crate::function::{Strategy, Volatility};
 use crate::operator::{JoinKind, Operator, Scan, SourceId};
 use crate::plan::{NodeId, Plan};
 use crate::scalar::{Scalar, Values};
-use firn_base::Value;
+use firn_base::{Type, Value};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
@@ -78,6 +79,10 @@ pub struct Reference {
 
 /// The share that a comparison other than equality keeps.
 const RANGE: f64 = 1.0 / 3.0;
+/// The share that a lower and an upper bound of one scalar keep together.
+const INTERVAL: f64 = 0.005;
+/// Among more conditions than these, bounds that belong together are not looked for.
+const MOST_BOUNDS: usize = 64;
 /// The share that a condition keeps of which nothing is known.
 const UNKNOWN: f64 = 0.25;
 /// Distinct values of a column of which nothing is known, unless it has fewer rows.
@@ -91,6 +96,8 @@ const ROUNDS: f64 = 10.0;
 pub struct Estimates<'s> {
     statistics: &'s dyn Statistics,
     rows: Vec<f64>,
+    /// The type of each column of the plan.
+    types: Vec<Type>,
     origins: HashMap<Column, Origin>,
     distinct: RefCell<HashMap<Column, f64>>,
 }
@@ -112,6 +119,7 @@ impl<'s> Estimates<'s> {
         let mut estimates = Estimates {
             statistics,
             rows: vec![0.0; plan.size()],
+            types: plan.columns.types().collect(),
             origins: HashMap::new(),
             distinct: RefCell::default(),
         };
@@ -185,7 +193,7 @@ impl<'s> Estimates<'s> {
             }
             Operator::Map { input, outputs } => {
                 for (column, scalar) in outputs {
-                    if let Some(from) = scalar.as_column() {
+                    if let Some(from) = self.column_of(scalar) {
                         self.copy_origin(*column, from);
                     }
                 }
@@ -226,6 +234,11 @@ impl<'s> Estimates<'s> {
             Operator::Shared { body, .. } => below(self, *body),
             operator => operator.inputs().first().map_or(0.0, |input| below(self, *input)),
         }
+    }
+
+    /// The column whose value a scalar has.
+    fn column_of(&self, scalar: &Scalar) -> Option<Column> {
+        scalar.as_kept_column(|column| self.types[column.0 as usize])
     }
 
     fn copy_origin(&mut self, column: Column, from: Column) {
@@ -279,11 +292,11 @@ impl<'s> Estimates<'s> {
         };
         let (fixed, others): (Vec<&Scalar>, Vec<&Scalar>) =
             scan.conditions.iter().partition(|condition| is_fixed(condition));
-        let guess = |conditions: &[&Scalar]| -> f64 {
-            conditions.iter().map(|condition| self.share_of(condition, rows)).product()
-        };
         let known = if fixed.is_empty() { None } else { self.statistics.share(scan, &fixed, columns) };
-        known.unwrap_or_else(|| guess(&fixed)) * guess(&others)
+        match known {
+            Some(share) => share * self.share_of_all(&others, rows),
+            None => self.share(&scan.conditions, rows),
+        }
     }
 
     /// The share of pairs that each of some conditions of a join keeps, among about so many rows. Equalities between the columns of
@@ -332,7 +345,7 @@ impl<'s> Estimates<'s> {
             Scalar::Distinct(pair, true) => (&pair.0, &pair.1),
             _ => return None,
         };
-        let origin = |scalar: &Scalar| self.origins.get(&scalar.as_column()?).copied();
+        let origin = |scalar: &Scalar| self.origins.get(&self.column_of(scalar)?).copied();
         let (left, right) = (origin(left)?, origin(right)?);
         match left.scan.cmp(&right.scan) {
             std::cmp::Ordering::Less => Some((left, right)),
@@ -343,7 +356,27 @@ impl<'s> Estimates<'s> {
 
     /// The share of rows that all conditions keep, among about so many rows.
     pub fn share(&self, conditions: &[Scalar], rows: f64) -> f64 {
-        conditions.iter().map(|condition| self.share_of(condition, rows)).product()
+        let conditions: Vec<&Scalar> = conditions.iter().collect();
+        self.share_of_all(&conditions, rows)
+    }
+
+    fn share_of_all(&self, conditions: &[&Scalar], rows: f64) -> f64 {
+        let bounds: Vec<Option<(&Scalar, bool)>> = match conditions.len() {
+            ..=MOST_BOUNDS => conditions.iter().map(|condition| bound(condition)).collect(),
+            many => vec![None; many],
+        };
+        let has_other = |place: usize| {
+            let (scalar, is_low) = bounds[place]?;
+            let is_other =
+                |(known, other_is_low): &(&Scalar, bool)| *other_is_low != is_low && *known == scalar;
+            bounds.iter().position(|other| other.as_ref().is_some_and(is_other))
+        };
+        let share = |place: usize| match has_other(place) {
+            Some(other) if place < other => INTERVAL,
+            Some(_) => 1.0,
+            None => self.share_of(conditions[place], rows),
+        };
+        (0..conditions.len()).map(share).product()
     }
 
     fn share_of(&self, condition: &Scalar, rows: f64) -> f64 {
@@ -379,12 +412,29 @@ impl<'s> Estimates<'s> {
     }
 
     fn equality(&self, left: &Scalar, right: &Scalar, rows: f64) -> f64 {
-        let distinct = |scalar: &Scalar| scalar.as_column().map(|column| self.distinct(column, rows));
+        let distinct = |scalar: &Scalar| self.column_of(scalar).map(|column| self.distinct(column, rows));
         1.0 / match (distinct(left), distinct(right)) {
             (Some(left), Some(right)) => left.max(right),
             (Some(distinct), None) | (None, Some(distinct)) => distinct,
             (None, None) => DISTINCT.min(rows).max(1.0),
         }
+    }
+}
+
+/// The scalar of which a condition is a bound that is the same for all rows, and whether it is the lower one.
+fn bound(condition: &Scalar) -> Option<(&Scalar, bool)> {
+    let Scalar::Call(call) = condition else { return None };
+    let (Some(strategy), [left, right]) = (call.function.strategy, &call.arguments[..]) else { return None };
+    let is_fixed = |scalar: &Scalar| !scalar.uses(|_| true);
+    let (scalar, strategy) = match (is_fixed(left), is_fixed(right)) {
+        (false, true) => (left, strategy),
+        (true, false) => (right, strategy.commuted()),
+        _ => return None,
+    };
+    match strategy {
+        Strategy::Greater | Strategy::GreaterOrEqual => Some((scalar, true)),
+        Strategy::Less | Strategy::LessOrEqual => Some((scalar, false)),
+        Strategy::Equal | Strategy::NotEqual => None,
     }
 }
 

@@ -20,6 +20,7 @@ use firn_executor::{Options, Program, Reader, Rows, ShortProgram, Source, Source
 use firn_plan::evaluator::RegistryEvaluator;
 use firn_plan::operator::{LockStrength, SourceId};
 use firn_plan::{Operator, Plan, rewrite, text};
+use firn_storage::Table;
 use firn_syntax::tree::{Expr, Statement, TypeName};
 use firn_txn::Transaction;
 use firn_txn::catalog::{Oid, TableDef};
@@ -43,10 +44,18 @@ pub struct Prepared {
     held: HashMap<SourceId, Arc<dyn Source>>,
     /// All sources that it reads or changes.
     sources: Vec<SourceId>,
+    /// The tables among them, and how many rows each had when it was planned.
+    tables: Vec<(Arc<Table>, u64)>,
     registry: &'static Registry,
     /// The tables that it changes or locks, compiled for writing; `None` of a query that only reads.
     targets: Option<Arc<TargetSet>>,
 }
+
+/// A plan is made anew when a table has so many times the rows that it was planned with.
+const GROWTH: u64 = 10;
+
+/// With fewer rows than these it does not matter how a table is read.
+const FEW_ROWS: u64 = 100;
 
 /// What a statement has done that changes or locks rows.
 pub struct Executed {
@@ -154,6 +163,9 @@ impl Prepared {
             true => None,
             false => ShortProgram::compile(&plan, registry, &sources, targets.as_deref()),
         };
+        let table_of = |id: &SourceId| sources.source(*id).table();
+        let rows_of = |table: Arc<Table>| (table.clone(), table.approximate_rows());
+        let tables = ids.iter().filter_map(table_of).map(rows_of).collect();
         let program = OnceLock::new();
         if short.is_none() {
             let _ = program.set(Arc::new(Program::compile(&plan, registry)?));
@@ -162,6 +174,7 @@ impl Prepared {
             targets,
             short,
             sources: ids,
+            tables,
             columns: bound.columns.into(),
             parameters: bound.parameters,
             plan,
@@ -207,6 +220,13 @@ impl Prepared {
     /// Whether few rows are expected to be touched, so that [`Prepared::run_short`] or [`Prepared::execute_short`] is worth a call.
     pub fn is_short(&self) -> bool {
         self.short.is_some()
+    }
+
+    /// Whether it runs as pipelines and a table has so many more rows by now that another plan may be better.
+    pub fn has_outgrown(&self) -> bool {
+        let has_grown =
+            |(table, rows): &(Arc<Table>, u64)| table.approximate_rows() > GROWTH * rows.max(&FEW_ROWS);
+        self.program.get().is_some() && self.tables.iter().any(has_grown)
     }
 
     /// Runs a query that touches few rows, and appends the values of its rows, row by row. How many rows; `None` if it

@@ -62,6 +62,10 @@ pub struct Options {
     /// that the server runs in, if left out.
     #[arg(long, value_name = "SIZE", value_parser = memory)]
     query_memory: Option<u64>,
+    /// Directory for the temporary files of queries. The database's if left out; of a database in memory, the system's
+    /// directory for such files.
+    #[arg(long, value_name = "DIR")]
+    temporary_dir: Option<PathBuf>,
     /// Memory for rows and indexes that is taken at the start, such as 8GiB, and kept, so that nobody waits for the operating
     /// system to find some, which on virtual machines may take longer than thousands of transactions.
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "0")]
@@ -100,8 +104,12 @@ pub fn run(options: Options) -> Result<(), Failure> {
     if let Some(bytes) = options.query_memory {
         firn_session::limit_query_memory(bytes).map_err(Failure::usage)?;
     }
+    if let Some(directory) = options.temporary_dir.as_ref().filter(|directory| !directory.is_dir()) {
+        return Err(Failure::usage(format!("--temporary-dir {}: not a directory", directory.display())));
+    }
     let mut config = Config {
         directory: options.data.clone(),
+        temporary_directory: options.temporary_dir.clone(),
         reserve_memory: options.reserve_memory,
         ..Config::default()
     };

@@ -133,12 +133,22 @@ fn a_server_keeps_to_the_limits_that_it_is_given() {
     // What an UPDATE is to change goes to temporary files; the store must have room for its old versions. To delete is always possible.
     let some = "CREATE TABLE u AS SELECT g FROM generate_series(1::bigint, 1700000) g;";
     assert_eq!(stderr(&shell(&[&served.url], some)), "");
+    let limited = "SET temp_file_limit = '1MB'; SHOW temp_file_limit; UPDATE u SET g = g + 1;";
+    let refused = shell(&[&served.url], limited);
+    assert!(stdout(&refused).contains("1MB"), "{}", stdout(&refused));
+    assert!(stderr(&refused).contains("exceeds temp_file_limit (1024kB)"), "{}", stderr(&refused));
     let refused = stderr(&shell(&[&served.url], "UPDATE u SET g = g + 1;"));
     assert!(refused.contains("memory_limit") && refused.contains("64.0 MiB"), "{refused}");
     assert!(stdout(&shell(&[&served.url], "DELETE FROM u;")).contains("DELETE 1700000"));
     assert!(stdout(&shell(&[&served.url], "SELECT 1 AS one;")).contains("one"));
     assert_eq!(served.terminate(), 0);
-    for wrong in [["--memory-limit", "much"], ["--set", "idle_session_timeout"], ["--set", "nonsense=1"]] {
+    let wrongs = [
+        ["--memory-limit", "much"],
+        ["--set", "idle_session_timeout"],
+        ["--set", "nonsense=1"],
+        ["--temporary-dir", "/nowhere"],
+    ];
+    for wrong in wrongs {
         let refused = firn(&[&["serve", "--listen", "127.0.0.1:0"], &wrong[..]].concat()).output().unwrap();
         assert_eq!(refused.status.code(), Some(2), "{wrong:?}");
     }

@@ -177,7 +177,6 @@ pub struct Connection {
     idle_session_timeout: Option<Duration>,
     /// Whether nobody else ends it when it is idle for too long.
     pub(crate) ends_itself_when_idle: bool,
-    pub(crate) zone: TimeZoneSetting,
     /// Counts changes of the settings.
     settings_version: u64,
     /// Those with a name, of PREPARE and of a protocol.
@@ -199,7 +198,8 @@ impl Connection {
         let activity = sessions.begin(session);
         let engine = shared.engine.clone();
         let services = Arc::new(Services::new(engine, facts.clone(), settings, sessions, activity.clone()));
-        let options = RunOptions { services: services.clone(), ..RunOptions::default() };
+        let spill = shared.spill_area(None);
+        let options = RunOptions { services: services.clone(), spill, ..RunOptions::default() };
         activity.set_cancel(options.cancel.clone());
         let patience = Patience::new(shared.engine.clone(), options.cancel.clone());
         let mut connection = Connection {
@@ -222,7 +222,6 @@ impl Connection {
             idle_in_transaction_timeout: None,
             idle_session_timeout: None,
             ends_itself_when_idle: true,
-            zone: TimeZoneSetting::UTC,
             settings_version: 0,
             prepared: HashMap::new(),
             forgotten_statements: 0,
@@ -488,7 +487,7 @@ impl Connection {
         if let Some(effect) = prepared.effect {
             return self.run_query_with_effect(prepared, parameters, effect).map(Ran::Outcome);
         }
-        let parameters = coerced(&prepared.parameters, parameters, &self.zone)?;
+        let parameters = coerced(&prepared.parameters, parameters, &self.options.zone)?;
         let columns = || prepared.columns.clone().expect("a query has columns");
         let alarm = self.alarm();
         if matches!(self.block, Block::Idle) {
@@ -544,7 +543,7 @@ impl Connection {
         parameters: &[Value],
         effect: QueryEffect,
     ) -> Result<Outcome> {
-        let parameters = coerced(&prepared.parameters, parameters, &self.zone)?;
+        let parameters = coerced(&prepared.parameters, parameters, &self.options.zone)?;
         self.refuse_read_only(&effect.command())?;
         let changed = self.in_transaction(|connection, transaction| {
             let plan = connection.current_plan(prepared, transaction)?;
@@ -561,7 +560,7 @@ impl Connection {
         parameters: &[Value],
         verb: &'static str,
     ) -> Result<Outcome> {
-        let parameters = coerced(&prepared.parameters, parameters, &self.zone)?;
+        let parameters = coerced(&prepared.parameters, parameters, &self.options.zone)?;
         self.refuse_read_only(verb)?;
         let outcome = self.in_transaction(|connection, transaction| {
             let plan = connection.current_plan(prepared, transaction)?;
@@ -1019,11 +1018,12 @@ impl Connection {
             self.statement_timeout = settings.statement_timeout();
             self.idle_in_transaction_timeout = settings.idle_in_transaction_timeout();
             self.idle_session_timeout = settings.idle_session_timeout();
-            self.zone = TimeZoneSetting::named(settings.time_zone()).unwrap_or(TimeZoneSetting::UTC);
+            self.options.zone = TimeZoneSetting::named(settings.time_zone()).unwrap_or(TimeZoneSetting::UTC);
             self.activity
                 .set_client(|client| settings.application_name().clone_into(&mut client.application));
-            if self.options.time_zone != settings.time_zone() {
-                self.options.time_zone = settings.time_zone().to_owned();
+            let limit = settings.temporary_file_limit();
+            if self.options.spill.limit() != limit.unwrap_or(u64::MAX) {
+                self.options.spill = self.shared.spill_area(limit);
             }
             (settings.search_path(), settings.time_zone().to_owned(), settings.has_standard_strings())
         };

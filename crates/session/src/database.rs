@@ -4,8 +4,10 @@ use crate::cache::PlanCache;
 use crate::connection::Connection;
 use crate::statement::Statements;
 use crate::timer::Timer;
+use firn_base::disk::RealDisk;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, Result, SqlState};
+use firn_sql::SpillArea;
 use firn_sql::activity::Sessions;
 use firn_sql::session_facts::SessionFacts;
 use firn_sql::settings::{Settings, print_memory};
@@ -42,6 +44,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// The temporary files of a session, which may hold so many bytes together.
+    pub fn spill_area(&self, limit: Option<u64>) -> Arc<SpillArea> {
+        SpillArea::new(Arc::new(RealDisk), self.engine.temporary_directory(), limit.unwrap_or(u64::MAX))
+    }
+
     /// DDL has been committed or taken back: what is left of other catalogs goes.
     #[cold]
     pub fn note_end_of_ddl(&self) {

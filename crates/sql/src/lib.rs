@@ -31,6 +31,7 @@ pub mod pg_catalog;
 
 pub use firn_base::Cancel;
 pub use firn_base::cancel::cancelled;
+pub use firn_executor::SpillArea;
 pub use firn_executor::budget::{limit_query_memory, query_memory};
 pub use firn_query::arrow::data_type as arrow_type;
 pub use firn_query::arrow::schema as result_schema;

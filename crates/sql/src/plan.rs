@@ -96,12 +96,13 @@ impl Plan {
         })
     }
 
-    /// Whether it still means what its text means.
+    /// Whether it still means what its text means, and tables have about as many rows as it was planned for.
     #[inline]
     pub fn is_current(&self, transaction: &Transaction, facts: &Arc<SessionFacts>) -> bool {
         self.catalog_version == transaction.catalog_version()
             && (Arc::ptr_eq(&self.facts, facts) || *self.facts == **facts)
             && self.files.iter().all(FileVersions::is_current)
+            && !self.prepared.has_outgrown()
     }
 
     /// If it is a query that does more than read: what.

@@ -1,8 +1,10 @@
 //! How a statement is run: what stops it, what it may use, and what its functions ask of the session.
 
+use firn_base::disk::RealDisk;
 use firn_base::random::Random;
 use firn_base::sync::{Arc, Mutex};
-use firn_base::{Cancel, Error, Result, SqlState, clock};
+use firn_base::{Cancel, Error, Result, SqlState, TimeZoneSetting, clock};
+use firn_executor::SpillArea;
 use std::any::Any;
 use std::fmt::Debug;
 
@@ -15,8 +17,10 @@ pub struct RunOptions {
     pub threads: usize,
     /// When its transaction began: microseconds since 1970-01-01 UTC.
     pub now: i64,
-    /// The session's time zone (`UTC` or a name of the IANA database).
-    pub time_zone: String,
+    /// The session's time zone.
+    pub zone: TimeZoneSetting,
+    /// Where rows are put for which there is no memory.
+    pub spill: Arc<SpillArea>,
     /// What functions ask of the session.
     pub services: Arc<dyn SessionServices>,
 }
@@ -27,7 +31,8 @@ impl Default for RunOptions {
             cancel: Cancel::new(),
             threads: firn_base::thread::available_parallelism().map_or(1, usize::from),
             now: clock::wall_clock_micros(),
-            time_zone: "UTC".to_owned(),
+            zone: TimeZoneSetting::UTC,
+            spill: SpillArea::new(Arc::new(RealDisk), std::env::temp_dir(), u64::MAX),
             services: Arc::new(NoSession),
         }
     }

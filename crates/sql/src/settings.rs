@@ -296,6 +296,11 @@ impl Settings {
         self.duration("idle_session_timeout")
     }
 
+    /// How many bytes the session's queries may hold in temporary files.
+    pub fn temporary_file_limit(&self) -> Option<u64> {
+        kilobytes(self.known("temp_file_limit")).map(|kilobytes| (kilobytes as u64) << 10)
+    }
+
     fn duration(&self, name: &str) -> Option<Duration> {
         match duration_ms(self.known(name)) {
             Some(0) | None => None,
@@ -431,8 +436,9 @@ fn check(parameter: &Parameter, value: &str) -> Result<String> {
                 "Valid units for this parameter are \"us\", \"ms\", \"s\", \"min\", \"h\", and \"d\".",
             )),
         },
-        Kind::Memory => match kilobytes(value) {
-            Some(_) => Ok(value.to_owned()),
+        Kind::MemoryLimit if value.trim() == "-1" => Ok("-1".to_owned()),
+        Kind::Memory | Kind::MemoryLimit => match kilobytes(value) {
+            Some(kilobytes) => Ok(print_memory((kilobytes as u64) << 10)),
             None => Err(invalid()
                 .with_hint("Valid units for this parameter are \"B\", \"kB\", \"MB\", \"GB\", and \"TB\".")),
         },
@@ -571,14 +577,15 @@ fn kilobytes(text: &str) -> Option<i64> {
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
     let number: i64 = number.trim().parse().ok().filter(|number| *number >= 0)?;
-    match unit {
-        "B" => Some(number / 1024),
-        "" | "kB" => Some(number),
-        "MB" => number.checked_mul(1 << 10),
-        "GB" => number.checked_mul(1 << 20),
-        "TB" => number.checked_mul(1 << 30),
-        _ => None,
-    }
+    let kilobytes = match unit {
+        "B" => number / 1024,
+        "" | "kB" => number,
+        "MB" => number.checked_mul(1 << 10)?,
+        "GB" => number.checked_mul(1 << 20)?,
+        "TB" => number.checked_mul(1 << 30)?,
+        _ => return None,
+    };
+    (kilobytes <= i64::MAX >> 10).then_some(kilobytes)
 }
 
 /// In the largest unit that says it without a fraction, as PostgreSQL does.

@@ -11,6 +11,9 @@ use std::time::Duration;
 pub struct Config {
     /// The directory; `None` keeps the database in memory only, by the same code without a log.
     pub directory: Option<PathBuf>,
+    /// Where queries put rows for which there is no memory, in files without names. If `None`: the database's directory,
+    /// and the system's directory for temporary files of a database in memory only.
+    pub temporary_directory: Option<PathBuf>,
     /// Bytes of a block; small in tests. An existing database keeps its own.
     pub block_bytes: usize,
     /// Log bytes since the last checkpoint that start the next one.
@@ -38,6 +41,7 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             directory: None,
+            temporary_directory: None,
             block_bytes: 1 << 20,
             checkpoint_after_bytes: 1 << 30,
             threads: 2,

@@ -35,6 +35,7 @@ use firn_storage::{
     Closed, Digest, LetGo, MemoryBudget, Provider, Reaper, Table, TableOptions, WriteSet, pin,
 };
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How often garbage is collected while no transaction commits. Miri goes by the clock, and would do nothing else.
@@ -472,6 +473,12 @@ impl Engine {
         store.stop();
         log.wait_durable(log.appended_lsn())?;
         if store.has_news(log) { store.checkpoint(self, log) } else { Ok(()) }
+    }
+
+    /// Where queries put rows for which there is no memory.
+    pub fn temporary_directory(&self) -> PathBuf {
+        let chosen = self.config.temporary_directory.as_ref().or(self.config.directory.as_ref());
+        chosen.cloned().unwrap_or_else(std::env::temp_dir)
     }
 
     /// The directory and the log, of a database that has them.

@@ -171,9 +171,11 @@ impl State {
 }
 
 impl SimulatedDisk {
-    /// An empty disk.
+    /// An empty disk, with its root directory.
     pub fn new() -> Arc<SimulatedDisk> {
-        Arc::new(SimulatedDisk::default())
+        let disk = SimulatedDisk::default();
+        disk.0.lock().directories.insert("/".into());
+        Arc::new(disk)
     }
 
     /// Lets the next `bytes` bytes be written and meets every later one with `fault`.
@@ -296,11 +298,29 @@ struct SimulatedFile {
     path: PathBuf,
     /// Whether a write is followed by a sync at once.
     write_through: bool,
+    /// Whether it has no name, and is gone with this handle.
+    is_temporary: bool,
+}
+
+impl Drop for SimulatedFile {
+    fn drop(&mut self) {
+        if self.is_temporary {
+            let mut state = self.disk.0.lock();
+            state.give_back(self.id);
+            state.files.remove(&self.id);
+        }
+    }
 }
 
 impl SimulatedDisk {
     fn handle(&self, id: u64, path: &Path) -> Arc<dyn DiskFile> {
-        Arc::new(SimulatedFile { disk: self.clone(), id, path: path.to_owned(), write_through: false })
+        Arc::new(SimulatedFile {
+            disk: self.clone(),
+            id,
+            path: path.to_owned(),
+            write_through: false,
+            is_temporary: false,
+        })
     }
 }
 
@@ -338,6 +358,19 @@ impl Disk for SimulatedDisk {
         Ok(self.handle(id, path))
     }
 
+    fn create_temporary(&self, directory: &Path) -> Result<Arc<dyn DiskFile>> {
+        let mut state = self.0.lock();
+        state.operate("create a temporary file in", directory)?;
+        if !state.directories.contains(directory) {
+            return Err(io_error("create a temporary file in", directory, &missing()));
+        }
+        let id = state.next_file;
+        state.next_file += 1;
+        state.files.insert(id, File::default());
+        let (disk, path) = (self.clone(), directory.to_owned());
+        Ok(Arc::new(SimulatedFile { disk, id, path, write_through: false, is_temporary: true }))
+    }
+
     fn open(&self, path: &Path) -> Result<Arc<dyn DiskFile>> {
         let state = self.0.lock();
         match state.names.get(path) {
@@ -350,7 +383,7 @@ impl Disk for SimulatedDisk {
         let state = self.0.lock();
         let id = *state.names.get(path).ok_or_else(|| io_error("open file", path, &missing()))?;
         let (disk, path) = (self.clone(), path.to_owned());
-        Ok(Arc::new(SimulatedFile { disk, id, path, write_through: true }))
+        Ok(Arc::new(SimulatedFile { disk, id, path, write_through: true, is_temporary: false }))
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {

@@ -20,7 +20,8 @@ impl Compile<'_> {
 
         let goes_on = |column: &Column| join.kind.gives_right() && needed.contains(column);
         let key = |attribute: &i16| {
-            let (_, key) = index_key(join, scan, *attribute).expect("the verifier wants a key");
+            let (_, key) =
+                index_key(join, scan, *attribute, &plan.columns).expect("the verifier wants a key");
             self.scalars.scalar(key, &part.layout)
         };
         let keys = join.method.by_index().iter().map(key).collect::<Result<Vec<_>>>()?;

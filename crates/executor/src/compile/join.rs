@@ -300,9 +300,10 @@ impl Compile<'_> {
         let Some(class) = Class::common(left_key.representation(), right_key.representation()) else {
             return Ok(None);
         };
-        let nullable = of_left.nullable(&|column| left.scope.nullable(column))
-            || of_right.nullable(&|column| right.scope.nullable(column));
-        // A strict key of a NULL is never compared, but it is made.
+        // A strict key of a NULL is never compared.
+        let nullable = !is_strict
+            && (of_left.nullable(&|column| left.scope.nullable(column))
+                || of_right.nullable(&|column| right.scope.nullable(column)));
         let column = KeyColumn { class, nullable, descending: false, nulls_first: false };
         Ok(Some(JoinKey { left: left_key, right: right_key, column, is_strict }))
     }

@@ -9,6 +9,7 @@ mod aggregate;
 mod change;
 mod index_join;
 mod join;
+mod judge;
 mod lock;
 mod operator;
 mod recursion;
@@ -16,13 +17,16 @@ mod recursion;
 use crate::expression::{Compiler, Layout};
 use crate::inputs::SharedPlan;
 use crate::pipeline::{Fragment, InputPlan, SinkPlan, SlotId, StagePlan};
+use crate::source::Request;
 use crate::stages::LimitBounds;
 use firn_base::sync::Arc;
-use firn_base::{Representation, Result};
+use firn_base::{Representation, Result, Value};
 use firn_plan::operator::{IterateId, SharedId, SourceId};
 use firn_plan::properties::Scope;
 use firn_plan::{Column, Columns, Operator, Plan, Scalar};
+use firn_storage::Judge;
 use firn_vector::Registry;
+pub use judge::PlannedJudge;
 use std::collections::{BTreeSet, HashMap};
 
 /// A plan that can be run.
@@ -71,6 +75,8 @@ pub struct PlannedScan {
     pub used: usize,
     /// What rows must meet.
     pub conditions: Vec<Scalar>,
+    /// Those of the conditions that may be judged by the values of a dictionary.
+    pub judges: Vec<PlannedJudge>,
     /// Whether its rows only go to the first change, which collects its rows before it begins.
     pub feeds_first_change: bool,
     /// Whether what it reads is logged when it is opened. Rows that SKIP LOCKED leaves out are not relied on: those that it
@@ -79,6 +85,18 @@ pub struct PlannedScan {
 }
 
 impl PlannedScan {
+    /// As a source is asked.
+    pub(crate) fn request<'a>(
+        &'a self,
+        judges: &'a [(i16, Judge)],
+        parameters: &'a [Value],
+        all: &'a Columns,
+        workers: usize,
+    ) -> Request<'a> {
+        let PlannedScan { columns, used, conditions, .. } = self;
+        Request { columns, used: *used, conditions, judges, parameters, all, workers }
+    }
+
     /// How the values of its columns lie.
     pub(crate) fn representations(&self, columns: &Columns) -> Vec<Representation> {
         self.columns.iter().map(|(column, _)| crate::source::representation(columns, *column)).collect()

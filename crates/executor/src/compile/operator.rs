@@ -1,6 +1,6 @@
 //! Operators that pass rows on, and those that sort them.
 
-use super::{Compile, Needed, Part, PlannedScan, with_uses};
+use super::{Compile, Needed, Part, PlannedJudge, PlannedScan, with_uses};
 use crate::expression::{Conditions, Layout, representation_of};
 use crate::inputs::{ScanPlan, SortedPlan, UnionInput, UnionPlan, ValuesPlan};
 use crate::keys::{Class, KeyColumn, KeyLayout};
@@ -101,11 +101,14 @@ impl Compile<'_> {
             .map(|(column, _)| (*column, source::representation(&self.columns, *column)))
             .collect();
         let conditions = scan.conditions.clone();
+        let judge = |condition| PlannedJudge::of(condition, &columns, &self.scalars);
+        let judges = conditions.iter().filter_map(judge).collect();
         let planned = PlannedScan {
             source: scan.source,
             columns,
             used,
             conditions,
+            judges,
             feeds_first_change: false,
             is_logged: true,
         };

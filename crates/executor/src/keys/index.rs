@@ -1,8 +1,8 @@
 //! Rows by their keys: what the build side of a join is searched with.
 //!
 //! ```text
-//! keys     of each row
-//! slots    the first row with each key, as a hash table
+//! finder   the first row with each key: a [bitmap with ranks](super::dense) of words that lie close together,
+//!          else a hash table beside the key of each row
 //! starts   4 bytes a row, and rows, likewise: the rows with the key of a row that is the first with it;
 //!          only if there is a key that two rows have
 //! ```
@@ -12,6 +12,7 @@
 //! of all rows.
 
 use super::Keys;
+use super::dense::DenseWords;
 use super::list::{KeyList, with_lists};
 use super::slots::{BATCH, NONE, Part, Slots};
 use firn_base::sync::Mutex;
@@ -19,9 +20,14 @@ use firn_base::{Result, thread};
 
 /// Rows by their keys.
 pub struct KeyIndex {
-    keys: Keys,
-    slots: Slots,
+    finder: Finder,
     many: Option<Many>,
+}
+
+/// What leads from a key to the first row with it.
+enum Finder {
+    Dense(DenseWords),
+    Hashed(Slots, Keys),
 }
 
 /// The rows with each key.
@@ -42,11 +48,19 @@ impl KeyIndex {
         threads: usize,
         check: &(dyn Fn() -> Result<()> + Sync),
     ) -> Result<KeyIndex> {
+        if let Keys::Words(words) = &keys {
+            let is_left_out = left_out_rows(keys.len(), left_out);
+            let is_entered = |row: usize| !is_left_out.get(row).copied().unwrap_or(false);
+            if let Some((dense, repeated)) = DenseWords::new(words, is_entered, check)? {
+                let many = (!repeated.is_empty()).then(|| Many::new(words.len(), &[repeated], &is_left_out));
+                return Ok(KeyIndex { finder: Finder::Dense(dense), many });
+            }
+        }
         let hashes = keys.hashes();
         KeyIndex::with_hashes(keys, &hashes, left_out, threads, check)
     }
 
-    /// As [`KeyIndex::new`], with the hash of each key.
+    /// As [`KeyIndex::new`], by a hash table, with the hash of each key.
     fn with_hashes(
         keys: Keys,
         hashes: &[u64],
@@ -55,8 +69,7 @@ impl KeyIndex {
         check: &(dyn Fn() -> Result<()> + Sync),
     ) -> Result<KeyIndex> {
         assert!(keys.len() < NONE as usize, "numbers of rows have 32 bits");
-        let mut is_left_out = vec![false; if left_out.is_empty() { 0 } else { keys.len() }];
-        left_out.iter().for_each(|row| is_left_out[*row as usize] = true);
+        let is_left_out = left_out_rows(keys.len(), left_out);
         let mut parts = threads.max(1).next_power_of_two();
         let (slots, repeated) = loop {
             let mut slots = Slots::with_room(keys.len(), parts);
@@ -80,7 +93,7 @@ impl KeyIndex {
         };
         let many =
             (!repeated.iter().all(Vec::is_empty)).then(|| Many::new(keys.len(), &repeated, &is_left_out));
-        Ok(KeyIndex { keys, slots, many })
+        Ok(KeyIndex { finder: Finder::Hashed(slots, keys), many })
     }
 
     /// Whether no key is that of two rows.
@@ -88,9 +101,16 @@ impl KeyIndex {
         self.many.is_none()
     }
 
-    /// The first row with each key, or [`NONE`].
-    pub fn find_all(&self, keys: &Keys, hashes: &[u64], rows: &mut Vec<u32>) {
-        with_lists!(&self.keys, keys, |own, keys| self.slots.find_all(own, keys, hashes, rows));
+    /// Appends the first row with each key, or [`NONE`]. `hashes` is a buffer.
+    pub fn find_all(&self, keys: &Keys, hashes: &mut Vec<u64>, rows: &mut Vec<u32>) {
+        match (&self.finder, keys) {
+            (Finder::Dense(dense), Keys::Words(words)) => dense.find_all(words, rows),
+            (Finder::Dense(_), _) => panic!("keys of one layout are compared"),
+            (Finder::Hashed(slots, own), keys) => {
+                keys.hashes_into(hashes);
+                with_lists!(own, keys, |own, keys| slots.find_all(own, keys, hashes, rows));
+            }
+        }
     }
 
     /// All rows with the key of one that is the first with it.
@@ -108,7 +128,11 @@ impl KeyIndex {
     /// Bytes of memory that it takes.
     pub fn memory(&self) -> usize {
         let many = self.many.as_ref().map_or(0, |many| many.starts.len() * 4 + many.rows.len() * 4);
-        self.keys.memory() + self.slots.memory() + many
+        let finder = match &self.finder {
+            Finder::Dense(dense) => dense.memory(),
+            Finder::Hashed(slots, keys) => slots.memory() + keys.memory(),
+        };
+        finder + many
     }
 
     /// About how many bytes an index of so many rows takes beside their keys.
@@ -116,6 +140,13 @@ impl KeyIndex {
         // Slots, hashes while it is made, and rows by their keys.
         (rows * 2).next_power_of_two() * 8 + rows * 16
     }
+}
+
+/// For each of so many rows whether it is left out; empty if none is.
+fn left_out_rows(count: usize, left_out: &[u32]) -> Vec<bool> {
+    let mut is_left_out = vec![false; if left_out.is_empty() { 0 } else { count }];
+    left_out.iter().for_each(|row| is_left_out[*row as usize] = true);
+    is_left_out
 }
 
 /// Enters the rows of a part. Those that repeat the key of an earlier one are returned, each with that one. `None` if the part is too small.
@@ -203,7 +234,7 @@ mod tests {
         layout.keys(&[vector], Rows::all(values.len()))
     }
 
-    /// Looks random keys up, with usual hashes and with few different ones, and compares with a search through all rows.
+    /// Looks random keys up, with usual hashes, with few different ones and without, and compares with a search through all rows.
     #[test]
     fn an_index_finds_the_rows_with_a_key_in_their_order() {
         for seed in 0..60 {
@@ -229,10 +260,35 @@ mod tests {
             let own = keys(&values);
             let of_own = hashes(&own);
             let threads = [1, 2, 3][seed as usize % 3];
-            let index = KeyIndex::with_hashes(own, &of_own, &left_out, threads, &|| Ok(())).unwrap();
-            let asked: Vec<i64> = values.iter().copied().chain(0..50).collect();
+            let asked: Vec<i64> = values.iter().copied().chain(-70..50).chain([i64::MIN, i64::MAX]).collect();
             let (others, mut found) = (keys(&asked), Vec::new());
-            index.find_all(&others, &hashes(&others), &mut found);
+            let index = match seed % 7 {
+                // Most of these are dense.
+                0..3 => {
+                    let index = KeyIndex::new(own, &left_out, threads, &|| Ok(())).unwrap();
+                    let is_dense = matches!(index.finder, Finder::Dense(_));
+                    let rows = values.iter().enumerate();
+                    let entered = rows.filter(|(row, _)| left_out.binary_search(&(*row as u32)).is_err());
+                    let entered: Vec<i64> = entered.map(|(_, value)| *value).collect();
+                    let range =
+                        entered.iter().max().zip(entered.iter().min()).map(|(most, least)| most - least);
+                    let fits = range.is_some_and(|range| range as usize / 64 <= values.len() + 64);
+                    assert_eq!(is_dense, fits, "seed {seed}");
+                    index.find_all(&others, &mut Vec::new(), &mut found);
+                    index
+                }
+                _ => {
+                    let index = KeyIndex::with_hashes(own, &of_own, &left_out, threads, &|| Ok(())).unwrap();
+                    let Finder::Hashed(slots, own) = &index.finder else { panic!("it is hashed") };
+                    with_lists!(own, &others, |own, keys| slots.find_all(
+                        own,
+                        keys,
+                        &hashes(&others),
+                        &mut found
+                    ));
+                    index
+                }
+            };
             for (value, first) in asked.iter().zip(&found) {
                 let is_entered = |row: &u32| left_out.binary_search(row).is_err();
                 let expected: Vec<u32> = (0..rows as u32)

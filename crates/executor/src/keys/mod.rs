@@ -25,6 +25,8 @@
 pub mod list;
 mod slots;
 
+mod dense;
+
 pub mod index;
 pub mod set;
 
@@ -45,7 +47,7 @@ use std::ops::{BitAnd, BitOr, Not, Shl};
 pub struct KeyColumn {
     /// How its values are made comparable. Values of several representations may have one class.
     pub class: Class,
-    /// Whether it may be NULL.
+    /// Whether NULL makes a key of its own. If not, the key of a row with NULL means nothing.
     pub nullable: bool,
     /// Whether large values come first.
     pub descending: bool,
@@ -187,6 +189,13 @@ impl KeyLayout {
     /// Whether there are no columns: all rows are equal.
     pub fn is_empty(&self) -> bool {
         self.columns.is_empty()
+    }
+
+    /// Whether each of these rows has a key.
+    pub fn admits(&self, vectors: &[Vector], rows: Rows<'_>) -> bool {
+        let is_value = |vector: &Vector, row| if vector.is_null(row) { Err(row) } else { Ok(()) };
+        let mut columns = self.columns.iter().zip(vectors);
+        columns.all(|(column, vector)| column.nullable || rows.try_each(|row| is_value(vector, row)).is_ok())
     }
 
     /// No keys of this layout.
@@ -351,8 +360,6 @@ fn put_fixed_by<W: Word>(
         other => panic!("keys of {other:?} have no fixed width"),
     }
     if !column.nullable {
-        let is_value = |row| if vector.is_null(row) { Err(row) } else { Ok(()) };
-        debug_assert_eq!(rows.try_each(is_value), Ok(()), "the plan says that there is no NULL");
         return;
     }
     // The flag stands above the value; NULLs have no value.

@@ -133,7 +133,7 @@ pub(super) fn choose<'p>(
 
 fn candidates<'p>(scan: &Scan, conditions: &[&'p Scalar], columns: &Columns) -> Vec<Candidate<'p>> {
     let attribute = |scalar: &Scalar| {
-        let column = scalar.as_column()?;
+        let column = scalar.as_kept_column(|column| columns[column].ty)?;
         let (_, attribute) = scan.columns.iter().find(|(own, _)| *own == column)?;
         (*attribute != ROW_ID).then_some((column, *attribute))
     };

@@ -259,6 +259,7 @@ impl<'r, 'g> Run<'r, 'g> {
             columns: &lookup.noted.columns,
             used: lookup.noted.used,
             conditions: &lookup.noted.conditions,
+            judges: &[],
             parameters: self.parameters,
             all: &lookup.noted.all,
             workers: 1,

@@ -606,6 +606,7 @@ impl Groups {
         open: impl FnOnce() -> Result<Partitions>,
     ) -> Result<Vec<bool>> {
         let vectors: Vec<Vector> = self.plan.keys.iter().map(|key| keys[*key].clone()).collect();
+        debug_assert!(self.plan.layout.admits(&vectors, chunk.rows()), "the plan says that there is no NULL");
         self.plan.layout.keys_into(&vectors, chunk.rows(), &mut self.keys);
         let hashes = self.keys.hashes();
         self.found.clear();
@@ -650,6 +651,7 @@ impl Groups {
             return;
         }
         let vectors: Vec<Vector> = self.plan.keys.iter().map(|key| keys[*key].clone()).collect();
+        debug_assert!(self.plan.layout.admits(&vectors, rows), "the plan says that there is no NULL");
         self.plan.layout.keys_into(&vectors, rows, &mut self.keys);
         self.set.insert(&self.keys, &mut self.found);
         if self.set.len() > next as usize {

@@ -290,9 +290,11 @@ impl Join {
     /// Looks for the rows of a chunk, whose keys have been made.
     fn look_up(&mut self, probe: &mut Probe, build: &Build) {
         let index = build.index.as_ref().expect("a build side with keys has an index");
-        self.chunk_keys.hashes_into(&mut self.hashes);
-        let mut found = Vec::with_capacity(self.hashes.len());
-        index.find_all(&self.chunk_keys, &self.hashes, &mut found);
+        let mut found = Vec::with_capacity(self.chunk_keys.len());
+        index.find_all(&self.chunk_keys, &mut self.hashes, &mut found);
+        // The key of a row with a NULL means nothing.
+        let of_nulls = found.iter_mut().zip(probe.has_null.iter().flatten());
+        of_nulls.filter(|(_, has_null)| **has_null).for_each(|(found, _)| *found = NONE);
         if cfg!(feature = "fault-null-in-anti-join") && self.plan.kind == JoinKind::Anti {
             let has_null: Vec<bool> = (0..found.len()).map(|row| probe.has_null(row)).collect();
             probe.matched = has_null;

@@ -26,7 +26,7 @@ use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{Cell, ColumnId, ColumnSet, Representation, Result, RowId, Snapshot};
 use firn_plan::operator::ROW_ID;
 use firn_plan::statistics::Reference;
-use firn_storage::{Index, Restriction, ScanBatch, Table, TableScan, pin};
+use firn_storage::{Index, Judge, Restriction, ScanBatch, Table, TableScan, pin};
 use firn_txn::Transaction;
 use firn_txn::catalog::{ConstraintDef, ConstraintKind, Deferral, TableDef};
 use firn_vector::builder::Builder;
@@ -156,7 +156,9 @@ impl Source for TableSource {
         };
         let open = self.open_table(request, reader.snapshot);
         let found = found.map(Arc::from);
-        Ok(Arc::new(OpenTable { restrictions: restrictions.restrictions, found, ..open }))
+        let judges = request.judges.iter().map(|(attribute, judge)| (column_id(*attribute), judge.clone()));
+        let judges = judges.collect();
+        Ok(Arc::new(OpenTable { restrictions: restrictions.restrictions, judges, found, ..open }))
     }
 
     fn open_lookup(
@@ -204,6 +206,7 @@ impl TableSource {
                 .map(|(column, attribute)| (*attribute == ROW_ID, representation(request.all, *column)))
                 .collect(),
             restrictions: Vec::new(),
+            judges: Vec::new(),
             found: None,
         }
     }
@@ -235,6 +238,7 @@ struct OpenTable {
     /// For each column of the request whether it is the row's id, and how its values shall lie.
     wanted: Vec<(bool, Representation)>,
     restrictions: Vec<Restriction>,
+    judges: Vec<(ColumnId, Judge)>,
     /// The rows, if an index has found them.
     found: Option<Arc<[RowId]>>,
 }
@@ -249,7 +253,8 @@ impl Scan for OpenTable {
             });
         }
         let row_ids = self.wanted.iter().any(|(is_row_id, _)| *is_row_id);
-        let scan = self.table.scan(self.snapshot, &self.columns, row_ids).under(&self.restrictions);
+        let scan = self.table.scan(self.snapshot, &self.columns, row_ids);
+        let scan = scan.under(&self.restrictions).judging(self.judges.iter().cloned());
         Arc::new(TableMorsels { scan, open: self.clone() })
     }
 }

@@ -79,7 +79,7 @@ impl Asked<'_> {
 
     /// The column that a scalar is, and its type.
     fn as_column(&self, scalar: &Scalar) -> Option<(ColumnId, SqlType)> {
-        self.column(scalar.as_column()?)
+        self.column(scalar.as_kept_column(|column| self.request.all[column].ty)?)
     }
 
     /// A constant or the value of a parameter, with its type.

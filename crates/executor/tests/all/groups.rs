@@ -46,7 +46,7 @@ fn compare(database: &Database, statement: &str, groups: usize) {
     for (vector_rows, workers) in [(4, 1), (4, 3), (16, 2), (2048, 2)] {
         let found = rows(database, statement, options(vector_rows, workers));
         assert!(found == expected, "{statement}: {vector_rows} rows in a vector, {workers} workers");
-        let area = SpillArea::new(SimulatedDisk::new(), "/spill".into(), 1 << 30);
+        let area = SpillArea::new(SimulatedDisk::new(), "/".into(), 1 << 30);
         let narrow = Options {
             spill: Some(area.clone()),
             budget: Budget::new(60_000),

@@ -177,7 +177,7 @@ fn random_plans_that_spill_give_the_rows_of_the_interpreter() {
         let tables = random_tables(&mut random);
         let Ok(expected) = interpret(&plan, &tables, &[]) else { continue };
         for mode in MODES {
-            let area = SpillArea::new(SimulatedDisk::new(), "/spill".into(), 1 << 30);
+            let area = SpillArea::new(SimulatedDisk::new(), "/".into(), 1 << 30);
             let options = Options { spill: Some(area.clone()), always_spill: true, ..options(mode) };
             let found = run(&plan, &sources(&tables, mode.morsel_rows), &[], options);
             let about = || format!("seed {seed}, {mode:?}\n{}\n{tables:?}", print(&plan));

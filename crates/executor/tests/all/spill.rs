@@ -42,7 +42,7 @@ fn compare(database: &Database, statement: &str, budget: u64, workers: usize) {
         answer.rows.sort_unstable();
         (answer.rows, answer.count, after.unwrap().rows)
     };
-    let area = SpillArea::new(SimulatedDisk::new(), "/spill".into(), 1 << 30);
+    let area = SpillArea::new(SimulatedDisk::new(), "/".into(), 1 << 30);
     let narrow = Options { spill: Some(area.clone()), budget: Budget::new(budget), ..roomy(workers) };
     let of_narrow = Arc::clone(&narrow.budget);
     let found = answer(narrow);

@@ -150,7 +150,7 @@ fn fitting(plan: &Plan, join: &Join, scan: &Scan, index: &Index, producers: &Pro
     let mut of_left = false;
     let mut length = 0;
     for attribute in &index.attributes {
-        let Some((column, key)) = index_key(join, scan, *attribute) else { break };
+        let Some((column, key)) = index_key(join, scan, *attribute, &plan.columns) else { break };
         let is_given = !key.uses(|used| !producers.is_below(used, join.left));
         let may_be_asked = !key.is_volatile() && !key.can_fail();
         if !is_given || !may_be_asked || !is_one_key(plan.columns[column].ty, key.ty(&plan.columns)) {
@@ -175,14 +175,21 @@ fn rows_under_key(rows: f64, index: &Index, length: usize) -> f64 {
 
 /// The column of a scan that is an attribute, and what conditions of a join or of its right scan equate it with: a scalar that
 /// does not use the scan's columns.
-pub fn index_key<'p>(join: &'p Join, scan: &'p Scan, attribute: i16) -> Option<(Column, &'p Scalar)> {
+pub fn index_key<'p>(
+    join: &'p Join,
+    scan: &'p Scan,
+    attribute: i16,
+    columns: &Columns,
+) -> Option<(Column, &'p Scalar)> {
     let (column, _) = scan.columns.iter().find(|(_, other)| *other == attribute)?;
     let is_own = |used: Column| scan.columns.iter().any(|(own, _)| *own == used);
     let equated = |condition: &'p Scalar| match condition {
         Scalar::Call(call) if call.function.is_equality() => match &call.arguments[..] {
             [left, right] => [(left, right), (right, left)]
                 .into_iter()
-                .find(|(own, key)| own.as_column() == Some(*column) && !key.uses(is_own))
+                .find(|(own, key)| {
+                    own.as_kept_column(|column| columns[column].ty) == Some(*column) && !key.uses(is_own)
+                })
                 .map(|(_, key)| (*column, key)),
             _ => None,
         },
@@ -217,7 +224,7 @@ pub fn is_one_key(of_index: Type, given: Type) -> bool {
 /// The columns that the scan of an index join must have for its keys.
 pub fn has_keys(join: &Join, scan: &Scan, columns: &Columns) -> bool {
     join.method.by_index().iter().all(|attribute| {
-        index_key(join, scan, *attribute)
+        index_key(join, scan, *attribute, columns)
             .is_some_and(|(column, key)| is_one_key(columns[column].ty, key.ty(columns)))
     })
 }

@@ -99,7 +99,7 @@ pub fn prune(plan: &mut Plan, statistics: &dyn Statistics) {
             Operator::Join(join) if matches!(join.kind, JoinKind::Left | JoinKind::Single) => {
                 let unused = !needed.iter().any(|column| producers.is_below(*column, join.right));
                 let once = join.kind == JoinKind::Single
-                    || keys.as_ref().is_some_and(|keys| keys.matches_once(join));
+                    || keys.as_ref().is_some_and(|keys| keys.matches_once(join, &plan.columns));
                 (unused && once && !join.dependent && !volatile[join.right.index()]).then_some(join.left)
             }
             _ => None,

@@ -66,13 +66,14 @@ fn group_below(plan: &Plan, node: NodeId) -> Option<NodeId> {
 /// Which conditions of a join equate columns of its left input with keys of the group.
 fn asked(plan: &Plan, join: &Join, group: NodeId, producers: &Producers) -> Vec<usize> {
     let Operator::Group(group) = &plan[group] else { unreachable!("it is a group") };
+    let column = |scalar: &Scalar| scalar.as_kept_column(|column| plan.columns[column].ty);
     let is_asked = |condition: &Scalar| {
         let (one, other) = match condition {
             Scalar::Call(call) if call.function.is_equality() => match &call.arguments[..] {
-                [one, other] => (one.as_column(), other.as_column()),
+                [one, other] => (column(one), column(other)),
                 _ => return false,
             },
-            Scalar::Distinct(pair, true) => (pair.0.as_column(), pair.1.as_column()),
+            Scalar::Distinct(pair, true) => (column(&pair.0), column(&pair.1)),
             _ => return false,
         };
         let (Some(one), Some(other)) = (one, other) else { return false };

@@ -7,13 +7,12 @@ use crate::parse::Parsed;
 use crate::pg_catalog::Source as CatalogSource;
 use crate::run::{NoSession, RunOptions, SessionServices};
 use crate::session_facts::SessionFacts;
-use firn_base::disk::RealDisk;
 use firn_base::random::Random;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Cancel, Error, Result, TimeZoneSetting, Type, TypeId, Value, clock};
 use firn_bind::FileArgument;
 use firn_executor::write::{check_all, check_immediate};
-use firn_executor::{Budget, Options, Source, SpillArea};
+use firn_executor::{Budget, Options, Source};
 use firn_plan::operator::{LockStrength, SourceId};
 use firn_query::catalog::{Binding, Names};
 use firn_query::expressions::TransactionExpressions;
@@ -56,12 +55,6 @@ pub struct Prepared {
 
 /// What all queries of the process share.
 static BUDGET: LazyLock<Arc<Budget>> = LazyLock::new(Budget::of_process);
-
-/// The temporary files of the queries of all databases of this process: in the system's directory for such files.
-static SPILL: LazyLock<Arc<SpillArea>> = LazyLock::new(|| {
-    let directory = std::env::temp_dir().join(format!("firn-queries-{}", std::process::id()));
-    SpillArea::new(Arc::new(RealDisk), directory, u64::MAX)
-});
 
 impl Prepared {
     /// Prepares a query or a row change.
@@ -137,6 +130,11 @@ impl Prepared {
     /// Whether it touches few rows, as far as that is known before it runs.
     pub fn is_short(&self) -> bool {
         self.prepared.is_short()
+    }
+
+    /// Whether its tables have grown so much that it is to be prepared anew.
+    pub fn has_outgrown(&self) -> bool {
+        self.prepared.has_outgrown()
     }
 
     /// As [`Prepared::execute`], but values of a result of few rows are appended to `values`, and parameters may be names of
@@ -366,7 +364,7 @@ pub(crate) fn surroundings(
     Surroundings {
         statement_time: clock::wall_clock_micros(),
         transaction_time: options.now,
-        zone: zone(&options.time_zone),
+        zone: options.zone,
         settings: Arc::new(SessionSettings(services.clone())),
         objects: session.clone(),
         session,
@@ -381,7 +379,11 @@ pub fn kept_rows(columns: &[ResultColumn], options: &RunOptions) -> KeptRows {
 }
 
 fn run_options(options: &RunOptions) -> Options {
-    Options { workers: options.threads.max(1), spill: Some(SPILL.clone()), ..Options::new(BUDGET.clone()) }
+    Options {
+        workers: options.threads.max(1),
+        spill: Some(options.spill.clone()),
+        ..Options::new(BUDGET.clone())
+    }
 }
 
 fn zone(name: &str) -> TimeZoneSetting {

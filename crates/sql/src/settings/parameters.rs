@@ -13,6 +13,8 @@ pub(super) enum Kind {
     Duration,
     /// A number of kilobytes, or with a unit.
     Memory,
+    /// The same, or -1 for no limit.
+    MemoryLimit,
     /// One of these words.
     Choice(&'static [&'static str]),
     /// Any text.
@@ -34,7 +36,7 @@ impl Kind {
     pub(super) fn unit(self) -> Option<&'static str> {
         match self {
             Kind::Duration => Some("ms"),
-            Kind::Memory => Some("kB"),
+            Kind::Memory | Kind::MemoryLimit => Some("kB"),
             _ => None,
         }
     }
@@ -298,7 +300,12 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     parameter("tcp_keepalives_interval", "0", Kind::Integer(0, 2147483647), "Accepted; has no effect."),
     parameter("tcp_user_timeout", "0", Kind::Duration, "Accepted; has no effect."),
     parameter("temp_buffers", "8MB", Kind::Memory, "Accepted; has no effect."),
-    parameter("temp_file_limit", "-1", Kind::Integer(-1, 2147483647), "Accepted; has no effect."),
+    parameter(
+        "temp_file_limit",
+        "-1",
+        Kind::MemoryLimit,
+        "Most that the session's queries may hold in temporary files; -1 for no limit.",
+    ),
     parameter("temp_tablespaces", "", Kind::Text, "Accepted; has no effect."),
     parameter("TimeZone", "UTC", Kind::TimeZone, "Where timestamptz is printed and read."),
     parameter("timezone_abbreviations", "Default", Kind::Text, "Accepted; has no effect."),

@@ -1,0 +1,86 @@
+//! Conditions on one column of strings that no order tells, for scans to judge once for each value of a dictionary.
+//!
+//! `s LIKE '%x%'`, `lower(s) = 'x'` and `length(s) > 5` cost many times what a look-up of a code does. Where blocks have codes, a
+//! scan evaluates such a condition for the values of the dictionary, and only rows whose codes are among those that meet it are
+//! decoded. The condition stays above the scan: there are blocks without codes, and dictionaries of more values than there are rows.
+//!
+//! A dictionary may have values that no row has, or none that other conditions leave. If one of them raises an error, nothing is
+//! judged by values.
+
+use crate::arrays::vector_of;
+use crate::expression::{Compiler, Conditions, Layout, Scope};
+use crate::pipeline::Template;
+use crate::source;
+use firn_base::Representation;
+use firn_base::sync::{Arc, Mutex};
+use firn_plan::function::Volatility;
+use firn_plan::{Column, Scalar};
+use firn_storage::Judge;
+use firn_vector::context::detached;
+use firn_vector::{Chunk, Data, Vector};
+
+/// A condition that is worth being judged by values.
+pub struct PlannedJudge {
+    /// The attribute of its column.
+    pub attribute: i16,
+    representation: Representation,
+    condition: Template<Conditions>,
+}
+
+impl PlannedJudge {
+    /// Of a condition of a scan of these columns, if it is one.
+    pub(super) fn of(
+        condition: &Scalar,
+        columns: &[(Column, i16)],
+        scalars: &Compiler<'_>,
+    ) -> Option<PlannedJudge> {
+        let mut used = None;
+        let mut is_alone = true;
+        condition.for_each_column(&mut |column| is_alone &= *used.get_or_insert(column) == column);
+        let column = used.filter(|_| is_alone && is_costly(condition))?;
+        let (_, attribute) = columns.iter().find(|(other, _)| *other == column)?;
+        let representation = source::representation(scalars.columns, column);
+        representation.is_string().then_some(())?;
+        let layout: Layout = std::iter::once((column, representation)).collect();
+        let condition = Conditions::new(vec![scalars.scalar(condition, &layout).ok()?]);
+        Some(PlannedJudge { attribute: *attribute, representation, condition: Template::new(condition) })
+    }
+
+    /// As a scan asks it, with the values of the statement's parameters.
+    pub fn judge(&self, parameters: &[Vector]) -> Judge {
+        let condition = Mutex::new(self.condition.copy());
+        let (parameters, representation) = (parameters.to_vec(), self.representation);
+        Arc::new(move |values| {
+            let context = detached();
+            let scope = Scope { context: &context, parameters: &parameters };
+            let chunk = Chunk::new(values.len(), vec![vector_of(values, representation)]);
+            let truth = condition.lock().truth(&scope, &chunk).ok()?.plain(chunk.rows());
+            let Some(Data::Boolean(bits)) = truth.data() else { panic!("conditions are booleans") };
+            let is_true =
+                |row: usize| bits.value(if truth.is_constant() { 0 } else { row }) && !truth.is_null(row);
+            Some((0..values.len()).map(is_true).collect())
+        })
+    }
+}
+
+/// Whether a condition depends on its columns and parameters alone, and takes more than comparisons, which scans ask by themselves.
+fn is_costly(condition: &Scalar) -> bool {
+    let (mut is_immutable, mut is_costly) = (true, false);
+    condition.any(&mut |scalar| {
+        match scalar {
+            Scalar::Call(call) => {
+                is_immutable &= call.function.volatility == Volatility::Immutable;
+                is_costly |= call.function.strategy.is_none();
+            }
+            Scalar::Cast(cast) => {
+                let function = cast.function.as_ref();
+                is_immutable &= function.is_none_or(|function| function.volatility == Volatility::Immutable);
+                is_costly |= function.is_some();
+            }
+            Scalar::Case(_) => is_costly = true,
+            _ => {}
+        }
+        false
+    });
+    is_immutable && is_costly
+}
