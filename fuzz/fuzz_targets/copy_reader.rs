@@ -2,7 +2,7 @@
 #![no_main]
 
 use arrow_array::ArrayRef;
-use firn_base::{SqlType, TimeZoneSetting};
+use firn_base::{SqlType, TextStyle};
 use firn_load::{CopyHeader, CopyOptions, CopyReader, OnError, RowFormat};
 use libfuzzer_sys::fuzz_target;
 
@@ -16,7 +16,7 @@ fn read(
     let columns = columns.map(|(name, ty)| (name.to_owned(), ty)).to_vec();
     let message = |error| format!("{error:?}");
     let mut reader =
-        CopyReader::new("COPY t", columns, options.clone(), TimeZoneSetting::default()).map_err(message)?;
+        CopyReader::new("COPY t", columns, options.clone(), TextStyle::default()).map_err(message)?;
     reader.set_chunk_bytes(chunk_bytes);
     for piece in pieces {
         reader.push(piece).map_err(message)?;

@@ -250,6 +250,7 @@ impl TableSchema {
             deferral: Deferral::Never,
             condition: None,
             internal: false,
+            annotations: Default::default(),
         }
     }
 

@@ -4,7 +4,7 @@
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
 use firn_base::coerce::assign;
-use firn_base::{Error, Result, SqlState, SqlType, TimeZoneSetting, Type, TypeId, Value, binary};
+use firn_base::{Error, Result, SqlState, SqlType, TextStyle, Type, TypeId, Value, binary};
 use firn_bench::sql_client::SqlClient;
 use postgres_protocol::IsNull;
 use postgres_protocol::message::backend::Message;
@@ -143,7 +143,7 @@ impl SqlClient for WireClient {
             let mut bytes = Vec::new();
             // The other types are strings.
             let single = SqlType::try_from(ty).unwrap_or(SqlType::Text);
-            let value = assign(value.clone(), single, &TimeZoneSetting::UTC)?;
+            let value = assign(value.clone(), single, &TextStyle::DEFAULT)?;
             binary::encode_any(&value, ty, &mut bytes);
             out.extend_from_slice(&bytes);
             Ok(IsNull::No)

@@ -184,12 +184,12 @@ fn bound_is_too_large(lower: i32) -> Error {
 mod tests {
     use super::*;
     use crate::data_type::{Type, TypeId};
-    use crate::time_zone::TimeZoneSetting;
+    use crate::text_style::TextStyle;
 
     #[test]
     fn arrays_of_the_same_dimensions_are_stacked() {
         let element = Type::new(TypeId::INT4);
-        let read = |text: &str| parse_any(text, element, &TimeZoneSetting::UTC).expect("it is an array");
+        let read = |text: &str| parse_any(text, element, &TextStyle::DEFAULT).expect("it is an array");
         let stacked = |parts: &[&str]| ArrayValue::stacked(parts.iter().map(|part| read(part)).collect());
         assert_eq!(stacked(&["{1,2}", "{3,NULL}"]).unwrap(), read("{{1,2},{3,NULL}}"));
         assert_eq!(stacked(&["{{1}}", "{{2}}"]).unwrap(), read("{{{1}},{{2}}}"));
@@ -220,7 +220,7 @@ mod tests {
             "{NULL}",
         ];
         let element = Type::new(TypeId::INT4);
-        let read = |text: &str| parse_any(text, element, &TimeZoneSetting::UTC).expect("it is an array");
+        let read = |text: &str| parse_any(text, element, &TextStyle::DEFAULT).expect("it is an array");
         let compare = |left: &Value, right: &Value| left.compare(right).expect("neither is NULL");
         for (place, left) in ordered.iter().enumerate() {
             for (other, right) in ordered.iter().enumerate() {

@@ -76,7 +76,11 @@ pub fn decode_any(bytes: &[u8], ty: Type) -> Result<Value> {
             Ok(Value::Oid(u32::from_be_bytes(bytes)))
         }
         (TypeId::NAME, _) => Ok(Value::Text(text::fit_name(utf8(bytes)?).to_owned())),
-        (TypeId::CHAR, _) => Ok(Value::Text(utf8(bytes)?.chars().take(1).collect())),
+        (TypeId::CHAR, _) => {
+            let mut text = String::new();
+            text::write_char(bytes.first().copied().unwrap_or(0), &mut text);
+            Ok(Value::Text(text))
+        }
         (TypeId::XID8, _) => Ok(Value::BigInt(i64::from_be_bytes(fixed(bytes, SqlType::BigInt)?))),
         (TypeId::UNKNOWN | TypeId::CSTRING | TypeId::REFCURSOR, _) => {
             Ok(Value::Text(utf8(bytes)?.to_owned()))
@@ -320,7 +324,7 @@ fn decode_numeric(bytes: &[u8], ty: SqlType) -> Result<(i128, u8)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time_zone::TimeZoneSetting;
+    use crate::text_style::TextStyle;
 
     /// Expected bytes come from PostgreSQL 15's `…send` functions.
     #[test]
@@ -363,7 +367,7 @@ mod tests {
             (SqlType::Interval, "1 mon 2 days 00:00:01", "\\x00000000000f42400000000200000001"),
         ];
         for (ty, written, bytes) in cases {
-            let value = text::parse(written, ty, &TimeZoneSetting::UTC).unwrap();
+            let value = text::parse(written, ty, &TextStyle::DEFAULT).unwrap();
             let mut encoded = Vec::new();
             encode(&value, ty, &mut encoded);
             assert_eq!(encoded, text::parse_bytea(bytes).unwrap(), "{written} as {ty}");

@@ -8,7 +8,7 @@ use crate::datetime::{self, MICROS_PER_DAY};
 use crate::error::{Error, Result, SqlState};
 use crate::numeric::Numeric;
 use crate::representation::Representation;
-use crate::time_zone::TimeZoneSetting;
+use crate::text_style::TextStyle;
 use crate::types::SqlType;
 use crate::value::{Interval, Value};
 use crate::{numeric, text};
@@ -51,14 +51,14 @@ enum Context {
 
 /// The value as a column of type `to` stores it: rescaled, padded, checked. 42804 if PostgreSQL has
 /// no assignment cast between the types.
-pub fn assign(value: Value, to: SqlType, zone: &TimeZoneSetting) -> Result<Value> {
-    convert(value, to, zone, Context::Assignment)
+pub fn assign(value: Value, to: SqlType, style: &TextStyle) -> Result<Value> {
+    convert(value, to, style, Context::Assignment)
 }
 
 /// The value as CAST makes it: as [`assign`], but strings are cut to length without complaint, and
 /// strings are read as any type. 42846 if there is no cast.
-pub fn cast(value: Value, to: SqlType, zone: &TimeZoneSetting) -> Result<Value> {
-    convert(value, to, zone, Context::Explicit)
+pub fn cast(value: Value, to: SqlType, style: &TextStyle) -> Result<Value> {
+    convert(value, to, style, Context::Explicit)
 }
 
 /// Whether values of type `from` may be assigned to columns of type `to`.
@@ -119,7 +119,7 @@ pub fn is_of(value: &Value, ty: Type) -> bool {
 
 /// The value of a parameter as a statement takes it: assigned, element by element if it is an array. A numeric keeps its scale
 /// unless the type has one. 42804 if PostgreSQL has no assignment cast between the types.
-pub fn assign_parameter(value: Value, to: Type, zone: &TimeZoneSetting) -> Result<Value> {
+pub fn assign_parameter(value: Value, to: Type, style: &TextStyle) -> Result<Value> {
     match (value, to.representation()) {
         (value, _) if is_of(&value, to) => Ok(value),
         (Value::Array(array), Some(Representation::List(_))) => {
@@ -127,7 +127,7 @@ pub fn assign_parameter(value: Value, to: Type, zone: &TimeZoneSetting) -> Resul
             let dimensions = array.dimensions().to_vec();
             let elements = array.into_elements().into_iter();
             let elements =
-                elements.map(|value| assign_parameter(value, element, zone)).collect::<Result<_>>()?;
+                elements.map(|value| assign_parameter(value, element, style)).collect::<Result<_>>()?;
             Ok(Value::Array(ArrayValue::new(dimensions, elements)))
         }
         (value, Some(Representation::Numeric)) => {
@@ -147,7 +147,7 @@ pub fn assign_parameter(value: Value, to: Type, zone: &TimeZoneSetting) -> Resul
             value => Err(not_assignable(&type_of(&value), &to)),
         },
         (value, Some(Representation::Text | Representation::PaddedText)) => {
-            match assign(value, SqlType::try_from(to).unwrap_or(SqlType::Text), zone)? {
+            match assign(value, SqlType::try_from(to).unwrap_or(SqlType::Text), style)? {
                 Value::Text(mut text) if to.id == TypeId::NAME => {
                     text.truncate(text::fit_name(&text).len());
                     Ok(Value::Text(text))
@@ -156,7 +156,7 @@ pub fn assign_parameter(value: Value, to: Type, zone: &TimeZoneSetting) -> Resul
             }
         }
         (value, _) => match SqlType::try_from(to) {
-            Ok(single) => assign(value, single, zone),
+            Ok(single) => assign(value, single, style),
             Err(_) => Err(not_assignable(&type_of(&value), &to)),
         },
     }
@@ -191,7 +191,7 @@ fn not_assignable(from: &str, to: &dyn std::fmt::Display) -> Error {
         .with_hint("You will need to rewrite or cast the expression.")
 }
 
-fn convert(value: Value, to: SqlType, zone: &TimeZoneSetting, context: Context) -> Result<Value> {
+fn convert(value: Value, to: SqlType, style: &TextStyle, context: Context) -> Result<Value> {
     let value = match value {
         Value::Null => return Ok(Value::Null),
         Value::Oid(oid) => Value::BigInt(oid.into()),
@@ -206,13 +206,13 @@ fn convert(value: Value, to: SqlType, zone: &TimeZoneSetting, context: Context) 
     }
     Ok(match (value, to) {
         (Value::Text(value), ty) if ty.is_string() => Value::Text(fit(value, ty, context)?),
-        (Value::Text(value), ty) => text::parse(&value, ty, zone)?,
+        (Value::Text(value), ty) => text::parse(&value, ty, style)?,
         (value, ty) if ty.is_string() => {
             let mut written = String::new();
             match value {
                 // Unlike output, the cast spells booleans out.
                 Value::Boolean(value) => written.push_str(if value { "true" } else { "false" }),
-                value => text::write(&value, from, zone, &mut written),
+                value => text::write(&value, from, style, &mut written),
             }
             Value::Text(fit(written, ty, context)?)
         }
@@ -230,17 +230,21 @@ fn convert(value: Value, to: SqlType, zone: &TimeZoneSetting, context: Context) 
         ) if can_assign(from, ty) => number(&value, ty)?,
         (Value::Date(days), SqlType::Timestamp) => Value::Timestamp(datetime::date_to_timestamp(days)?),
         (Value::Date(days), SqlType::TimestampTz) => {
-            Value::TimestampTz(datetime::to_utc(datetime::date_to_timestamp(days)?, zone)?)
+            Value::TimestampTz(datetime::to_utc(datetime::date_to_timestamp(days)?, &style.zone)?)
         }
         (Value::Timestamp(local), SqlType::Date) => Value::Date(local.div_euclid(MICROS_PER_DAY) as i32),
         (Value::Timestamp(local), SqlType::Time) => Value::Time(local.rem_euclid(MICROS_PER_DAY)),
-        (Value::Timestamp(local), SqlType::TimestampTz) => Value::TimestampTz(datetime::to_utc(local, zone)?),
-        (Value::TimestampTz(utc), SqlType::Timestamp) => Value::Timestamp(datetime::to_local(utc, zone)?),
+        (Value::Timestamp(local), SqlType::TimestampTz) => {
+            Value::TimestampTz(datetime::to_utc(local, &style.zone)?)
+        }
+        (Value::TimestampTz(utc), SqlType::Timestamp) => {
+            Value::Timestamp(datetime::to_local(utc, &style.zone)?)
+        }
         (Value::TimestampTz(utc), SqlType::Date) => {
-            Value::Date(datetime::to_local(utc, zone)?.div_euclid(MICROS_PER_DAY) as i32)
+            Value::Date(datetime::to_local(utc, &style.zone)?.div_euclid(MICROS_PER_DAY) as i32)
         }
         (Value::TimestampTz(utc), SqlType::Time) => {
-            Value::Time(datetime::to_local(utc, zone)?.rem_euclid(MICROS_PER_DAY))
+            Value::Time(datetime::to_local(utc, &style.zone)?.rem_euclid(MICROS_PER_DAY))
         }
         (Value::Time(micros), SqlType::Interval) => Value::Interval(Interval::from_parts(0, 0, micros)?),
         (Value::Interval(interval), SqlType::Time) => {
@@ -384,6 +388,7 @@ pub(crate) fn as_numeric(value: &Value) -> Option<(i128, u8)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time_zone::TimeZoneSetting;
 
     fn outcome(result: Result<Value>, ty: SqlType) -> String {
         let mut out = String::new();
@@ -391,7 +396,7 @@ mod tests {
             Ok(value) => {
                 // What was coerced must be storable.
                 assert_eq!(value.as_cell(ty).to_value(ty), value);
-                text::write(&value, ty, &TimeZoneSetting::UTC, &mut out);
+                text::write(&value, ty, &TextStyle::DEFAULT, &mut out);
             }
             Err(error) => out = format!("{} {}", error.state(), error.message()),
         }
@@ -426,7 +431,7 @@ mod tests {
         ];
         for (value, ty, expected) in cases {
             let shown = format!("{value:?} as {ty}");
-            assert_eq!(outcome(assign(value, ty, &TimeZoneSetting::UTC), ty), expected, "{shown}");
+            assert_eq!(outcome(assign(value, ty, &TextStyle::DEFAULT), ty), expected, "{shown}");
         }
     }
 
@@ -444,13 +449,13 @@ mod tests {
         ];
         for (value, ty, expected) in cases {
             let shown = format!("{value:?} as {ty}");
-            assert_eq!(outcome(cast(value, ty, &TimeZoneSetting::UTC), ty), expected, "{shown}");
+            assert_eq!(outcome(cast(value, ty, &TextStyle::DEFAULT), ty), expected, "{shown}");
         }
     }
 
     #[test]
     fn moments_convert_by_the_sessions_zone() {
-        let berlin = TimeZoneSetting::parse("Europe/Berlin").unwrap();
+        let berlin = TextStyle::in_zone(TimeZoneSetting::parse("Europe/Berlin").unwrap());
         assert_eq!(
             assign(Value::Date(0), SqlType::TimestampTz, &berlin).unwrap(),
             Value::TimestampTz(-3_600_000_000)

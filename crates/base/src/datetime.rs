@@ -1,12 +1,14 @@
-//! Dates and times as PostgreSQL reads and writes them: input in the common forms with DateStyle
-//! `ISO, MDY`, output in ISO form, the proleptic Gregorian calendar.
+//! Dates and times as PostgreSQL reads and writes them: input in the common forms, output as `DateStyle` says, the
+//! proleptic Gregorian calendar.
 //!
 //! Moments are microseconds since 1970, so timestamps end in the year 294247 where PostgreSQL's,
 //! counted from 2000, go on to 294276. `infinity` is refused.
 
 mod read;
+mod styles;
 
 use crate::error::{Error, Result, SqlState};
+use crate::text_style::{DateStyle, TextStyle};
 use crate::time_zone::TimeZoneSetting;
 use crate::types::SqlType;
 use read::{Fields, out_of_range, syntax};
@@ -102,21 +104,44 @@ pub fn to_utc(local: i64, zone: &TimeZoneSetting) -> Result<i64> {
 pub struct Present<'a> {
     /// The moment, in microseconds since 1970 UTC.
     pub moment: i64,
-    /// The zone whose clocks say which day it is.
-    pub zone: &'a TimeZoneSetting,
+    /// How texts are read, with the zone whose clocks say which day it is.
+    pub style: &'a TextStyle,
+}
+
+/// How a text is read, and what refers to the present in it: 0A000 if nobody says what that is.
+#[derive(Clone, Copy)]
+struct Manner<'a> {
+    style: &'a TextStyle,
+    moment: Option<i64>,
+}
+
+impl<'a> From<&'a TextStyle> for Manner<'a> {
+    fn from(style: &'a TextStyle) -> Manner<'a> {
+        Manner { style, moment: None }
+    }
+}
+
+impl<'a> From<Present<'a>> for Manner<'a> {
+    fn from(present: Present<'a>) -> Manner<'a> {
+        Manner { style: present.style, moment: Some(present.moment) }
+    }
 }
 
 /// Reads a date. Here and below, what refers to the present is 0A000 if nobody says what that is.
-pub fn parse_date(text: &str) -> Result<i32> {
-    parse_date_at(text, None)
+pub fn parse_date(text: &str, style: &TextStyle) -> Result<i32> {
+    read_date(text, style.into())
 }
 
 /// Reads a date, which may be `today`.
-pub fn parse_date_at(text: &str, present: Option<Present<'_>>) -> Result<i32> {
+pub fn parse_date_at(text: &str, present: Present<'_>) -> Result<i32> {
+    read_date(text, present.into())
+}
+
+fn read_date(text: &str, manner: Manner<'_>) -> Result<i32> {
     if let Some(days) = iso_date(text.as_bytes()) {
         return Ok(days);
     }
-    let fields = Fields::read(text, SqlType::Date, present)?;
+    let fields = Fields::read(text, SqlType::Date, manner)?;
     let (year, month, day) = fields.date.ok_or_else(|| syntax(text, SqlType::Date))?;
     check_date(days_from_civil(year, month, day))
         .map_err(|_| Error::new(SqlState::DATETIME_FIELD_OVERFLOW, format!("date out of range: \"{text}\"")))
@@ -124,48 +149,69 @@ pub fn parse_date_at(text: &str, present: Option<Present<'_>>) -> Result<i32> {
 
 /// Reads a time of day.
 pub fn parse_time(text: &str) -> Result<i64> {
-    parse_time_at(text, None)
+    read_time(text, (&TextStyle::DEFAULT).into())
 }
 
 /// Reads a time of day, which may be `now`.
-pub fn parse_time_at(text: &str, present: Option<Present<'_>>) -> Result<i64> {
-    let fields = Fields::read(text, SqlType::Time, present)?;
+pub fn parse_time_at(text: &str, present: Present<'_>) -> Result<i64> {
+    read_time(text, present.into())
+}
+
+fn read_time(text: &str, manner: Manner<'_>) -> Result<i64> {
+    let fields = Fields::read(text, SqlType::Time, manner)?;
     fields.time.ok_or_else(|| syntax(text, SqlType::Time))
 }
 
 /// Reads a timestamp without time zone; a zone in the text is read and ignored, as PostgreSQL does.
-pub fn parse_timestamp(text: &str) -> Result<i64> {
-    parse_timestamp_at(text, None)
+pub fn parse_timestamp(text: &str, style: &TextStyle) -> Result<i64> {
+    read_timestamp(text, style.into())
 }
 
 /// Reads a timestamp without time zone, which may be `now`.
-pub fn parse_timestamp_at(text: &str, present: Option<Present<'_>>) -> Result<i64> {
+pub fn parse_timestamp_at(text: &str, present: Present<'_>) -> Result<i64> {
+    read_timestamp(text, present.into())
+}
+
+fn read_timestamp(text: &str, manner: Manner<'_>) -> Result<i64> {
     if let Some(micros) = iso_timestamp(text.as_bytes()) {
         return Ok(micros);
     }
-    let fields = Fields::read(text, SqlType::Timestamp, present)?;
+    let fields = Fields::read(text, SqlType::Timestamp, manner)?;
     fields.timestamp(text, SqlType::Timestamp)
 }
 
-/// Reads a timestamp with time zone; one that names no zone is in `zone`.
-pub fn parse_timestamptz(text: &str, zone: &TimeZoneSetting) -> Result<i64> {
-    parse_timestamptz_at(text, zone, None)
+/// Reads a timestamp with time zone; one that names no zone is in that of the style.
+pub fn parse_timestamptz(text: &str, style: &TextStyle) -> Result<i64> {
+    read_timestamptz(text, style.into())
 }
 
 /// Reads a timestamp with time zone, which may be `now`.
-pub fn parse_timestamptz_at(text: &str, zone: &TimeZoneSetting, present: Option<Present<'_>>) -> Result<i64> {
-    let (local, zone) = match iso_timestamp(text.as_bytes()) {
-        Some(local) => (local, *zone),
-        None => {
-            let fields = Fields::read(text, SqlType::TimestampTz, present)?;
-            (fields.timestamp(text, SqlType::TimestampTz)?, fields.zone.unwrap_or(*zone))
-        }
-    };
-    to_utc(local, &zone).map_err(|_| out_of_range(text))
+pub fn parse_timestamptz_at(text: &str, present: Present<'_>) -> Result<i64> {
+    read_timestamptz(text, present.into())
 }
 
-/// Appends a date, `2024-01-31` or `0044-03-15 BC`.
-pub fn write_date(days: i32, out: &mut String) {
+fn read_timestamptz(text: &str, manner: Manner<'_>) -> Result<i64> {
+    let utc = match iso_timestamp(text.as_bytes()) {
+        Some(local) => to_utc(local, &manner.style.zone),
+        None => {
+            let fields = Fields::read(text, SqlType::TimestampTz, manner)?;
+            let local = fields.timestamp(text, SqlType::TimestampTz)?;
+            to_utc(local, fields.zone.as_ref().unwrap_or(&manner.style.zone))
+        }
+    };
+    utc.map_err(|_| out_of_range(text))
+}
+
+/// Appends a date.
+pub fn write_date(days: i32, style: &TextStyle, out: &mut String) {
+    match style.dates {
+        DateStyle::Iso => write_iso_date(days, out),
+        other => styles::write_date(days, other, style.order, out),
+    }
+}
+
+/// Appends a date as ISO 8601 has it, `2024-01-31` or `0044-03-15 BC`.
+pub fn write_iso_date(days: i32, out: &mut String) {
     let (year, month, day) = civil_from_days(i64::from(days));
     write_civil(year, month, day, out);
     if year <= 0 {
@@ -184,15 +230,35 @@ pub fn write_time(micros: i64, out: &mut String) {
     write_fraction(micros % MICROS_PER_SECOND, out);
 }
 
-/// Appends a timestamp, `2024-01-31 02:03:04`.
-pub fn write_timestamp(micros: i64, out: &mut String) {
+/// Appends a timestamp.
+pub fn write_timestamp(micros: i64, style: &TextStyle, out: &mut String) {
+    match style.dates {
+        DateStyle::Iso => write_iso_timestamp(micros, out),
+        other => styles::write_timestamp(micros, None, other, style.order, out),
+    }
+}
+
+/// Appends a timestamp as ISO 8601 has it, `2024-01-31 02:03:04`.
+pub fn write_iso_timestamp(micros: i64, out: &mut String) {
     if write_date_and_time(micros, out) {
         out.push_str(" BC");
     }
 }
 
-/// Appends a timestamp with time zone as the clocks of `zone` show it, `2024-01-31 02:03:04+00`.
-pub fn write_timestamptz(micros: i64, zone: &TimeZoneSetting, out: &mut String) {
+/// Appends a timestamp with time zone as the clocks of the style's zone show it.
+pub fn write_timestamptz(micros: i64, style: &TextStyle, out: &mut String) {
+    match style.dates {
+        DateStyle::Iso => write_iso_timestamptz(micros, &style.zone, out),
+        other => {
+            let local = micros.saturating_add(i64::from(style.zone.offset_at(micros)) * MICROS_PER_SECOND);
+            let zone = style.zone.abbreviation_at(micros);
+            styles::write_timestamp(local, Some(&zone), other, style.order, out);
+        }
+    }
+}
+
+/// Appends a timestamp with time zone as ISO 8601 has it and the clocks of `zone` show it, `2024-01-31 02:03:04+00`.
+pub fn write_iso_timestamptz(micros: i64, zone: &TimeZoneSetting, out: &mut String) {
     let offset = zone.offset_at(micros);
     let before_christ =
         write_date_and_time(micros.saturating_add(i64::from(offset) * MICROS_PER_SECOND), out);
@@ -244,6 +310,15 @@ pub(crate) fn push_two(number: i64, out: &mut String) {
 }
 
 fn write_civil(year: i64, month: u32, day: u32, out: &mut String) {
+    write_year(year, out);
+    out.push('-');
+    push_two(i64::from(month), out);
+    out.push('-');
+    push_two(i64::from(day), out);
+}
+
+/// Appends a year in at least four digits, without its era.
+fn write_year(year: i64, out: &mut String) {
     let year = if year <= 0 { 1 - year } else { year };
     if year < 10_000 {
         push_two(year / 100, out);
@@ -251,10 +326,6 @@ fn write_civil(year: i64, month: u32, day: u32, out: &mut String) {
     } else {
         out.push_str(&year.to_string());
     }
-    out.push('-');
-    push_two(i64::from(month), out);
-    out.push('-');
-    push_two(i64::from(day), out);
 }
 
 /// Returns whether the year was before Christ.
@@ -326,18 +397,18 @@ mod tests {
 
     fn date(text: &str) -> String {
         let mut out = String::new();
-        match parse_date(text) {
-            Ok(days) => write_date(days, &mut out),
+        match parse_date(text, &TextStyle::DEFAULT) {
+            Ok(days) => write_date(days, &TextStyle::DEFAULT, &mut out),
             Err(error) => out = format!("{} {}", error.state(), error.message()),
         }
         out
     }
 
     fn timestamptz(text: &str, zone: &str) -> String {
-        let zone = TimeZoneSetting::parse(zone).unwrap();
+        let style = TextStyle::in_zone(TimeZoneSetting::parse(zone).unwrap());
         let mut out = String::new();
-        match parse_timestamptz(text, &zone) {
-            Ok(micros) => write_timestamptz(micros, &zone, &mut out),
+        match parse_timestamptz(text, &style) {
+            Ok(micros) => write_timestamptz(micros, &style, &mut out),
             Err(error) => out = format!("{} {}", error.state(), error.message()),
         }
         out

@@ -1,11 +1,14 @@
-//! Intervals as PostgreSQL reads and writes them (IntervalStyle `postgres`).
+//! Intervals as PostgreSQL reads and writes them.
 //!
 //! Months, days and time stay apart; only comparison takes a month for 30 days and a day for 24
 //! hours. Storage counts nanoseconds, so the time part ends at 292 years where PostgreSQL's ends at
 //! 292 thousand.
 
+mod styles;
+
 use crate::datetime::{MICROS_PER_DAY, MICROS_PER_SECOND, fraction_micros, push_two, write_fraction};
 use crate::error::{Error, Result, SqlState};
+use crate::text_style::IntervalStyle;
 use crate::value::Interval;
 use std::cmp::Ordering;
 use std::fmt::Write;
@@ -119,13 +122,13 @@ pub fn out_of_range() -> Error {
 }
 
 /// Reads an interval: `1 year 2 mons -3 days 04:05:06.7 ago`, `1-2`, `3 4:05`, `P1Y2M3DT4H5M6.7S`.
-pub fn parse(text: &str) -> Result<Interval> {
-    parse_within(text, -1)
+pub fn parse(text: &str, style: IntervalStyle) -> Result<Interval> {
+    parse_within(text, -1, style)
 }
 
 /// Reads an interval of a type with that modifier. A number without a unit counts the smallest field that the modifier
 /// allows; what is read is not rounded to it.
-pub fn parse_within(text: &str, modifier: i32) -> Result<Interval> {
+pub fn parse_within(text: &str, modifier: i32, style: IntervalStyle) -> Result<Interval> {
     let syntax = || {
         Error::new(
             SqlState::INVALID_DATETIME_FORMAT,
@@ -135,7 +138,7 @@ pub fn parse_within(text: &str, modifier: i32) -> Result<Interval> {
     let trimmed = text.trim();
     let sum = match trimmed.strip_prefix('P') {
         Some(iso) => parse_iso(iso).ok_or_else(syntax)?,
-        None => parse_words(trimmed, modifier).ok_or_else(syntax)?,
+        None => parse_words(trimmed, modifier, style).ok_or_else(syntax)?,
     };
     sum.finish().ok_or_else(|| {
         Error::new(
@@ -145,8 +148,18 @@ pub fn parse_within(text: &str, modifier: i32) -> Result<Interval> {
     })
 }
 
+/// Appends an interval.
+pub fn write(interval: &Interval, style: IntervalStyle, out: &mut String) {
+    match style {
+        IntervalStyle::Postgres => write_postgres(interval, out),
+        IntervalStyle::PostgresVerbose => styles::write_verbose(interval, out),
+        IntervalStyle::SqlStandard => styles::write_sql_standard(interval, out),
+        IntervalStyle::Iso8601 => styles::write_iso_8601(interval, out),
+    }
+}
+
 /// Appends an interval, `1 year 2 mons -3 days +04:05:06.7`.
-pub fn write(interval: &Interval, out: &mut String) {
+fn write_postgres(interval: &Interval, out: &mut String) {
     let start = out.len();
     let mut previous_negative = false;
     let parts = [(interval.months / 12, "year"), (interval.months % 12, "mon"), (interval.days, "day")];
@@ -373,8 +386,16 @@ impl Pending {
     }
 }
 
+/// Whether one sign stands for all fields: in the style of the SQL standard, where it is the only one.
+fn is_all_negative(text: &str, style: IntervalStyle) -> bool {
+    style == IntervalStyle::SqlStandard
+        && text.starts_with('-')
+        && !text.split_ascii_whitespace().skip(1).any(|word| word.starts_with(['-', '+']))
+}
+
 /// A list of numbers with units, with a time, a SQL year-month or a bare number among them, which has a unit as well.
-fn parse_words(text: &str, modifier: i32) -> Option<Sum> {
+fn parse_words(text: &str, modifier: i32, style: IntervalStyle) -> Option<Sum> {
+    let is_all_negative = is_all_negative(text, style);
     let bare = smallest_unit(modifier);
     let mut sum = Sum::default();
     let mut pending = Pending::default();
@@ -401,7 +422,8 @@ fn parse_words(text: &str, modifier: i32) -> Option<Sum> {
             // A number before a time counts days.
             pending.add_days(&mut sum, &mut said)?;
             take(CLOCK, &mut said)?;
-            sum.micros += clock(value, is_minute_to_second(modifier))?;
+            let micros = clock(value, is_minute_to_second(modifier))?;
+            sum.micros += if is_all_negative { -micros.abs() } else { micros };
             if !unit.is_empty() {
                 return None;
             }
@@ -414,7 +436,10 @@ fn parse_words(text: &str, modifier: i32) -> Option<Sum> {
                     sum.months += months;
                 }
                 Some(_) => return None,
-                None => pending.0.push(Number::read(value)?),
+                None => {
+                    let number = Number::read(value)?;
+                    pending.0.push(Number { negative: number.negative || is_all_negative, ..number });
+                }
             }
         }
         if !unit.is_empty() {
@@ -500,10 +525,12 @@ fn parse_iso(text: &str) -> Option<Sum> {
 mod tests {
     use super::*;
 
+    const STYLE: IntervalStyle = IntervalStyle::Postgres;
+
     fn through(text: &str) -> String {
         let mut out = String::new();
-        match parse(text) {
-            Ok(interval) => write(&interval, &mut out),
+        match parse(text, STYLE) {
+            Ok(interval) => write(&interval, STYLE, &mut out),
             Err(error) => out = format!("{} {}", error.state(), error.message()),
         }
         out
@@ -558,10 +585,11 @@ mod tests {
         ];
         for (fields, written) in cases {
             let mut out = String::new();
-            write(&parse_within("1", fields << 16 | 0xffff).unwrap(), &mut out);
+            write(&parse_within("1", fields << 16 | 0xffff, STYLE).unwrap(), STYLE, &mut out);
             assert_eq!(out, written);
         }
-        assert_eq!(parse_within("1 hour", 1 << 3 << 16 | 0xffff).unwrap(), parse("1 hour").unwrap());
+        let hour = parse("1 hour", STYLE).unwrap();
+        assert_eq!(parse_within("1 hour", 1 << 3 << 16 | 0xffff, STYLE).unwrap(), hour);
     }
 
     #[test]
@@ -570,9 +598,9 @@ mod tests {
             assert_eq!(unit.field.count_ones(), 1);
             for name in unit.names {
                 assert_eq!(Unit::called(name).unwrap().field, unit.field, "{name}");
-                assert!(parse(&format!("1 {name} 1 {}", unit.names[0])).is_err(), "{name}");
+                assert!(parse(&format!("1 {name} 1 {}", unit.names[0]), STYLE).is_err(), "{name}");
                 let other = UNITS[(place + 1) % UNITS.len()].names[0];
-                assert!(parse(&format!("1 {name} 1 {other}")).is_ok(), "{name}");
+                assert!(parse(&format!("1 {name} 1 {other}"), STYLE).is_ok(), "{name}");
             }
         }
         for (text, written) in [
@@ -590,10 +618,10 @@ mod tests {
 
     #[test]
     fn arithmetic_keeps_the_parts_apart_and_comparison_does_not() {
-        let interval = |text| parse(text).unwrap();
+        let interval = |text| parse(text, STYLE).unwrap();
         let written = |interval: Interval| {
             let mut out = String::new();
-            write(&interval, &mut out);
+            write(&interval, STYLE, &mut out);
             out
         };
         assert_eq!(written(interval("1 mon 3 days").checked_mul(1.5).unwrap()), "1 mon 19 days 12:00:00");

@@ -26,6 +26,7 @@ pub mod oid;
 pub mod operators;
 pub mod ordering;
 pub mod text;
+pub mod text_style;
 pub mod time_zone;
 
 pub mod cancel;
@@ -46,6 +47,7 @@ pub use ids::{BlockNumber, ColumnId, ColumnSet, Lsn, RowId, Slot, TableId};
 pub use numeric::Numeric;
 pub use representation::Representation;
 pub use snapshot::{Snapshot, Stamp, Time, visible};
+pub use text_style::TextStyle;
 pub use time_zone::TimeZoneSetting;
 pub use types::SqlType;
 pub use value::{Cell, Interval, Stored, Value};

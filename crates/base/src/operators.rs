@@ -432,17 +432,19 @@ fn check_span(micros: Option<i64>) -> Result<i64> {
 mod tests {
     use super::*;
     use crate::text;
+    use crate::text_style::TextStyle;
 
     /// `operand operator operand`, each written as `text::type`, through our operators.
     fn evaluate(left: (&str, SqlType), operator: char, right: (&str, SqlType)) -> String {
         let zone = TimeZoneSetting::parse("Europe/Berlin").unwrap();
+        let style = TextStyle::in_zone(zone);
         let read = |(text, ty): (&str, SqlType)| match ty {
             // As a literal: with the scale it is written in.
             SqlType::NUMERIC => {
                 let (unscaled, scale) = numeric::parse(text).unwrap();
                 Value::Numeric { unscaled, scale }
             }
-            ty => text::parse(text, ty, &zone).unwrap(),
+            ty => text::parse(text, ty, &style).unwrap(),
         };
         let (left, right) = (read(left), read(right));
         let result = match operator {
@@ -456,7 +458,7 @@ mod tests {
         match result {
             Ok(value) => {
                 let mut out = String::new();
-                text::write(&value, value.natural_type().unwrap(), &zone, &mut out);
+                text::write(&value, value.natural_type().unwrap(), &style, &mut out);
                 out
             }
             Err(error) => format!("{} {}", error.state(), error.message()),

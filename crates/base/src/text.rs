@@ -6,7 +6,7 @@ use crate::error::{Error, Result, SqlState};
 use crate::ids::{BlockNumber, RowId, Slot};
 use crate::numeric::Numeric;
 use crate::representation::Representation;
-use crate::time_zone::TimeZoneSetting;
+use crate::text_style::{ByteaStyle, TextStyle};
 use crate::type_table::TypeInfo;
 use crate::types::SqlType;
 use crate::value::Value;
@@ -14,8 +14,8 @@ use crate::{array, datetime, interval, json, numeric};
 use std::fmt::{Display, LowerExp, Write};
 use std::io;
 
-/// Reads a value of type `ty`. Moments that name no zone are in `zone`.
-pub fn parse(text: &str, ty: SqlType, zone: &TimeZoneSetting) -> Result<Value> {
+/// Reads a value of type `ty`.
+pub fn parse(text: &str, ty: SqlType, style: &TextStyle) -> Result<Value> {
     Ok(match ty {
         SqlType::Boolean => Value::Boolean(parse_boolean(text)?),
         SqlType::SmallInt => Value::SmallInt(parse_integer(text, ty)?),
@@ -30,11 +30,11 @@ pub fn parse(text: &str, ty: SqlType, zone: &TimeZoneSetting) -> Result<Value> {
         SqlType::Varchar(Some(length)) => Value::Text(fit_varchar(text, length)?.to_owned()),
         SqlType::Char(length) => Value::Text(fit_char(text, length)?),
         SqlType::Bytea => Value::Bytea(parse_bytea(text)?),
-        SqlType::Date => Value::Date(datetime::parse_date(text)?),
+        SqlType::Date => Value::Date(datetime::parse_date(text, style)?),
         SqlType::Time => Value::Time(datetime::parse_time(text)?),
-        SqlType::Timestamp => Value::Timestamp(datetime::parse_timestamp(text)?),
-        SqlType::TimestampTz => Value::TimestampTz(datetime::parse_timestamptz(text, zone)?),
-        SqlType::Interval => Value::Interval(interval::parse(text)?),
+        SqlType::Timestamp => Value::Timestamp(datetime::parse_timestamp(text, style)?),
+        SqlType::TimestampTz => Value::TimestampTz(datetime::parse_timestamptz(text, style)?),
+        SqlType::Interval => Value::Interval(interval::parse(text, style.intervals)?),
         SqlType::Uuid => Value::Uuid(parse_uuid(text)?),
     })
 }
@@ -42,51 +42,49 @@ pub fn parse(text: &str, ty: SqlType, zone: &TimeZoneSetting) -> Result<Value> {
 /// Reads a date or time, which may refer to the present; other values as [`parse`] does.
 pub fn parse_at(text: &str, ty: SqlType, present: datetime::Present<'_>) -> Result<Value> {
     Ok(match ty {
-        SqlType::Date => Value::Date(datetime::parse_date_at(text, Some(present))?),
-        SqlType::Time => Value::Time(datetime::parse_time_at(text, Some(present))?),
-        SqlType::Timestamp => Value::Timestamp(datetime::parse_timestamp_at(text, Some(present))?),
-        SqlType::TimestampTz => {
-            Value::TimestampTz(datetime::parse_timestamptz_at(text, present.zone, Some(present))?)
-        }
-        _ => return parse(text, ty, present.zone),
+        SqlType::Date => Value::Date(datetime::parse_date_at(text, present)?),
+        SqlType::Time => Value::Time(datetime::parse_time_at(text, present)?),
+        SqlType::Timestamp => Value::Timestamp(datetime::parse_timestamp_at(text, present)?),
+        SqlType::TimestampTz => Value::TimestampTz(datetime::parse_timestamptz_at(text, present)?),
+        _ => return parse(text, ty, present.style),
     })
 }
 
 /// Appends a value as text; NULL appends nothing. Of `ty`, which is that of the elements of an array,
 /// only matters which decimals of a numeric are shown.
-pub fn write(value: &Value, ty: SqlType, zone: &TimeZoneSetting, out: &mut String) {
+pub fn write(value: &Value, ty: SqlType, style: &TextStyle, out: &mut String) {
     match value {
         Value::Null => {}
         Value::Boolean(value) => out.push(if *value { 't' } else { 'f' }),
         Value::SmallInt(value) => write_integer(i64::from(*value), out),
         Value::Integer(value) => write_integer(i64::from(*value), out),
         Value::BigInt(value) => write_integer(*value, out),
-        Value::Real(value) => write_real(*value, out),
-        Value::Double(value) => write_double(*value, out),
+        Value::Real(value) => write_real(*value, style, out),
+        Value::Double(value) => write_double(*value, style, out),
         Value::Numeric { unscaled, scale } => {
             let (unscaled, scale) = numeric::shown(*unscaled, *scale, ty);
             numeric::write(unscaled, scale, out);
         }
         Value::Text(value) => out.push_str(value),
-        Value::Bytea(value) => write_bytea(value, out),
-        Value::Date(value) => datetime::write_date(*value, out),
+        Value::Bytea(value) => write_bytea(value, style.bytea, out),
+        Value::Date(value) => datetime::write_date(*value, style, out),
         Value::Time(value) => datetime::write_time(*value, out),
-        Value::Timestamp(value) => datetime::write_timestamp(*value, out),
-        Value::TimestampTz(value) => datetime::write_timestamptz(*value, zone, out),
-        Value::Interval(value) => interval::write(value, out),
+        Value::Timestamp(value) => datetime::write_timestamp(*value, style, out),
+        Value::TimestampTz(value) => datetime::write_timestamptz(*value, style, out),
+        Value::Interval(value) => interval::write(value, style.intervals, out),
         Value::Uuid(value) => write_uuid(value, out),
         Value::Number(value) => value.write(out),
         Value::Oid(value) => write_integer(i64::from(*value), out),
-        Value::Array(elements) => array::write(elements, ty, zone, out),
+        Value::Array(elements) => array::write(elements, ty, style, out),
     }
 }
 
 /// Reads a value of any type whose text needs no catalog; 0A000 of others.
-pub fn parse_any(text: &str, ty: Type, zone: &TimeZoneSetting) -> Result<Value> {
+pub fn parse_any(text: &str, ty: Type, style: &TextStyle) -> Result<Value> {
     if let Some(element) = ty.element() {
         return match ty.info().is_some_and(TypeInfo::is_array) {
-            true => array::parse_any(text, element, zone).map(Value::Array),
-            false => parse_vector(text, element, zone),
+            true => array::parse_any(text, element, style).map(Value::Array),
+            false => parse_vector(text, element, style),
         };
     }
     match (ty.id, ty.representation()) {
@@ -102,17 +100,21 @@ pub fn parse_any(text: &str, ty: Type, zone: &TimeZoneSetting) -> Result<Value> 
         (TypeId::JSON, _) => json::check(text).map(|()| Value::Text(text.to_owned())),
         (TypeId::TID, _) => parse_tid(text).map(Value::BigInt),
         (TypeId::PG_LSN, _) => parse_lsn(text).map(Value::BigInt),
-        (TypeId::CHAR, _) => Ok(Value::Text(text.chars().take(1).collect())),
+        (TypeId::CHAR, _) => {
+            let mut out = String::new();
+            write_char(char_byte(text), &mut out);
+            Ok(Value::Text(out))
+        }
         (TypeId::XID8, _) => parse_integer(text, SqlType::BigInt).map(Value::BigInt),
         (TypeId::UNKNOWN | TypeId::CSTRING | TypeId::REFCURSOR, _) => Ok(Value::Text(text.to_owned())),
         // Without a length it is neither padded nor cut.
         (TypeId::BPCHAR, _) if ty.length().is_none() => Ok(Value::Text(text.to_owned())),
-        _ => parse(text, SqlType::try_from(ty)?, zone),
+        _ => parse(text, SqlType::try_from(ty)?, style),
     }
 }
 
 /// Appends a value of any type as text. Types whose names the catalog has, as `regclass`, are written as numbers.
-pub fn write_any(value: &Value, ty: Type, zone: &TimeZoneSetting, out: &mut String) {
+pub fn write_any(value: &Value, ty: Type, style: &TextStyle, out: &mut String) {
     match value {
         Value::Numeric { unscaled, scale } => numeric::write(*unscaled, *scale, out),
         Value::Array(vector) if matches!(ty.id, TypeId::INT2VECTOR | TypeId::OIDVECTOR) => {
@@ -120,19 +122,19 @@ pub fn write_any(value: &Value, ty: Type, zone: &TimeZoneSetting, out: &mut Stri
                 if place > 0 {
                     out.push(' ');
                 }
-                write_any(value, ty.element().unwrap_or(ty), zone, out);
+                write_any(value, ty.element().unwrap_or(ty), style, out);
             }
         }
-        Value::Array(array) => array::write_any(array, ty.element().unwrap_or(ty), zone, out),
+        Value::Array(array) => array::write_any(array, ty.element().unwrap_or(ty), style, out),
         Value::BigInt(value) if ty.id == TypeId::PG_LSN => write_lsn(*value, out),
         Value::BigInt(value) if ty.id == TypeId::TID => write_tid(*value, out),
-        value => write(value, SqlType::Text, zone, out),
+        value => write(value, SqlType::Text, style, out),
     }
 }
 
 /// The text of `int2vector` and `oidvector`: numbers with blanks between them. Their indexes begin at 0.
-fn parse_vector(text: &str, element: Type, zone: &TimeZoneSetting) -> Result<Value> {
-    let elements = text.split_ascii_whitespace().map(|number| parse_any(number, element, zone));
+fn parse_vector(text: &str, element: Type, style: &TextStyle) -> Result<Value> {
+    let elements = text.split_ascii_whitespace().map(|number| parse_any(number, element, style));
     let elements: Vec<Value> = elements.collect::<Result<_>>()?;
     if elements.is_empty() {
         return Ok(Value::Array(ArrayValue::default()));
@@ -199,6 +201,26 @@ const NAME_BYTES: usize = 63;
 /// What a name keeps of a string: whole characters of 63 bytes at most.
 pub fn fit_name(text: &str) -> &str {
     &text[..text.floor_char_boundary(NAME_BYTES)]
+}
+
+/// The byte that a text is as a value of `"char"`: its first one, or the one of three octal digits behind a backslash.
+pub fn char_byte(text: &str) -> u8 {
+    match *text.as_bytes() {
+        [b'\\', a @ b'0'..=b'7', b @ b'0'..=b'7', c @ b'0'..=b'7'] => {
+            (a - b'0').wrapping_shl(6) | (b - b'0') << 3 | (c - b'0')
+        }
+        ref bytes => bytes.first().copied().unwrap_or(0),
+    }
+}
+
+/// Appends a byte as the text of a `"char"`, which is how such values are kept: zero is nothing, and what is no character by
+/// itself is written in octal digits.
+pub fn write_char(byte: u8, out: &mut String) {
+    match byte {
+        0 => {}
+        1..0x80 => out.push(char::from(byte)),
+        byte => write!(out, "\\{byte:03o}").expect("strings take everything"),
+    }
 }
 
 /// Appends a whole number.
@@ -341,22 +363,39 @@ fn float_out_of_range(ty: SqlType, text: &str) -> Error {
     Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("\"{text}\" is out of range for type {ty}"))
 }
 
-/// Appends the shortest digits that read back as the same double.
-pub fn write_double(value: f64, out: &mut String) {
-    if value.is_finite() {
+/// Appends a double, by default in the shortest digits that read back as it.
+pub fn write_double(value: f64, style: &TextStyle, out: &mut String) {
+    if !value.is_finite() {
+        not_finite(value, out);
+    } else if style.float_digits > 0 {
         shortest(scientific(&value, &mut [0; _]), 15, out);
     } else {
-        not_finite(value, out);
+        rounded(&value, 15 + i32::from(style.float_digits), out);
     }
 }
 
-/// Appends the shortest digits that read back as the same real.
-pub fn write_real(value: f32, out: &mut String) {
-    if value.is_finite() {
+/// Appends a real, by default in the shortest digits that read back as it.
+pub fn write_real(value: f32, style: &TextStyle, out: &mut String) {
+    if !value.is_finite() {
+        not_finite(f64::from(value), out);
+    } else if style.float_digits > 0 {
         shortest(scientific(&value, &mut [0; _]), 6, out);
     } else {
-        not_finite(f64::from(value), out);
+        rounded(&value, 6 + i32::from(style.float_digits), out);
     }
+}
+
+/// Appends a number in so many digits, less zeros at the end: C's `%.*g`.
+#[cold]
+fn rounded(value: &dyn LowerExp, digits: i32, out: &mut String) {
+    let digits = digits.max(1);
+    let written = format!("{value:.*e}", digits as usize - 1);
+    let (mantissa, exponent) = written.split_once('e').expect("Rust writes an exponent");
+    let mantissa = match mantissa.contains('.') {
+        true => mantissa.trim_end_matches('0').trim_end_matches('.'),
+        false => mantissa,
+    };
+    shortest(&format!("{mantissa}e{exponent}"), digits, out);
 }
 
 fn not_finite(value: f64, out: &mut String) {
@@ -514,11 +553,25 @@ fn parse_escapes(mut text: &[u8]) -> Option<Vec<u8>> {
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// Appends bytes in hexadecimal with `\x` in front.
-pub fn write_bytea(bytes: &[u8], out: &mut String) {
+pub fn write_bytea(bytes: &[u8], style: ByteaStyle, out: &mut String) {
+    if style == ByteaStyle::Escape {
+        return write_escapes(bytes, out);
+    }
     out.reserve(2 + 2 * bytes.len());
     out.push_str("\\x");
     for byte in bytes {
         push_hex(*byte, out);
+    }
+}
+
+/// Appends printable bytes as they are, a backslash twice, and others as three octal digits.
+fn write_escapes(bytes: &[u8], out: &mut String) {
+    for byte in bytes {
+        match byte {
+            b'\\' => out.push_str("\\\\"),
+            0x20..=0x7e => out.push(char::from(*byte)),
+            byte => write!(out, "\\{byte:03o}").expect("strings take everything"),
+        }
     }
 }
 
@@ -567,8 +620,8 @@ mod tests {
 
     fn through(text: &str, ty: SqlType) -> String {
         let mut out = String::new();
-        match parse(text, ty, &TimeZoneSetting::UTC) {
-            Ok(value) => write(&value, ty, &TimeZoneSetting::UTC, &mut out),
+        match parse(text, ty, &TextStyle::DEFAULT) {
+            Ok(value) => write(&value, ty, &TextStyle::DEFAULT, &mut out),
             Err(error) => out = format!("{} {}", error.state(), error.message()),
         }
         out

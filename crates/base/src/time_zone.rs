@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn daylight_saving_time_goes_on_behind_the_tables() {
         let zone = TimeZoneSetting::parse("Europe/Berlin").unwrap();
-        let at = |text: &str| crate::datetime::parse_timestamp(text).unwrap();
+        let at = |text: &str| crate::datetime::parse_timestamp(text, &crate::TextStyle::DEFAULT).unwrap();
         for year in ["2099", "2100", "2123", "2400", "9999", "200000"] {
             assert_eq!(zone.offset_at(at(&format!("{year}-07-01 00:00:00"))), 7200, "{year}");
             assert_eq!(zone.offset_of_local(at(&format!("{year}-12-31 23:30:00"))), 3600, "{year}");

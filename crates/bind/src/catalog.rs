@@ -2,7 +2,7 @@
 //!
 //! A catalog is a snapshot: the same question has the same answer while a statement is bound.
 
-use firn_base::{Result, TimeZoneSetting, Type, TypeId, Value};
+use firn_base::{Result, TextStyle, Type, TypeId, Value};
 use firn_plan::operator::SourceId;
 use firn_vector::Registry;
 use std::sync::Arc;
@@ -18,9 +18,9 @@ pub trait Catalog {
     /// Whether there is a schema of that name.
     fn has_schema(&self, name: &str) -> bool;
 
-    /// The session's time zone: literals are read in it.
-    fn zone(&self) -> &TimeZoneSetting {
-        &TimeZoneSetting::UTC
+    /// How the session reads literals.
+    fn style(&self) -> &TextStyle {
+        &TextStyle::DEFAULT
     }
 
     /// What `now` in a literal means, in microseconds since 1970 UTC; `None` if each execution has its own.

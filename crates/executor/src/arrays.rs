@@ -166,7 +166,7 @@ fn images(vector: &Vector, representation: Representation) -> ArrayRef {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firn_base::{TimeZoneSetting, Type, TypeId, text};
+    use firn_base::{TextStyle, Type, TypeId, text};
 
     /// A vector becomes an array of the type that the storage takes, and comes back.
     #[test]
@@ -200,7 +200,7 @@ mod tests {
             for text in *texts {
                 let value = match *text {
                     "NULL" => Value::Null,
-                    text => text::parse_any(text, *ty, &TimeZoneSetting::UTC).expect("it is a value"),
+                    text => text::parse_any(text, *ty, &TextStyle::DEFAULT).expect("it is a value"),
                 };
                 push(&mut builder, &value, representation);
             }

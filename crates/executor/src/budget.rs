@@ -55,6 +55,11 @@ impl Budget {
         })
     }
 
+    /// How many bytes are left.
+    pub fn left(&self) -> u64 {
+        self.limit.saturating_sub(self.used())
+    }
+
     /// How many bytes are in use.
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
@@ -115,6 +120,11 @@ impl Account {
     /// An account of nothing.
     pub fn new(budget: &Arc<Budget>) -> Account {
         Account { budget: budget.clone(), bytes: 0 }
+    }
+
+    /// The budget that it is of.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
     }
 
     /// What it has stated.

@@ -39,6 +39,13 @@ impl RowBuffer {
         }
     }
 
+    /// As [`RowBuffer::new`], but all rows go to a temporary file if there may be one: the memory is left to what makes them.
+    pub fn in_file(representations: Vec<Representation>, options: &Options) -> Result<RowBuffer> {
+        let mut buffer = RowBuffer::new(representations, options);
+        buffer.file = options.spill.as_ref().map(SpillArea::create).transpose()?;
+        Ok(buffer)
+    }
+
     /// How many chunks there are.
     pub fn len(&self) -> usize {
         self.parts.len()

@@ -60,6 +60,9 @@ use std::time::Duration;
 /// How long the pipelines of an execution run on the calling thread alone.
 const ALONE: Duration = Duration::from_millis(1);
 
+/// How long a worker waits for others before it looks again.
+const TURN: Duration = Duration::from_millis(1);
+
 /// How a program is run.
 #[derive(Clone)]
 pub struct Options {
@@ -248,6 +251,10 @@ fn behind<T: Send>(work: Work<'_>, body: impl FnOnce() -> T + Send) -> T {
 fn advance(work: Work<'_>, stream: &mut Stream, sink: &mut dyn Sink) -> Result<bool> {
     match stream.step(work)? {
         Step::More => Ok(true),
+        Step::Idle => {
+            clock::sleep(TURN);
+            Ok(true)
+        }
         Step::Full(chunk) => sink.consume(work, chunk),
         Step::Blocked(slot) => {
             work.run.complete(slot, work)?;
@@ -343,6 +350,7 @@ impl Rows {
                         return Ok(Some(chunk));
                     }
                     Produced::Nothing => {}
+                    Produced::Idle => panic!("there are no other workers"),
                     Produced::End => return Ok(None),
                 }
             }
@@ -501,6 +509,8 @@ pub fn execute(
 /// What a step of the last pipeline comes to.
 enum Produced {
     Nothing,
+    /// Other streams must go on first.
+    Idle,
     Rows(Chunk),
     End,
 }
@@ -508,6 +518,7 @@ enum Produced {
 fn produce(work: Work<'_>, stream: &mut Stream) -> Result<Produced> {
     Ok(match stream.step(work)? {
         Step::More => Produced::Nothing,
+        Step::Idle => Produced::Idle,
         Step::Full(chunk) => {
             let output = work.run.program.output().iter();
             let vectors = output.map(|place| chunk.vectors()[*place].clone()).collect();
@@ -530,6 +541,7 @@ fn read_ahead(work: Work<'_>, streams: &mut Vec<Stream>, most: usize) -> Result<
             match produce(work, stream)? {
                 Produced::Rows(chunk) => chunks.push(chunk),
                 Produced::Nothing => {}
+                Produced::Idle => break,
                 Produced::End => return Ok((chunks, true)),
             }
         }
@@ -562,7 +574,11 @@ fn read_ahead(work: Work<'_>, streams: &mut Vec<Stream>, most: usize) -> Result<
     let mut ended = ended.into_iter();
     streams.retain(|_| !ended.next().expect("each stream has a result"));
     match all.is_empty() && !streams.is_empty() {
-        true => read_ahead(work, streams, most),
+        true => {
+            // One that was refused a thread may be the one that others wait for.
+            streams.rotate_left(1);
+            read_ahead(work, streams, most)
+        }
         false => Ok(all),
     }
 }

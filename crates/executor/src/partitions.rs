@@ -7,6 +7,7 @@
 //! what makes it possible to use less of it.
 
 use crate::columns::{Collection, Table};
+use crate::keys::Keys;
 use crate::spill::{SpillArea, SpillFile, read_rows, write_rows};
 use firn_base::sync::Arc;
 use firn_base::{Representation, Result};
@@ -14,7 +15,7 @@ use firn_vector::selection::Rows;
 use firn_vector::{Chunk, Vector};
 
 /// How many parts there are.
-const PARTS: usize = 16;
+pub const PARTS: usize = 16;
 
 /// How often rows can be split.
 pub const MOST_LEVELS: u32 = 8;
@@ -22,16 +23,27 @@ pub const MOST_LEVELS: u32 = 8;
 const BLOCK_BYTES: usize = 32 << 10;
 const BLOCK_ROWS: usize = 4096;
 
+/// In which part a row with this hash is, when rows are split for the time `level`.
+pub fn part_of(hash: u64, level: u32) -> usize {
+    (hash >> (4 * level)) as usize % PARTS
+}
+
 /// Rows that are being split.
 pub struct Partitions {
     level: u32,
     representations: Vec<Representation>,
+    /// No keys, of the layout of those that are kept beside the rows, if they are.
+    keys: Option<Keys>,
+    block_rows: usize,
     file: SpillFile,
     parts: Vec<Part>,
 }
 
 struct Part {
     rows: Collection,
+    keys: Option<Keys>,
+    /// How many rows have been written.
+    written: u64,
     blocks: Vec<(u64, usize)>,
 }
 
@@ -42,10 +54,27 @@ impl Partitions {
         representations: Vec<Representation>,
         level: u32,
     ) -> Result<Partitions> {
+        Partitions::with_keys(area, representations, None, level, BLOCK_ROWS)
+    }
+
+    /// As [`Partitions::new`], for rows with keys of the layout that `keys` has, and with blocks of at most so many rows.
+    pub fn with_keys(
+        area: &Arc<SpillArea>,
+        representations: Vec<Representation>,
+        keys: Option<Keys>,
+        level: u32,
+        block_rows: usize,
+    ) -> Result<Partitions> {
         assert!(level < MOST_LEVELS);
-        let part = |_| Part { rows: Collection::new(representations.iter().copied()), blocks: Vec::new() };
+        let part = |_| Part {
+            rows: Collection::new(representations.iter().copied()),
+            keys: keys.clone(),
+            written: 0,
+            blocks: Vec::new(),
+        };
         let parts = (0..PARTS).map(part).collect();
-        Ok(Partitions { level, file: area.create()?, parts, representations })
+        let block_rows = block_rows.clamp(1, BLOCK_ROWS);
+        Ok(Partitions { level, file: area.create()?, parts, representations, keys, block_rows })
     }
 
     /// Adds rows of vectors of one length, each with the hash of its key.
@@ -56,15 +85,37 @@ impl Partitions {
         positions: &[u16],
         hashes: &[u64],
     ) -> Result<()> {
-        let mut of_parts: [Vec<u16>; PARTS] = Default::default();
-        for (position, hash) in positions.iter().zip(hashes) {
-            of_parts[(hash >> (4 * self.level)) as usize % PARTS].push(*position);
+        self.add_with_keys(vectors, length, positions, hashes, None)
+    }
+
+    /// As [`Partitions::add`], with the key of each row if keys are kept.
+    pub fn add_with_keys(
+        &mut self,
+        vectors: &[Vector],
+        length: usize,
+        positions: &[u16],
+        hashes: &[u64],
+        keys: Option<&Keys>,
+    ) -> Result<()> {
+        assert_eq!(positions.len(), hashes.len());
+        let mut of_parts: [(Vec<u16>, Vec<u32>); PARTS] = Default::default();
+        for (number, (position, hash)) in positions.iter().zip(hashes).enumerate() {
+            let (positions, numbers) = &mut of_parts[part_of(*hash, self.level)];
+            positions.push(*position);
+            if keys.is_some() {
+                numbers.push(number as u32);
+            }
         }
-        for (number, positions) in of_parts.iter().enumerate().filter(|(_, positions)| !positions.is_empty())
-        {
+        for (number, (positions, of_keys)) in of_parts.iter().enumerate() {
+            if positions.is_empty() {
+                continue;
+            }
             let part = &mut self.parts[number];
             part.rows.append(vectors, Rows::at(positions, length));
-            if part.rows.rows() >= BLOCK_ROWS || part.rows.memory() >= BLOCK_BYTES {
+            if let (Some(own), Some(keys)) = (&mut part.keys, keys) {
+                own.push_all(keys, of_keys);
+            }
+            if part.rows.rows() >= self.block_rows || part.rows.memory() >= BLOCK_BYTES {
                 self.write(number)?;
             }
         }
@@ -75,9 +126,19 @@ impl Partitions {
         let empty = Collection::new(self.representations.iter().copied());
         let part = &mut self.parts[number];
         let table: Table = std::mem::replace(&mut part.rows, empty).finish();
+        let keys = std::mem::replace(&mut part.keys, self.keys.clone());
+        part.written += table.rows() as u64;
         let mut image = Vec::new();
-        write_rows(table.vectors(), table.rows(), &mut image);
-        part.blocks.push(self.file.write(&image)?);
+        for from in (0..table.rows()).step_by(self.block_rows) {
+            let rows = self.block_rows.min(table.rows() - from);
+            image.clear();
+            write_rows(&table.slice(0..table.vectors().len(), from, rows), rows, &mut image);
+            if let Some(keys) = &keys {
+                let numbers: Vec<u32> = (from..from + rows).map(|number| number as u32).collect();
+                keys.write(&numbers, &mut image);
+            }
+            part.blocks.push(self.file.write(&image)?);
+        }
         Ok(())
     }
 
@@ -88,40 +149,81 @@ impl Partitions {
                 self.write(number)?;
             }
         }
-        let (file, representations) = (Arc::new(self.file), Arc::from(self.representations));
-        let parts = self.parts.into_iter().filter(|part| !part.blocks.is_empty());
-        let rows = |part: Part| PartRows {
-            file: file.clone(),
+        let (file, keys) = (Arc::new(self.file), self.keys);
+        let representations: Arc<[Representation]> = Arc::from(self.representations);
+        let parts = self.parts.into_iter().enumerate().filter(|(_, part)| !part.blocks.is_empty());
+        let rows = |(number, part): (usize, Part)| PartRows {
+            number,
+            rows: part.written,
             representations: Arc::clone(&representations),
-            blocks: part.blocks,
+            keys: keys.clone(),
+            blocks: part.blocks.into_iter().map(|place| (file.clone(), place)).collect(),
         };
         Ok(parts.map(rows).collect())
     }
 }
 
 /// The rows of one part.
+#[derive(Clone)]
 pub struct PartRows {
-    file: Arc<SpillFile>,
+    number: usize,
+    rows: u64,
     representations: Arc<[Representation]>,
-    blocks: Vec<(u64, usize)>,
+    keys: Option<Keys>,
+    blocks: Vec<(Arc<SpillFile>, (u64, usize))>,
 }
 
 impl PartRows {
+    /// Which part it is.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// How many rows it has.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// How many bytes their images take.
+    pub fn bytes(&self) -> usize {
+        self.blocks.iter().map(|(_, (_, length))| length).sum()
+    }
+
+    /// How many blocks they are in.
+    pub fn blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Takes over the rows of the same part that another worker has put off.
+    pub fn append(&mut self, other: PartRows) {
+        assert_eq!(self.number, other.number);
+        self.rows += other.rows;
+        self.blocks.extend(other.blocks);
+    }
+
+    /// The rows of a block, and their keys if they are kept.
+    pub fn block(&self, number: usize) -> Result<(Chunk, Option<Keys>)> {
+        let (file, place) = &self.blocks[number];
+        let image = file.read(*place)?;
+        let mut rest = &image[..];
+        let (vectors, rows) = read_rows(&self.representations, &mut rest);
+        let keys = self.keys.clone().map(|keys| keys.read(rows, &mut rest));
+        Ok((Chunk::new(rows, vectors), keys))
+    }
+
     /// Its rows, in chunks.
     pub fn chunks(&self) -> impl Iterator<Item = Result<Chunk>> + '_ {
-        self.blocks.iter().map(|place| {
-            let image = self.file.read(*place)?;
-            let (vectors, rows) = read_rows(&self.representations, &mut &image[..]);
-            Ok(Chunk::new(rows, vectors))
-        })
+        (0..self.blocks()).map(|number| Ok(self.block(number)?.0))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keys::{KeyColumn, KeyLayout};
     use firn_base::disk::SimulatedDisk;
     use firn_base::random::Random;
+    use firn_vector::builder::Builder;
     use firn_vector::{Data, Datum};
     use std::collections::HashMap;
 
@@ -156,5 +258,46 @@ mod tests {
             assert_eq!(count, 10_000);
         }
         assert_eq!(area.used(), 0);
+    }
+
+    /// Keys lie beside their rows, whatever form they have, and blocks have no more rows than asked for.
+    #[test]
+    fn keys_are_read_with_their_rows() {
+        let area = SpillArea::new(SimulatedDisk::new(), "/".into(), 1 << 24);
+        let column = |representation| KeyColumn::equal(representation, true);
+        let layouts = [
+            KeyLayout::new(vec![column(Representation::Int32)]),
+            KeyLayout::new(vec![column(Representation::Int32), column(Representation::Text)]),
+            KeyLayout::for_equality(vec![column(Representation::Int32), column(Representation::Text)]),
+        ];
+        for layout in layouts {
+            let representations = vec![Representation::Int32, Representation::Text];
+            let none = Some(layout.none());
+            let mut partitions = Partitions::with_keys(&area, representations, none, 0, 7).unwrap();
+            let mut texts = Builder::new(Representation::Text);
+            let text = |row: i32| format!("{row}{}", " a long text".repeat(row as usize % 3));
+            (0..100).for_each(|row| match row % 10 {
+                0 => texts.push_null(),
+                _ => texts.push(Datum::Text(&text(row))),
+            });
+            let numbers = Data::Int32((0..100).collect::<Vec<i32>>().into());
+            let vectors = [Vector::flat(Representation::Int32, numbers, None), texts.finish()];
+            let of_key = |vectors: &[Vector]| vectors[..layout.len()].to_vec();
+            let positions: Vec<u16> = (0..100).filter(|row| row % 4 != 0).collect();
+            let keys = layout.keys(&of_key(&vectors), Rows::at(&positions, 100));
+            partitions.add_with_keys(&vectors, 100, &positions, &keys.hashes(), Some(&keys)).unwrap();
+            let mut rows = 0;
+            for part in partitions.finish().unwrap() {
+                for number in 0..part.blocks() {
+                    let (chunk, keys) = part.block(number).unwrap();
+                    let expected = layout.keys(&of_key(chunk.vectors()), chunk.rows());
+                    let keys = keys.unwrap();
+                    assert!(chunk.length() <= 7 && keys.len() == chunk.length());
+                    (0..keys.len()).for_each(|row| assert!(keys.equals(row, &expected, row)));
+                    rows += chunk.length();
+                }
+            }
+            assert_eq!(rows, 75);
+        }
     }
 }

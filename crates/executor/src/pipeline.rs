@@ -9,7 +9,11 @@
 //! | More | nothing came out yet; call again |
 //! | Full | a chunk for the sink |
 //! | Blocked | a slot must be filled first: by running its pipeline |
+//! | Idle | other workers must go on first |
 //! | Done | there are no more rows |
+//!
+//! When the input has ended, stages give what they have put off ([`Stage::end`]), the first first: a join, the rows for which there was
+//! no memory. What workers share for that belongs to the opened fragment ([`StagePlan::open`]).
 //!
 //! What a pipeline is (its [`Fragment`]) is shared by all workers that run it; each has a [`Stream`] of its own,
 //! and all streams of one pipeline take morsels from one opened input.
@@ -34,6 +38,8 @@ pub enum Step {
     Full(Chunk),
     /// A slot must be filled first.
     Blocked(SlotId),
+    /// Other workers must go on first: what they come to is shared.
+    Idle,
     /// There are no more rows.
     Done,
 }
@@ -79,7 +85,7 @@ pub trait InputPlan: Send + Sync {
     fn open(&self, work: Work<'_>) -> Result<Arc<dyn OpenInput>>;
 }
 
-/// What a stage makes of a chunk.
+/// What a stage makes of a chunk, or of the end of its input.
 pub enum Output {
     /// Nothing, and it is through with the chunk.
     None,
@@ -91,6 +97,8 @@ pub enum Output {
     Again,
     /// A slot must be filled before [`Stage::resume`].
     Blocked(SlotId),
+    /// Other workers must go on before [`Stage::end`], from which alone it comes.
+    Idle,
     /// Perhaps rows, and it wants no more chunks at all.
     Done(Option<Chunk>),
 }
@@ -104,10 +112,20 @@ pub trait Stage: Send {
     fn resume(&mut self, _: Work<'_>) -> Result<Output> {
         panic!("the stage has used up its chunk")
     }
+
+    /// Gives it the end of its input, again and again until it is done: for rows that it has put off.
+    fn end(&mut self, _: Work<'_>) -> Result<Output> {
+        Ok(Output::Done(None))
+    }
 }
 
 /// A stage of a plan.
 pub trait StagePlan: Send + Sync {
+    /// The stage of a fragment that has begun, if its workers share something.
+    fn open(&self) -> Option<Box<dyn StagePlan>> {
+        None
+    }
+
     /// The stage of one worker.
     fn start(&self, work: Work<'_>) -> Result<Box<dyn Stage>>;
 }
@@ -159,7 +177,8 @@ pub struct Fragment {
 impl Fragment {
     /// Begins it.
     pub fn open(self: &Arc<Self>, work: Work<'_>) -> Result<OpenFragment> {
-        Ok(OpenFragment { fragment: self.clone(), input: self.input.open(work)? })
+        let stages = self.stages.iter().map(|stage| stage.open()).collect();
+        Ok(OpenFragment { fragment: self.clone(), input: self.input.open(work)?, stages })
     }
 }
 
@@ -168,6 +187,8 @@ impl Fragment {
 pub struct OpenFragment {
     fragment: Arc<Fragment>,
     input: Arc<dyn OpenInput>,
+    /// The stages whose workers share something.
+    stages: Arc<[Option<Box<dyn StagePlan>>]>,
 }
 
 impl OpenFragment {
@@ -178,8 +199,12 @@ impl OpenFragment {
 
     /// The stream of one worker.
     pub fn stream(&self, work: Work<'_>) -> Result<Stream> {
-        let stages = self.fragment.stages.iter().map(|stage| stage.start(work)).collect::<Result<_>>()?;
-        Ok(Stream { input: Some(self.input.worker(work.run)), stages, pending: Vec::new() })
+        let stages = self.fragment.stages.iter().zip(&*self.stages);
+        let start = |(planned, opened): (&Box<dyn StagePlan>, &Option<Box<dyn StagePlan>>)| {
+            opened.as_ref().unwrap_or(planned).start(work)
+        };
+        let stages = stages.map(start).collect::<Result<_>>()?;
+        Ok(Stream { input: Some(self.input.worker(work.run)), stages, pending: Vec::new(), ended: 0 })
     }
 }
 
@@ -190,28 +215,56 @@ pub struct Stream {
     stages: Vec<Box<dyn Stage>>,
     /// The stages that are not through with their chunk, from the input upwards.
     pending: Vec<usize>,
+    /// How many stages, from the input upwards, have nothing to give any more, once the input is through.
+    ended: usize,
 }
 
 impl Stream {
     /// Comes to the next chunk. It has at least one selected row.
     pub fn step(&mut self, work: Work<'_>) -> Result<Step> {
         work.context.check_cancel()?;
-        let (mut at, mut output) = match self.pending.last() {
+        let (at, output) = match self.pending.last() {
             Some(stage) => (*stage, self.stages[*stage].resume(work)?),
             None => {
-                let Some(input) = &mut self.input else { return Ok(Step::Done) };
+                let Some(input) = &mut self.input else { return self.end(work) };
                 match input.step(work)? {
                     Step::Full(chunk) if self.stages.is_empty() => return Ok(full(chunk)),
                     Step::Full(chunk) if chunk.count() == 0 => return Ok(Step::More),
                     Step::Full(chunk) => (0, self.stages[0].push(work, chunk)?),
                     Step::Done => {
                         self.input = None;
-                        return Ok(Step::Done);
+                        return self.end(work);
                     }
                     other => return Ok(other),
                 }
             }
         };
+        self.pass_on(work, at, output)
+    }
+
+    /// Goes on when the input is through: stages give what they have put off.
+    fn end(&mut self, work: Work<'_>) -> Result<Step> {
+        while let Some(stage) = self.stages.get_mut(self.ended) {
+            let at = self.ended;
+            let chunk = match stage.end(work)? {
+                Output::None | Output::Again => return Ok(Step::More),
+                Output::Idle => return Ok(Step::Idle),
+                Output::Blocked(slot) => return Ok(Step::Blocked(slot)),
+                Output::Last(chunk) | Output::Some(chunk) => Some(chunk),
+                Output::Done(chunk) => {
+                    self.ended += 1;
+                    chunk
+                }
+            };
+            if let Some(chunk) = chunk {
+                return self.pass_on(work, at, Output::Last(chunk));
+            }
+        }
+        Ok(Step::Done)
+    }
+
+    /// Gives the rows of a stage to those above it.
+    fn pass_on(&mut self, work: Work<'_>, mut at: usize, mut output: Output) -> Result<Step> {
         loop {
             // A stage stays pending exactly if it is not through with its chunk.
             let keeps = matches!(output, Output::Some(_) | Output::Again | Output::Blocked(_));
@@ -222,6 +275,7 @@ impl Stream {
             }
             let chunk = match output {
                 Output::None | Output::Again => return Ok(Step::More),
+                Output::Idle => panic!("a stage waits for other workers only at its end"),
                 Output::Blocked(slot) => return Ok(Step::Blocked(slot)),
                 Output::Last(chunk) | Output::Some(chunk) => chunk,
                 Output::Done(chunk) => {
@@ -246,6 +300,7 @@ impl Stream {
     /// Ends the stages up to one, and the input: their rows are not wanted any more.
     fn close(&mut self, stage: usize) {
         self.input = None;
+        self.ended = self.ended.max(stage + 1);
         self.pending.retain(|pending| *pending > stage);
     }
 }

@@ -3,7 +3,7 @@
 //! `cargo run --release -p firn-load --example parse -- lineitem.csv [ROUNDS]`; the file has a header, as `tpchgen-cli`
 //! writes it, and is in memory before the clock starts.
 
-use firn_base::{SqlType, TimeZoneSetting};
+use firn_base::{SqlType, TextStyle};
 use firn_load::{CopyHeader, CopyOptions, CopyReader, RowFormat};
 use std::time::Instant;
 
@@ -36,7 +36,7 @@ fn main() {
     let options = CopyOptions { header: CopyHeader::Yes, ..CopyOptions::new(RowFormat::Csv) };
     for _ in 0..rounds {
         let mut reader =
-            CopyReader::new("COPY lineitem", columns.clone(), options.clone(), TimeZoneSetting::UTC)
+            CopyReader::new("COPY lineitem", columns.clone(), options.clone(), TextStyle::DEFAULT)
                 .expect("options");
         let begin = Instant::now();
         let mut rows = 0;

@@ -14,7 +14,7 @@ use crate::chunk::{MAX_RECORD_BYTES, too_long};
 use crate::columns::ColumnBuilder;
 use crate::reader::{BATCH_ROWS, Target};
 use crate::records::{Batch, RowLines};
-use firn_base::{Error, Result, SqlState, TimeZoneSetting};
+use firn_base::{Error, Result, SqlState, TextStyle};
 use std::collections::VecDeque;
 
 const SIGNATURE: &[u8; 11] = b"PGCOPY\n\xff\r\n\0";
@@ -53,9 +53,9 @@ enum Part {
 }
 
 impl BinaryReader {
-    pub(crate) fn new(target: Target, zone: TimeZoneSetting) -> BinaryReader {
+    pub(crate) fn new(target: Target, style: TextStyle) -> BinaryReader {
         BinaryReader {
-            builders: target.builders(zone),
+            builders: target.builders(style),
             target,
             rows: 0,
             batches: VecDeque::new(),

@@ -9,18 +9,19 @@ use arrow_array::builder::{
 use arrow_array::{ArrayRef, StringViewArray};
 use arrow_buffer::IntervalMonthDayNano;
 use firn_base::sync::Arc;
+use firn_base::text_style::IntervalStyle;
 use firn_base::{
-    Error, Numeric, Representation, Result, SqlType, TimeZoneSetting, Type, Value, binary, datetime,
-    interval, numeric, text,
+    Error, Numeric, Representation, Result, SqlType, TextStyle, Type, Value, binary, datetime, interval,
+    numeric, text,
 };
 
 /// Texts read as literals of a type. An error comes with the text.
 pub fn read_literals(
     texts: &StringViewArray,
     ty: impl Into<Type>,
-    zone: TimeZoneSetting,
+    style: TextStyle,
 ) -> std::result::Result<ArrayRef, (Error, String)> {
-    let mut builder = ColumnBuilder::new(Kind::of(ty), zone);
+    let mut builder = ColumnBuilder::new(Kind::of(ty), style);
     for text in texts {
         match text {
             Some(text) => builder.append(text).map_err(|error| (error, text.to_owned()))?,
@@ -47,11 +48,11 @@ pub(crate) enum ColumnBuilder {
     Varchar(u32, StringViewBuilder),
     Char(u32, StringViewBuilder),
     Bytea(BinaryViewBuilder),
-    Date(Date32Builder),
+    Date(TextStyle, Date32Builder),
     Time(Time64MicrosecondBuilder),
-    Timestamp(TimestampMicrosecondBuilder),
-    TimestampTz(TimeZoneSetting, TimestampMicrosecondBuilder),
-    Interval(IntervalMonthDayNanoBuilder),
+    Timestamp(TextStyle, TimestampMicrosecondBuilder),
+    TimestampTz(TextStyle, TimestampMicrosecondBuilder),
+    Interval(IntervalStyle, IntervalMonthDayNanoBuilder),
     Uuid(FixedSizeBinaryBuilder),
     /// The images of numerics with scales of their own, which precision and scale may limit.
     Numbers(Option<(u16, i16)>, BinaryViewBuilder),
@@ -59,7 +60,7 @@ pub(crate) enum ColumnBuilder {
     Arrays {
         ty: Type,
         element: Representation,
-        zone: TimeZoneSetting,
+        style: TextStyle,
         image: Vec<u8>,
         builder: BinaryViewBuilder,
     },
@@ -83,11 +84,11 @@ macro_rules! each {
             ColumnBuilder::Varchar(_, $builder) => $result,
             ColumnBuilder::Char(_, $builder) => $result,
             ColumnBuilder::Bytea($builder) => $result,
-            ColumnBuilder::Date($builder) => $result,
+            ColumnBuilder::Date(_, $builder) => $result,
             ColumnBuilder::Time($builder) => $result,
-            ColumnBuilder::Timestamp($builder) => $result,
+            ColumnBuilder::Timestamp(_, $builder) => $result,
             ColumnBuilder::TimestampTz(_, $builder) => $result,
-            ColumnBuilder::Interval($builder) => $result,
+            ColumnBuilder::Interval(_, $builder) => $result,
             ColumnBuilder::Uuid($builder) => $result,
             ColumnBuilder::Numbers(_, $builder) => $result,
             ColumnBuilder::Arrays { builder: $builder, .. } => $result,
@@ -98,8 +99,8 @@ macro_rules! each {
 }
 
 impl ColumnBuilder {
-    /// An empty column. Moments that name no zone are in `zone`.
-    pub(crate) fn new(kind: Kind, zone: TimeZoneSetting) -> ColumnBuilder {
+    /// An empty column of values that are read in a style.
+    pub(crate) fn new(kind: Kind, style: TextStyle) -> ColumnBuilder {
         let ty = match kind {
             Kind::Typed(ty) => ty,
             Kind::General(ty, Representation::Numeric) => {
@@ -107,7 +108,7 @@ impl ColumnBuilder {
             }
             Kind::General(ty, Representation::List(element)) => {
                 let (image, builder) = (Vec::new(), BinaryViewBuilder::new());
-                return ColumnBuilder::Arrays { ty, element: *element, zone, image, builder };
+                return ColumnBuilder::Arrays { ty, element: *element, style, image, builder };
             }
             Kind::General(ty, Representation::Oid) => return ColumnBuilder::Oids(ty, UInt32Builder::new()),
             Kind::General(ty, _) => return ColumnBuilder::Names(ty, StringViewBuilder::new()),
@@ -130,13 +131,13 @@ impl ColumnBuilder {
             SqlType::Varchar(Some(length)) => ColumnBuilder::Varchar(length, StringViewBuilder::new()),
             SqlType::Char(length) => ColumnBuilder::Char(length, StringViewBuilder::new()),
             SqlType::Bytea => ColumnBuilder::Bytea(BinaryViewBuilder::new()),
-            SqlType::Date => ColumnBuilder::Date(Date32Builder::new()),
+            SqlType::Date => ColumnBuilder::Date(style, Date32Builder::new()),
             SqlType::Time => ColumnBuilder::Time(Time64MicrosecondBuilder::new()),
-            SqlType::Timestamp => ColumnBuilder::Timestamp(TimestampMicrosecondBuilder::new()),
+            SqlType::Timestamp => ColumnBuilder::Timestamp(style, TimestampMicrosecondBuilder::new()),
             SqlType::TimestampTz => {
-                ColumnBuilder::TimestampTz(zone, TimestampMicrosecondBuilder::new().with_timezone("UTC"))
+                ColumnBuilder::TimestampTz(style, TimestampMicrosecondBuilder::new().with_timezone("UTC"))
             }
-            SqlType::Interval => ColumnBuilder::Interval(IntervalMonthDayNanoBuilder::new()),
+            SqlType::Interval => ColumnBuilder::Interval(style.intervals, IntervalMonthDayNanoBuilder::new()),
             SqlType::Uuid => ColumnBuilder::Uuid(FixedSizeBinaryBuilder::new(16)),
         }
     }
@@ -170,26 +171,28 @@ impl ColumnBuilder {
             }
             ColumnBuilder::Char(length, builder) => builder.append_value(text::fit_char(field, *length)?),
             ColumnBuilder::Bytea(builder) => builder.append_value(text::parse_bytea(field)?),
-            ColumnBuilder::Date(builder) => builder.append_value(datetime::parse_date(field)?),
+            ColumnBuilder::Date(style, builder) => builder.append_value(datetime::parse_date(field, style)?),
             ColumnBuilder::Time(builder) => builder.append_value(datetime::parse_time(field)?),
-            ColumnBuilder::Timestamp(builder) => builder.append_value(datetime::parse_timestamp(field)?),
-            ColumnBuilder::TimestampTz(zone, builder) => {
-                builder.append_value(datetime::parse_timestamptz(field, zone)?)
+            ColumnBuilder::Timestamp(style, builder) => {
+                builder.append_value(datetime::parse_timestamp(field, style)?)
             }
-            ColumnBuilder::Interval(builder) => {
-                let value = interval::parse(field)?;
+            ColumnBuilder::TimestampTz(style, builder) => {
+                builder.append_value(datetime::parse_timestamptz(field, style)?)
+            }
+            ColumnBuilder::Interval(style, builder) => {
+                let value = interval::parse(field, *style)?;
                 builder.append_value(IntervalMonthDayNano::new(value.months, value.days, value.nanoseconds));
             }
             ColumnBuilder::Uuid(builder) => {
                 builder.append_value(text::parse_uuid(field)?).expect("a uuid has 16 bytes")
             }
             ColumnBuilder::Numbers(limit, builder) => append_number(Numeric::parse(field)?, *limit, builder)?,
-            ColumnBuilder::Arrays { ty, zone, .. } => {
-                let value = text::parse_any(field, *ty, zone)?;
+            ColumnBuilder::Arrays { ty, style, .. } => {
+                let value = text::parse_any(field, *ty, style)?;
                 self.append_array(value);
             }
             ColumnBuilder::Oids(ty, _) | ColumnBuilder::Names(ty, _) => {
-                let value = text::parse_any(field, *ty, &TimeZoneSetting::UTC)?;
+                let value = text::parse_any(field, *ty, &TextStyle::DEFAULT)?;
                 self.append_general(value);
             }
         }
@@ -248,13 +251,13 @@ impl ColumnBuilder {
                 builder.append_value(unscaled)
             }
             (ColumnBuilder::Bytea(builder), Value::Bytea(value)) => builder.append_value(value),
-            (ColumnBuilder::Date(builder), Value::Date(value)) => builder.append_value(value),
+            (ColumnBuilder::Date(_, builder), Value::Date(value)) => builder.append_value(value),
             (ColumnBuilder::Time(builder), Value::Time(value)) => builder.append_value(value),
-            (ColumnBuilder::Timestamp(builder), Value::Timestamp(value)) => builder.append_value(value),
+            (ColumnBuilder::Timestamp(_, builder), Value::Timestamp(value)) => builder.append_value(value),
             (ColumnBuilder::TimestampTz(_, builder), Value::TimestampTz(value)) => {
                 builder.append_value(value)
             }
-            (ColumnBuilder::Interval(builder), Value::Interval(value)) => {
+            (ColumnBuilder::Interval(_, builder), Value::Interval(value)) => {
                 builder.append_value(IntervalMonthDayNano::new(value.months, value.days, value.nanoseconds));
             }
             (ColumnBuilder::Uuid(builder), Value::Uuid(value)) => {

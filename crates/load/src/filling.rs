@@ -14,7 +14,7 @@ use arrow_array::types::{
 use arrow_array::{ArrayRef, StringViewArray};
 use arrow_buffer::{Buffer, ScalarBuffer};
 use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlState, SqlType, TimeZoneSetting, datetime, numeric, text};
+use firn_base::{Error, Result, SqlState, SqlType, TextStyle, datetime, numeric, text};
 use std::ops::{Range, RangeInclusive};
 
 /// A column under construction.
@@ -94,14 +94,14 @@ pub(crate) struct Source<'c> {
     pub rows: usize,
     /// What a field does not begin with that stands for itself.
     pub quote: u8,
-    /// What moments are in that name no zone.
-    pub zone: TimeZoneSetting,
+    /// How values are read.
+    pub style: TextStyle,
 }
 
 /// A column of a type, to be filled.
 pub(crate) fn column<'c, F: Filler>(kind: Kind, source: Source<'c>) -> Box<dyn Column<F> + 'c> {
-    let Source { rows, zone, .. } = source;
-    let Some(ty) = kind.typed() else { return boxed(ColumnBuilder::new(kind, zone)) };
+    let Source { rows, style, .. } = source;
+    let Some(ty) = kind.typed() else { return boxed(ColumnBuilder::new(kind, style)) };
     match ty {
         SqlType::SmallInt => numbers::<Int16Type, F>(
             PrimitiveBuilder::with_capacity(rows),
@@ -155,19 +155,19 @@ pub(crate) fn column<'c, F: Filler>(kind: Kind, source: Source<'c>) -> Box<dyn C
             PrimitiveBuilder::with_capacity(rows),
             Dates,
             number::date,
-            datetime::parse_date,
+            move |field| datetime::parse_date(field, &style),
         ),
         SqlType::Timestamp => numbers::<TimestampMicrosecondType, F>(
             PrimitiveBuilder::with_capacity(rows),
             OneByOne,
             number::timestamp,
-            datetime::parse_timestamp,
+            move |field| datetime::parse_timestamp(field, &style),
         ),
         SqlType::TimestampTz => numbers::<TimestampMicrosecondType, F>(
             PrimitiveBuilder::with_capacity(rows).with_timezone("UTC"),
             OneByOne,
             |_, _| None,
-            move |field| datetime::parse_timestamptz(field, &zone),
+            move |field| datetime::parse_timestamptz(field, &style),
         ),
         SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => boxed(Strings {
             ty,
@@ -179,7 +179,7 @@ pub(crate) fn column<'c, F: Filler>(kind: Kind, source: Source<'c>) -> Box<dyn C
             rewritten: Vec::new(),
         }),
         SqlType::Boolean | SqlType::Bytea | SqlType::Time | SqlType::Interval | SqlType::Uuid => {
-            boxed(ColumnBuilder::new(kind, zone))
+            boxed(ColumnBuilder::new(kind, style))
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::sniff::SAMPLE_BYTES;
 use crate::source::MARK;
 use crate::structure::{Dialect, Quoting};
 use firn_base::binary::utf8;
-use firn_base::{Error, Result, SqlState, SqlType, TimeZoneSetting, text};
+use firn_base::{Error, Result, SqlState, SqlType, TextStyle, text};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ use std::ops::Range;
 /// Reads chunks of lines.
 pub(crate) struct JsonReader {
     target: Target,
-    zone: TimeZoneSetting,
+    style: TextStyle,
     on_error: OnError,
     /// Whether keys that name no column are passed over.
     other_keys: bool,
@@ -38,13 +38,13 @@ pub(crate) struct JsonReader {
 }
 
 impl JsonReader {
-    pub fn new(target: Target, options: &CopyOptions, zone: TimeZoneSetting) -> JsonReader {
+    pub fn new(target: Target, options: &CopyOptions, style: TextStyle) -> JsonReader {
         let chunk_bytes = records::chunk_bytes(&target);
         let wanted = (0..target.columns.len()).collect();
         let CopyOptions { on_error, other_keys, ends_at_marker, .. } = *options;
         let places = HashMap::new();
         let mut reader =
-            JsonReader { target, zone, on_error, other_keys, ends_at_marker, wanted, places, chunk_bytes };
+            JsonReader { target, style, on_error, other_keys, ends_at_marker, wanted, places, chunk_bytes };
         reader.place_keys();
         reader
     }
@@ -83,7 +83,7 @@ impl JsonReader {
     fn builders(&self) -> Vec<ColumnBuilder> {
         self.wanted
             .iter()
-            .map(|column| ColumnBuilder::new(self.target.columns[*column].1, self.zone))
+            .map(|column| ColumnBuilder::new(self.target.columns[*column].1, self.style))
             .collect()
     }
 

@@ -251,7 +251,11 @@ mod tests {
                 assert_eq!(long.map(f64::to_bits), Some(value.to_bits()), "{field:?}");
             }
             if let Some(value) = timestamp(bytes, range.clone()) {
-                assert_eq!(datetime::parse_timestamp(field).ok(), Some(value), "{field:?}");
+                assert_eq!(
+                    datetime::parse_timestamp(field, &firn_base::TextStyle::DEFAULT).ok(),
+                    Some(value),
+                    "{field:?}"
+                );
             }
         });
     }
@@ -325,7 +329,8 @@ mod tests {
             for month in 1..=12 {
                 for day in 1..=31 {
                     let (bytes, range) = read(&format!("{year:04}-{month:02}-{day:02}"));
-                    let long = datetime::parse_date(&bytes[range.clone()]).ok();
+                    let long =
+                        datetime::parse_date(&bytes[range.clone()], &firn_base::TextStyle::DEFAULT).ok();
                     assert_eq!(date(bytes.as_bytes(), range), long);
                 }
             }

@@ -10,7 +10,7 @@ use crate::kind::{Kind, kinds};
 use crate::options::{CopyOptions, RowFormat};
 use crate::parallel::{self, Named, Waits};
 use crate::records::{Batch, RecordReader, Scratch, Sieve};
-use firn_base::{Error, Result, TimeZoneSetting, Type};
+use firn_base::{Error, Result, TextStyle, Type};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read};
 use std::ops::ControlFlow;
@@ -43,30 +43,32 @@ pub(crate) struct Target {
 
 impl Target {
     /// An empty column for each.
-    pub(crate) fn builders(&self, zone: TimeZoneSetting) -> Vec<ColumnBuilder> {
-        self.columns.iter().map(|(_, kind)| ColumnBuilder::new(*kind, zone)).collect()
+    pub(crate) fn builders(&self, style: TextStyle) -> Vec<ColumnBuilder> {
+        self.columns.iter().map(|(_, kind)| ColumnBuilder::new(*kind, style)).collect()
     }
 }
 
 impl CopyReader {
-    /// A reader of rows for columns; `place` is what errors call the file. Moments that name no zone are in `zone`.
+    /// A reader of rows for columns; `place` is what errors call the file.
     pub fn new<T: Into<Type>>(
         place: &str,
         columns: Vec<(String, T)>,
         options: CopyOptions,
-        zone: TimeZoneSetting,
+        style: TextStyle,
     ) -> Result<CopyReader> {
         options.check()?;
         let target = Target { place: place.to_owned(), columns: kinds(columns) };
         let encoding = options.encoding;
         let reader = match options.format {
             RowFormat::Text | RowFormat::Csv => Reader::Chunks(Box::new(Chunks::new(ChunkReader::Records(
-                RecordReader::new(target, options, zone),
+                RecordReader::new(target, options, style),
             )))),
             RowFormat::Json => Reader::Chunks(Box::new(Chunks::new(ChunkReader::Json(JsonReader::new(
-                target, &options, zone,
+                target,
+                &options,
+                TextStyle::in_zone(style.zone),
             ))))),
-            RowFormat::Binary => Reader::Binary(Box::new(BinaryReader::new(target, zone))),
+            RowFormat::Binary => Reader::Binary(Box::new(BinaryReader::new(target, style))),
         };
         Ok(CopyReader { reader, encoding, text: Vec::new() })
     }

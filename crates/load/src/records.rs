@@ -17,7 +17,7 @@ use crate::structure::{Kernel, Structure};
 use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBuffer, Buffer};
 use firn_base::binary::utf8;
-use firn_base::{Error, Result, SqlState, SqlType, TimeZoneSetting};
+use firn_base::{Error, Result, SqlState, SqlType, TextStyle};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -53,7 +53,7 @@ fn filled_bytes(kind: Kind) -> usize {
 pub(crate) struct RecordReader {
     target: Target,
     options: CopyOptions,
-    zone: TimeZoneSetting,
+    style: TextStyle,
     /// The columns to read.
     wanted: Vec<usize>,
     sieve: Option<Sieve>,
@@ -230,11 +230,11 @@ fn line_feeds(bytes: &[u8]) -> u64 {
 }
 
 impl RecordReader {
-    /// A reader of rows for columns of a table. Moments that name no zone are in `zone`.
-    pub fn new(target: Target, options: CopyOptions, zone: TimeZoneSetting) -> RecordReader {
+    /// A reader of rows for columns of a table.
+    pub fn new(target: Target, options: CopyOptions, style: TextStyle) -> RecordReader {
         let wanted = (0..target.columns.len()).collect();
         let chunk_bytes = chunk_bytes(&target);
-        RecordReader { target, options, zone, wanted, sieve: None, chunk_bytes }
+        RecordReader { target, options, style, wanted, sieve: None, chunk_bytes }
     }
 
     /// Reads these columns only.
@@ -658,7 +658,7 @@ impl Columns<'_> {
             is_ascii,
             rows: self.outline.rows,
             quote: self.reader.options.quote,
-            zone: self.reader.zone,
+            style: self.reader.style,
         };
         let start = |column: &usize| {
             let (_, kind) = self.reader.target.columns[*column];

@@ -14,7 +14,7 @@ use crate::options::{CopyHeader, CopyOptions, NO_QUOTE, QuotesOpen, RowFormat};
 use crate::records::leading_blank_lines;
 use crate::structure::Structure;
 use firn_base::binary::utf8;
-use firn_base::{Result, SqlType, TimeZoneSetting, datetime, text};
+use firn_base::{Result, SqlType, TextStyle, datetime, text};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
@@ -454,8 +454,11 @@ fn looks_like(field: &str, ty: SqlType) -> bool {
     let is_number = unsigned.bytes().any(|byte| byte.is_ascii_digit())
         && unsigned.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'))
         && !(unsigned.starts_with('0') && unsigned.as_bytes().get(1).is_some_and(u8::is_ascii_digit));
-    let is_date =
-        |text: &str| text.len() == 10 && text.as_bytes()[4] == b'-' && datetime::parse_date(text).is_ok();
+    let is_date = |text: &str| {
+        text.len() == 10
+            && text.as_bytes()[4] == b'-'
+            && datetime::parse_date(text, &TextStyle::DEFAULT).is_ok()
+    };
     // A day among moments is its beginning.
     let is_moment = || {
         let (date, time) = field.split_at_checked(10)?;
@@ -481,10 +484,11 @@ fn looks_like(field: &str, ty: SqlType) -> bool {
                 && !names_zone(field)
         }
         SqlType::Timestamp => {
-            is_moment().is_some_and(|time| !names_zone(time)) && datetime::parse_timestamp(field).is_ok()
+            is_moment().is_some_and(|time| !names_zone(time))
+                && datetime::parse_timestamp(field, &TextStyle::DEFAULT).is_ok()
         }
         SqlType::TimestampTz => {
-            is_moment().is_some() && datetime::parse_timestamptz(field, &TimeZoneSetting::UTC).is_ok()
+            is_moment().is_some() && datetime::parse_timestamptz(field, &TextStyle::DEFAULT).is_ok()
         }
         _ => unreachable!("{ty} is not told from fields"),
     }

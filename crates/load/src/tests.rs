@@ -17,7 +17,7 @@ use arrow_array::types::{Date32Type, Decimal128Type, Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef};
 use firn_base::random::Random;
 use firn_base::sync::{Arc, AtomicBool, AtomicU64, Ordering};
-use firn_base::{Error, Result, SqlState, SqlType, TimeZoneSetting, Value};
+use firn_base::{Error, Result, SqlState, SqlType, TextStyle, Value};
 use std::io::Read;
 use written::file_of;
 
@@ -31,7 +31,7 @@ fn columns() -> Vec<(String, SqlType)> {
 }
 
 fn reader(options: CopyOptions) -> CopyReader {
-    CopyReader::new("COPY t", columns(), options, TimeZoneSetting::UTC).unwrap()
+    CopyReader::new("COPY t", columns(), options, TextStyle::DEFAULT).unwrap()
 }
 
 /// All rows of a file that comes in pieces of `piece` bytes. They are the same if several threads read it in such pieces.
@@ -164,7 +164,7 @@ fn csv_files_may_begin_with_numbers_of_any_length() {
             for ty in [SqlType::BigInt, SqlType::Numeric { precision: 20, scale: 0 }, SqlType::Text] {
                 let columns = vec![("a".to_owned(), ty)];
                 let mut reader =
-                    CopyReader::new("COPY t", columns, CopyOptions::new(CSV), TimeZoneSetting::UTC).unwrap();
+                    CopyReader::new("COPY t", columns, CopyOptions::new(CSV), TextStyle::DEFAULT).unwrap();
                 reader.push(file.as_bytes()).unwrap();
                 reader.finish().unwrap();
                 let batch = reader.next_batch().unwrap();
@@ -310,7 +310,7 @@ fn random_files_are_read_as_a_plain_loop_reads_them() {
             }
         }
         let options = CopyOptions { quotes_open, ..CopyOptions::new(CSV) };
-        let mut reader = CopyReader::new("COPY t", columns, options, TimeZoneSetting::UTC).unwrap();
+        let mut reader = CopyReader::new("COPY t", columns, options, TextStyle::DEFAULT).unwrap();
         reader.set_chunk_bytes(random.uniform(1, 200) as usize);
         let outcome = reader.push(file.as_bytes()).and_then(|()| reader.finish());
         let read = outcome.ok().map(|()| {
@@ -405,8 +405,7 @@ fn files_without_rows_have_none_however_many_columns_there_are() {
             [(CopyHeader::Yes, header.as_str()), (CopyHeader::Yes, "\\.\n"), (CopyHeader::No, "")]
         {
             let options = CopyOptions { header, ..CopyOptions::new(CSV) };
-            let mut reader =
-                CopyReader::new("COPY t", columns.clone(), options, TimeZoneSetting::UTC).unwrap();
+            let mut reader = CopyReader::new("COPY t", columns.clone(), options, TextStyle::DEFAULT).unwrap();
             reader.push(file.as_bytes()).unwrap();
             reader.finish().unwrap();
             assert!(std::iter::from_fn(|| reader.next_batch()).all(|batch| batch.rows == 0), "{file:?}");
@@ -697,7 +696,7 @@ fn quotes_may_be_digits_and_delimiters_what_ends_a_file() {
 #[test]
 fn long_blanks_are_read_in_small_chunks() {
     let columns = vec![("c".to_owned(), SqlType::Char(8500))];
-    let mut reader = CopyReader::new("COPY t", columns, CopyOptions::new(CSV), TimeZoneSetting::UTC).unwrap();
+    let mut reader = CopyReader::new("COPY t", columns, CopyOptions::new(CSV), TextStyle::DEFAULT).unwrap();
     let rows = if cfg!(miri) { 3 } else { 20_000 };
     reader.push(&b"x\n".repeat(rows)).unwrap();
     reader.finish().unwrap();
@@ -768,8 +767,7 @@ fn columns_have_the_arrow_types_of_tables() {
         ("c".to_owned(), SqlType::Char(3)),
         ("u".to_owned(), SqlType::Uuid),
     ];
-    let mut reader =
-        CopyReader::new("COPY t", columns, CopyOptions::new(TEXT), TimeZoneSetting::UTC).unwrap();
+    let mut reader = CopyReader::new("COPY t", columns, CopyOptions::new(TEXT), TextStyle::DEFAULT).unwrap();
     reader.push(b"1.5\t1970-01-02\tx\ta0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11\n").unwrap();
     reader.finish().unwrap();
     let batch = reader.next_batch().unwrap().columns;
@@ -816,7 +814,7 @@ fn strings_have_the_length_of_their_columns() {
             file.push('\n');
         }
         let mut reader =
-            CopyReader::new("COPY t", columns.clone(), CopyOptions::new(CSV), TimeZoneSetting::UTC).unwrap();
+            CopyReader::new("COPY t", columns.clone(), CopyOptions::new(CSV), TextStyle::DEFAULT).unwrap();
         reader.set_chunk_bytes(random.uniform(1, 20_000) as usize);
         reader.push(file.as_bytes()).unwrap();
         reader.finish().unwrap();
@@ -983,7 +981,7 @@ fn rows_that_say_that_they_are_too_long_are_refused_before_they_come() {
 /// Every type goes out as binary, and comes back as it does by the text format.
 #[test]
 fn binary_files_hold_values_of_every_type() {
-    let zone = TimeZoneSetting::UTC;
+    let style = TextStyle::DEFAULT;
     let cases = [
         (SqlType::Boolean, "t"),
         (SqlType::SmallInt, "-3"),
@@ -1008,11 +1006,11 @@ fn binary_files_hold_values_of_every_type() {
     let types: Vec<SqlType> = cases.iter().map(|(ty, _)| *ty).collect();
     let row: Vec<Value> = cases
         .iter()
-        .map(|(ty, text)| firn_base::text::parse_any(text, (*ty).into(), &zone).unwrap())
+        .map(|(ty, text)| firn_base::text::parse_any(text, (*ty).into(), &style).unwrap())
         .collect();
     let nulls = vec![Value::Null; row.len()];
     let batches = |format, file: &[u8]| -> Vec<Vec<ArrayRef>> {
-        let mut reader = CopyReader::new("COPY t", columns.clone(), CopyOptions::new(format), zone).unwrap();
+        let mut reader = CopyReader::new("COPY t", columns.clone(), CopyOptions::new(format), style).unwrap();
         reader.push(file).unwrap();
         reader.finish().unwrap();
         std::iter::from_fn(|| reader.next_batch()).map(|batch| batch.columns).collect()
@@ -1028,7 +1026,7 @@ fn binary_files_hold_values_of_every_type() {
         .collect();
     let of_text = batches(TEXT, &file_of(&columns, &CopyOptions::new(TEXT), &rows));
 
-    let writer = CopyWriter::new(columns.clone(), CopyOptions::new(BINARY), zone).unwrap();
+    let writer = CopyWriter::new(columns.clone(), CopyOptions::new(BINARY), style).unwrap();
     let mut file = Vec::new();
     writer.write_header(&mut file);
     let header = file.len();

@@ -13,21 +13,22 @@ use arrow_buffer::{IntervalMonthDayNano, NullBuffer};
 use arrow_schema::{DataType, IntervalUnit, TimeUnit};
 use firn_base::array::ArrayImage;
 use firn_base::{
-    Interval, Numeric, Representation, TimeZoneSetting, Type, Value, datetime, interval, numeric, text,
+    Interval, Numeric, Representation, TextStyle, Type, Value, datetime, interval, numeric, text,
 };
 
 /// How rows of one COPY are written.
 pub(crate) struct TextRows {
-    style: Style,
+    format: Format,
     kinds: Vec<Kind>,
-    zone: TimeZoneSetting,
+    /// How values are written.
+    style: TextStyle,
     /// What strings are searched for.
     special: Special,
     /// Whether the texts of values other than strings and bytes stand for themselves.
     is_plain: bool,
 }
 
-enum Style {
+enum Format {
     Text {
         delimiter: u8,
         null: String,
@@ -43,7 +44,7 @@ enum Style {
 }
 
 impl TextRows {
-    pub(crate) fn new(columns: &[(String, Kind)], options: &CopyOptions, zone: TimeZoneSetting) -> TextRows {
+    pub(crate) fn new(columns: &[(String, Kind)], options: &CopyOptions, style: TextStyle) -> TextRows {
         let (special, is_plain) = match options.format {
             RowFormat::Text => {
                 let special = Special { below: 14, first: b'\\', second: options.delimiter };
@@ -60,7 +61,7 @@ impl TextRows {
             RowFormat::Json => (Special { below: 32, first: b'"', second: b'\\' }, true),
             RowFormat::Binary => unreachable!("its rows are no text"),
         };
-        let style = match options.format {
+        let format = match options.format {
             RowFormat::Json => {
                 let key = |(position, (name, _)): (usize, &(String, Kind))| {
                     let mut key = if position == 0 { "{" } else { "," }.to_owned();
@@ -68,12 +69,18 @@ impl TextRows {
                     key.push(':');
                     key
                 };
-                Style::Json { before: columns.iter().enumerate().map(key).collect() }
+                Format::Json { before: columns.iter().enumerate().map(key).collect() }
             }
-            RowFormat::Csv => Style::Csv { options: options.clone(), is_only_column: columns.len() == 1 },
-            _ => Style::Text { delimiter: options.delimiter, null: options.null.clone() },
+            RowFormat::Csv => Format::Csv { options: options.clone(), is_only_column: columns.len() == 1 },
+            _ => Format::Text { delimiter: options.delimiter, null: options.null.clone() },
         };
-        TextRows { style, kinds: columns.iter().map(|(_, kind)| *kind).collect(), zone, special, is_plain }
+        // JSON has one way to write a date.
+        let style = match options.format {
+            RowFormat::Json => TextStyle::in_zone(style.zone),
+            _ => style,
+        };
+        let kinds = columns.iter().map(|(_, kind)| *kind).collect();
+        TextRows { format, kinds, style, special, is_plain }
     }
 
     /// Appends rows. Panics if a column has an Arrow type that no SQL type is stored in.
@@ -81,8 +88,8 @@ impl TextRows {
         assert_eq!(columns.len(), self.kinds.len());
         let columns: Vec<Column> =
             columns.iter().zip(&self.kinds).map(|(array, kind)| Column::new(array, *kind)).collect();
-        match &self.style {
-            Style::Text { delimiter, null } => {
+        match &self.format {
+            Format::Text { delimiter, null } => {
                 let between = char::from(*delimiter);
                 for row in 0..rows {
                     for (position, column) in columns.iter().enumerate() {
@@ -100,7 +107,7 @@ impl TextRows {
                     out.push('\n');
                 }
             }
-            Style::Csv { options, is_only_column } => {
+            Format::Csv { options, is_only_column } => {
                 let between = char::from(options.delimiter);
                 for row in 0..rows {
                     for (position, column) in columns.iter().enumerate() {
@@ -117,7 +124,7 @@ impl TextRows {
                     out.push('\n');
                 }
             }
-            Style::Json { before } => {
+            Format::Json { before } => {
                 let end = if columns.is_empty() { "{}\n" } else { "}\n" };
                 for row in 0..rows {
                     for (column, before) in columns.iter().zip(before) {
@@ -154,7 +161,7 @@ impl TextRows {
             }
             cells => {
                 let start = out.len();
-                cells.write(row, &self.zone, out);
+                cells.write(row, &self.style, out);
                 if !self.is_plain || cells.needs_care() {
                     let field = out.split_off(start);
                     careful(&field, out);
@@ -189,7 +196,7 @@ impl TextRows {
             }
             cells => {
                 let start = out.len();
-                cells.write(row, &self.zone, out);
+                cells.write(row, &self.style, out);
                 if forced || !self.is_plain || cells.needs_care() {
                     let field = out.split_off(start);
                     careful(&field, out);
@@ -205,7 +212,7 @@ impl TextRows {
             Cells::Text(values) => return write_json_string(values.value(row), &self.special, out),
             Cells::Arrays { .. } => {
                 let mut text = String::new();
-                cells.write(row, &self.zone, &mut text);
+                cells.write(row, &self.style, &mut text);
                 return write_json_string(&text, &self.special, out);
             }
             Cells::SmallInt(_) | Cells::Integer(_) | Cells::BigInt(_) | Cells::Oids(_) => true,
@@ -216,11 +223,11 @@ impl TextRows {
             _ => false,
         };
         if is_number {
-            return cells.write(row, &self.zone, out);
+            return cells.write(row, &self.style, out);
         }
         out.push('"');
         let start = out.len();
-        cells.write(row, &self.zone, out);
+        cells.write(row, &self.style, out);
         match cells {
             // Its backslash.
             Cells::Bytea(_) => out.insert(start, '\\'),
@@ -336,31 +343,31 @@ impl Cells<'_> {
 
     /// Appends a value as text.
     #[inline(always)]
-    fn write(&self, row: usize, zone: &TimeZoneSetting, out: &mut String) {
+    fn write(&self, row: usize, style: &TextStyle, out: &mut String) {
         match self {
             Cells::Boolean(values) => out.push(if values.value(row) { 't' } else { 'f' }),
             Cells::SmallInt(values) => text::write_integer(values[row].into(), out),
             Cells::Integer(values) => text::write_integer(values[row].into(), out),
             Cells::BigInt(values) => text::write_integer(values[row], out),
-            Cells::Real(values) => text::write_real(values[row], out),
-            Cells::Double(values) => text::write_double(values[row], out),
+            Cells::Real(values) => text::write_real(values[row], style, out),
+            Cells::Double(values) => text::write_double(values[row], style, out),
             Cells::Numeric { values, scale } => numeric::write(values[row], *scale, out),
             Cells::Numbers(images) => number_at(images, row).write(out),
             Cells::Arrays { images, ty, element } => {
                 let image =
                     ArrayImage::new(images.value(row), *element).expect("it is the image of an array");
-                text::write_any(&Value::Array(image.to_value()), *ty, zone, out);
+                text::write_any(&Value::Array(image.to_value()), *ty, style, out);
             }
             Cells::Oids(values) => text::write_integer(values[row].into(), out),
             Cells::Text(values) => out.push_str(values.value(row)),
-            Cells::Bytea(values) => text::write_bytea(values.value(row), out),
-            Cells::Date(values) => datetime::write_date(values[row], out),
+            Cells::Bytea(values) => text::write_bytea(values.value(row), style.bytea, out),
+            Cells::Date(values) => datetime::write_date(values[row], style, out),
             Cells::Time(values) => datetime::write_time(values[row], out),
-            Cells::Timestamp(values) => datetime::write_timestamp(values[row], out),
-            Cells::TimestampTz(values) => datetime::write_timestamptz(values[row], zone, out),
+            Cells::Timestamp(values) => datetime::write_timestamp(values[row], style, out),
+            Cells::TimestampTz(values) => datetime::write_timestamptz(values[row], style, out),
             Cells::Interval(values) => {
                 let IntervalMonthDayNano { months, days, nanoseconds } = values[row];
-                interval::write(&Interval { months, days, nanoseconds }, out);
+                interval::write(&Interval { months, days, nanoseconds }, style.intervals, out);
             }
             Cells::Uuid(values) => text::write_uuid(values.value(row).try_into().expect("16 bytes"), out),
         }
@@ -407,7 +414,7 @@ impl Special {
 
 /// Whether numbers, dates, times, intervals, booleans and uuids may have such a character.
 fn is_part_of_numbers(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b" .:+-".contains(&byte)
+    byte.is_ascii_alphanumeric() || b" .:+-/@".contains(&byte)
 }
 
 /// Appends a field of the text format.

@@ -6,7 +6,7 @@ use crate::options::{CopyHeader, CopyOptions, RowFormat};
 use crate::text_rows::{self, TextRows};
 use crate::{binary, binary_rows};
 use arrow_array::ArrayRef;
-use firn_base::{Result, TimeZoneSetting, Type};
+use firn_base::{Result, TextStyle, Type};
 
 /// Turns columns into the bytes of rows. Several threads may do so at once, each with rows of its own.
 pub struct CopyWriter {
@@ -23,17 +23,17 @@ enum Rows {
 }
 
 impl CopyWriter {
-    /// A writer of rows with these columns; moments are shown in `zone`.
+    /// A writer of rows with these columns.
     pub fn new<T: Into<Type>>(
         columns: Vec<(String, T)>,
         options: CopyOptions,
-        zone: TimeZoneSetting,
+        style: TextStyle,
     ) -> Result<CopyWriter> {
         options.check()?;
         let columns = kinds(columns);
         let rows = match options.format {
             RowFormat::Binary => Rows::Binary(columns.iter().map(|(_, kind)| *kind).collect()),
-            _ => Rows::Text(Box::new(TextRows::new(&columns, &options, zone))),
+            _ => Rows::Text(Box::new(TextRows::new(&columns, &options, style))),
         };
         Ok(CopyWriter { columns, options, rows })
     }

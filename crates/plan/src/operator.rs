@@ -530,7 +530,7 @@ pub struct ConflictArm {
     pub update: Option<ConflictUpdate>,
 }
 
-/// ON CONFLICT DO UPDATE
+/// ON CONFLICT DO UPDATE. Its scalars see the columns of the input as well: sub-queries are computed there.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ConflictUpdate {
     /// The columns of the row that is there, and which attribute each is. They are seen in this arm alone.

@@ -275,7 +275,7 @@ impl Verifier<'_> {
                 for update in insert.conflicts.iter().filter_map(|arm| arm.update.as_ref()) {
                     let local = update.existing.iter().chain(&update.excluded);
                     let scope = self.declared(local.map(|(column, _)| *column));
-                    let seen = Seen { outer: &self.outer, inner: &[&scope] };
+                    let seen = Seen { outer: &self.outer, inner: &[&inputs[0], &scope] };
                     self.assignments(&update.set, &seen)?;
                     self.conditions(&update.conditions, &seen)?;
                 }

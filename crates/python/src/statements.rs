@@ -6,7 +6,7 @@
 //! quoted literals are in SQL: of whatever type is wanted.
 
 use firn_session::base::{
-    ArrayValue, Error, Numeric, Representation, Result, SqlState, TimeZoneSetting, Type, TypeId, Value, text,
+    ArrayValue, Error, Numeric, Representation, Result, SqlState, Type, TypeId, Value, text,
 };
 use firn_session::{Connection, Numbered, Statement, number_parameters};
 use std::collections::HashMap;
@@ -207,11 +207,7 @@ fn read(value: Value, ty: Type, connection: &Connection) -> Result<Value> {
     let is_read =
         |ty: Type| !ty.names_objects() && !ty.representation().is_some_and(Representation::is_string);
     match (value, ty.element()) {
-        (Value::Text(written), _) if is_read(ty) => {
-            let name = connection.setting("timezone").unwrap_or_default();
-            let zone = TimeZoneSetting::from_name(&name).unwrap_or(TimeZoneSetting::UTC);
-            text::parse_any(&written, ty, &zone)
-        }
+        (Value::Text(written), _) if is_read(ty) => text::parse_any(&written, ty, connection.text_style()),
         (Value::Array(array), Some(element)) if is_read(element) => {
             let dimensions = array.dimensions().to_vec();
             let elements = array.into_elements().into_iter().map(|value| read(value, element, connection));

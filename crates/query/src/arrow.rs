@@ -177,7 +177,7 @@ mod tests {
     fn vector(ty: Type, values: &[&str]) -> Vector {
         let mut builder = Builder::new(ty.representation().unwrap());
         for value in values {
-            match firn_base::text::parse_any(value, ty, &firn_base::TimeZoneSetting::UTC) {
+            match firn_base::text::parse_any(value, ty, &firn_base::TextStyle::DEFAULT) {
                 _ if *value == "NULL" => builder.push_null(),
                 Ok(value) => firn_executor::values::push(&mut builder, &value, ty.representation().unwrap()),
                 Err(error) => panic!("{error}"),

@@ -5,7 +5,7 @@
 
 use crate::relations::{FIRST_HELD, Found, Relations};
 use firn_base::sync::Arc;
-use firn_base::{ColumnId, Result, TimeZoneSetting, Type, TypeId};
+use firn_base::{ColumnId, Result, TextStyle, Type, TypeId};
 use firn_bind::{Attribute, Catalog as Asked, FileArgument, Generated, Key, Relation, RelationKind};
 use firn_executor::Source;
 use firn_plan::operator::SourceId;
@@ -35,8 +35,8 @@ pub struct Names<'a> {
     pub search_path: &'a [String],
     /// The name of the database.
     pub database: &'a str,
-    /// In which zone literals are read.
-    pub zone: &'a TimeZoneSetting,
+    /// How literals are read.
+    pub style: &'a TextStyle,
     /// What `now` in a literal means, if that is not for each execution to say.
     pub present: Option<i64>,
 }
@@ -284,8 +284,8 @@ impl Asked for Binding<'_> {
         self.catalog.schema(name).is_some() || self.others.has_schema(name)
     }
 
-    fn zone(&self) -> &TimeZoneSetting {
-        self.names.zone
+    fn style(&self) -> &TextStyle {
+        self.names.style
     }
 
     fn present(&self) -> Option<i64> {

@@ -135,7 +135,7 @@ impl Prepared {
         let held = binding.held();
         let mut plan = bound.plan;
         let sources = TransactionSources { transaction, held: &held, others };
-        let context = Context { zone: names.zone, cancel, ..detached() };
+        let context = Context { style: names.style, cancel, ..detached() };
         let evaluator = RegistryEvaluator::new(registry, &context);
         let expressions = TransactionExpressions { binding, transaction };
         let tables = &transaction.catalog().tables;

@@ -1,7 +1,7 @@
 //! What a statement runs in, as values that outlive the call that starts it: its rows may be drawn from any thread.
 
 use firn_base::sync::Arc;
-use firn_base::{Cancel, TimeZoneSetting};
+use firn_base::{Cancel, TextStyle};
 use firn_executor::Budget;
 use firn_vector::Context;
 use firn_vector::context::{Objects, Settings};
@@ -13,8 +13,8 @@ pub struct Surroundings {
     pub statement_time: i64,
     /// When the transaction began.
     pub transaction_time: i64,
-    /// The session's time zone.
-    pub zone: TimeZoneSetting,
+    /// How the session reads and writes values as text, with its time zone.
+    pub style: TextStyle,
     /// The session's settings.
     pub settings: Arc<dyn Settings + Send + Sync>,
     /// The names of objects.
@@ -33,7 +33,7 @@ impl Surroundings {
         Context {
             statement_time: self.statement_time,
             transaction_time: self.transaction_time,
-            zone: &self.zone,
+            style: &self.style,
             settings: &*self.settings,
             objects: &*self.objects,
             session: &*self.session,

@@ -434,7 +434,10 @@ impl Restore {
         let mut counts = Counts { tables: manifest.tables.len(), ..Counts::default() };
         let bar = bar(manifest.tables.len());
         // Nobody needs to hear what was left out of somebody else's dump, and nothing is visible before the end.
-        self.client.rows("SET client_min_messages = warning; BEGIN").map_err(reported)?;
+        // Literals of the schema are in the default style.
+        let settings =
+            "SET client_min_messages = warning; SET datestyle = 'ISO, MDY'; SET intervalstyle = postgres";
+        self.client.rows(&format!("{settings}; BEGIN")).map_err(reported)?;
         self.client.rows(schema).map_err(|report| in_file(SCHEMA, report))?;
         for table in &manifest.tables {
             bar.set_message(table.name.clone());

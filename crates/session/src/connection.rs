@@ -23,7 +23,7 @@ use arrow_schema::Schema;
 use firn_base::random::Random;
 use firn_base::stack;
 use firn_base::sync::{Arc, AtomicUsize, Ordering};
-use firn_base::{Error, Result, SqlState, TimeZoneSetting, TypeId, Value, clock};
+use firn_base::{Error, Result, SqlState, TextStyle, TypeId, Value, clock};
 use firn_sql::activity::{Activity, State};
 use firn_sql::notifications::Notification;
 use firn_sql::parse::Parsed;
@@ -487,7 +487,7 @@ impl Connection {
         if let Some(effect) = prepared.effect {
             return self.run_query_with_effect(prepared, parameters, effect).map(Ran::Outcome);
         }
-        let parameters = coerced(&prepared.parameters, parameters, &self.options.zone)?;
+        let parameters = coerced(&prepared.parameters, parameters, &self.options.style)?;
         let columns = || prepared.columns.clone().expect("a query has columns");
         let alarm = self.alarm();
         if matches!(self.block, Block::Idle) {
@@ -543,7 +543,7 @@ impl Connection {
         parameters: &[Value],
         effect: QueryEffect,
     ) -> Result<Outcome> {
-        let parameters = coerced(&prepared.parameters, parameters, &self.options.zone)?;
+        let parameters = coerced(&prepared.parameters, parameters, &self.options.style)?;
         self.refuse_read_only(&effect.command())?;
         let changed = self.in_transaction(|connection, transaction| {
             let plan = connection.current_plan(prepared, transaction)?;
@@ -560,7 +560,7 @@ impl Connection {
         parameters: &[Value],
         verb: &'static str,
     ) -> Result<Outcome> {
-        let parameters = coerced(&prepared.parameters, parameters, &self.options.zone)?;
+        let parameters = coerced(&prepared.parameters, parameters, &self.options.style)?;
         self.refuse_read_only(verb)?;
         let outcome = self.in_transaction(|connection, transaction| {
             let plan = connection.current_plan(prepared, transaction)?;
@@ -1005,6 +1005,11 @@ impl Connection {
         self.settings_version
     }
 
+    /// How the session reads and writes values as text: for protocols and programs that do that themselves.
+    pub fn text_style(&self) -> &TextStyle {
+        &self.options.style
+    }
+
     /// Takes over what settings say.
     pub(crate) fn heed_settings(&mut self) {
         self.settings_version += 1;
@@ -1018,23 +1023,23 @@ impl Connection {
             self.statement_timeout = settings.statement_timeout();
             self.idle_in_transaction_timeout = settings.idle_in_transaction_timeout();
             self.idle_session_timeout = settings.idle_session_timeout();
-            self.options.zone = TimeZoneSetting::named(settings.time_zone()).unwrap_or(TimeZoneSetting::UTC);
+            self.options.style = settings.text_style();
             self.activity
                 .set_client(|client| settings.application_name().clone_into(&mut client.application));
             let limit = settings.temporary_file_limit();
             if self.options.spill.limit() != limit.unwrap_or(u64::MAX) {
                 self.options.spill = self.shared.spill_area(limit);
             }
-            (settings.search_path(), settings.time_zone().to_owned(), settings.has_standard_strings())
+            (settings.search_path(), settings.has_standard_strings())
         };
-        let (search_path, time_zone, standard_strings) = self.services.with_settings(heed);
-        let facts = &*self.facts;
+        let (search_path, standard_strings) = self.services.with_settings(heed);
+        let (facts, style) = (&*self.facts, self.options.style);
         if facts.search_path != search_path
-            || facts.time_zone != time_zone
+            || facts.style != style
             || facts.standard_strings != standard_strings
         {
             self.facts =
-                Arc::new(SessionFacts { search_path, time_zone, standard_strings, ..(*self.facts).clone() });
+                Arc::new(SessionFacts { search_path, style, standard_strings, ..(*self.facts).clone() });
         }
         // Sessions that see things alike share their plans at no cost.
         if *self.facts == *self.shared.facts {

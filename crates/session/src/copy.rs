@@ -444,7 +444,7 @@ impl Connection {
                 self.note_ddl(transaction);
             }
         }
-        CopyFrom::new(transaction, &self.facts, parsed, self.options.zone)
+        CopyFrom::new(transaction, &self.facts, parsed, self.options.style)
     }
 
     fn copy_out(&mut self, parsed: &Parsed, copy: &tree::Copy, alarm: Option<Alarm>) -> Result<CopyOut> {
@@ -456,14 +456,8 @@ impl Connection {
         if has_effects {
             self.refuse_read_only("COPY TO")?;
             let to = self.in_transaction(|connection, transaction| {
-                CopyTo::changed(
-                    transaction,
-                    &connection.facts,
-                    parsed,
-                    &connection.options,
-                    connection.options.zone,
-                )
-                .map_err(|error| with_table_of_constraint(error, transaction.catalog()))
+                CopyTo::changed(transaction, &connection.facts, parsed, &connection.options, connection.options.style)
+                    .map_err(|error| with_table_of_constraint(error, transaction.catalog()))
             })?;
             let own = |copy| CopySource::Own(Box::new(OwnCopy { copy, alarm, reading: None }));
             return Ok(self.shown(copy, to, |_, copy| own(copy)));
@@ -473,7 +467,7 @@ impl Connection {
             self.streams.read_ahead();
             // Its rows are drawn beside later statements.
             transaction.pin_snapshot();
-            let to = CopyTo::new(&transaction, &self.facts, parsed, &self.options, self.options.zone);
+            let to = CopyTo::new(&transaction, &self.facts, parsed, &self.options, self.options.style);
             self.block.put_transaction(transaction);
             let to = to.map_err(|error| timed_out(error, alarm.as_ref()))?;
             return Ok(self.shown(copy, to, |connection, to| {
@@ -486,7 +480,7 @@ impl Connection {
             }));
         }
         let transaction = self.begin_reader()?;
-        let to = CopyTo::new(&transaction, &self.facts, parsed, &self.options, self.options.zone)
+        let to = CopyTo::new(&transaction, &self.facts, parsed, &self.options, self.options.style)
             .map_err(|error| timed_out(error, alarm.as_ref()))?;
         let reading = Some(Reading::new(transaction, self.synchronous_commit, &self.services));
         Ok(self.shown(copy, to, |_, copy| CopySource::Own(Box::new(OwnCopy { copy, alarm, reading }))))

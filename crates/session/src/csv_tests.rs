@@ -214,12 +214,7 @@ fn mistakes_in_files_come_with_what_helps() {
         ("COPY t FROM '@/open.csv' (FORMAT csv, HEADER)", "unterminated", "line 2: \"1,", "QUOTE none"),
         ("SELECT max(n) FROM '@/late.csv'", "invalid input", "line 100002, column n: ", "types => "),
         (&format!("SELECT max(n) FROM {types}"), "invalid input", "line 100002, column n: ", ""),
-        (
-            &format!("SELECT max(d) FROM {types}"),
-            "date/time field",
-            "line 100002, column d: ",
-            "year-month-day",
-        ),
+        (&format!("SELECT max(d) FROM {types}"), "date/time field", "line 100002, column d: ", "datestyle"),
         (
             "SELECT * FROM read_csv('@/title.csv', columns => 'id integer')",
             "invalid input",
@@ -237,7 +232,6 @@ fn mistakes_in_files_come_with_what_helps() {
         let (found, place) = (error.hint().unwrap_or_default(), error.context().unwrap_or_default());
         assert!(error.message().starts_with(message) && place.contains(context), "{sql}: {error:?}");
         assert!(found.contains(hint) && hint.is_empty() == found.is_empty(), "{sql}: {error:?}");
-        assert!(!found.contains("datestyle"), "{sql}: {error:?}");
     }
 }
 

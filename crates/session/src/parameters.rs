@@ -1,13 +1,13 @@
 //! Parameters: the values that a program or a client gives, as values of the statement's types.
 
-use firn_base::{Error, Result, SqlState, TimeZoneSetting, Type, Value, binary, coerce};
+use firn_base::{Error, Result, SqlState, TextStyle, Type, Value, binary, coerce};
 use std::borrow::Cow;
 
 /// The parameters as values of the statement's types.
 pub(crate) fn coerced<'v>(
     types: &[Type],
     values: &'v [Value],
-    zone: &TimeZoneSetting,
+    style: &TextStyle,
 ) -> Result<Cow<'v, [Value]>> {
     if types.len() != values.len() {
         if values.is_empty() {
@@ -29,7 +29,7 @@ pub(crate) fn coerced<'v>(
     let coerced = types.iter().zip(values).map(|(ty, value)| match value {
         // The statement looks the name up when it runs.
         Value::Text(_) if ty.names_objects() => Ok(value.clone()),
-        value => coerce::assign_parameter(value.clone(), *ty, zone),
+        value => coerce::assign_parameter(value.clone(), *ty, style),
     });
     coerced.collect::<Result<Vec<Value>>>().map(Cow::Owned)
 }

@@ -610,7 +610,7 @@ impl Connection {
         let of = prepared.prepared.parsed.as_deref();
         let (Some(of), Some(columns)) = (of, prepared.columns()) else { return Err(no_select()) };
         let tree::Statement::Query(query) = &of.statement else { return Err(no_select()) };
-        let values = coerced(prepared.parameters(), parameters, &self.options.zone)?;
+        let values = coerced(prepared.parameters(), parameters, &self.options.style)?;
         let types = prepared.parameters();
         let filling = ddl::Filling { parsed: of, query, columns, types, values: &values };
         self.run_ddl_with(tag, |context| ddl::execute_filled(context, parsed, &filling))

@@ -29,7 +29,7 @@ use columns::Fitted;
 use condition::{Condition, Test};
 use firn_base::binary::utf8;
 use firn_base::sync::{Arc, Mutex};
-use firn_base::{Error, Representation, Result, SqlState, TimeZoneSetting, Type, TypeId};
+use firn_base::{Error, Representation, Result, SqlState, TextStyle, Type, TypeId};
 use firn_bind::{Attribute, FileArgument, Generated, Relation, RelationKind};
 use firn_executor::source::{Request, Scan, SourceColumn, SourceStatistics};
 use firn_executor::{Reader, Source};
@@ -63,8 +63,8 @@ pub(crate) fn is_reader(function: &str) -> bool {
 pub(crate) struct Opening<'a> {
     /// The functions that conditions call.
     pub registry: &'static Registry,
-    /// The zone of moments that name none.
-    pub zone: TimeZoneSetting,
+    /// How values are read.
+    pub style: TextStyle,
     /// What is known of files that have been read before.
     pub zones: &'a ZoneMaps,
 }
@@ -242,7 +242,7 @@ enum Content {
 
 impl FileTable {
     fn open(asked: Asked, opening: &Opening<'_>) -> Result<FileTable> {
-        let Opening { registry, zone, zones } = *opening;
+        let Opening { registry, style, zones } = *opening;
         // Before they are looked at: what changes from now on is found to have changed.
         let versions = FileVersions::of(&asked.patterns)?;
         let mut first = &*versions.files.first().expect("a pattern matches some file").path;
@@ -260,7 +260,7 @@ impl FileTable {
                     options: looked.options,
                     columns: looked.columns,
                     is_by_place: asked.csv.columns.is_some(),
-                    zone,
+                    style,
                     chunk_bytes: zones.chunk_bytes(),
                 };
                 (Content::Lines(Arc::new(reading)), found)

@@ -27,6 +27,7 @@ pub mod settings;
 pub mod sources;
 
 mod information_schema;
+mod operator_classes;
 pub mod pg_catalog;
 
 pub use firn_base::Cancel;

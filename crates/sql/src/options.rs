@@ -1,5 +1,6 @@
 //! The options of EXPLAIN, VACUUM and their relatives, and the names and values of SET.
 
+use firn_base::text_style::IntervalStyle;
 use firn_base::{Error, Result, SqlState, TypeId, interval};
 use firn_syntax::character_position;
 use firn_syntax::print::quote_name;
@@ -138,7 +139,7 @@ pub fn setting_value(name: &str, values: &[SettingValue]) -> String {
         SettingValue::Value(UtilityValue::Word(word)) if is_list_of_names => quote_name(word).to_string(),
         SettingValue::Value(UtilityValue::Word(word) | UtilityValue::Number(word)) => word.to_string(),
         // An offset is kept as the number of hours that it is; what is none is refused with its text.
-        SettingValue::Interval { value, .. } => match interval::parse(value) {
+        SettingValue::Interval { value, .. } => match interval::parse(value, IntervalStyle::Postgres) {
             Ok(span) if span.months == 0 && span.days == 0 => {
                 (span.microseconds() as f64 / 3_600_000_000.0).to_string()
             }

@@ -3,7 +3,7 @@
 use firn_base::disk::RealDisk;
 use firn_base::random::Random;
 use firn_base::sync::{Arc, Mutex};
-use firn_base::{Cancel, Error, Result, SqlState, TimeZoneSetting, clock};
+use firn_base::{Cancel, Error, Result, SqlState, TextStyle, clock};
 use firn_executor::SpillArea;
 use std::any::Any;
 use std::fmt::Debug;
@@ -17,8 +17,8 @@ pub struct RunOptions {
     pub threads: usize,
     /// When its transaction began: microseconds since 1970-01-01 UTC.
     pub now: i64,
-    /// The session's time zone.
-    pub zone: TimeZoneSetting,
+    /// How the session reads and writes values as text, with its time zone.
+    pub style: TextStyle,
     /// Where rows are put for which there is no memory.
     pub spill: Arc<SpillArea>,
     /// What functions ask of the session.
@@ -31,7 +31,7 @@ impl Default for RunOptions {
             cancel: Cancel::new(),
             threads: firn_base::thread::available_parallelism().map_or(1, usize::from),
             now: clock::wall_clock_micros(),
-            zone: TimeZoneSetting::UTC,
+            style: TextStyle::DEFAULT,
             spill: SpillArea::new(Arc::new(RealDisk), std::env::temp_dir(), u64::MAX),
             services: Arc::new(NoSession),
         }

@@ -3,6 +3,7 @@
 
 use crate::files::ZoneMaps;
 use crate::sources::Sources;
+use firn_base::TextStyle;
 
 /// What a statement's meaning depends on besides its text and the catalog.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,8 +14,8 @@ pub struct SessionFacts {
     pub user: String,
     /// `current_database()`
     pub database: String,
-    /// The time zone of timestamp literals that name none.
-    pub time_zone: String,
+    /// How literals are read, and values that are folded are written.
+    pub style: TextStyle,
     /// Whether backslashes are ordinary characters in strings.
     pub standard_strings: bool,
     /// Names that are resolved before any schema is searched, and what they stand for.
@@ -29,7 +30,7 @@ impl Default for SessionFacts {
             search_path: vec!["public".to_owned()],
             user: "firn".to_owned(),
             database: "firn".to_owned(),
-            time_zone: "UTC".to_owned(),
+            style: TextStyle::DEFAULT,
             standard_strings: true,
             sources: Sources::default(),
             zones: ZoneMaps::default(),

@@ -6,8 +6,9 @@
 mod parameters;
 
 use firn_base::sync::Arc;
+use firn_base::text_style::{ByteaStyle, DateOrder, DateStyle, IntervalStyle};
 use firn_base::time_zone::{self, PosixZone};
-use firn_base::{Error, Result, SqlState, TimeZoneSetting};
+use firn_base::{Error, Result, SqlState, TextStyle, TimeZoneSetting};
 use firn_txn::Isolation;
 use parameters::{Kind, PARAMETERS, Parameter};
 use std::borrow::Cow;
@@ -182,6 +183,9 @@ impl Settings {
             Some(Parameter { kind: Kind::Role, .. }) => {
                 value.map(|value| self.check_role(&key, value)).transpose()?
             }
+            Some(parameter @ Parameter { kind: Kind::DateStyle, .. }) => {
+                value.map(|value| self.check_date_style(parameter, value)).transpose()?
+            }
             Some(parameter) => value.map(|value| check(parameter, value)).transpose()?,
             // As in PostgreSQL, a name with a point in it belongs to somebody else.
             None if key.contains('.') => value.map(str::to_owned),
@@ -211,6 +215,38 @@ impl Settings {
                 Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("role \"{name}\" does not exist")))
             }
         }
+    }
+
+    /// A style of dates and an order; one that is not said stays as it is.
+    fn check_date_style(&self, parameter: &Parameter, value: &str) -> Result<String> {
+        let invalid = |detail: String| invalid(parameter, value).with_detail(detail);
+        let (mut style, mut order, mut implied) = (None, None, None);
+        for word in split_list(value) {
+            if let Some(found) = DateStyle::named(&word) {
+                if style.is_some_and(|before| before != found) {
+                    return Err(invalid("Conflicting \"datestyle\" specifications.".to_owned()));
+                }
+                style = Some(found);
+                if found == DateStyle::German {
+                    implied = Some(DateOrder::Dmy);
+                }
+            } else if let Some(found) = DateOrder::named(&word) {
+                if order.is_some_and(|before| before != found) {
+                    return Err(invalid("Conflicting \"datestyle\" specifications.".to_owned()));
+                }
+                order = Some(found);
+            } else if word == "default" {
+                let (default_style, default_order) =
+                    date_style(self.default_of("datestyle").expect("it is a setting"));
+                style = style.or(Some(default_style));
+                order = order.or(implied).or(Some(default_order));
+            } else {
+                return Err(invalid(format!("Unrecognized key word: \"{word}\".")));
+            }
+        }
+        let (current_style, current_order) = date_style(self.known("datestyle"));
+        let (style, order) = (style.unwrap_or(current_style), order.or(implied).unwrap_or(current_order));
+        Ok(format!("{}, {}", style.name(), order.name()))
     }
 
     /// Says who the user is.
@@ -342,9 +378,21 @@ impl Settings {
         self.known("application_name")
     }
 
-    /// The time zone.
-    pub fn time_zone(&self) -> &str {
-        self.known("timezone")
+    /// How values are read and written as text.
+    pub fn text_style(&self) -> TextStyle {
+        let (dates, order) = date_style(self.known("datestyle"));
+        TextStyle {
+            zone: TimeZoneSetting::named(self.known("timezone")).unwrap_or(TimeZoneSetting::UTC),
+            dates,
+            order,
+            intervals: IntervalStyle::named(self.known("intervalstyle")).expect("checked when it was set"),
+            bytea: match self.known("bytea_output") {
+                "escape" => ByteaStyle::Escape,
+                _ => ByteaStyle::Hex,
+            },
+            // All above 0 are one, so that sessions of different drivers share plans.
+            float_digits: self.known("extra_float_digits").parse().map_or(1, |digits: i8| digits.min(1)),
+        }
     }
 }
 
@@ -354,6 +402,22 @@ fn find(lower: &str) -> Option<&'static Parameter> {
 
 fn unknown(name: &str) -> Error {
     Error::new(SqlState::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\""))
+}
+
+/// The parts of a value of DateStyle.
+fn date_style(value: &str) -> (DateStyle, DateOrder) {
+    let parts = value
+        .split_once(", ")
+        .and_then(|(style, order)| Some((DateStyle::named(style)?, DateOrder::named(order)?)));
+    parts.expect("checked when it was set")
+}
+
+/// 22023: a value that the setting does not take.
+fn invalid(parameter: &Parameter, value: &str) -> Error {
+    Error::new(
+        SqlState::INVALID_PARAMETER_VALUE,
+        format!("invalid value for parameter \"{}\": \"{value}\"", parameter.name),
+    )
 }
 
 /// Items of a list: folded words and quoted names.
@@ -393,12 +457,7 @@ fn split_list(text: &str) -> Vec<String> {
 
 /// The value as it is kept, or 22023 saying what the setting takes.
 fn check(parameter: &Parameter, value: &str) -> Result<String> {
-    let invalid = || {
-        Error::new(
-            SqlState::INVALID_PARAMETER_VALUE,
-            format!("invalid value for parameter \"{}\": \"{value}\"", parameter.name),
-        )
-    };
+    let invalid = || invalid(parameter, value);
     match parameter.kind {
         Kind::Text => Ok(value.to_owned()),
         Kind::Fixed if value == parameter.default => Ok(value.to_owned()),
@@ -461,21 +520,8 @@ fn check(parameter: &Parameter, value: &str) -> Result<String> {
                 _ => invalid().with_hint(format!("Available values: {}.", choices.join(", "))),
             })
         }
-        Kind::Role => panic!("the session knows its roles"),
+        Kind::Role | Kind::DateStyle => panic!("what it may be depends on the session"),
         Kind::TimeZone => zone_name(value).ok_or_else(invalid),
-        Kind::DateStyle => {
-            for word in value.split(',').map(|word| word.trim().to_lowercase()) {
-                match word.as_str() {
-                    "iso" | "mdy" | "us" | "noneuro" | "noneuropean" | "" => {}
-                    "dmy" | "euro" | "european" | "ymd" | "sql" | "postgres" | "german" => {
-                        return Err(Error::unsupported(format!("DateStyle {value}"))
-                            .with_hint("Dates are printed as ISO 8601; write them that way too."));
-                    }
-                    _ => return Err(invalid()),
-                }
-            }
-            Ok("ISO, MDY".to_owned())
-        }
         Kind::Encoding => match value.to_lowercase().replace(['-', '_'], "").as_str() {
             "utf8" | "unicode" | "default" => Ok("UTF8".to_owned()),
             // Bytes are taken as they are, and must be UTF-8.
@@ -653,6 +699,35 @@ mod tests {
         assert_eq!(set("app.user", "7").unwrap(), "7");
         assert_eq!(set("default_transaction_isolation", "Read Committed").unwrap(), "read committed");
         assert_eq!(set("default_transaction_isolation", "SERIALIZABLE").unwrap(), "serializable");
+    }
+
+    /// As in PostgreSQL 15.
+    #[test]
+    fn a_part_of_datestyle_that_is_not_said_stays() {
+        let mut settings = Settings::new();
+        for (value, shown) in [
+            ("DMY", "ISO, DMY"),
+            ("sql", "SQL, DMY"),
+            ("us", "SQL, MDY"),
+            ("german", "German, DMY"),
+            ("mdy, German", "German, MDY"),
+            ("PostgreSQL, European", "Postgres, DMY"),
+            ("", "Postgres, DMY"),
+            ("iso, ymd", "ISO, YMD"),
+            ("dmy, default", "ISO, DMY"),
+            ("DEFAULT", "ISO, MDY"),
+        ] {
+            settings.set("datestyle", Some(value), false).unwrap();
+            assert_eq!(settings.get("datestyle"), Some(shown), "{value}");
+        }
+        for (wrong, detail) in [
+            ("iso, sql", "Conflicting \"datestyle\" specifications."),
+            ("mdy, ymd", "Conflicting \"datestyle\" specifications."),
+            ("iso, nonsense", "Unrecognized key word: \"nonsense\"."),
+        ] {
+            let error = settings.set("datestyle", Some(wrong), false).unwrap_err();
+            assert_eq!((error.state().as_str(), error.detail()), ("22023", Some(detail)), "{wrong}");
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ use arrow_array::{Array, ArrayRef};
 use arrow_buffer::IntervalMonthDayNano;
 use arrow_schema::{DataType, Field, IntervalUnit, TimeUnit};
 use firn_base::sync::Arc;
-use firn_base::{Cell, Interval, Representation, SqlType, TimeZoneSetting, Value, numeric, text};
+use firn_base::{Cell, Interval, Representation, SqlType, TextStyle, Value, numeric, text};
 use std::collections::HashMap;
 
 /// Key of the field metadata that carries the SQL type, so that `varchar(10)`, `char(3)` and `text`
@@ -248,7 +248,7 @@ fn array_text(elements: &dyn Array, ty: SqlType) -> String {
             continue;
         }
         let mut element = String::new();
-        text::write(&array_value(elements, row, ty), ty, &TimeZoneSetting::UTC, &mut element);
+        text::write(&array_value(elements, row, ty), ty, &TextStyle::DEFAULT, &mut element);
         // Elements that are arrays themselves are not quoted.
         let nested = matches!(elements.data_type(), DataType::List(_));
         let special = |c: char| c.is_ascii_whitespace() || matches!(c, '{' | '}' | ',' | '"' | '\\');

@@ -256,7 +256,7 @@ mod tests {
     use arrow_array::Decimal128Array;
     use firn_base::Value;
     use firn_base::array::{Dimension, parse_any};
-    use firn_base::{TimeZoneSetting, Type, TypeId};
+    use firn_base::{TextStyle, Type, TypeId};
 
     fn numeric(text: &str) -> Value {
         Value::Number(Numeric::parse(text).expect("it is a number"))
@@ -329,7 +329,7 @@ mod tests {
             let element = Type::new(id);
             let representation = element.representation().expect("columns have it").list();
             let array = |text: &str| {
-                let array = parse_any(text, element, &TimeZoneSetting::UTC);
+                let array = parse_any(text, element, &TextStyle::DEFAULT);
                 Value::Array(array.unwrap_or_else(|error| panic!("{text}: {}", error.message())))
             };
             let values = [array(texts[0]), Value::Null, array(texts[1])];

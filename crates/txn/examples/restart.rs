@@ -36,6 +36,7 @@ fn create(engine: &Arc<Engine>) -> Result<Arc<Table>> {
         deferral: Default::default(),
         condition: None,
         internal: false,
+        annotations: Default::default(),
     };
     tx.create_index(&table, index.spec(&table), 2)?;
     let column = |(position, ty): (usize, &SqlType)| ColumnDef {

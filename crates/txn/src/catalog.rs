@@ -187,6 +187,33 @@ pub struct IndexDef {
     /// this field.
     #[serde(default, skip_serializing_if = "is_no")]
     pub internal: bool,
+    /// What is only shown. Older logs and checkpoints do not have this field.
+    #[serde(default, skip_serializing_if = "IndexAnnotations::is_empty")]
+    pub annotations: IndexAnnotations,
+}
+
+/// What the definition of an index says that has no effect here. It is kept to be shown, and to be in dumps.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct IndexAnnotations {
+    /// INCLUDE: which columns of the table.
+    pub include: Vec<u16>,
+    /// Operator classes other than the default ones: which column of the key, and the name of its class.
+    pub classes: Vec<(u16, String)>,
+    /// Storage parameters and their values.
+    pub parameters: Vec<(String, String)>,
+}
+
+impl IndexAnnotations {
+    /// Whether it says nothing.
+    pub fn is_empty(&self) -> bool {
+        self.include.is_empty() && self.classes.is_empty() && self.parameters.is_empty()
+    }
+
+    /// The class of a column of the key that is not the default one.
+    pub fn class(&self, position: usize) -> Option<&str> {
+        let class = self.classes.iter().find(|(column, _)| usize::from(*column) == position);
+        class.map(|(_, name)| name.as_str())
+    }
 }
 
 fn yes() -> bool {
@@ -195,6 +222,14 @@ fn yes() -> bool {
 
 fn is_yes(said: &bool) -> bool {
     *said
+}
+
+fn one() -> i64 {
+    1
+}
+
+fn is_one(said: &i64) -> bool {
+    *said == 1
 }
 
 fn is_no(said: &bool) -> bool {
@@ -362,6 +397,9 @@ pub struct SequenceDef {
     pub maximum: i64,
     /// CYCLE
     pub cycle: bool,
+    /// CACHE, which has no effect. Older logs and checkpoints do not have this field.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub cache: i64,
     /// OWNED BY: the table and column that drop it with them.
     pub owner: Option<(Oid, u16)>,
 }

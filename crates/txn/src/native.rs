@@ -15,7 +15,7 @@
 //! # let column = |name: &str| ColumnDef { name: name.into(), ty: SqlType::Integer.into(), not_null: true, default: None, identity: None, generated: None, hidden: false, dropped: false };
 //! # let spec = ColumnSpec { representation: Representation::Int32, nullable: false };
 //! # let storage = tx.create_storage("accounts", vec![spec.clone(), spec])?;
-//! # let index = IndexDef { oid: engine.allocate_oid(), name: "accounts_pkey".into(), columns: vec![IndexColumnDef { column: 0, descending: false, nulls_first: false }], unique: true, values: true, deferral: Default::default(), condition: None, internal: false };
+//! # let index = IndexDef { oid: engine.allocate_oid(), name: "accounts_pkey".into(), columns: vec![IndexColumnDef { column: 0, descending: false, nulls_first: false }], unique: true, values: true, deferral: Default::default(), condition: None, internal: false, annotations: Default::default() };
 //! # let part = IndexColumn { column: firn_base::ColumnId(0), representation: Representation::Int32, nullable: false, descending: false, nulls_first: false };
 //! # let table = tx.table(storage);
 //! # tx.create_index(&table, IndexSpec { id: index.id(), name: index.name.clone(), columns: vec![part], unique: true, values: true }, 2)?;

@@ -98,6 +98,7 @@ mod tests {
             minimum,
             maximum,
             cycle,
+            cache: 1,
             owner: None,
         }
     }

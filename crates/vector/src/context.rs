@@ -2,7 +2,7 @@
 
 use firn_base::random::Random;
 use firn_base::sync::Mutex;
-use firn_base::{Cancel, Result, TimeZoneSetting, TypeId};
+use firn_base::{Cancel, Result, TextStyle, TimeZoneSetting, TypeId};
 use std::any::Any;
 use std::sync::LazyLock;
 
@@ -13,8 +13,8 @@ pub struct Context<'a> {
     pub statement_time: i64,
     /// When the transaction began: what `now()` is.
     pub transaction_time: i64,
-    /// The session's time zone.
-    pub zone: &'a TimeZoneSetting,
+    /// How the session reads and writes values as text, with its time zone.
+    pub style: &'a TextStyle,
     /// The session's settings, by name.
     pub settings: &'a dyn Settings,
     /// The names of the objects that values of `regclass` and its like are.
@@ -56,7 +56,13 @@ pub trait Memory: Sync {
     fn shrink(&self, bytes: usize);
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
+    /// The session's time zone.
+    #[inline]
+    pub fn zone(&self) -> &'a TimeZoneSetting {
+        &self.style.zone
+    }
+
     /// 57014 if the statement shall end.
     #[inline]
     pub fn check_cancel(&self) -> Result<()> {
@@ -101,7 +107,7 @@ pub fn detached() -> Context<'static> {
     Context {
         statement_time: 0,
         transaction_time: 0,
-        zone: &TimeZoneSetting::UTC,
+        style: &TextStyle::DEFAULT,
         settings: &NoSettings,
         objects: &NoObjects,
         session: &(),

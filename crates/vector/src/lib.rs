@@ -37,7 +37,7 @@ pub use chunk::Chunk;
 pub use context::Context;
 pub use data::Data;
 pub use datum::Datum;
-pub use functions::{ROW_VERSION, is_object};
+pub use functions::{ROW_VERSION, encoding_name, encoding_number, is_object};
 pub use kernel::slot::Slot;
 pub use registry::{FunctionId, OperatorId, Registry};
 pub use selection::{Rows, Selection};

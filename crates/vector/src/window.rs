@@ -27,6 +27,15 @@ pub trait Partition {
     fn argument(&mut self, number: usize, row: u64, out: &mut Slot) -> Result<()>;
 }
 
+/// How far from a row a function looks, in rows before and behind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reach {
+    /// How many rows before it.
+    pub before: u64,
+    /// How many rows behind it.
+    pub behind: u64,
+}
+
 /// A window function, as it is written.
 pub trait WindowFunction: Send + Sync + 'static {
     /// What it knows of the rows of the partition before the next one.
@@ -34,6 +43,13 @@ pub trait WindowFunction: Send + Sync + 'static {
 
     /// Whether results can lie like this.
     fn accepts(result: Representation) -> bool;
+
+    /// How far from a row it looks, beside where the row and the first of its peers stand in the partition; `None` if it may look at
+    /// any row, or at how many there are. `steps` is the second argument if that is the same number in all rows, and 1 if there
+    /// is none.
+    fn reach(&self, _steps: Option<i32>) -> Option<Reach> {
+        None
+    }
 
     /// The value of a row. It is called for all rows of a partition in their order.
     fn row(
@@ -50,6 +66,9 @@ pub trait WindowFunction: Send + Sync + 'static {
 pub trait WindowKernel: Send + Sync {
     /// Whether it gives a result of this representation.
     fn accepts(&self, result: Representation) -> bool;
+
+    /// See [`WindowFunction::reach`].
+    fn reach(&self, steps: Option<i32>) -> Option<Reach>;
 
     /// The state before the first row of a partition.
     fn start(&self) -> Box<dyn Any + Send>;
@@ -75,6 +94,10 @@ struct Adapter<W>(W);
 impl<W: WindowFunction> WindowKernel for Adapter<W> {
     fn accepts(&self, result: Representation) -> bool {
         W::accepts(result)
+    }
+
+    fn reach(&self, steps: Option<i32>) -> Option<Reach> {
+        self.0.reach(steps)
     }
 
     fn start(&self) -> Box<dyn Any + Send> {

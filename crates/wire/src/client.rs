@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use firn_base::binary::utf8;
 use firn_base::sync::{Arc, AtomicBool, Ordering};
-use firn_base::{Error, Result, SqlState, TimeZoneSetting, Value};
+use firn_base::{Error, Result, SqlState, TextStyle, Value};
 use firn_session::{
     CommandTag, Connection, CopyIn, CopyOut, Outcome, Parsed, Ran, Statement, TransactionStatus,
 };
@@ -150,7 +150,7 @@ pub(crate) struct Client {
     arrivals: Option<Arc<Arrivals>>,
     reported: Vec<(&'static str, String)>,
     /// The setting `TimeZone`, in which moments are read and shown as text.
-    zone: TimeZoneSetting,
+    style: TextStyle,
     /// The rows of short queries on their way out, and what writes them: kept for their memory.
     values: Vec<Value>,
     writer: CellWriter,
@@ -329,9 +329,9 @@ impl Client {
             has_listened: false,
             arrivals: None,
             reported: Vec::new(),
-            zone: TimeZoneSetting::UTC,
+            style: TextStyle::DEFAULT,
             values: Vec::new(),
-            writer: CellWriter::new(TimeZoneSetting::UTC),
+            writer: CellWriter::new(TextStyle::DEFAULT),
         }
     }
 
@@ -423,14 +423,8 @@ impl Client {
         let version = self.session.settings_version();
         if self.followed_settings != Some(version) {
             self.followed_settings = Some(version);
-            self.follow_zone();
-        }
-    }
-
-    fn follow_zone(&mut self) {
-        if let Ok(zone) = self.session.setting("TimeZone").and_then(|name| TimeZoneSetting::named(&name)) {
-            self.zone = zone;
-            self.writer.set_zone(zone);
+            self.style = *self.session.text_style();
+            self.writer.set_style(self.style);
         }
     }
 
@@ -626,7 +620,7 @@ impl Client {
         match self.session.run(&statement, &[])? {
             Outcome::Rows(rows) => {
                 let formats: &[Format] = if rows.are_binary() { &[Format::Binary] } else { &[] };
-                let mut cursor = Cursor::new(rows, self.zone);
+                let mut cursor = Cursor::new(rows, self.style);
                 encode::row_description(&mut sink.output, cursor.columns(), formats);
                 let Progress::Finished(tag) = cursor.send(0, formats, sink)? else {
                     unreachable!("no limit was set")
@@ -742,7 +736,7 @@ impl Client {
         portal.formats.extend(bind.parameter_formats.iter());
         for (index, (bytes, ty)) in bind.parameters().zip(types).enumerate() {
             let format = format_of(&portal.formats, index);
-            let value = parameters::read(bytes, format, *ty, &self.zone);
+            let value = parameters::read(bytes, format, *ty, &self.style);
             portal.parameters.push(value.map_err(|error| in_parameter(error, index))?);
         }
         portal.formats.clear();
@@ -814,7 +808,7 @@ impl Client {
                         self.complete(&tag, &mut sink.output);
                         return Ok(());
                     }
-                    Ran::Outcome(Outcome::Rows(rows)) => Cursor::new(rows, self.zone),
+                    Ran::Outcome(Outcome::Rows(rows)) => Cursor::new(rows, self.style),
                     Ran::Outcome(Outcome::Done(tag)) => {
                         self.complete(&tag, &mut sink.output);
                         return Ok(());

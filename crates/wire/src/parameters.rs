@@ -2,7 +2,7 @@
 
 use crate::decode::Format;
 use firn_base::binary::{self, utf8};
-use firn_base::{Error, Result, TimeZoneSetting, Type, TypeId, Value, text};
+use firn_base::{Error, Result, TextStyle, Type, TypeId, Value, text};
 
 /// The type that a client declares for a parameter. `unknown` leaves it to inference, like 0.
 pub(crate) fn declared(oid: u32) -> Result<Option<TypeId>> {
@@ -17,24 +17,24 @@ pub(crate) fn declared(oid: u32) -> Result<Option<TypeId>> {
 }
 
 /// The value of a parameter. Its type's modifier is applied.
-pub(crate) fn read(bytes: Option<&[u8]>, format: Format, ty: Type, zone: &TimeZoneSetting) -> Result<Value> {
+pub(crate) fn read(bytes: Option<&[u8]>, format: Format, ty: Type, style: &TextStyle) -> Result<Value> {
     let Some(bytes) = bytes else { return Ok(Value::Null) };
     match (ty.id, format) {
         (TypeId::INT4, Format::Text) if let Some(number) = short_number(bytes) => Ok(Value::Integer(number)),
         (TypeId::INT8, Format::Text) if let Some(number) = short_number(bytes) => {
             Ok(Value::BigInt(number.into()))
         }
-        (_, Format::Text) => read_text(utf8(bytes)?, ty, zone),
+        (_, Format::Text) => read_text(utf8(bytes)?, ty, style),
         (_, Format::Binary) => binary::decode_any(bytes, ty),
     }
 }
 
 /// A value from its text. The text of a type that names an object of the catalog stays a text: the session reads it when
 /// the statement runs.
-pub(crate) fn read_text(text: &str, ty: Type, zone: &TimeZoneSetting) -> Result<Value> {
+pub(crate) fn read_text(text: &str, ty: Type, style: &TextStyle) -> Result<Value> {
     match ty.names_objects() {
         true => Ok(Value::Text(text.to_owned())),
-        false => text::parse_any(text, ty, zone),
+        false => text::parse_any(text, ty, style),
     }
 }
 
@@ -57,7 +57,7 @@ mod tests {
     use firn_base::{ArrayValue, Numeric};
 
     fn value(bytes: &[u8], format: Format, ty: Type) -> Value {
-        read(Some(bytes), format, ty, &TimeZoneSetting::UTC).unwrap()
+        read(Some(bytes), format, ty, &TextStyle::DEFAULT).unwrap()
     }
 
     #[test]
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(value(b"{1,NULL}", Format::Text, Type::new(TypeId::INT4_ARRAY)), Value::Array(array));
         let named = value(b"pg_class", Format::Text, Type::new(TypeId::REGCLASS));
         assert_eq!(named, Value::Text("pg_class".to_owned()), "the session looks it up");
-        assert_eq!(read(None, Format::Text, numeric, &TimeZoneSetting::UTC).unwrap(), Value::Null);
+        assert_eq!(read(None, Format::Text, numeric, &TextStyle::DEFAULT).unwrap(), Value::Null);
     }
 
     #[test]

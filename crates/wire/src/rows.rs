@@ -7,7 +7,7 @@
 use std::io;
 
 use firn_base::sync::Arc;
-use firn_base::{Error, Representation, TimeZoneSetting, Type, TypeId, Value, binary, text};
+use firn_base::{Error, Representation, TextStyle, Type, TypeId, Value, binary, text};
 use firn_session::{Column, CommandTag, Datum, ResultChunk, RowChunk, Rows};
 
 use crate::client::{Fault, Sink};
@@ -32,9 +32,9 @@ pub(crate) enum Progress {
 }
 
 impl Cursor {
-    pub(crate) fn new(rows: Rows, zone: TimeZoneSetting) -> Cursor {
+    pub(crate) fn new(rows: Rows, style: TextStyle) -> Cursor {
         let columns = rows.columns().clone();
-        Cursor { rows, columns, chunk: None, writer: CellWriter::new(zone) }
+        Cursor { rows, columns, chunk: None, writer: CellWriter::new(style) }
     }
 
     pub(crate) fn columns(&self) -> &[Column] {
@@ -149,7 +149,7 @@ fn has_records(ty: Type) -> bool {
 
 /// Writes single cells, each with its length.
 pub(crate) struct CellWriter {
-    zone: TimeZoneSetting,
+    style: TextStyle,
     /// What the text of one cell is written into before it is copied out.
     scratch: String,
 }
@@ -158,13 +158,13 @@ pub(crate) struct CellWriter {
 const NULL: [u8; 4] = (-1i32).to_be_bytes();
 
 impl CellWriter {
-    pub(crate) fn new(zone: TimeZoneSetting) -> CellWriter {
-        CellWriter { zone, scratch: String::new() }
+    pub(crate) fn new(style: TextStyle) -> CellWriter {
+        CellWriter { style, scratch: String::new() }
     }
 
-    /// Shows moments in this zone from now on.
-    pub(crate) fn set_zone(&mut self, zone: TimeZoneSetting) {
-        self.zone = zone;
+    /// Writes values in this style from now on.
+    pub(crate) fn set_style(&mut self, style: TextStyle) {
+        self.style = style;
     }
 
     #[inline]
@@ -180,7 +180,7 @@ impl CellWriter {
             (Value::BigInt(number), Format::Text) => write_integer(*number, output),
             (value, Format::Text) => {
                 self.scratch.clear();
-                text::write_any(value, ty, &self.zone, &mut self.scratch);
+                text::write_any(value, ty, &self.style, &mut self.scratch);
                 write_bytes(self.scratch.as_bytes(), output);
             }
         }
@@ -201,7 +201,7 @@ impl CellWriter {
             }
             (datum, Format::Text) => {
                 self.scratch.clear();
-                text::write_any(&datum.to_value(ty), ty, &self.zone, &mut self.scratch);
+                text::write_any(&datum.to_value(ty), ty, &self.style, &mut self.scratch);
                 write_bytes(self.scratch.as_bytes(), output);
             }
         }
@@ -212,7 +212,7 @@ impl CellWriter {
             Format::Binary => write_bytes(bytes, output),
             Format::Text => {
                 self.scratch.clear();
-                text::write_bytea(bytes, &mut self.scratch);
+                text::write_bytea(bytes, self.style.bytea, &mut self.scratch);
                 write_bytes(self.scratch.as_bytes(), output);
             }
         }
@@ -235,6 +235,7 @@ fn write_integer(number: impl itoa::Integer, output: &mut Output) {
 mod tests {
     use super::*;
     use firn_base::array::Dimension;
+    use firn_base::text_style::{ByteaStyle, DateStyle};
     use firn_base::{ArrayValue, Numeric};
 
     /// A cell without its length; `None` for NULL.
@@ -247,13 +248,13 @@ mod tests {
 
     fn written(value: Value, ty: Type, format: Format) -> Option<Vec<u8>> {
         let mut output = Vec::new();
-        CellWriter::new(TimeZoneSetting::UTC).value(&value, ty, format, &mut output);
+        CellWriter::new(TextStyle::DEFAULT).value(&value, ty, format, &mut output);
         cell(&output).map(<[u8]>::to_vec)
     }
 
     fn written_datum(datum: Datum<'_>, ty: Type, format: Format) -> Option<Vec<u8>> {
         let mut output = Vec::new();
-        CellWriter::new(TimeZoneSetting::UTC).datum(datum, ty, format, &mut output);
+        CellWriter::new(TextStyle::DEFAULT).datum(datum, ty, format, &mut output);
         cell(&output).map(<[u8]>::to_vec)
     }
 
@@ -285,6 +286,27 @@ mod tests {
             written(Value::Date(-7), Type::new(TypeId::DATE), Format::Text),
             Some(b"1969-12-25".to_vec())
         );
+    }
+
+    #[test]
+    fn cells_in_text_format_have_the_style_of_the_session() {
+        let style = TextStyle {
+            dates: DateStyle::German,
+            bytea: ByteaStyle::Escape,
+            float_digits: 0,
+            ..TextStyle::DEFAULT
+        };
+        let mut writer = CellWriter::new(TextStyle::DEFAULT);
+        writer.set_style(style);
+        for (datum, ty, text) in [
+            (Datum::Int32(-7), TypeId::DATE, "25.12.1969"),
+            (Datum::Bytes(&[b'a', 0]), TypeId::BYTEA, "a\\000"),
+            (Datum::Float64(0.1 + 0.2), TypeId::FLOAT8, "0.3"),
+        ] {
+            let mut output = Vec::new();
+            writer.datum(datum, Type::new(ty), Format::Text, &mut output);
+            assert_eq!(cell(&output), Some(text.as_bytes()));
+        }
     }
 
     /// The bytes are those of PostgreSQL's `numeric_send` and `array_send`.

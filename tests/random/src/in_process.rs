@@ -3,7 +3,7 @@
 use crate::engine::{Answer, Column, Engine, Row, Statement};
 use crate::schema::{Constraint, TABLES, Table};
 use firn_base::sync::{Arc, AtomicU64, Ordering};
-use firn_base::{Cancel, Result, Snapshot, Stamp, Time, TimeZoneSetting, Type, TypeId, Value, text};
+use firn_base::{Cancel, Result, Snapshot, Stamp, TextStyle, Time, Type, TypeId, Value, text};
 use firn_bind::{Attribute, Catalog, Generated, Key, Relation, RelationKind, bind};
 use firn_executor::source::{MemorySource, SourceColumn};
 use firn_executor::values::{push, value};
@@ -103,10 +103,10 @@ impl InProcess {
         if self.explain {
             println!("{}", firn_plan::text::print(&plan));
         }
-        let zone = TimeZoneSetting::UTC;
+        let style = TextStyle::DEFAULT;
         let parameter = |(parameter, ty): (&crate::engine::Parameter, &Type)| match &parameter.value {
             None => Ok(Value::Null),
-            Some(value) => text::parse_any(value, *ty, &zone),
+            Some(value) => text::parse_any(value, *ty, &style),
         };
         let parameters: Vec<Value> =
             statement.parameters.iter().zip(&bound.parameters).map(parameter).collect::<Result<_>>()?;
@@ -121,7 +121,7 @@ impl InProcess {
                 Value::Null => None,
                 value => {
                     let mut out = String::new();
-                    text::write_any(&value, column.ty, &zone, &mut out);
+                    text::write_any(&value, column.ty, &style, &mut out);
                     Some(out)
                 }
             };
@@ -219,7 +219,7 @@ fn source(table: &Table, chunk_rows: usize) -> Arc<dyn Source> {
         .map(|row| {
             let cell = |(text, column): (&str, &SourceColumn)| match text {
                 "-" => Value::Null,
-                _ => firn_base::text::parse_any(text, column.ty, &TimeZoneSetting::UTC)
+                _ => firn_base::text::parse_any(text, column.ty, &TextStyle::DEFAULT)
                     .expect("the values of tables are of their types"),
             };
             row.split('|').zip(&columns).map(cell).collect()

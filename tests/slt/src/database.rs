@@ -2,7 +2,7 @@
 //! again and again, and anything that speaks PostgreSQL's protocol.
 
 use crate::shown;
-use firn_base::{Error, TimeZoneSetting, Value, text};
+use firn_base::{Error, Value, text};
 use firn_session::native::pin;
 use firn_session::{Column, Config, Connection, Outcome, Progress, TransactionStatus};
 use firn_wire::{Server, WireConfig};
@@ -62,7 +62,7 @@ impl Firn {
 
     fn answer(connection: &mut Connection, sql: &str) -> Result<Answer, Error> {
         let statement = connection.prepare(sql)?;
-        let zone = TimeZoneSetting::named(&connection.setting("TimeZone")?)?;
+        let style = *connection.text_style();
         match connection.run(&statement, &[])? {
             Outcome::Done(tag) => Ok(Answer { rows: Vec::new(), count: tag.rows.unwrap_or(0) }),
             Outcome::Empty => Ok(Answer::default()),
@@ -70,7 +70,7 @@ impl Firn {
                 let columns = rows.columns().clone();
                 let shown = |value: &Value, column: &Column| {
                     let mut out = String::new();
-                    text::write_any(value, column.ty, &zone, &mut out);
+                    text::write_any(value, column.ty, &style, &mut out);
                     shown((!value.is_null()).then_some(&out))
                 };
                 let rows: Vec<String> = rows

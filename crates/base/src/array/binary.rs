@@ -117,7 +117,7 @@ mod tests {
     use super::*;
     use crate::array::parse_any;
     use crate::text::parse_bytea;
-    use crate::time_zone::TimeZoneSetting;
+    use crate::text_style::TextStyle;
 
     fn binary(words: &[i32]) -> Vec<u8> {
         words.iter().flat_map(|word| word.to_be_bytes()).collect()
@@ -135,7 +135,7 @@ mod tests {
             (TypeId::INT4, "{}", "\\x000000000000000000000017"),
             (TypeId::INT2, "{1,NULL}", "\\x0000000100000001000000150000000200000001000000020001ffffffff"),
         ] {
-            let array = parse_any(text, Type::new(id), &TimeZoneSetting::UTC).unwrap();
+            let array = parse_any(text, Type::new(id), &TextStyle::DEFAULT).unwrap();
             let mut encoded = Vec::new();
             encode_any(&array, Type::new(id), &mut encoded);
             assert_eq!(encoded, parse_bytea(bytes).unwrap(), "{text}");
@@ -151,7 +151,7 @@ mod tests {
             (TypeId::DATE, "{{2000-01-01}}"),
             (TypeId::OID, "{4294967295}"),
         ] {
-            let array = parse_any(text, Type::new(id), &TimeZoneSetting::UTC).unwrap();
+            let array = parse_any(text, Type::new(id), &TextStyle::DEFAULT).unwrap();
             let mut encoded = Vec::new();
             encode_any(&array, Type::new(id), &mut encoded);
             assert_eq!(decode_any(&encoded, Type::new(id)).unwrap(), array, "{text}");

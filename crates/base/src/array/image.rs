@@ -236,11 +236,11 @@ mod tests {
     use super::*;
     use crate::array::parse_any;
     use crate::data_type::{Type, TypeId};
-    use crate::time_zone::TimeZoneSetting;
+    use crate::text_style::TextStyle;
 
     fn image(text: &str, id: TypeId) -> (Vec<u8>, ArrayValue, Representation) {
         let ty = Type::new(id);
-        let array = parse_any(text, ty, &TimeZoneSetting::UTC).expect("it is an array");
+        let array = parse_any(text, ty, &TextStyle::DEFAULT).expect("it is an array");
         let element = ty.representation().expect("columns have it");
         (array.image(element), array, element)
     }

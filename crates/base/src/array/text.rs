@@ -10,7 +10,7 @@ use super::{
 use crate::data_type::Type;
 use crate::error::{Error, Result, SqlState};
 use crate::text;
-use crate::time_zone::TimeZoneSetting;
+use crate::text_style::TextStyle;
 use crate::types::SqlType;
 use crate::value::Value;
 use std::fmt::Write;
@@ -18,10 +18,10 @@ use std::iter::Peekable;
 use std::str::Chars;
 
 /// Reads an array of `element`; 22P02 if it is none.
-pub fn parse_any(text: &str, element: Type, zone: &TimeZoneSetting) -> Result<ArrayValue> {
+pub fn parse_any(text: &str, element: Type, style: &TextStyle) -> Result<ArrayValue> {
     let ArrayText { dimensions, elements } = ArrayText::read(text)?;
     let elements = elements.into_iter().map(|element_text| match element_text {
-        Some(element_text) => text::parse_any(&element_text, element, zone),
+        Some(element_text) => text::parse_any(&element_text, element, style),
         None => Ok(Value::Null),
     });
     Ok(ArrayValue::new(dimensions, elements.collect::<Result<_>>()?))
@@ -256,13 +256,13 @@ fn malformed(text: &str, detail: &str) -> Error {
 }
 
 /// Appends an array as text.
-pub fn write(array: &ArrayValue, element: SqlType, zone: &TimeZoneSetting, out: &mut String) {
-    write_with(array, out, |value, out| text::write(value, element, zone, out));
+pub fn write(array: &ArrayValue, element: SqlType, style: &TextStyle, out: &mut String) {
+    write_with(array, out, |value, out| text::write(value, element, style, out));
 }
 
 /// Appends an array of `element` as text.
-pub fn write_any(array: &ArrayValue, element: Type, zone: &TimeZoneSetting, out: &mut String) {
-    write_with(array, out, |value, out| text::write_any(value, element, zone, out));
+pub fn write_any(array: &ArrayValue, element: Type, style: &TextStyle, out: &mut String) {
+    write_with(array, out, |value, out| text::write_any(value, element, style, out));
 }
 
 fn write_with(array: &ArrayValue, out: &mut String, write: impl Fn(&Value, &mut String)) {
@@ -325,9 +325,9 @@ mod tests {
     use crate::data_type::TypeId;
 
     fn shown(text: &str) -> Result<String> {
-        let array = parse_any(text, Type::new(TypeId::TEXT), &TimeZoneSetting::UTC)?;
+        let array = parse_any(text, Type::new(TypeId::TEXT), &TextStyle::DEFAULT)?;
         let mut out = String::new();
-        write_any(&array, Type::new(TypeId::TEXT), &TimeZoneSetting::UTC, &mut out);
+        write_any(&array, Type::new(TypeId::TEXT), &TextStyle::DEFAULT, &mut out);
         Ok(out)
     }
 

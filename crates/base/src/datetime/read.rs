@@ -3,10 +3,11 @@
 //! Interpretation" of its manual).
 
 use super::{
-    MICROS_PER_DAY, MICROS_PER_SECOND, Present, civil_from_days, days_from_civil, days_in_month, infinite,
-    to_local,
+    MICROS_PER_DAY, MICROS_PER_SECOND, Manner, Present, civil_from_days, days_from_civil, days_in_month,
+    infinite, to_local,
 };
 use crate::error::{Error, Result, SqlState};
+use crate::text_style::DateOrder;
 use crate::time_zone::{TimeZoneSetting, parse_offset};
 use crate::types::SqlType;
 
@@ -22,15 +23,15 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    /// Reads the text of a value of that type. `present` is what `now` and its like mean.
-    pub(super) fn read(text: &str, ty: SqlType, present: Option<Present<'_>>) -> Result<Fields> {
+    /// Reads the text of a value of that type.
+    pub(super) fn read(text: &str, ty: SqlType, manner: Manner<'_>) -> Result<Fields> {
         // Elsewhere in a text, and for times, the word means nothing.
         let sole = text.trim_ascii();
         let unsigned = sole.strip_prefix(['-', '+']).unwrap_or(sole);
         if ty != SqlType::Time && unsigned.eq_ignore_ascii_case("infinity") {
             return Err(infinite(ty));
         }
-        let mut reading = Reading::new(text, ty, present);
+        let mut reading = Reading::new(text, ty, manner);
         let tokens = Token::all(text).ok_or_else(|| syntax(text, ty))?;
         for (place, token) in tokens.iter().enumerate() {
             reading.token(place, token)?;
@@ -199,7 +200,7 @@ const ERA: Mask = 1 << 6;
 struct Reading<'a> {
     text: &'a str,
     ty: SqlType,
-    present: Option<Present<'a>>,
+    manner: Manner<'a>,
     /// The fields that have been given.
     given: Mask,
     year: i64,
@@ -221,11 +222,11 @@ struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    fn new(text: &'a str, ty: SqlType, present: Option<Present<'a>>) -> Reading<'a> {
+    fn new(text: &'a str, ty: SqlType, manner: Manner<'a>) -> Reading<'a> {
         Reading {
             text,
             ty,
-            present,
+            manner,
             given: 0,
             year: 0,
             month: 0,
@@ -359,7 +360,8 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// A number that is one field, by the fields that are there. Without any, a long number is a year, and a short one a month.
+    /// A number that is one field, by the fields that are there. A long number that may be one is a year; of others the style
+    /// says which is first.
     fn number(&mut self, text: &str) -> Result<()> {
         let value = number(text.split('.').next().unwrap_or(text)).ok_or_else(|| out_of_range(self.text))?;
         let is_long = text.len() >= 3;
@@ -367,11 +369,14 @@ impl<'a> Reading<'a> {
             self.day_of_year = value;
             return self.give(DAY_OF_YEAR | MONTH | DAY);
         }
+        let order = self.manner.style.order;
+        let is_year_first = is_long || order == DateOrder::Ymd;
         let field = match self.given & DATE {
-            0 if is_long => YEAR,
+            0 if is_year_first => YEAR,
+            0 if order == DateOrder::Dmy => DAY,
             0 => MONTH,
             YEAR => MONTH,
-            MONTH if self.is_named_month && is_long => YEAR,
+            MONTH if self.is_named_month && is_year_first => YEAR,
             MONTH => DAY,
             DAY => MONTH,
             DATE => return self.run_together(text, DATE),
@@ -481,15 +486,17 @@ impl<'a> Reading<'a> {
             Some(Word::Now) => {
                 let present = self.present(&lower)?;
                 self.give(DATE | TIME | ZONE)?;
-                let local = to_local(present.moment, present.zone)?;
+                let local = to_local(present.moment, &present.style.zone)?;
                 self.set_day(local.div_euclid(MICROS_PER_DAY));
                 self.time = local.rem_euclid(MICROS_PER_DAY);
-                self.zone = Some(TimeZoneSetting::Fixed(present.zone.offset_at(present.moment)));
+                self.zone = Some(TimeZoneSetting::Fixed(present.style.zone.offset_at(present.moment)));
             }
             Some(Word::Today(after)) => {
                 let present = self.present(&lower)?;
                 self.give(DATE)?;
-                self.set_day(to_local(present.moment, present.zone)?.div_euclid(MICROS_PER_DAY) + after);
+                self.set_day(
+                    to_local(present.moment, &present.style.zone)?.div_euclid(MICROS_PER_DAY) + after,
+                );
             }
             Some(expected @ Word::Julian) => self.expected = Some(expected),
             Some(expected @ Word::IsoTime) => {
@@ -507,7 +514,8 @@ impl<'a> Reading<'a> {
     }
 
     fn present(&self, word: &str) -> Result<Present<'a>> {
-        self.present.ok_or_else(|| {
+        let present = |moment| Present { moment, style: self.manner.style };
+        self.manner.moment.map(present).ok_or_else(|| {
             Error::unsupported(format_args!("the {} \"{word}\" here", self.ty))
                 .with_hint("Use now() or current_date.")
         })
@@ -550,7 +558,7 @@ impl<'a> Reading<'a> {
             return if self.day_of_year <= last { Ok((year, month, day)) } else { Err(wrong()) };
         }
         if !(1..=12).contains(&self.month) || !(1..=31).contains(&self.day) {
-            return Err(wrong().with_hint("Dates are year-month-day, or month/day/year with slashes."));
+            return Err(wrong().with_hint("Perhaps you need a different \"datestyle\" setting."));
         }
         let (month, day) = (self.month as u32, self.day as u32);
         if day > days_in_month(year, month) { Err(wrong()) } else { Ok((year, month, day)) }

@@ -29,7 +29,7 @@ fn answer(operation: &str, value: &str, argument: &str) -> Result<String> {
         "bigint" => number(value).to_i64()?.to_string(),
         "double" => {
             let mut text = String::new();
-            crate::text::write_double(number(value).to_f64(), &mut text);
+            crate::text::write_double(number(value).to_f64(), &crate::TextStyle::DEFAULT, &mut text);
             text
         }
         "from" => shown(Numeric::from_f64(crate::text::parse_double(value)?)?),
@@ -42,7 +42,7 @@ fn answer(operation: &str, value: &str, argument: &str) -> Result<String> {
             number(value).encode(&mut bytes);
             assert!(Numeric::decode(&bytes)?.is_identical(number(value)), "{value}");
             let mut text = String::new();
-            crate::text::write_bytea(&bytes, &mut text);
+            crate::text::write_bytea(&bytes, crate::text_style::ByteaStyle::Hex, &mut text);
             text
         }
         other => panic!("{other} is no operation"),

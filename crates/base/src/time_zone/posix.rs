@@ -305,7 +305,7 @@ mod tests {
     }
 
     fn at(text: &str) -> i64 {
-        crate::datetime::parse_timestamp(text).unwrap()
+        crate::datetime::parse_timestamp(text, &crate::TextStyle::DEFAULT).unwrap()
     }
 
     #[test]

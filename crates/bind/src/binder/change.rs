@@ -1,5 +1,6 @@
 //! INSERT, UPDATE and DELETE: targets, assignments, defaults, and RETURNING.
 
+use super::conflict::ConflictingRow;
 use super::states::GENERATED_ALWAYS;
 use super::target::BoundTarget;
 use super::{Binder, Clause, Item, ItemColumn, Operand, Output, Rows, Table};
@@ -67,7 +68,7 @@ impl Binder<'_> {
     fn insert(&mut self, insert: &tree::Insert) -> Result<Rows> {
         let (relation, target) = self.changed_table(&insert.table, "insert into")?;
         let places = self.target_columns(&relation, &insert.columns)?;
-        let (node, mut values) = match &insert.source {
+        let (mut node, mut values) = match &insert.source {
             None => {
                 let row = self.plan.add(Operator::Values { columns: Vec::new(), rows: vec![Vec::new()] });
                 (row, Vec::new())
@@ -81,7 +82,15 @@ impl Binder<'_> {
         };
         self.fill_row(&relation, &mut values)?;
         let conflicts = match &insert.on_conflict {
-            Some(conflict) => vec![self.conflict_arm(conflict, &relation, insert.alias.as_ref())?],
+            Some(conflict) => {
+                let row = ConflictingRow {
+                    relation: &relation,
+                    source: target,
+                    node: &mut node,
+                    values: &mut values,
+                };
+                vec![self.conflict_arm(conflict, row, insert.alias.as_ref())?]
+            }
             None => Vec::new(),
         };
         let assignments =

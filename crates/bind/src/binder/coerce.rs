@@ -117,10 +117,12 @@ impl Binder<'_> {
             && target.id == TypeId::INTERVAL
         {
             // The modifier says what a number without a unit counts.
-            let span = interval::parse_within(text, target.modifier);
+            let span = interval::parse_within(text, target.modifier, self.catalog.style().intervals);
             let span = span.map_err(|error| self.placed(error, operand.at))?;
             let ty = Type::new(TypeId::INTERVAL);
-            let scalar = Scalar::Constant(ty, Value::Interval(span));
+            let value = Value::Interval(span);
+            self.note_literal(text, ty, &value, operand.at);
+            let scalar = Scalar::Constant(ty, value);
             return self.fit_modifier(Operand { scalar, ty, at: operand.at }, target, written).map(Some);
         }
         let plain = self.coerce(operand, target.id, written)?;

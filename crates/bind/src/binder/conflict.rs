@@ -1,24 +1,38 @@
 //! ON CONFLICT: which unique indexes are meant, and what happens with the row that is there.
 
+use super::attach::Pending;
 use super::{Binder, Clause, ItemColumn, Operand, Table};
-use crate::catalog::{Key, Relation};
+use crate::catalog::{Generated, Key, Relation};
 use firn_base::{Error, Result, SqlState};
 use firn_plan::RegistryEvaluator;
-use firn_plan::operator::{Assignment, ConflictArm, ConflictUpdate};
+use firn_plan::operator::{Assignment, ConflictArm, ConflictUpdate, JoinKind, Scan, SourceId};
 use firn_plan::rewrite::computed::{all_implied, forget_casts};
 use firn_plan::rewrite::fold::fold_alone;
-use firn_plan::{Column, ColumnInfo, Scalar};
-use firn_syntax::tree::{ConflictTarget, Expr, ExprKind, Name, OnConflict};
+use firn_plan::{Column, ColumnInfo, NodeId, Operator, Scalar};
+use firn_syntax::tree::{self, ConflictTarget, Expr, ExprKind, Name, OnConflict};
 use firn_vector::context::detached;
 use std::sync::Arc;
+
+/// The row to insert.
+pub(super) struct ConflictingRow<'a> {
+    /// The table.
+    pub relation: &'a Arc<Relation>,
+    /// Its rows.
+    pub source: SourceId,
+    /// The input of the INSERT.
+    pub node: &'a mut NodeId,
+    /// Each attribute and its value.
+    pub values: &'a mut [(i16, Scalar)],
+}
 
 impl Binder<'_> {
     pub(super) fn conflict_arm(
         &mut self,
         conflict: &OnConflict,
-        relation: &Arc<Relation>,
+        row: ConflictingRow<'_>,
         alias: Option<&Name>,
     ) -> Result<ConflictArm> {
+        let relation = row.relation;
         let at = conflict.span.start;
         let keys: Vec<Key> = match &conflict.target {
             None if conflict.update.is_some() => {
@@ -79,10 +93,10 @@ impl Binder<'_> {
 
         self.level().items.clear();
         let alias = alias.map(|alias| &*alias.text);
-        let existing = self.local_table(relation, alias);
-        let excluded = self.local_table(relation, Some("excluded"));
-        let set = self.assignments(&update.assignments, relation, Clause::UpdateTargets)?;
-        let conditions = match &update.condition {
+        let mut existing = self.local_table(relation, alias);
+        let mut excluded = self.local_table(relation, Some("excluded"));
+        let mut set = self.assignments(&update.assignments, relation, Clause::UpdateTargets)?;
+        let mut conditions = match &update.condition {
             None => Vec::new(),
             Some(condition) => {
                 match self.within(Clause::Where, |binder| binder.condition(condition, "WHERE"))? {
@@ -91,12 +105,99 @@ impl Binder<'_> {
                 }
             }
         };
-        let scalars = set.iter().map(|(_, scalar)| scalar).chain(&conditions);
-        if scalars.into_iter().any(|scalar| self.has_pending(scalar)) {
-            return Err(self.unsupported("a sub-query in ON CONFLICT", at));
+        let scalars: Vec<Scalar> = set.iter().map(|(_, scalar)| scalar).chain(&conditions).cloned().collect();
+        if scalars.iter().any(|scalar| self.has_pending(scalar)) {
+            if keys.iter().any(|key| key.condition.is_some()) {
+                return Err(self.unsupported("a sub-query in ON CONFLICT by a partial index", at));
+            }
+            if keys.iter().any(|key| !key.expressions.is_empty()) {
+                return Err(self.unsupported("a sub-query in ON CONFLICT by an expression", at));
+            }
+            // Nothing below the insertion has their values.
+            if relation.columns.iter().any(|attribute| attribute.generated == Generated::Stored) {
+                return Err(
+                    self.unsupported("a sub-query in ON CONFLICT of a table with generated columns", at)
+                );
+            }
+            let key = &keys[0].columns;
+            self.join_existing(row, key, (&existing, &excluded), (&set, &conditions), at)?;
+            // In the arm these are the columns of the rows as they are when it is applied.
+            let mut renamed: Vec<(Column, Column)> = Vec::new();
+            for (column, _) in existing.iter_mut().chain(&mut excluded) {
+                let info = self.plan.columns[*column].clone();
+                let own = self.new_column(info);
+                renamed.push((std::mem::replace(column, own), own));
+            }
+            for scalar in set.iter_mut().map(|(_, scalar)| scalar).chain(&mut conditions) {
+                let own =
+                    |column| renamed.iter().find(|(of, _)| *of == column).map_or(column, |(_, own)| *own);
+                scalar.rename(&mut { own });
+            }
         }
         let set = set.into_iter().map(|(attribute, value)| Assignment { attribute, value }).collect();
         Ok(ConflictArm { indexes, update: Some(ConflictUpdate { existing, excluded, set, conditions }) })
+    }
+
+    /// Joins the rows to insert with those that have their keys, and these pairs with the sub-queries of an arm. A row that
+    /// comes to have a key only after the snapshot makes the statement start again, so the pairs are those that the arm meets.
+    fn join_existing(
+        &mut self,
+        row: ConflictingRow<'_>,
+        key: &[i16],
+        (existing, excluded): (&[(Column, i16)], &[(Column, i16)]),
+        (set, conditions): (&[(i16, Scalar)], &[Scalar]),
+        at: u32,
+    ) -> Result<()> {
+        let mut outputs = Vec::with_capacity(excluded.len());
+        for (column, attribute) in excluded {
+            let value = row.values.iter_mut().find(|(number, _)| number == attribute);
+            let (_, value) = value.expect("a row has all columns");
+            self.plan.columns[*column].nullable = true;
+            outputs.push((*column, std::mem::replace(value, Scalar::Column(*column))));
+        }
+        let left = self.map(*row.node, outputs);
+        let name = Some(row.relation.name.clone());
+        let scan = Scan { source: row.source, name, columns: existing.to_vec(), conditions: Vec::new() };
+        let right = self.plan.add(Operator::Scan(scan));
+        let mut keys = Vec::with_capacity(key.len());
+        let mut is_there = None;
+        for number in key {
+            let of = |columns: &[(Column, i16)]| {
+                let (column, _) =
+                    columns.iter().find(|(_, attribute)| attribute == number).expect("it is a column");
+                *column
+            };
+            let (old, new) = (of(existing), of(excluded));
+            let ty = self.plan.columns[old].ty;
+            let operand = |column| Operand { scalar: Scalar::Column(column), ty, at };
+            keys.push(self.comparison(&tree::Operator::Equal, operand(new), operand(old), at)?);
+            is_there.get_or_insert(Scalar::IsNull(Box::new(Scalar::Column(old)), true));
+        }
+        self.padded.extend(existing.iter().map(|(column, _)| *column));
+        *row.node = self.join(JoinKind::Left, false, left, right, keys);
+        // A sub-query is evaluated only for the pairs that it is asked for.
+        let mut guards = vec![is_there.expect("a key has columns")];
+        for condition in conditions {
+            self.guard_queries(condition, &guards);
+            *row.node = self.attach(*row.node, [condition]);
+        }
+        guards.extend_from_slice(conditions);
+        for (_, value) in set {
+            self.guard_queries(value, &guards);
+            *row.node = self.attach(*row.node, [value]);
+        }
+        Ok(())
+    }
+
+    /// Has the sub-queries of a scalar evaluated only where conditions hold.
+    fn guard_queries(&mut self, scalar: &Scalar, guards: &[Scalar]) {
+        for column in self.pending_of(scalar) {
+            let column = self.aliases_of_pending.get(&column).copied().unwrap_or(column);
+            if let Some(Pending::Query(query)) = self.pending.get_mut(&column) {
+                let all = guards.iter().cloned().chain(query.guard.take());
+                query.guard = Some(Scalar::And(all.collect()));
+            }
+        }
     }
 
     /// An expression over columns that no operator produces.

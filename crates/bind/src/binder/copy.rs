@@ -29,7 +29,7 @@ pub fn bind_assignments(
         let Operand { mut scalar, ty, .. } = binder.assigned(operand, attribute)?;
         binder.inline(&mut scalar);
         let inputs = vec![(column, i16::try_from(place + 1).expect("a table has not so many columns"))];
-        Ok(BoundExpression { scalar, ty, columns: binder.plan.columns, inputs })
+        Ok(BoundExpression { scalar, ty, columns: binder.plan.columns, inputs, literals: Vec::new() })
     };
     values.iter().enumerate().map(assigned).collect()
 }

@@ -6,7 +6,7 @@ use super::names::{Found, is_system_column};
 use super::{Binder, Clause, Item, ItemColumn, LevelId, Operand, OutputColumn, Table, bind_with};
 use crate::catalog::{Attribute, Catalog, Generated, Relation};
 use crate::resolve::name as type_name;
-use firn_base::{Error, Result, SqlState, Type, TypeId};
+use firn_base::{Error, Result, SqlState, SqlType, TextStyle, TimeZoneSetting, Type, TypeId, Value, text};
 use firn_plan::function::{Function, Volatility};
 use firn_plan::{Column, ColumnInfo, Columns, Origin, Scalar};
 use firn_syntax::Span;
@@ -61,6 +61,8 @@ pub struct BoundExpression {
     pub columns: Columns,
     /// Those that it uses, and the number of the relation's column that each is, in the order of the numbers.
     pub inputs: Vec<(Column, i16)>,
+    /// As those of [`Uses`].
+    pub literals: Vec<(u32, Box<str>)>,
 }
 
 /// What a query yields, and what its text uses.
@@ -86,6 +88,9 @@ pub struct Uses {
     pub names: Vec<(u32, ObjectName)>,
     /// The columns that each NATURAL JOIN compares, by the join's place.
     pub natural: Vec<(Span, Vec<Box<str>>)>,
+    /// Strings that other sessions, or this one at other times, would read as other values: dates, times and intervals, each by its
+    /// first byte, with a text that always means the same.
+    pub literals: Vec<(u32, Box<str>)>,
 }
 
 /// An expression of a definition over the columns of a relation, if it sees any. `text` is what it was parsed from.
@@ -200,7 +205,8 @@ fn bind_in(
                 .with_detail(format!("Column \"{}\" is a generated column.", attribute.name)));
         }
     }
-    Ok(BoundExpression { scalar, ty, columns: binder.plan.columns, inputs })
+    let literals = binder.uses.take().map_or_else(Vec::new, |uses| uses.literals);
+    Ok(BoundExpression { scalar, ty, columns: binder.plan.columns, inputs, literals })
 }
 
 impl Place<'_> {
@@ -457,6 +463,28 @@ impl Binder<'_> {
     }
 
     /// Notes what a star of a select list stands for: of all that FROM shows, or of one relation.
+    /// Notes a string of a definition, read as a value of a type, if not every session would read it so.
+    pub(super) fn note_literal(&mut self, written: &str, ty: Type, value: &Value, at: u32) {
+        use firn_base::text_style::{DateOrder, IntervalStyle};
+        let is_of_time = matches!(
+            ty.id,
+            TypeId::DATE | TypeId::TIME | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ | TypeId::INTERVAL
+        );
+        let (true, Some(uses), Ok(kind)) = (is_of_time, self.noted(), SqlType::try_from(ty)) else { return };
+        let far = TextStyle::in_zone(TimeZoneSetting::Fixed(3600));
+        let styles = [
+            TextStyle::DEFAULT,
+            TextStyle { order: DateOrder::Dmy, intervals: IntervalStyle::SqlStandard, ..far },
+            TextStyle { order: DateOrder::Ymd, ..far },
+        ];
+        let is_same = |style| text::parse(written, kind, style).is_ok_and(|other| other == *value);
+        if !styles.iter().all(is_same) {
+            let mut fixed = String::new();
+            text::write(value, kind, &TextStyle::DEFAULT, &mut fixed);
+            uses.literals.push((at, fixed.into()));
+        }
+    }
+
     pub(super) fn note_star(&mut self, span: Span, of: Option<&ObjectName>) {
         if self.noted().is_none() {
             return;

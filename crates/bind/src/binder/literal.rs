@@ -29,10 +29,13 @@ impl Binder<'_> {
 
     /// A string as a value of a type. Where its meaning depends on the session or the catalog, it is read when the
     /// statement runs.
-    pub(super) fn read_literal(&self, value: &str, ty: Type, at: u32) -> Result<Scalar> {
+    pub(super) fn read_literal(&mut self, value: &str, ty: Type, at: u32) -> Result<Scalar> {
         let plain = Type::new(ty.id);
         match self.literal_value(value, plain) {
-            Some(Ok(value)) => Ok(Scalar::Constant(plain, value)),
+            Some(Ok(found)) => {
+                self.note_literal(value, plain, &found, at);
+                Ok(Scalar::Constant(plain, found))
+            }
             Some(Err(error)) => Err(self.placed(error, at)),
             None => {
                 let argument = Scalar::Constant(Type::new(TypeId::UNKNOWN), Value::Text(value.to_owned()));
@@ -44,12 +47,12 @@ impl Binder<'_> {
 
     /// What a string means as a value of a type; `None` if only the running statement knows.
     fn literal_value(&self, value: &str, ty: Type) -> Option<Result<Value>> {
-        let zone = self.catalog.zone();
+        let style = self.catalog.style();
         let is_of_time =
             matches!(ty.id, TypeId::DATE | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ | TypeId::TIME);
         match ty.id {
             _ if is_of_time && names_the_present(value) => {
-                let present = Present { moment: self.catalog.present()?, zone };
+                let present = Present { moment: self.catalog.present()?, style };
                 Some(text::parse_at(value, SqlType::try_from(ty).ok()?, present))
             }
             TypeId::TEXT | TypeId::VARCHAR | TypeId::UNKNOWN | TypeId::BPCHAR | TypeId::CSTRING => {
@@ -71,10 +74,10 @@ impl Binder<'_> {
                     if !Self::has_plain_text(element.id) {
                         return None;
                     }
-                    return Some(array::parse_any(value, element, zone).map(Value::Array));
+                    return Some(array::parse_any(value, element, style).map(Value::Array));
                 }
                 let kind = SqlType::try_from(ty).ok()?;
-                Some(text::parse(value, kind, zone))
+                Some(text::parse(value, kind, style))
             }
         }
     }

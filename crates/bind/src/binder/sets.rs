@@ -7,17 +7,51 @@ use super::{Binder, Operand, Output, Rows};
 use firn_base::{Result, SqlState, Type, TypeId};
 use firn_plan::operator::{Frame, Join, JoinKind, JoinMethod, Window, WindowCall};
 use firn_plan::{Column, ColumnInfo, NodeId, Operator, Scalar};
-use firn_syntax::tree::{Query, QueryBody, SetOperation, SetOperator};
+use firn_syntax::tree::{Query, QueryBody, SetOperation, SetOperator, SetStep};
 
 impl Binder<'_> {
     /// Set operations from the left to the right.
     pub(super) fn set_operation(&mut self, operation: &SetOperation) -> Result<Rows> {
         let mut left = self.set_operand(&operation.first)?;
-        for step in &operation.steps {
-            let right = self.set_operand(&step.right)?;
+        let mut steps = operation.steps.iter().peekable();
+        let mut nested = 0;
+        while let Some(step) = steps.next() {
+            let mut right = self.set_operand(&step.right)?;
+            let is_same = |next: &&SetStep| {
+                (next.operator, next.is_all) == (SetOperator::Except, step.is_all)
+                    && step.operator == SetOperator::Except
+            };
+            // What several of them take away is taken away at once, where that changes no types.
+            while let Some(next) = steps.next_if(is_same) {
+                let other = self.set_operand(&next.right)?;
+                match have_same_types(&left, &right) && have_same_types(&left, &other) {
+                    true => right = self.combine(right, other, SetOperator::Union, true)?,
+                    false => {
+                        left = self.combine(left, right, step.operator, step.is_all)?;
+                        self.nest(&mut nested)?;
+                        right = other;
+                    }
+                }
+            }
+            let inputs = match &self.plan[left.node] {
+                Operator::UnionAll { .. } => Some(left.node),
+                _ => None,
+            };
             left = self.combine(left, right, step.operator, step.is_all)?;
+            if inputs != Some(left.node) {
+                self.nest(&mut nested)?;
+            }
         }
         Ok(left)
+    }
+
+    /// Counts an operator above others that are in the same level of the tree. 54001 if there are too many.
+    fn nest(&mut self, nested: &mut u32) -> Result<()> {
+        /// As many fit the stack on which plans are handled.
+        const MOST: u32 = 4_000;
+        *nested += 1;
+        self.deepest = self.deepest.max(self.depth + *nested);
+        if *nested > MOST { Err(super::too_deep()) } else { Ok(()) }
     }
 
     /// An operand of a set operation: a query of its own.
@@ -193,6 +227,12 @@ impl Binder<'_> {
         let window = Window { input: node, partition, order: Vec::new(), calls: vec![call] };
         Ok((self.plan.add(Operator::Window(window)), number))
     }
+}
+
+/// Whether the columns of two sides have types that are the same one by one.
+fn have_same_types(left: &Rows, right: &Rows) -> bool {
+    left.columns.len() == right.columns.len()
+        && left.columns.iter().zip(&right.columns).all(|(left, right)| left.ty == right.ty)
 }
 
 /// A query without clauses.

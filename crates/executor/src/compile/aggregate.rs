@@ -2,7 +2,7 @@
 
 use super::{Compile, Needed, Part, with_uses};
 use crate::expression::{Conditions, Layout, representation_of};
-use crate::inputs::{BufferedPlan, CollectedPlan};
+use crate::inputs::BufferedPlan;
 use crate::keys::{KeyColumn, KeyLayout};
 use crate::pipeline::Template;
 use crate::sinks::{
@@ -146,11 +146,13 @@ impl Compile<'_> {
         let keys: Vec<SortKey> = partition.chain(window.order.iter().copied()).collect();
         let (columns, order) = self.order(&keys, &part.layout, &part.scope);
         let mut calls = Vec::with_capacity(window.calls.len());
+        let mut is_volatile = false;
         for call in &window.calls {
             calls.push(self.window_call(call, &part, &order[window.partition.len()..])?);
-            part.is_serial |= call.function.is_volatile()
+            is_volatile |= call.function.is_volatile()
                 || call.arguments.iter().chain(&call.filter).any(Scalar::is_volatile);
         }
+        part.is_serial |= is_volatile;
         let mut layout = part.layout.clone();
         let representations = layout.representations().collect();
         for (call, compiled) in window.calls.iter().zip(&calls) {
@@ -162,11 +164,12 @@ impl Compile<'_> {
             partition: window.partition.len(),
             layout: order,
             calls: Template::new(calls),
+            is_repeatable: !is_volatile,
         };
         let scope = scope_above(self.plan, node, vec![part.scope.clone()]);
         let depends = part.depends.clone();
         let slot = self.pipeline(part, plan);
-        let mut rows = Part::new(CollectedPlan(slot), layout);
+        let mut rows = Part::new(BufferedPlan(slot), layout);
         (rows.scope, rows.depends) = (scope, depends);
         Ok(rows)
     }

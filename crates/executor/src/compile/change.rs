@@ -12,7 +12,8 @@ use crate::write::column_id;
 use firn_base::Result;
 use firn_base::sync::Arc;
 use firn_plan::operator::{
-    Assignment, ConflictArm, Image, Insert, JoinKind, Merge, MergeAction, SourceId, Update, XMAX,
+    Assignment, ConflictArm, ConflictUpdate, Image, Insert, JoinKind, Merge, MergeAction, SourceId, Update,
+    XMAX,
 };
 use firn_plan::{Column, NodeId, Operator, Plan, Scalar};
 
@@ -42,18 +43,15 @@ pub(super) fn effects_of(plan: &Plan) -> ProgramEffects {
 impl Compile<'_> {
     pub(super) fn insert(&mut self, insert: &Insert, needed: &Needed) -> Result<Part> {
         let values = insert.values.iter().map(|assignment| &assignment.value);
-        self.change(
-            insert.input,
-            insert.target,
-            &insert.images,
-            needed,
-            &with_uses(&Needed::new(), values),
-            |compile, layout| {
-                let values = Template::new(compile.assignments(&insert.values, layout)?);
-                let arms = insert.conflicts.iter().map(|arm| compile.arm(arm)).collect::<Result<_>>()?;
-                Ok(ChangeKind::Insert(InsertPlan { values, arms }))
-            },
-        )
+        let mut below = with_uses(&Needed::new(), values);
+        for update in insert.conflicts.iter().filter_map(|arm| arm.update.as_ref()) {
+            below.extend(given_to(update));
+        }
+        self.change(insert.input, insert.target, &insert.images, needed, &below, |compile, layout| {
+            let values = Template::new(compile.assignments(&insert.values, layout)?);
+            let arms = insert.conflicts.iter().map(|arm| compile.arm(arm, layout)).collect::<Result<_>>()?;
+            Ok(ChangeKind::Insert(InsertPlan { values, arms }))
+        })
     }
 
     pub(super) fn update(&mut self, update: &Update, needed: &Needed) -> Result<Part> {
@@ -224,20 +222,21 @@ impl Compile<'_> {
         &self.scalars
     }
 
-    fn arm(&self, arm: &ConflictArm) -> Result<ArmPlan> {
+    fn arm(&self, arm: &ConflictArm, input: &Layout) -> Result<ArmPlan> {
         let Some(update) = &arm.update else {
             return Ok(ArmPlan { indexes: arm.indexes.clone(), update: None });
         };
-        let scalars = update.set.iter().map(|assignment| &assignment.value).chain(&update.conditions);
-        let used = with_uses(&Needed::new(), scalars);
+        let used = with_uses(&Needed::new(), scalars_of(update));
         let columns = |list: &[(Column, i16)]| -> Vec<(Column, i16)> {
             list.iter().filter(|(column, _)| used.contains(column)).copied().collect()
         };
         let (existing, excluded) = (columns(&update.existing), columns(&update.excluded));
+        let given: Vec<Column> = given_to(update).into_iter().collect();
         let layout: Layout = existing
             .iter()
             .chain(&excluded)
             .map(|(column, _)| (*column, representation_of(self.plan.columns[*column].ty)))
+            .chain(given.iter().map(|column| (*column, input.representation(*column))))
             .collect();
         let set = self.assignments(&update.set, &layout)?;
         let conditions = Conditions::new(self.scalars.scalars(&update.conditions, &layout)?);
@@ -248,10 +247,24 @@ impl Compile<'_> {
             update: Some(ConflictUpdatePlan {
                 existing: ids(existing),
                 excluded: ids(excluded),
+                given: given.into_iter().map(|column| place(input, column)).collect(),
                 update: Template::new((set, conditions)),
             }),
         })
     }
+}
+
+fn scalars_of(update: &ConflictUpdate) -> impl Iterator<Item = &Scalar> {
+    update.set.iter().map(|assignment| &assignment.value).chain(&update.conditions)
+}
+
+/// The columns of the input that an arm uses.
+fn given_to(update: &ConflictUpdate) -> Needed {
+    let mut used = with_uses(&Needed::new(), scalars_of(update));
+    for (column, _) in update.existing.iter().chain(&update.excluded) {
+        used.remove(column);
+    }
+    used
 }
 
 fn place(layout: &Layout, column: Column) -> usize {

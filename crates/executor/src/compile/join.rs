@@ -5,7 +5,7 @@ use crate::expression::{Conditions, Expression, Layout};
 use crate::inputs::{MatchedPlan, UnionInput, UnionPlan};
 use crate::keys::{Class, KeyColumn, KeyLayout};
 use crate::pipeline::Template;
-use crate::sinks::{BuildPlan, DrainPlan};
+use crate::sinks::{BuildPlan, BuildShape, DrainPlan};
 use crate::stages::{JoinPlan, MarkPlan};
 use firn_base::sync::Arc;
 use firn_base::{Representation, Result};
@@ -44,6 +44,14 @@ fn followed_by(mut pairs: Part, rest: MatchedPlan) -> Part {
     both
 }
 
+/// The columns that are among those that go on or among those that conditions use.
+fn stored(goes_on: &[usize], used: &[usize]) -> Vec<usize> {
+    let mut all = [goes_on, used].concat();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
 impl Compile<'_> {
     pub(super) fn join(&mut self, node: NodeId, join: &Join, needed: &Needed) -> Result<Part> {
         assert!(!join.dependent, "dependent joins have been removed");
@@ -69,6 +77,8 @@ impl Compile<'_> {
     fn join_on_right(&mut self, node: NodeId, join: &Join, needed: &Needed, sides: Sides) -> Result<Part> {
         let Sides { mut left, right, keys, residual } = sides;
         let is_one_key = residual.is_empty() && keys.len() == 1 && keys[0].is_strict;
+        // What a NULL is compared with matters to the mark, unless it is known from keys alone.
+        let meets_all = join.kind == JoinKind::Mark && !is_one_key;
         let strict: Vec<bool> = keys.iter().map(|key| key.is_strict).collect();
         let layout = KeyLayout::for_equality(keys.iter().map(|key| key.column).collect());
         let (left_keys, right_keys): (Vec<_>, Vec<_>) =
@@ -116,11 +126,15 @@ impl Compile<'_> {
             build_on.iter().map(|column| table.representation(*column)).collect();
         let build = BuildPlan {
             columns: kept.iter().map(|column| place(&right.layout, column)).collect(),
-            representations: table.representations().collect(),
             keys: Template::new(right_keys),
-            layout: layout.clone(),
             strict: strict.clone(),
-            notes_matches: join.kind == JoinKind::Full,
+            shape: Arc::new(BuildShape {
+                representations: table.representations().collect(),
+                layout: layout.clone(),
+                notes_matches: join.kind == JoinKind::Full,
+                keeps_nulls: join.kind == JoinKind::Full || meets_all,
+                is_divided: !strict.is_empty() && !meets_all,
+            }),
         };
 
         let scope = scope_above(self.plan, node, vec![left.scope.clone(), right.scope.clone()]);
@@ -136,19 +150,23 @@ impl Compile<'_> {
             output.push(mark, Representation::Boolean);
         }
         let is_volatile = join.conditions.iter().any(Scalar::is_volatile);
+        let own_places: Vec<usize> = own_on.iter().map(|column| place(&left.layout, column)).collect();
         let stage = JoinPlan {
             kind: join.kind,
             slot,
+            representations: left.layout.representations().collect(),
+            stored: stored(&own_places, &used_places.0),
             keys: Template::new(left_keys),
             layout,
             strict,
             residual: Template::new(compiled),
             used: used_places,
-            columns: own_on.iter().map(|column| place(&left.layout, column)).collect(),
+            columns: own_places,
             build_columns: build_columns.clone(),
             build_representations,
             gives_pairs: join.kind.gives_right(),
             notes_matches: join.kind == JoinKind::Full,
+            matched_go_on: false,
             first_is_enough: matches!(join.kind, JoinKind::Semi | JoinKind::Anti) && residual_is_empty,
             mark,
         };
@@ -185,7 +203,7 @@ impl Compile<'_> {
             .chain(of_build.iter().map(|column| (*column, table.representation(*column))))
             .collect();
         let residual = Conditions::new(self.scalars.scalars(&residual, &pairs)?);
-        let used = (
+        let used: (Vec<usize>, Vec<usize>) = (
             own.iter().map(|column| place(&right.layout, column)).collect(),
             of_build.iter().map(|column| place(&table, column)).collect(),
         );
@@ -202,35 +220,43 @@ impl Compile<'_> {
         }
         let build = BuildPlan {
             columns: kept.iter().map(|column| place(&left.layout, column)).collect(),
-            representations: table.representations().collect(),
             keys: Template::new(left_keys),
-            layout: layout.clone(),
             strict: strict.clone(),
-            notes_matches: true,
+            shape: Arc::new(BuildShape {
+                representations: table.representations().collect(),
+                layout: layout.clone(),
+                notes_matches: true,
+                keeps_nulls: true,
+                is_divided: !strict.is_empty(),
+            }),
         };
         let scope = scope_above(self.plan, node, vec![left.scope.clone(), right.scope.clone()]);
         right.depends.extend(left.depends.iter().copied());
         let slot = self.pipeline(left, build);
+        let matched = join.kind == JoinKind::Semi;
+        let own_places: Vec<usize> = own_on.iter().map(|column| place(&right.layout, column)).collect();
         let stage = JoinPlan {
             kind: JoinKind::Inner,
             slot,
+            representations: right.layout.representations().collect(),
+            stored: stored(&own_places, &used.0),
             keys: Template::new(right_keys),
             layout,
             strict,
             residual: Template::new(residual),
             used,
-            columns: own_on.iter().map(|column| place(&right.layout, column)).collect(),
+            columns: own_places,
             build_columns: build_columns.clone(),
             build_representations: build_on.iter().map(|column| table.representation(*column)).collect(),
             gives_pairs,
             notes_matches: true,
+            matched_go_on: matched,
             first_is_enough: false,
             mark: None,
         };
         right.push(Arc::new(stage));
         right.is_serial |= join.conditions.iter().any(Scalar::is_volatile);
         (right.layout, right.scope) = (output.clone(), scope);
-        let matched = join.kind == JoinKind::Semi;
         if gives_pairs {
             let rest = MatchedPlan { slot, after: None, matched, padding, columns: build_columns };
             return Ok(followed_by(right, rest));

@@ -21,7 +21,7 @@ use firn_base::sync::Arc;
 use firn_base::{Representation, Result, Type};
 use firn_vector::kernel::CallSite;
 use firn_vector::selection::Rows;
-use firn_vector::{Chunk, Context, Data, Selection, Vector};
+use firn_vector::{Chunk, Context, Data, Datum, Selection, Vector};
 
 /// A compiled scalar. Each worker evaluates a clone of its own, since calls keep what they have compiled.
 #[derive(Clone)]
@@ -126,6 +126,14 @@ impl Expression {
     pub fn as_column(&self) -> Option<usize> {
         match self.node {
             Node::Column(position) => Some(position),
+            _ => None,
+        }
+    }
+
+    /// Its value, if it is a constant.
+    pub fn constant(&self) -> Option<Datum<'_>> {
+        match &self.node {
+            Node::Constant(vector) => Some(vector.datum(0)),
             _ => None,
         }
     }

@@ -1,4 +1,4 @@
-//! The rows that a pipeline has left in a buffer: those that a change has changed, and groups.
+//! The rows that a pipeline has left in a buffer: those that a change has changed, groups, and windows.
 
 use super::scan::Cut;
 use crate::buffer::RowBuffer;

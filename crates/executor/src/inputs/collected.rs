@@ -1,17 +1,14 @@
-//! The rows that a pipeline has collected: groups, windows, sorted rows.
+//! The rows that a pipeline has collected: sorted rows, and those of a build side.
 
 use crate::columns::Table;
 use crate::execution::Run;
 use crate::keys::{KeyLayout, Keys};
 use crate::pipeline::{Input, InputPlan, OpenInput, SlotId, Step, Work};
-use crate::sinks::{Build, Drained, Kept, Merge, Sorted};
+use crate::sinks::{Build, Drained, Merge, Sorted};
 use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{Representation, Result};
 use firn_vector::selection::Rows;
 use firn_vector::{Chunk, Selection, Vector};
-
-/// The rows of a slot that holds [`Kept`] rows, in any order. Workers take parts of it.
-pub struct CollectedPlan(pub SlotId);
 
 /// The rows of a slot that holds a [`Sorted`], in their order.
 pub struct SortedPlan {
@@ -36,48 +33,20 @@ pub struct MatchedPlan {
     pub columns: Vec<usize>,
 }
 
-struct Cursor<P> {
-    plan: P,
+struct Cursor {
+    plan: MatchedPlan,
     next: Arc<AtomicU64>,
 }
 
-macro_rules! by_cursor {
-    ($plan:ty, $copy:expr) => {
-        impl InputPlan for $plan {
-            fn open(&self, _: Work<'_>) -> Result<Arc<dyn OpenInput>> {
-                let copy: fn(&$plan) -> $plan = $copy;
-                Ok(Arc::new(Cursor { plan: copy(self), next: Arc::new(AtomicU64::new(0)) }))
-            }
-        }
-        impl OpenInput for Cursor<$plan> {
-            fn worker(&self, _: &Run) -> Box<dyn Input> {
-                let copy: fn(&$plan) -> $plan = $copy;
-                Box::new(Cursor { plan: copy(&self.plan), next: self.next.clone() })
-            }
-        }
-    };
-}
-
-by_cursor!(CollectedPlan, |plan| CollectedPlan(plan.0));
-by_cursor!(MatchedPlan, |plan| plan.clone());
-
-impl<P> Cursor<P> {
-    /// Claims the next rows of so many.
-    fn claim(&self, rows: usize, work: Work<'_>) -> Option<std::ops::Range<usize>> {
-        let most = work.run.options.vector_rows;
-        let from = self.next.fetch_add(most as u64, Ordering::Relaxed) as usize;
-        (from < rows).then(|| from..rows.min(from + most))
+impl InputPlan for MatchedPlan {
+    fn open(&self, _: Work<'_>) -> Result<Arc<dyn OpenInput>> {
+        Ok(Arc::new(Cursor { plan: self.clone(), next: Arc::new(AtomicU64::new(0)) }))
     }
 }
 
-impl Input for Cursor<CollectedPlan> {
-    fn step(&mut self, work: Work<'_>) -> Result<Step> {
-        let Some(kept) = work.run.filled::<Kept>(self.plan.0) else {
-            return Ok(Step::Blocked(self.plan.0));
-        };
-        let Some(rows) = self.claim(kept.table.rows(), work) else { return Ok(Step::Done) };
-        let vectors = kept.table.slice(0..kept.table.vectors().len(), rows.start, rows.len());
-        Ok(Step::Full(Chunk::new(rows.len(), vectors)))
+impl OpenInput for Cursor {
+    fn worker(&self, _: &Run) -> Box<dyn Input> {
+        Box::new(Cursor { plan: self.plan.clone(), next: self.next.clone() })
     }
 }
 
@@ -159,7 +128,7 @@ impl SortedInput {
     }
 }
 
-impl Input for Cursor<MatchedPlan> {
+impl Input for Cursor {
     fn step(&mut self, work: Work<'_>) -> Result<Step> {
         if let Some(after) = self.plan.after
             && work.run.filled::<Drained>(after).is_none()
@@ -169,7 +138,21 @@ impl Input for Cursor<MatchedPlan> {
         let Some(build) = work.run.filled::<Build>(self.plan.slot) else {
             return Ok(Step::Blocked(self.plan.slot));
         };
-        let Some(rows) = self.claim(build.table.rows(), work) else { return Ok(Step::Done) };
+        let most = work.run.options.vector_rows;
+        let from = self.next.fetch_add(most as u64, Ordering::Relaxed) as usize;
+        let total = build.table.rows();
+        if from >= total {
+            // Then come those of parts that were in temporary files.
+            let number = from / most - total.div_ceil(most);
+            let Some(spilled) = &build.spilled else { return Ok(Step::Done) };
+            let rest = spilled.rest.lock();
+            let Some(rest) = rest.as_ref().filter(|rest| number < rest.len()) else { return Ok(Step::Done) };
+            let chunk = rest.get(number)?;
+            let padding = self.plan.padding.iter().map(|it| Vector::null(*it, chunk.length()));
+            let vectors = padding.chain(chunk.vectors().iter().cloned()).collect();
+            return Ok(Step::Full(Chunk::new(chunk.length(), vectors)));
+        }
+        let rows = from..total.min(from + most);
         let places: Vec<u32> =
             rows.map(|row| row as u32).filter(|row| build.is_matched(*row) == self.plan.matched).collect();
         let padding = self.plan.padding.iter().map(|it| Vector::null(*it, places.len()));

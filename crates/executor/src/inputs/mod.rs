@@ -9,7 +9,7 @@ mod union;
 mod values;
 
 pub use buffered::{BufferedPlan, ChangedPlan};
-pub use collected::{CollectedPlan, MatchedPlan, SortedPlan};
+pub use collected::{MatchedPlan, SortedPlan};
 pub use iterate::{IteratePlan, RoundPlan};
 pub use scan::ScanPlan;
 pub use shared::{SharedPlan, SharedReadPlan};

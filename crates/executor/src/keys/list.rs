@@ -402,7 +402,14 @@ impl Keys {
         match self {
             Keys::Words(keys) => numbers.for_each(|number| out.extend(keys[number].to_le_bytes())),
             Keys::Wide(keys) => numbers.for_each(|number| out.extend(keys[number].to_le_bytes())),
-            Keys::Records(_) => panic!("only keys that have an order are written"),
+            Keys::Records(keys) => numbers.for_each(|number| {
+                for (place, word) in keys.record(number).iter().enumerate() {
+                    out.extend(word.to_le_bytes());
+                    if place >= keys.fixed && is_long(*word) {
+                        out.extend_from_slice(keys.bytes(*word));
+                    }
+                }
+            }),
             Keys::Bytes(keys) => numbers.for_each(|number| {
                 let key = keys.get(number);
                 out.extend((key.len() as u32).to_le_bytes());
@@ -422,7 +429,17 @@ impl Keys {
             match &mut self {
                 Keys::Words(keys) => keys.push(u64::from_le_bytes(take(image))),
                 Keys::Wide(keys) => keys.push(u128::from_le_bytes(take(image))),
-                Keys::Records(_) => panic!("only keys that have an order are written"),
+                Keys::Records(keys) => {
+                    for place in 0..keys.width {
+                        let mut word = u128::from_le_bytes(take(image));
+                        if place >= keys.fixed && is_long(word) {
+                            let (bytes, rest) = image.split_at(word as u32 as usize);
+                            word = keep(bytes, &mut keys.long);
+                            *image = rest;
+                        }
+                        keys.words.push(word);
+                    }
+                }
                 Keys::Bytes(keys) => {
                     let length = u32::from_le_bytes(take(image));
                     let (key, rest) = image.split_at(length as usize);

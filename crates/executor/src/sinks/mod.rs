@@ -8,7 +8,10 @@ mod runs;
 mod sort;
 mod window;
 
-pub use build::{Build, BuildPlan};
+pub use build::{
+    Build, BuildFacts, BuildPlan, BuildRows, BuildShape, LEAST_BYTES, SideWriter, SpilledBuild, is_readable,
+    stored_nulls,
+};
 pub use change::{
     ArmPlan, Assignments, Change, ChangeKind, ChangePlan, Changed, ConflictUpdatePlan, ImagePlan, InsertPlan,
     MergeActionPlan, MergeArmPlan, MergePlan, UpdatePlan,
@@ -21,17 +24,7 @@ pub use sort::{Keep, SortPlan, Sorted};
 pub(crate) use window::has_distances;
 pub use window::{BoundPlan, FramePlan, WindowCallPlan, WindowFunctionPlan, WindowPlan};
 
-use crate::budget::Account;
-use crate::columns::Table;
 use crate::pipeline::Sink;
-
-/// Rows that are kept, in any order.
-pub struct Kept {
-    /// The rows.
-    pub table: Table,
-    /// What they take.
-    pub account: Account,
-}
 
 /// The sinks that a plan has started.
 fn own<S: 'static>(sinks: Vec<Box<dyn Sink>>) -> impl Iterator<Item = S> {

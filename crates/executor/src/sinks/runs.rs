@@ -20,6 +20,9 @@ const BLOCK_BYTES: usize = 64 << 10;
 /// Rows of a block at most.
 const BLOCK_ROWS: usize = 4096;
 
+/// Blocks of so many bytes together are merged however little memory is left.
+const LEAST_BYTES: usize = 16 * BLOCK_BYTES;
+
 /// A sorted run.
 pub struct SortedRun {
     file: SpillFile,
@@ -103,7 +106,11 @@ impl Merge {
         let bytes = |cursor: &RunCursor| -> usize {
             cursor.vectors.iter().map(Vector::memory).sum::<usize>() + cursor.keys.memory()
         };
-        self.account.set(self.cursors.iter().map(bytes).sum())
+        let bytes = self.cursors.iter().map(bytes).sum();
+        match self.account.set(bytes) {
+            Err(error) if bytes > LEAST_BYTES => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// The next rows, of at most so many; none at the end.

@@ -65,18 +65,21 @@ pub enum Sorted {
     },
 }
 
-struct SortSink {
+/// Rows that are being collected to be sorted, by one worker.
+pub(super) struct SortSink {
     columns: Vec<usize>,
     layout: KeyLayout,
     representations: Vec<Representation>,
-    rows: Collection,
-    keys: Keys,
+    /// Those in memory, and their keys.
+    pub rows: Collection,
+    pub keys: Keys,
     /// How many are wanted at most.
     limit: Option<usize>,
     /// The last key that is wanted, once so many have come.
     last: Option<Keys>,
-    runs: Vec<SortedRun>,
-    account: Account,
+    /// Those in temporary files.
+    pub runs: Vec<SortedRun>,
+    pub account: Account,
 }
 
 /// With fewer rows than this nothing is dropped early.
@@ -91,28 +94,12 @@ impl SinkPlan for SortPlan {
             }
             _ => None,
         };
-        Ok(Box::new(SortSink {
-            columns: self.columns.clone(),
-            layout: self.layout.clone(),
-            representations: self.representations.clone(),
-            rows: Collection::new(self.representations.iter().copied()),
-            keys: self.layout.none(),
-            limit,
-            last: None,
-            runs: Vec::new(),
-            account: Account::new(&work.run.options.budget),
-        }))
+        let (columns, layout) = (self.columns.clone(), self.layout.clone());
+        Ok(Box::new(SortSink::new(work, self.representations.clone(), columns, layout, limit)))
     }
 
     fn finish(&self, work: Work<'_>, sinks: Vec<Box<dyn Sink>>) -> Result<Arc<dyn Any + Send + Sync>> {
-        let mut sinks = super::own::<SortSink>(sinks);
-        let mut all = sinks.next().expect("there is a worker");
-        for mut other in sinks {
-            all.runs.append(&mut other.runs);
-            all.keys.append(&other.keys);
-            all.rows.append_all(&other.rows.finish());
-            all.grow_or_spill(work)?;
-        }
+        let mut all = SortSink::of_all(work, sinks)?;
         let extra = all.rows.rows() * 24;
         if all.runs.is_empty()
             && let Err(error) = all.account.add(extra)
@@ -148,6 +135,40 @@ impl SinkPlan for SortPlan {
 }
 
 impl SortSink {
+    /// No rows of columns that lie like this, to be sorted by some of them.
+    pub fn new(
+        work: Work<'_>,
+        representations: Vec<Representation>,
+        columns: Vec<usize>,
+        layout: KeyLayout,
+        limit: Option<usize>,
+    ) -> SortSink {
+        SortSink {
+            columns,
+            rows: Collection::new(representations.iter().copied()),
+            representations,
+            keys: layout.none(),
+            layout,
+            limit,
+            last: None,
+            runs: Vec::new(),
+            account: Account::new(&work.run.options.budget),
+        }
+    }
+
+    /// The rows of all workers.
+    pub fn of_all(work: Work<'_>, sinks: Vec<Box<dyn Sink>>) -> Result<SortSink> {
+        let mut sinks = super::own::<SortSink>(sinks);
+        let mut all = sinks.next().expect("there is a worker");
+        for mut other in sinks {
+            all.runs.append(&mut other.runs);
+            all.keys.append(&other.keys);
+            all.rows.append_all(&other.rows.finish());
+            all.grow_or_spill(work)?;
+        }
+        Ok(all)
+    }
+
     /// States what it keeps. What there is no memory for goes to a temporary file, if there may be one.
     fn grow_or_spill(&mut self, work: Work<'_>) -> Result<()> {
         if work.run.options.always_spill && self.rows.rows() > 0 {
@@ -159,7 +180,8 @@ impl SortSink {
         }
     }
 
-    fn spill(&mut self, work: Work<'_>, error: Error) -> Result<()> {
+    /// Writes what it has, for which there is no memory, if there may be temporary files.
+    pub fn spill(&mut self, work: Work<'_>, error: Error) -> Result<()> {
         match work.run.options.spill {
             Some(_) if self.rows.rows() > 0 => self.write_run(work),
             _ => Err(error),
@@ -167,7 +189,7 @@ impl SortSink {
     }
 
     /// Writes what it has as a sorted run.
-    fn write_run(&mut self, work: Work<'_>) -> Result<()> {
+    pub fn write_run(&mut self, work: Work<'_>) -> Result<()> {
         let area = work.run.options.spill.as_ref().expect("there may be temporary files");
         let order = sorted(&self.keys, work)?;
         let empty = Collection::new(self.representations.iter().copied());

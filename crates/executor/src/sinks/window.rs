@@ -3,10 +3,19 @@
 //! A row costs its columns twice (collected, then gathered in the order), its key, and one value a function. An aggregate over
 //! frames keeps one state that follows the frame: it adds the rows that come into it, removes those that leave it
 //! if the aggregate can, and begins anew otherwise.
+//!
+//! Where memory does not suffice, sorted runs go to temporary files. As they are merged, whole partitions are
+//! computed, as many at once as make a few vectors. One that does not fit is computed while its rows come ([`long`]), if its functions
+//! look only at rows nearby.
 
-use super::Kept;
-use super::sort::sorted;
+mod long;
+
+use self::long::LongPartition;
+use super::build::LEAST_BYTES;
+use super::runs::{Merge, SortedRun};
+use super::sort::{SortSink, sorted};
 use crate::budget::Account;
+use crate::buffer::RowBuffer;
 use crate::columns::Collection;
 use crate::expression::{Conditions, Expression};
 use crate::keys::{Class, Key, KeyColumn, KeyLayout, Keys};
@@ -36,6 +45,8 @@ pub struct WindowPlan {
     pub layout: Vec<KeyColumn>,
     /// The functions.
     pub calls: Template<Vec<WindowCallPlan>>,
+    /// Whether the arguments of a row may be computed twice.
+    pub is_repeatable: bool,
 }
 
 /// A window function, or an aggregate over a frame.
@@ -88,62 +99,173 @@ pub enum BoundPlan {
     Following(Expression),
 }
 
-struct WindowSink {
-    columns: Vec<usize>,
-    layout: KeyLayout,
-    rows: Collection,
-    keys: Keys,
-    account: Account,
-}
+/// Chunks of the result have the rows of so many vectors, and at least as many are computed at once if runs are merged.
+const VECTORS_AT_ONCE: usize = 4;
 
 impl SinkPlan for WindowPlan {
     fn start(&self, work: Work<'_>) -> Result<Box<dyn Sink>> {
         let layout = KeyLayout::new(self.layout.clone());
-        Ok(Box::new(WindowSink {
-            columns: self.columns.clone(),
-            rows: Collection::new(self.representations.iter().copied()),
-            keys: layout.none(),
-            layout,
-            account: Account::new(&work.run.options.budget),
-        }))
+        Ok(Box::new(SortSink::new(work, self.representations.clone(), self.columns.clone(), layout, None)))
     }
 
     fn finish(&self, work: Work<'_>, sinks: Vec<Box<dyn Sink>>) -> Result<Arc<dyn Any + Send + Sync>> {
-        let mut sinks = super::own::<WindowSink>(sinks);
-        let mut all = sinks.next().expect("there is a worker");
-        for other in sinks {
-            all.keys.append(&other.keys);
-            all.rows.append_all(&other.rows.finish());
-        }
+        let mut all = SortSink::of_all(work, sinks)?;
+        let mut calls = Calls::new(work, self)?;
         let bytes = all.rows.memory() + all.keys.memory();
-        all.account.set(2 * bytes)?;
-        let order = sorted(&all.keys, work)?;
-        let rows = all.rows.finish();
-        let mut vectors = rows.gather(0..rows.vectors().len(), &order);
-        let sorted = Sorted::new(self, &vectors, order.len());
-        let mut results = Vec::new();
-        for mut call in self.calls.copy() {
-            results.push(evaluate(work, &mut call, &sorted, &vectors)?);
+        if all.runs.is_empty()
+            && let Err(error) = all.account.set(2 * bytes)
+        {
+            all.spill(work, error)?;
         }
-        vectors.extend(results);
-        let mut result = Collection::new(vectors.iter().map(Vector::representation));
-        result.append(&vectors, Rows::all(order.len()));
-        all.account.set(result.memory())?;
-        Ok(Arc::new(Kept { table: result.finish(), account: all.account }))
+        let representations = self.representations.iter().copied();
+        let results = calls.calls.iter().map(|call| call.signature.representation);
+        let representations = representations.chain(results).collect();
+        if all.runs.is_empty() {
+            let order = sorted(&all.keys, work)?;
+            let SortSink { rows, mut account, .. } = all;
+            let table = rows.finish();
+            let vectors = table.gather(0..table.vectors().len(), &order);
+            drop(table);
+            let mut result = RowBuffer::new(representations, &work.run.options);
+            // From here on the result is charged for them.
+            let charged = &mut || account.set(0);
+            calls.compute(work, self, vectors, order.len(), charged, &mut result)?;
+            return Ok(Arc::new(result));
+        }
+        if all.rows.rows() > 0 {
+            all.write_run(work)?;
+        }
+        let mut result = RowBuffer::in_file(representations, &work.run.options)?;
+        self.merge(work, all.runs, &mut calls, &mut result)?;
+        Ok(Arc::new(result))
     }
 }
 
-impl Sink for WindowSink {
-    fn consume(&mut self, _: Work<'_>, chunk: Chunk) -> Result<bool> {
-        let vectors: Vec<Vector> = self.columns.iter().map(|place| chunk.vectors()[*place].clone()).collect();
-        self.keys.append(&self.layout.keys(&vectors, chunk.rows()));
-        self.rows.append(chunk.vectors(), chunk.rows());
-        self.account.set(self.rows.memory() + self.keys.memory())?;
-        Ok(true)
+impl WindowPlan {
+    /// Merges runs and computes partition after partition.
+    fn merge(
+        &self,
+        work: Work<'_>,
+        runs: Vec<SortedRun>,
+        calls: &mut Calls,
+        result: &mut RowBuffer,
+    ) -> Result<()> {
+        let layout = KeyLayout::new(self.layout.clone());
+        let mut merge = Merge::new(work, Arc::new(runs), self.representations.clone(), layout)?;
+        let partition = KeyLayout::new(self.layout[..self.partition].to_vec());
+        let most = work.run.options.vector_rows;
+        let mut account = Account::new(&work.run.options.budget);
+        let empty = || Collection::new(self.representations.iter().copied());
+        let mut rows = empty();
+        // How many of them are of partitions that have ended, and the partition of the last one.
+        let (mut ended, mut last) = (0, partition.none());
+        let mut long: Option<LongPartition> = None;
+        loop {
+            work.context.check_cancel()?;
+            let table = merge.next(most)?;
+            if table.rows() == 0 {
+                break;
+            }
+            let columns = self.columns[..self.partition].iter();
+            let vectors: Vec<Vector> = columns.map(|place| table.vectors()[*place].clone()).collect();
+            let keys = partition.keys(&vectors, Rows::all(table.rows()));
+            let is_first = |row: &usize| match row {
+                0 => !last.is_empty() && last.get(0) != keys.get(0),
+                _ => keys.get(row - 1) != keys.get(*row),
+            };
+            let first: Vec<usize> = (0..table.rows()).filter(is_first).collect();
+            last.clear();
+            last.push(keys.get(table.rows() - 1));
+            let slice = |from: usize, to: usize| table.slice(0..table.vectors().len(), from, to - from);
+            let mut from = 0;
+            if let Some(partition) = &mut long {
+                from = first.first().copied().unwrap_or(table.rows());
+                partition.append(&slice(0, from), from);
+                partition.advance(work, self, calls, !first.is_empty(), result)?;
+                if first.is_empty() {
+                    continue;
+                }
+                long = None;
+            }
+            if let Some(first) = first.last() {
+                ended = rows.rows() + first - from;
+            }
+            rows.append(&slice(from, table.rows()), Rows::all(table.rows() - from));
+            let refused = |rows: &Collection, account: &mut Account| {
+                account.set(2 * rows.memory()).err().filter(|_| rows.memory() >= LEAST_BYTES)
+            };
+            if ended >= most * VECTORS_AT_ONCE || ended > 0 && refused(&rows, &mut account).is_some() {
+                let table = std::mem::replace(&mut rows, empty()).finish();
+                let width = table.vectors().len();
+                let vectors = table.slice(0..width, 0, ended);
+                calls.compute(work, self, vectors, ended, &mut || Ok(()), result)?;
+                let left = table.rows() - ended;
+                rows.append(&table.slice(0..width, ended, left), Rows::all(left));
+                ended = 0;
+            }
+            let error = refused(&rows, &mut account);
+            if error.is_some() || work.run.options.always_spill && ended == 0 {
+                match (LongPartition::new(work, self, calls), error) {
+                    (Some(mut partition), _) => {
+                        let table = std::mem::replace(&mut rows, empty()).finish();
+                        account.set(0)?;
+                        partition.append(table.vectors(), table.rows());
+                        partition.advance(work, self, calls, false, result)?;
+                        long = Some(partition);
+                    }
+                    (None, Some(error)) => return Err(error),
+                    (None, None) => {}
+                }
+            }
+        }
+        if let Some(partition) = &mut long {
+            return partition.advance(work, self, calls, true, result);
+        }
+        let count = rows.rows();
+        calls.compute(work, self, rows.finish().vectors().to_vec(), count, &mut || Ok(()), result)
+    }
+}
+
+/// The functions of a window, and their frames.
+struct Calls {
+    calls: Vec<WindowCallPlan>,
+    frames: Vec<Frame>,
+}
+
+impl Calls {
+    fn new(work: Work<'_>, plan: &WindowPlan) -> Result<Calls> {
+        let mut calls = plan.calls.copy();
+        let frames = calls.iter_mut().map(|call| Frame::new(work, &mut call.frame)).collect::<Result<_>>()?;
+        Ok(Calls { calls, frames })
     }
 
-    fn into_any(self: Box<Self>) -> Box<dyn Any> {
-        self
+    /// Appends the rows of whole partitions, which are sorted, and the values of all functions in them. `before_result` is called when
+    /// only they are kept.
+    fn compute(
+        &mut self,
+        work: Work<'_>,
+        plan: &WindowPlan,
+        mut vectors: Vec<Vector>,
+        rows: usize,
+        before_result: &mut dyn FnMut() -> Result<()>,
+        result: &mut RowBuffer,
+    ) -> Result<()> {
+        let sorted = Sorted::new(plan, &vectors, rows);
+        let mut results = Vec::with_capacity(self.calls.len());
+        for (call, frame) in self.calls.iter_mut().zip(&self.frames) {
+            results.push(evaluate(work, call, frame, &sorted, &vectors)?);
+        }
+        drop(sorted);
+        vectors.extend(results);
+        before_result()?;
+        let most = work.run.options.vector_rows * VECTORS_AT_ONCE;
+        for from in (0..rows).step_by(most) {
+            work.context.check_cancel()?;
+            let length = most.min(rows - from);
+            let vectors = vectors.iter().map(|vector| vector.slice(from, length)).collect();
+            result.push(Chunk::new(length, vectors))?;
+        }
+        Ok(())
     }
 }
 
@@ -252,7 +374,7 @@ impl Frame {
         };
         let start = bound(&mut plan.start, "starting")?;
         let end = bound(&mut plan.end, "ending")?;
-        Ok(Frame { unit, start, end, exclude: plan.exclude, zone: *work.context.zone })
+        Ok(Frame { unit, start, end, exclude: plan.exclude, zone: *work.context.zone() })
     }
 
     /// The rows from the first on, before the end, before any is excluded.
@@ -481,32 +603,32 @@ pub(crate) fn has_distances(class: Class) -> bool {
 fn evaluate(
     work: Work<'_>,
     call: &mut WindowCallPlan,
+    frame: &Frame,
     sorted: &Sorted,
     vectors: &[Vector],
 ) -> Result<Vector> {
     let (arguments, chosen) = inputs(work, call, sorted, vectors)?;
-    let frame = Frame::new(work, &mut call.frame)?;
     let (signature, mut local) = (call.signature.clone(), Local::default());
     let mut results = Builder::new(signature.representation);
     for partition in &sorted.partitions {
         match &call.function {
             WindowFunctionPlan::Window(kernel) => {
                 let mut state = kernel.start();
-                let mut view = View { sorted, partition, frame: &frame, arguments: &arguments };
+                let arguments = &arguments;
+                let mut view = View { sorted, partition, frame, arguments, dropped: 0, first_peer: 0 };
                 let mut call = Call::new(work.context, &signature, &mut local);
                 kernel.rows(&mut call, &mut *state, &mut view, 0..partition.len() as u64, &mut results)?;
             }
             WindowFunctionPlan::Aggregate(kernel) => {
-                let call = Call::new(work.context, &signature, &mut local);
-                let mut moving = Moving {
-                    states: kernel.states(),
-                    call,
+                let mut added = Added {
+                    call: Call::new(work.context, &signature, &mut local),
                     arguments: &arguments,
                     chosen: chosen.as_deref(),
-                    can_remove: true,
                     most: work.run.options.vector_rows,
                 };
-                moving.partition(sorted, partition, &frame, &mut results)?;
+                let mut moving = Moving::new(&**kernel, &signature, partition.start);
+                let rows = partition.clone();
+                moving.rows(&mut added, sorted, partition, rows, frame, &mut results)?;
             }
         }
     }
@@ -541,52 +663,74 @@ fn inputs(
 }
 
 /// An aggregate whose state follows the frame.
-struct Moving<'a> {
+struct Moving {
     states: Box<dyn States>,
+    /// The frame of the row before, and the value in it, once there is one.
+    before: [Range<usize>; 3],
+    last: Slot,
+    is_known: bool,
+    can_remove: bool,
+}
+
+/// What an aggregate adds: the arguments of all rows.
+struct Added<'a> {
     call: Call<'a>,
     arguments: &'a [Vector],
     chosen: Option<&'a [bool]>,
-    can_remove: bool,
     most: usize,
 }
 
-impl Moving<'_> {
-    fn partition(
+impl Moving {
+    /// Before the first row of a partition, which begins there.
+    fn new(kernel: &dyn AggregateKernel, signature: &Signature, start: usize) -> Moving {
+        let mut states = kernel.states();
+        states.resize(signature, 1);
+        let before = [start..start, 0..0, 0..0];
+        Moving { states, before, last: Slot::new(), is_known: false, can_remove: true }
+    }
+
+    /// Appends the values in some rows, which follow those of the call before.
+    fn rows(
         &mut self,
+        added: &mut Added<'_>,
         sorted: &Sorted,
         partition: &Range<usize>,
+        rows: Range<usize>,
         frame: &Frame,
         results: &mut Builder,
     ) -> Result<()> {
-        self.begin();
-        let mut before: [Range<usize>; 3] = [partition.start..partition.start, 0..0, 0..0];
-        let mut last = Slot::new();
-        let mut is_known = false;
-        for row in partition.clone() {
-            self.call.context.check_cancel()?;
+        for row in rows {
+            added.call.context.check_cancel()?;
             let parts = frame.parts(sorted, partition, row);
-            if !(is_known && parts == before) {
-                self.follow(&before, &parts)?;
-                let mut one = Builder::new(self.call.signature.representation);
-                self.states.finish(&mut self.call, 0..1, &mut one)?;
-                last.set(one.finish().datum(0));
-                (before, is_known) = (parts, true);
+            if !(self.is_known && parts == self.before) {
+                self.follow(added, &parts)?;
+                let mut one = Builder::new(added.call.signature.representation);
+                self.states.finish(&mut added.call, 0..1, &mut one)?;
+                self.last.set(one.finish().datum(0));
+                (self.before, self.is_known) = (parts, true);
             }
-            results.push(last.get());
+            results.push(self.last.get());
         }
         Ok(())
     }
 
-    fn begin(&mut self) {
-        self.states.resize(self.call.signature, 0);
-        self.states.resize(self.call.signature, 1);
+    /// The first rows that are kept are no longer: what was counted from them is counted from the ones behind.
+    fn drop_first(&mut self, rows: usize) {
+        for part in &mut self.before {
+            *part = part.start.saturating_sub(rows)..part.end.saturating_sub(rows);
+        }
+    }
+
+    fn begin(&mut self, added: &Added<'_>) {
+        self.states.resize(added.call.signature, 0);
+        self.states.resize(added.call.signature, 1);
     }
 
     /// Makes the state that of other rows.
-    fn follow(&mut self, before: &[Range<usize>; 3], after: &[Range<usize>; 3]) -> Result<()> {
+    fn follow(&mut self, added: &mut Added<'_>, after: &[Range<usize>; 3]) -> Result<()> {
         let is_one = |parts: &[Range<usize>; 3]| parts[1].is_empty() && parts[2].is_empty();
-        let (old, new) = (before[0].clone(), after[0].clone());
-        let moves_on = is_one(before)
+        let (old, new) = (self.before[0].clone(), after[0].clone());
+        let moves_on = is_one(&self.before)
             && is_one(after)
             && old.start <= new.start
             && old.end <= new.end
@@ -594,32 +738,34 @@ impl Moving<'_> {
         // What leaves must be less than what would be added anew.
         let leaves = old.start..new.start.max(old.start);
         if moves_on && (leaves.is_empty() || self.can_remove && leaves.len() < new.len()) {
-            if self.remove(leaves)? {
-                return self.add(old.end..new.end);
+            if added.remove(&mut *self.states, leaves)? {
+                return added.add(&mut *self.states, old.end..new.end);
             }
             self.can_remove = false;
         }
-        self.begin();
-        after.iter().try_for_each(|part| self.add(part.clone()))
+        self.begin(added);
+        after.iter().try_for_each(|part| added.add(&mut *self.states, part.clone()))
     }
+}
 
-    fn add(&mut self, rows: Range<usize>) -> Result<()> {
+impl Added<'_> {
+    fn add(&mut self, states: &mut dyn States, rows: Range<usize>) -> Result<()> {
         for from in rows.clone().step_by(self.most) {
             let length = self.most.min(rows.end - from);
             let (arguments, positions) = self.part(from, length);
             let rows = positions.as_ref().map_or(Rows::all(length), |positions| Rows::at(positions, length));
-            self.states.add_to(&mut self.call, 0, &arguments, rows)?;
+            states.add_to(&mut self.call, 0, &arguments, rows)?;
         }
         Ok(())
     }
 
     /// Whether they could be removed.
-    fn remove(&mut self, rows: Range<usize>) -> Result<bool> {
+    fn remove(&mut self, states: &mut dyn States, rows: Range<usize>) -> Result<bool> {
         for from in rows.clone().step_by(self.most) {
             let length = self.most.min(rows.end - from);
             let (arguments, positions) = self.part(from, length);
             let rows = positions.as_ref().map_or(Rows::all(length), |positions| Rows::at(positions, length));
-            if !self.states.remove_from(&mut self.call, 0, &arguments, rows)? {
+            if !states.remove_from(&mut self.call, 0, &arguments, rows)? {
                 return Ok(false);
             }
         }
@@ -641,33 +787,41 @@ struct View<'a> {
     partition: &'a Range<usize>,
     frame: &'a Frame,
     arguments: &'a [Vector],
+    /// How many rows of the partition came before those that are kept, and the first of the peers of the first one that is kept.
+    dropped: u64,
+    first_peer: u64,
 }
 
 impl View<'_> {
+    fn place(&self, row: u64) -> usize {
+        self.partition.start + (row - self.dropped) as usize
+    }
+
     fn own(&self, range: Range<usize>) -> Range<u64> {
-        let start = self.partition.start;
-        (range.start - start) as u64..(range.end - start) as u64
+        let own = |place: usize| (place - self.partition.start) as u64 + self.dropped;
+        own(range.start)..own(range.end)
     }
 }
 
 impl Partition for View<'_> {
     fn len(&self) -> u64 {
-        self.partition.len() as u64
+        self.partition.len() as u64 + self.dropped
     }
 
     fn peers(&mut self, row: u64) -> Result<Range<u64>> {
-        let row = self.partition.start + row as usize;
-        Ok(self.own(self.sorted.peers[self.sorted.peers_of[row] as usize].clone()))
+        let peers = self.sorted.peers[self.sorted.peers_of[self.place(row)] as usize].clone();
+        let is_first = peers.start == self.partition.start;
+        let own = self.own(peers);
+        Ok(if is_first { self.first_peer..own.end } else { own })
     }
 
     fn frame(&mut self, row: u64) -> Result<[Range<u64>; 3]> {
-        let row = self.partition.start + row as usize;
-        let [one, two, three] = self.frame.parts(self.sorted, self.partition, row);
+        let [one, two, three] = self.frame.parts(self.sorted, self.partition, self.place(row));
         Ok([self.own(one), self.own(two), self.own(three)])
     }
 
     fn argument(&mut self, number: usize, row: u64, out: &mut Slot) -> Result<()> {
-        out.set(self.arguments[number].datum(self.partition.start + row as usize));
+        out.set(self.arguments[number].datum(self.place(row)));
         Ok(())
     }
 }

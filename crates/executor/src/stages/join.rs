@@ -8,14 +8,19 @@
 //! batch; rows that pass are gathered with the columns that go on. Semi, anti and mark joins gather nothing that goes on: they
 //! narrow the selection of their chunk, or add one bit a row.
 //!
+//! Where the build side has not found room, rows whose partners may be in temporary files are put off, and joined at the end ([`parts`]).
+//!
 //! Cost of a probed row: its key (8 bytes), one cache line of the hash table, one of the keys for each row that is found, and for each
 //! pair one of each column of the build side that goes on.
 
+mod parts;
+
+use self::parts::{JoinParts, Member, PartJoin};
 use crate::columns::{NO_ROW, gather, gather_padded};
 use crate::expression::{Conditions, Expression, truth};
 use crate::keys::{KeyIndex, KeyLayout, Keys, NONE, rows_with_null};
 use crate::pipeline::{Output, SlotId, Stage, StagePlan, Template, Work};
-use crate::sinks::Build;
+use crate::sinks::{Build, SideWriter};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use firn_base::sync::Arc;
 use firn_base::{Error, Representation, Result, SqlState};
@@ -28,6 +33,10 @@ pub struct JoinPlan {
     pub kind: JoinKind,
     /// Where the build side is kept.
     pub slot: SlotId,
+    /// How the columns of this side lie.
+    pub representations: Vec<Representation>,
+    /// Those that conditions use or that go on: what is kept of rows that are put off.
+    pub stored: Vec<usize>,
     /// The keys of this side, and how they are compared with those of the build side; no keys if all pairs are candidates.
     pub keys: Template<Vec<Expression>>,
     /// How keys are made.
@@ -48,6 +57,8 @@ pub struct JoinPlan {
     pub gives_pairs: bool,
     /// Whether it is noted which rows of the build side have had a partner.
     pub notes_matches: bool,
+    /// Then whether those go on at the end that have had one, else the others.
+    pub matched_go_on: bool,
     /// Whether the first row with an equal key says all: of semi and anti joins without other conditions.
     pub first_is_enough: bool,
     /// For a mark join.
@@ -63,16 +74,36 @@ pub struct MarkPlan {
 }
 
 impl StagePlan for Arc<JoinPlan> {
+    fn open(&self) -> Option<Box<dyn StagePlan>> {
+        Some(Box::new(OpenJoin { plan: self.clone(), parts: Arc::new(JoinParts::default()) }))
+    }
+
+    fn start(&self, work: Work<'_>) -> Result<Box<dyn Stage>> {
+        OpenJoin { plan: self.clone(), parts: Arc::new(JoinParts::default()) }.start(work)
+    }
+}
+
+/// A join whose workers share what they have put off.
+struct OpenJoin {
+    plan: Arc<JoinPlan>,
+    parts: Arc<JoinParts>,
+}
+
+impl StagePlan for OpenJoin {
     fn start(&self, _: Work<'_>) -> Result<Box<dyn Stage>> {
+        let plan = &self.plan;
         Ok(Box::new(Join {
-            keys: self.keys.copy(),
-            residual: self.residual.copy(),
-            mark: self.mark.as_ref().map(|mark| mark.conditions.copy()).unwrap_or_default(),
-            plan: self.clone(),
-            chunk_keys: self.layout.none(),
+            keys: plan.keys.copy(),
+            residual: plan.residual.copy(),
+            mark: plan.mark.as_ref().map(|mark| mark.conditions.copy()).unwrap_or_default(),
+            plan: plan.clone(),
+            chunk_keys: plan.layout.none(),
             hashes: Vec::new(),
             build: None,
             probe: None,
+            writer: None,
+            parts: Member::new(&self.parts),
+            part: None,
         }))
     }
 }
@@ -87,6 +118,11 @@ struct Join {
     hashes: Vec<u64>,
     build: Option<Arc<Build>>,
     probe: Option<Probe>,
+    /// Where rows are put off.
+    writer: Option<SideWriter>,
+    parts: Member,
+    /// The part that is being joined, once all rows have come.
+    part: Option<PartJoin>,
 }
 
 /// Where a chunk stands.
@@ -105,6 +141,8 @@ struct Probe {
     /// Rows for which a condition was NULL.
     unknown: Vec<bool>,
     is_prepared: bool,
+    /// Whether all candidates are in this build side, and not in others before it or behind.
+    is_whole: bool,
 }
 
 /// The candidate that comes next.
@@ -137,55 +175,96 @@ impl Stage for Join {
             matched: vec![false; count],
             unknown: vec![false; count],
             is_prepared: false,
+            is_whole: true,
         });
         self.resume(work)
     }
 
     fn resume(&mut self, work: Work<'_>) -> Result<Output> {
-        let build = match &self.build {
-            Some(build) => build.clone(),
-            None => match work.run.filled::<Build>(self.plan.slot) {
-                Some(build) => self.build.insert(build).clone(),
-                None => return Ok(Output::Blocked(self.plan.slot)),
-            },
-        };
-        let kind = self.plan.kind;
-        if build.table.rows() == 0 && matches!(kind, JoinKind::Inner | JoinKind::Semi) {
+        let Some(build) = self.build(work) else { return Ok(Output::Blocked(self.plan.slot)) };
+        if !build.facts.has_rows && matches!(self.plan.kind, JoinKind::Inner | JoinKind::Semi) {
             return Ok(Output::Done(None));
         }
         let mut probe = self.probe.take().expect("it has a chunk");
         if !probe.is_prepared {
             self.prepare(work, &mut probe, &build)?;
-            if let (Some(found), Some(index)) = (&probe.found, &build.index) {
-                if self.plan.first_is_enough || self.plan.mark.as_ref().is_some_and(|mark| mark.is_one_key) {
-                    let is_found = probe.matched.iter_mut().zip(found);
-                    is_found.for_each(|(matched, found)| *matched |= *found != NONE);
-                    probe.row = probe.positions.len();
-                } else if index.is_unique() && kind != JoinKind::Mark && self.residual.is_empty() {
-                    return Ok(self.with_partners(probe, &build).map_or(Output::None, Output::Last));
-                }
+            if probe.positions.is_empty() {
+                return Ok(Output::None);
+            }
+        }
+        self.go_on(work, probe, &build)
+    }
+
+    fn end(&mut self, work: Work<'_>) -> Result<Output> {
+        let Some(build) = self.build(work) else {
+            // Rows of the build side may go on though no rows of this side have come.
+            if self.plan.notes_matches {
+                return Ok(Output::Blocked(self.plan.slot));
+            }
+            self.parts.leave(Vec::new());
+            return Ok(Output::Done(None));
+        };
+        match &build.spilled {
+            Some(spilled) => self.join_parts(work, spilled, build.facts),
+            None => Ok(Output::Done(None)),
+        }
+    }
+}
+
+impl Join {
+    /// The build side, once it is there.
+    fn build(&mut self, work: Work<'_>) -> Option<Arc<Build>> {
+        if self.build.is_none() {
+            self.build = work.run.filled::<Build>(self.plan.slot);
+        }
+        self.build.clone()
+    }
+
+    /// Asks the next candidates of a chunk that has been looked for.
+    fn go_on(&mut self, work: Work<'_>, mut probe: Probe, build: &Build) -> Result<Output> {
+        if let (Some(_), Some(index)) = (&probe.found, &build.index) {
+            let asks_nothing = self.plan.kind != JoinKind::Mark && self.residual.is_empty();
+            if asks_nothing && !self.plan.first_is_enough && probe.is_whole && index.is_unique() {
+                return Ok(self.with_partners(probe, build).map_or(Output::None, Output::Last));
             }
         }
         if probe.row == probe.positions.len() {
-            return Ok(self.rest(probe, &build).map_or(Output::None, Output::Last));
+            return Ok(self.through(probe, build));
         }
-        let pairs = candidates(&self.plan, &mut probe, &build, work.run.options.vector_rows);
-        let rows = self.judge(work, &mut probe, &build, pairs)?;
+        let pairs = candidates(&self.plan, &mut probe, build, work.run.options.vector_rows);
+        let rows = self.judge(work, &mut probe, build, pairs)?;
         // The rest may be there at once: a step may come to nothing, but not to two chunks.
         let output = match (rows, probe.row == probe.positions.len()) {
             (Some(rows), _) => Output::Some(rows),
-            (None, true) => return Ok(self.rest(probe, &build).map_or(Output::None, Output::Last)),
+            (None, true) => return Ok(self.through(probe, build)),
             (None, false) => Output::Again,
         };
         self.probe = Some(probe);
         Ok(output)
     }
-}
 
-impl Join {
+    /// A chunk whose candidates in this build side have all been asked.
+    fn through(&mut self, probe: Probe, build: &Build) -> Output {
+        match &mut self.part {
+            Some(part) if !part.is_last() => {
+                if self.plan.kind != JoinKind::Inner {
+                    part.keep(&probe);
+                }
+                Output::None
+            }
+            _ => self.rest(probe, build).map_or(Output::None, Output::Last),
+        }
+    }
+
     fn prepare(&mut self, work: Work<'_>, probe: &mut Probe, build: &Build) -> Result<()> {
         probe.is_prepared = true;
-        if self.keys.is_empty() || build.table.rows() == 0 {
+        if self.keys.is_empty() {
+            return match &build.spilled {
+                Some(spilled) => self.put_off(work, probe, spilled),
+                None => Ok(()),
+            };
+        }
+        if !build.facts.has_rows {
             return Ok(());
         }
         let vectors = self
@@ -200,8 +279,17 @@ impl Join {
             .map(|(vector, _)| vector.clone())
             .collect();
         probe.has_null = rows_with_null(&strict, probe.chunk.rows());
-        let index = build.index.as_ref().expect("a build side with keys has an index");
         self.plan.layout.keys_into(&vectors, probe.chunk.rows(), &mut self.chunk_keys);
+        if let Some(spilled) = &build.spilled {
+            self.put_off(work, probe, spilled)?;
+        }
+        self.look_up(probe, build);
+        Ok(())
+    }
+
+    /// Looks for the rows of a chunk, whose keys have been made.
+    fn look_up(&mut self, probe: &mut Probe, build: &Build) {
+        let index = build.index.as_ref().expect("a build side with keys has an index");
         let mut found = Vec::with_capacity(self.chunk_keys.len());
         index.find_all(&self.chunk_keys, &mut self.hashes, &mut found);
         // The key of a row with a NULL means nothing.
@@ -211,8 +299,12 @@ impl Join {
             let has_null: Vec<bool> = (0..found.len()).map(|row| probe.has_null(row)).collect();
             probe.matched = has_null;
         }
+        if self.plan.first_is_enough || self.plan.mark.as_ref().is_some_and(|mark| mark.is_one_key) {
+            let is_found = probe.matched.iter_mut().zip(&found);
+            is_found.for_each(|(matched, found)| *matched |= *found != NONE);
+            probe.row = probe.positions.len();
+        }
         probe.found = Some(found);
-        Ok(())
     }
 
     /// What goes on for a chunk of which each row has at most one partner, about which nothing is asked.
@@ -362,7 +454,7 @@ impl Join {
         let (mut values, mut valid) = (vec![false; length], vec![true; length]);
         for (row, position) in probe.positions.iter().enumerate() {
             let of_keys =
-                is_one_key && build.table.rows() > 0 && (!build.null_rows.is_empty() || probe.has_null(row));
+                is_one_key && build.facts.has_rows && (build.facts.has_nulls || probe.has_null(row));
             values[usize::from(*position)] = probe.matched[row];
             valid[usize::from(*position)] = probe.matched[row] || !(probe.unknown[row] || of_keys);
         }

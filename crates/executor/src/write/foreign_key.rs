@@ -15,9 +15,7 @@ use super::messages::described_key;
 use super::rows::Cells;
 use super::target::{LateKey, Reference, Referrer, changes_child, encoded};
 use super::writer::Writer;
-use firn_base::{
-    Cell, ColumnId, Error, Numeric, Representation, Result, RowId, SqlState, TimeZoneSetting, Value,
-};
+use firn_base::{Cell, ColumnId, Error, Numeric, Representation, Result, RowId, SqlState, TextStyle, Value};
 use firn_base::{coerce, numeric};
 use firn_storage::{KeyBuffer, Table};
 use firn_txn::catalog::{ColumnType, ReferentialAction, TableDef};
@@ -407,7 +405,7 @@ fn refitted(value: &Value, from: ColumnType, to: ColumnType) -> Option<Value> {
     if let Some(ty) = to.as_sql_type()
         && from.as_sql_type().is_some()
     {
-        return coerce::assign(value.clone(), ty, &TimeZoneSetting::UTC).ok();
+        return coerce::assign(value.clone(), ty, &TextStyle::DEFAULT).ok();
     }
     let number = match value {
         Value::SmallInt(value) => Numeric::from_decimal((*value).into(), 0),

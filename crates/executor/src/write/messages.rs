@@ -1,7 +1,7 @@
 //! Errors of constraints, with PostgreSQL's messages and details.
 
 use super::target::Target;
-use firn_base::{ColumnId, Error, SqlState, TimeZoneSetting, Type, TypeId, Value, text};
+use firn_base::{ColumnId, Error, SqlState, TextStyle, Type, TypeId, Value, text};
 
 /// `values` are those of all columns.
 #[cold]
@@ -64,7 +64,7 @@ fn shown(value: &Value) -> String {
         return "null".to_owned();
     }
     let mut written = String::new();
-    text::write_any(value, Type::new(TypeId::TEXT), &TimeZoneSetting::UTC, &mut written);
+    text::write_any(value, Type::new(TypeId::TEXT), &TextStyle::DEFAULT, &mut written);
     match written.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}...", &written[..end]),
         None => written,

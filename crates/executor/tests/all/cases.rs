@@ -1,7 +1,7 @@
 //! Plans as text over small tables, a few for each operator: what random plans do not come to.
 
 use crate::registry::REGISTRY;
-use crate::support::{MODES, Mode, aligned, options, reader, run, sources, text};
+use crate::support::{MODES, Mode, aligned, multiset, options, reader, run, sources, text};
 use firn_base::Cancel;
 use firn_base::disk::SimulatedDisk;
 use firn_base::sync::Arc;
@@ -349,6 +349,56 @@ fn a_sort_without_memory_goes_to_temporary_files() {
         assert_eq!(found, expected);
         assert_eq!(area.used(), 0);
         assert!(area.written() > 0, "it had to spill");
+    }
+}
+
+/// A join of 20,000 rows that it keeps, of which 5,000 have one key and some NULL, with more rows than that.
+fn large_join(kind: &str) -> String {
+    let right = if matches!(kind, "semi" | "anti") { "" } else { ", #3" };
+    format!(
+        "Output [#1{right}]
+           Join {kind} build left on [(#2 = #3), (#1 <> (#3 + 4::int4))]
+             Map [#2: int4 := case when (#1 > 19000::int4) then null::int4 when (#1 > 14000::int4) then 7::int4 else (#1 / 2::int4) end]
+               TableFunction [generate_series(1::int4, 20000::int4) -> [#1: int4]]
+             TableFunction [generate_series(-20000::int4, 5000::int4) -> [#3: int4]]"
+    )
+}
+
+#[test]
+fn joins_that_keep_their_left_side_without_memory_go_to_temporary_files() {
+    for (kind, count) in [("left", 20_000), ("semi", 14_999), ("anti", 5_001)] {
+        let plan = plan(&large_join(kind));
+        for workers in [1, 3] {
+            let roomy = Options { workers, ..Options::new(Budget::new(1 << 30)) };
+            let expected = run(&plan, &sources(&tables(), 10), &[], roomy.clone()).unwrap();
+            let area = SpillArea::new(SimulatedDisk::new(), "/".into(), 1 << 30);
+            let narrow = Options { spill: Some(area.clone()), budget: Budget::new(300_000), ..roomy };
+            let found = run(&plan, &sources(&tables(), 10), &[], narrow).unwrap();
+            assert_eq!(expected.len(), count, "{kind}");
+            assert_eq!(multiset(&found), multiset(&expected), "{kind}");
+            assert!(area.written() > 0 && area.used() == 0, "{kind}");
+        }
+    }
+}
+
+/// A cancel between any two chunks ends a join whose rows are in temporary files, and these go with the execution.
+#[test]
+fn a_cancel_ends_a_join_without_memory() {
+    let program = Arc::new(Program::compile(&plan(&large_join("left")), &REGISTRY).unwrap());
+    for chunks in 0..12 {
+        let area = SpillArea::new(SimulatedDisk::new(), "/".into(), 1 << 30);
+        let budget = Budget::new(300_000);
+        let options = Options { spill: Some(area.clone()), ..Options::new(budget.clone()) };
+        let cancel = Cancel::new();
+        let context = Context { cancel: &cancel, ..detached() };
+        let mut rows = Rows::start(&program, &sources(&tables(), 10), reader(), &[], options).unwrap();
+        for _ in 0..chunks {
+            rows.next(&context).unwrap().expect("there are more rows");
+        }
+        cancel.cancel();
+        assert_eq!(rows.next(&context).unwrap_err().state(), SqlState::QUERY_CANCELED);
+        drop(rows);
+        assert_eq!((area.used(), budget.used()), (0, 0));
     }
 }
 

@@ -12,10 +12,16 @@ const ROWS: u32 = 20_000;
 fn database() -> Database {
     let database = Database::new();
     database.create("CREATE TABLE big (id integer PRIMARY KEY, v integer, s text)");
+    database.create("CREATE TABLE other (k integer, w integer, s text)");
     let fill = format!(
         "INSERT INTO big SELECT g, g * 7919 % 10007, 'a text of more than a few bytes ' || g FROM generate_series(1, {ROWS}) g"
     );
     let mut transaction = database.begin();
+    database.run_as(&fill, &mut transaction, roomy(1)).unwrap();
+    // Some keys are NULL, and one has most of the rows.
+    let fill = format!(
+        "INSERT INTO other SELECT CASE WHEN g % 5 < 3 THEN 7 WHEN g % 11 <> 0 THEN g END, g * 7907 % 10009, 'other ' || g % 1000 FROM generate_series(1, {ROWS}) g"
+    );
     database.run_as(&fill, &mut transaction, roomy(1)).unwrap();
     let _ = transaction.commit().unwrap();
     database
@@ -40,9 +46,13 @@ fn compare(database: &Database, statement: &str, budget: u64, workers: usize) {
     let narrow = Options { spill: Some(area.clone()), budget: Budget::new(budget), ..roomy(workers) };
     let of_narrow = Arc::clone(&narrow.budget);
     let found = answer(narrow);
-    assert!(found == answer(roomy(1)), "{statement}, {workers} workers");
+    let expected = answer(roomy(1));
+    assert!(found == expected, "{statement}, {workers} workers");
     assert!(area.written() > 0, "it had to spill: {statement}");
     assert_eq!((area.used(), of_narrow.used()), (0, 0), "{statement}");
+    let always = Options { spill: Some(area.clone()), always_spill: true, ..roomy(workers) };
+    assert!(answer(always) == expected, "{statement}, {workers} workers, always");
+    assert_eq!(area.used(), 0, "{statement}");
     let without_files = Options { budget: Budget::new(budget), ..roomy(workers) };
     let mut transaction = database.begin();
     let error = database.run_as(statement, &mut transaction, without_files).unwrap_err();
@@ -85,4 +95,101 @@ fn rows_of_changes_without_memory_go_to_temporary_files() {
     ] {
         compare(&database, statement, 300_000, 1);
     }
+}
+
+/// Statements of which each keeps the rows of `other` to find the partners of those of `big`: NULLs, and one key with many rows, among them.
+const JOINS: [&str; 21] = [
+    "SELECT b.id, o.w, o.s FROM big b JOIN other o ON b.id = o.k",
+    "SELECT b.id, o.w FROM big b JOIN other o ON b.id = o.k AND b.v < o.w",
+    "SELECT count(*) FROM big b JOIN other o ON b.s = 'a text of more than a few bytes ' || o.k",
+    "SELECT b.id, o.w, o.s FROM big b LEFT JOIN other o ON b.id = o.k",
+    "SELECT b.id, o.w FROM big b LEFT JOIN other o ON b.id = o.k AND b.v > o.w + 9000",
+    "SELECT b.id, o.k, o.w, o.s FROM big b FULL JOIN other o ON b.id = o.k",
+    "SELECT b.id, o.k, o.w FROM big b FULL JOIN other o ON b.id = o.k AND b.v > o.w + 5000",
+    "SELECT b.id, o.k, o.w FROM (SELECT id FROM big WHERE v < 0) b FULL JOIN other o ON b.id = o.k",
+    "SELECT id FROM big b WHERE EXISTS (SELECT 1 FROM other o WHERE o.k = b.id)",
+    "SELECT id FROM big b WHERE EXISTS (SELECT 1 FROM other o WHERE o.k = b.id AND o.w > b.v)",
+    "SELECT id FROM big b WHERE NOT EXISTS (SELECT 1 FROM other o WHERE o.k = b.id)",
+    "SELECT id FROM big b WHERE NOT EXISTS (SELECT 1 FROM other o WHERE o.k = b.id AND o.w > b.v + 9000)",
+    "SELECT id, id IN (SELECT k FROM other) FROM big",
+    "SELECT id, id IN (SELECT k FROM other WHERE k IS NOT NULL) FROM big",
+    "SELECT id, CASE WHEN id % 9 > 0 THEN id END NOT IN (SELECT k FROM other WHERE k IS NOT NULL) FROM big",
+    // Rows that are compared with all others, each of which is kept apart from the others.
+    "SELECT id, (id, CASE WHEN v % 8 > 0 THEN v END) IN (SELECT k, w FROM other) FROM big WHERE id <= 40",
+    "SELECT id, (SELECT w FROM other o WHERE o.k = b.id + 7 AND o.w >= 0) FROM big b",
+    "SELECT id, w, o.s FROM big b, other o WHERE b.id <= 30 AND b.v > o.w",
+    "SELECT id, w, o.s FROM (SELECT * FROM big WHERE id <= 30) b LEFT JOIN other o ON b.v > o.w + 8000",
+    "SELECT id FROM big b WHERE id <= 30 AND NOT EXISTS (SELECT 1 FROM other o WHERE o.w > b.v + 4000 AND o.s || b.s > '')",
+    "SELECT b.id, o.w, b2.v FROM big b JOIN other o ON b.id = o.k JOIN big b2 ON b2.v = o.w",
+];
+
+#[test]
+fn joins_without_memory_go_to_temporary_files() {
+    let database = database();
+    for statement in JOINS {
+        for workers in [1, 3] {
+            compare(&database, statement, 400_000, workers);
+        }
+    }
+}
+
+/// A second row for a scalar sub-query is found in whatever round it is looked for.
+#[test]
+fn a_second_row_of_a_sub_query_is_an_error_without_memory() {
+    let database = database();
+    let area = SpillArea::new(SimulatedDisk::new(), "/".into(), 1 << 30);
+    let narrow = Options { spill: Some(area.clone()), budget: Budget::new(400_000), ..roomy(1) };
+    let statement = "SELECT id, (SELECT w FROM other o WHERE o.k = b.id) FROM big b";
+    let mut transaction = database.begin();
+    let error = database.run_as(statement, &mut transaction, narrow).unwrap_err();
+    assert_eq!(error.state(), SqlState::CARDINALITY_VIOLATION);
+    transaction.rollback();
+    assert!(area.written() > 0 && area.used() == 0);
+}
+
+#[test]
+fn a_limit_ends_a_join_without_memory() {
+    let database = database();
+    for statement in [
+        "SELECT b.id, o.w FROM big b JOIN other o ON b.id = o.k LIMIT 10",
+        "SELECT b.id, o.w FROM big b FULL JOIN other o ON b.id = o.k LIMIT 10",
+        "SELECT b.id, o.w, o.s FROM big b, other o LIMIT 10",
+    ] {
+        let area = SpillArea::new(SimulatedDisk::new(), "/".into(), 1 << 30);
+        let narrow = Options { spill: Some(area.clone()), budget: Budget::new(300_000), ..roomy(3) };
+        let mut transaction = database.begin();
+        let answer = database.run_as(statement, &mut transaction, narrow).unwrap();
+        transaction.rollback();
+        assert_eq!(answer.rows.len(), 10, "{statement}");
+        assert!(area.written() > 0 && area.used() == 0, "{statement}");
+    }
+}
+
+/// Windows of many partitions, of one that has most of the rows, and of one that has all.
+#[test]
+fn windows_without_memory_go_to_temporary_files() {
+    let database = database();
+    for statement in [
+        "SELECT id, s, sum(v) OVER (PARTITION BY v % 100), ntile(3) OVER (PARTITION BY v % 100 ORDER BY id) FROM big",
+        "SELECT id, s, first_value(s) OVER (PARTITION BY v ORDER BY id DESC), count(*) OVER (PARTITION BY v) FROM big",
+        "SELECT id, s, row_number() OVER (ORDER BY v, id) FROM big",
+        "SELECT id, s, rank() OVER (ORDER BY v), dense_rank() OVER (ORDER BY v), sum(id) OVER (ORDER BY v) FROM big",
+        "SELECT id, s, lag(v, 2) OVER w, lead(v) OVER w, lead(v, 3, -1) OVER w FROM big WINDOW w AS (ORDER BY id)",
+        "SELECT id, s, sum(v) OVER (ORDER BY id ROWS BETWEEN 3 PRECEDING AND 2 FOLLOWING), max(v) FILTER (WHERE v % 3 = 0) OVER (ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND 4 PRECEDING) FROM big",
+        "SELECT k, w, s, row_number() OVER p, sum(w) OVER p, lag(s) OVER p FROM other WINDOW p AS (PARTITION BY k ORDER BY w, s)",
+    ] {
+        for workers in [1, 3] {
+            compare(&database, statement, 400_000, workers);
+        }
+    }
+    // Each row asks for all of its partition.
+    let narrow = Options { budget: Budget::new(400_000), ..roomy(1) };
+    let area = SpillArea::new(SimulatedDisk::new(), "/".into(), 1 << 30);
+    let narrow = Options { spill: Some(area.clone()), ..narrow };
+    let mut transaction = database.begin();
+    let statement = "SELECT id, s, count(*) OVER () FROM big";
+    let error = database.run_as(statement, &mut transaction, narrow).unwrap_err();
+    assert_eq!(error.state(), SqlState::OUT_OF_MEMORY);
+    transaction.rollback();
+    assert!(area.written() > 0 && area.used() == 0);
 }

@@ -2,7 +2,7 @@
 
 use crate::support::{MODES, Mode, options};
 use firn_base::sync::{Arc, AtomicU64, Ordering};
-use firn_base::{ColumnId, Error, Result, TableId, TimeZoneSetting, Type, Value, text};
+use firn_base::{ColumnId, Error, Result, TableId, TextStyle, Type, Value, text};
 use firn_bind::{Attribute, Bound, Generated, Key, Relation, RelationKind, bind};
 use firn_executor::short::Done;
 use firn_executor::write::{self, TargetSet};
@@ -277,6 +277,7 @@ impl Database {
             deferral,
             condition: None,
             internal: false,
+            annotations: Default::default(),
         }
     }
 
@@ -441,7 +442,7 @@ fn action(action: &KeyAction) -> ReferentialAction {
 /// A value as psql prints it.
 fn shown(value: &Value, ty: Type) -> String {
     let mut written = String::new();
-    text::write_any(value, ty, &TimeZoneSetting::UTC, &mut written);
+    text::write_any(value, ty, &TextStyle::DEFAULT, &mut written);
     written
 }
 

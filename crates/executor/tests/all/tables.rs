@@ -93,6 +93,7 @@ impl Database {
                 deferral: Deferral::Never,
                 condition: None,
                 internal: false,
+                annotations: Default::default(),
             };
             let part = |column: &IndexColumnDef| {
                 let spec = &self.table.columns()[usize::from(column.column)];
@@ -377,6 +378,7 @@ fn the_planner_learns_keys_indexes_and_references_of_tables() {
         deferral: Deferral::Never,
         condition: None,
         internal: false,
+        annotations: Default::default(),
     };
     let parent = database.engine.allocate_oid();
     let reference = |deferral| ConstraintDef {

@@ -3,9 +3,9 @@
 use super::{BINARY, CSV, JSON, TEXT};
 use crate::{CopyOptions, CopyReader, CopyWriter, RowFormat};
 use arrow_array::ArrayRef;
-use firn_base::{SqlState, TimeZoneSetting, Type, TypeId};
+use firn_base::{SqlState, TextStyle, Type, TypeId};
 
-const ZONE: TimeZoneSetting = TimeZoneSetting::UTC;
+const STYLE: TextStyle = TextStyle::DEFAULT;
 
 fn columns() -> Vec<(String, Type)> {
     let types = [
@@ -21,14 +21,14 @@ fn columns() -> Vec<(String, Type)> {
 }
 
 fn read(format: RowFormat, file: &[u8]) -> firn_base::Result<Vec<Vec<ArrayRef>>> {
-    let mut reader = CopyReader::new("COPY t", columns(), CopyOptions::new(format), ZONE)?;
+    let mut reader = CopyReader::new("COPY t", columns(), CopyOptions::new(format), STYLE)?;
     reader.push(file)?;
     reader.finish()?;
     Ok(std::iter::from_fn(|| reader.next_batch()).map(|batch| batch.columns).collect())
 }
 
 fn written(format: RowFormat, batches: &[Vec<ArrayRef>]) -> Vec<u8> {
-    let writer = CopyWriter::new(columns(), CopyOptions::new(format), ZONE).unwrap();
+    let writer = CopyWriter::new(columns(), CopyOptions::new(format), STYLE).unwrap();
     let mut file = Vec::new();
     writer.write_header(&mut file);
     batches.iter().for_each(|batch| writer.write_rows(batch, batch[0].len(), &mut file));

@@ -3,13 +3,13 @@
 use crate::sniff::{Known, sniff};
 use crate::{Batch, CopyHeader, CopyReader, NO_QUOTE};
 use arrow_array::cast::AsArray;
-use firn_base::{Error, SqlType, TimeZoneSetting};
+use firn_base::{Error, SqlType, TextStyle};
 
 /// `delimiter [header]: name type, …`, and how many rows are read by that, or the SQLSTATE of the first mistake.
 fn seen(file: &[u8], known: &Known) -> String {
     let sniffed = sniff(file, known);
     let mut reader =
-        CopyReader::new("COPY t", sniffed.columns.clone(), sniffed.options.clone(), TimeZoneSetting::UTC)
+        CopyReader::new("COPY t", sniffed.columns.clone(), sniffed.options.clone(), TextStyle::DEFAULT)
             .unwrap();
     let read = reader.push(file).and_then(|()| reader.finish());
     let rows: usize = std::iter::from_fn(|| reader.next_batch()).map(|batch| batch.rows).sum();
@@ -79,7 +79,7 @@ fn quotes_that_are_none_stand_for_themselves() {
     let rows = |file: &str, known: &Known| {
         let sniffed = sniff(file.as_bytes(), known);
         let mut reader =
-            CopyReader::new("COPY t", sniffed.columns, sniffed.options, TimeZoneSetting::UTC).unwrap();
+            CopyReader::new("COPY t", sniffed.columns, sniffed.options, TextStyle::DEFAULT).unwrap();
         reader.push(file.as_bytes()).and_then(|()| reader.finish()).unwrap();
         let batches: Vec<Batch> = std::iter::from_fn(|| reader.next_batch()).collect();
         let column = |at: usize| {

@@ -7,7 +7,7 @@ use super::{CSV, all_of};
 use crate::kind::Kind;
 use crate::{Batch, CopyHeader, CopyOptions, CopyReader, binary_rows};
 use firn_base::SqlType::{self, Integer, Text};
-use firn_base::{Error, Result, SqlState, TimeZoneSetting, binary, text};
+use firn_base::{Error, Result, SqlState, TextStyle, binary, text};
 
 /// The rows as text, `-` for NULL, or a line and what is wrong with it: SQLSTATE, column, message.
 type Expected = std::result::Result<&'static [&'static [&'static str]], (u64, &'static str)>;
@@ -25,7 +25,7 @@ const NUL: &str = "22021 invalid byte sequence for encoding \"UTF8\": 0x00";
 const FF: &str = "22021 invalid byte sequence for encoding \"UTF8\": 0xff";
 const E9: &str = "22021 invalid byte sequence for encoding \"UTF8\": 0xe9";
 
-const ZONE: TimeZoneSetting = TimeZoneSetting::UTC;
+const STYLE: TextStyle = TextStyle::DEFAULT;
 
 pub(super) fn csv() -> CopyOptions {
     CopyOptions::new(CSV)
@@ -50,7 +50,7 @@ fn null(null: &str) -> CopyOptions {
 pub(super) fn reader(options: &CopyOptions, types: &[SqlType], chunk_bytes: Option<usize>) -> CopyReader {
     let names = ('a'..='z').map(String::from).chain((27..).map(|number| format!("c{number}")));
     let columns = names.zip(types.iter().copied()).collect();
-    let mut reader = CopyReader::new("COPY t", columns, options.clone(), ZONE).unwrap();
+    let mut reader = CopyReader::new("COPY t", columns, options.clone(), STYLE).unwrap();
     if let Some(bytes) = chunk_bytes {
         reader.set_chunk_bytes(bytes);
     }
@@ -103,7 +103,7 @@ fn shown(rest: &mut &[u8], ty: SqlType) -> String {
         return "-".to_owned();
     };
     let mut shown = String::new();
-    text::write(&binary::decode(&rest[4..4 + length], ty).unwrap(), ty, &ZONE, &mut shown);
+    text::write(&binary::decode(&rest[4..4 + length], ty).unwrap(), ty, &STYLE, &mut shown);
     *rest = &rest[4 + length..];
     shown
 }

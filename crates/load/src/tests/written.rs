@@ -10,11 +10,11 @@ use arrow_array::{Array, ArrayRef, ArrowPrimitiveType};
 use arrow_buffer::IntervalMonthDayNano;
 use firn_base::random::Random;
 use firn_base::sync::Arc;
-use firn_base::{Interval, Numeric, SqlType, TimeZoneSetting, Value, text};
+use firn_base::{Interval, Numeric, SqlType, TextStyle, TimeZoneSetting, Value, text};
 
 /// The rows in a file.
 pub(super) fn file_of(columns: &[(String, SqlType)], options: &CopyOptions, rows: &[Vec<Value>]) -> Vec<u8> {
-    let writer = CopyWriter::new(columns.to_vec(), options.clone(), TimeZoneSetting::UTC).unwrap();
+    let writer = CopyWriter::new(columns.to_vec(), options.clone(), TextStyle::DEFAULT).unwrap();
     let mut file = Vec::new();
     writer.write_header(&mut file);
     writer.write_rows(&arrays(columns, rows), rows.len(), &mut file);
@@ -129,7 +129,7 @@ fn array(values: &[Value], ty: SqlType) -> ArrayRef {
 struct Plain<'a> {
     columns: &'a [(String, SqlType)],
     options: &'a CopyOptions,
-    zone: TimeZoneSetting,
+    style: TextStyle,
 }
 
 impl Plain<'_> {
@@ -146,7 +146,7 @@ impl Plain<'_> {
                 continue;
             }
             let mut field = String::new();
-            text::write(value, *ty, &self.zone, &mut field);
+            text::write(value, *ty, &self.style, &mut field);
             match self.options.format {
                 RowFormat::Text => self.write_escaped(&field, out),
                 _ => self.write_quoted(&field, position, out),
@@ -211,7 +211,7 @@ impl Plain<'_> {
 
     fn write_json(&self, value: &Value, ty: SqlType, out: &mut Vec<u8>) {
         let mut written = String::new();
-        text::write(value, ty, &self.zone, &mut written);
+        text::write(value, ty, &self.style, &mut written);
         match value {
             Value::Null => return out.extend_from_slice(b"null"),
             Value::Boolean(value) => return out.extend_from_slice(value.to_string().as_bytes()),
@@ -375,9 +375,9 @@ fn columns_are_written_as_their_values_are_one_by_one() {
         let arrays = arrays(&columns, &rows);
         for options in variants(columns.len()) {
             for zone in ["UTC", "Asia/Kolkata", "-03"] {
-                let zone = TimeZoneSetting::parse(zone).unwrap();
-                let writer = CopyWriter::new(columns.clone(), options.clone(), zone).unwrap();
-                let plain = Plain { columns: &columns, options: &options, zone };
+                let style = TextStyle::in_zone(TimeZoneSetting::parse(zone).unwrap());
+                let writer = CopyWriter::new(columns.clone(), options.clone(), style).unwrap();
+                let plain = Plain { columns: &columns, options: &options, style };
                 // A part of the columns, as batches that are cut have them.
                 let (from, count) = (random.uniform(0, 100) as usize, random.uniform(100, 400) as usize);
                 let parts: Vec<ArrayRef> = arrays.iter().map(|array| array.slice(from, count)).collect();

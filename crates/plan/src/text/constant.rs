@@ -1,7 +1,7 @@
 //! Constants and types as text.
 
 use firn_base::types::SqlType;
-use firn_base::{Representation as R, TimeZoneSetting, Type, TypeId, Value, numeric, text, type_table};
+use firn_base::{Representation as R, TextStyle, Type, TypeId, Value, numeric, text, type_table};
 use std::fmt::Write;
 
 /// A type: its `typname` and modifier, such as `int4`, `numeric(12,2)`, `text[]`.
@@ -89,11 +89,11 @@ pub fn write_constant(ty: Type, value: &Value, out: &mut String) {
 }
 
 fn write_value(ty: Type, value: &Value, out: &mut String) {
-    let zone = TimeZoneSetting::default();
+    let style = TextStyle::DEFAULT;
     match value {
         Value::Null => out.push_str("null"),
         Value::SmallInt(_) | Value::Integer(_) | Value::BigInt(_) => {
-            text::write(value, SqlType::BigInt, &zone, out);
+            text::write(value, SqlType::BigInt, &style, out);
         }
         Value::Numeric { unscaled, scale } => {
             out.push('\'');
@@ -103,12 +103,12 @@ fn write_value(ty: Type, value: &Value, out: &mut String) {
         Value::Array(array) => {
             let mut text = String::new();
             let element = ty.element().expect("it is an array");
-            firn_base::array::write_any(array, element, &zone, &mut text);
+            firn_base::array::write_any(array, element, &style, &mut text);
             write_quoted(&text, '\'', out);
         }
         other => {
             let mut text = String::new();
-            text::write(other, SqlType::Text, &zone, &mut text);
+            text::write(other, SqlType::Text, &style, &mut text);
             write_quoted(&text, '\'', out);
         }
     }
@@ -136,10 +136,10 @@ pub fn read_value(text: &str, ty: Type) -> Option<Value> {
         R::Interval => SqlType::Interval,
         R::Uuid => SqlType::Uuid,
         R::List(_) => {
-            let zone = TimeZoneSetting::default();
-            return firn_base::array::parse_any(text, ty.element()?, &zone).ok().map(Value::Array);
+            let style = TextStyle::DEFAULT;
+            return firn_base::array::parse_any(text, ty.element()?, &style).ok().map(Value::Array);
         }
         R::Record => return None,
     };
-    text::parse(text, kind, &TimeZoneSetting::default()).ok()
+    text::parse(text, kind, &TextStyle::DEFAULT).ok()
 }

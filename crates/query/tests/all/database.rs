@@ -1,7 +1,7 @@
 //! A database in memory whose tables are made without SQL, and how statements are run in it.
 
 use firn_base::sync::Arc;
-use firn_base::{Cancel, ColumnId, Result, SqlType, TimeZoneSetting, Value};
+use firn_base::{Cancel, ColumnId, Result, SqlType, TextStyle, Value};
 use firn_executor::values::value;
 use firn_executor::{Budget, Options};
 use firn_query::catalog::Names;
@@ -45,7 +45,7 @@ impl Database {
         let surroundings = Surroundings {
             statement_time: 0,
             transaction_time: 0,
-            zone: TimeZoneSetting::UTC,
+            style: TextStyle::DEFAULT,
             settings: Arc::new(NoSettings),
             objects: Arc::new(NoObjects),
             session: Arc::new(()),
@@ -87,6 +87,7 @@ impl Database {
                 deferral: Deferral::Never,
                 condition: None,
                 internal: false,
+                annotations: Default::default(),
             };
             let physical = |part: &IndexColumnDef| {
                 let (_, ty, nullable) = columns[usize::from(part.column)];
@@ -161,7 +162,7 @@ impl Database {
             names: Names {
                 search_path: &PATH,
                 database: "firn",
-                zone: &self.surroundings.zone,
+                style: &self.surroundings.style,
                 present: None,
             },
             others: &NoRelations,

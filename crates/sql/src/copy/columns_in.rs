@@ -14,7 +14,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, DataType, FieldRef, Schema};
 use firn_base::sync::Arc;
-use firn_base::{Error, Representation, Result, SqlState, TimeZoneSetting, Type, TypeId, thread};
+use firn_base::{Error, Representation, Result, SqlState, TextStyle, TimeZoneSetting, Type, TypeId, thread};
 use firn_txn::Transaction;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -195,7 +195,7 @@ impl ColumnsIn {
 
     /// Texts read as literals of a type, as the storage has values of it.
     fn literals(&self, texts: &ArrayRef, name: &str, ty: Type) -> Result<ArrayRef> {
-        let read = firn_load::read_literals(texts.as_string_view(), ty, self.zone);
+        let read = firn_load::read_literals(texts.as_string_view(), ty, TextStyle::in_zone(self.zone));
         read.map_err(|(error, value)| {
             let shown: String = value.chars().take(100).collect();
             error.with_context(format!("{}, column {name}: \"{shown}\"", self.place))

@@ -13,7 +13,7 @@ use arrow::error::ArrowError;
 use arrow::ipc::CompressionType;
 use arrow::ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
 use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlState, TimeZoneSetting, TypeId, text};
+use firn_base::{Error, Result, SqlState, TextStyle, TimeZoneSetting, TypeId, text};
 use firn_executor::values::value;
 use firn_query::{ResultChunk, ResultColumn, Stream};
 
@@ -214,7 +214,7 @@ impl Form {
         let written = |row| {
             let value = value(vector.datum(row), vector.representation());
             let mut written = String::new();
-            text::write_any(&value, self.columns[place].ty, &self.zone, &mut written);
+            text::write_any(&value, self.columns[place].ty, &TextStyle::in_zone(self.zone), &mut written);
             (!value.is_null()).then_some(written)
         };
         Arc::new((0..chunk.rows()).map(written).collect::<StringArray>())

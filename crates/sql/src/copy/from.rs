@@ -16,7 +16,7 @@ use arrow_array::{ArrayRef, RecordBatch};
 use firn_base::clock::{self, Instant};
 use firn_base::sync::{Arc, AtomicBool, Ordering};
 use firn_base::thread::{self, Behind};
-use firn_base::{ColumnId, Error, Result, RowId, SqlState, TimeZoneSetting, Type, pipe};
+use firn_base::{ColumnId, Error, Result, RowId, SqlState, TextStyle, Type, pipe};
 use firn_executor::arrays::vector_of;
 use firn_executor::write::{Load, RowExpression, RowVectors};
 use firn_load::source;
@@ -166,7 +166,7 @@ impl CopyFrom {
         transaction: &Transaction,
         facts: &Arc<SessionFacts>,
         parsed: &Parsed,
-        zone: TimeZoneSetting,
+        style: TextStyle,
     ) -> Result<CopyFrom> {
         let copy = copy_of(parsed);
         let CopySource::Table { name, columns: names } = &copy.source else {
@@ -204,14 +204,14 @@ impl CopyFrom {
         let place = format!("COPY {}", table.name);
         let reader = match format {
             CopyFormat::Parquet => {
-                Reader::Columns(Box::new(ColumnsIn::new(Kind::Parquet, place, are_named, zone)))
+                Reader::Columns(Box::new(ColumnsIn::new(Kind::Parquet, place, are_named, style.zone)))
             }
             CopyFormat::Arrow => {
-                Reader::Columns(Box::new(ColumnsIn::new(Kind::Arrow, place, are_named, zone)))
+                Reader::Columns(Box::new(ColumnsIn::new(Kind::Arrow, place, are_named, style.zone)))
             }
             CopyFormat::Text | CopyFormat::Csv | CopyFormat::Binary | CopyFormat::Json => {
                 let columns = columns.iter().map(|(_, name, ty)| (name.clone(), *ty)).collect();
-                Reader::Rows(Box::new(CopyReader::new(&place, columns, options, zone)?))
+                Reader::Rows(Box::new(CopyReader::new(&place, columns, options, style)?))
             }
         };
         let condition = copy.condition.as_ref().map(|condition| (parsed.script.clone(), condition.clone()));

@@ -12,7 +12,7 @@ use crate::run::RunOptions;
 use crate::session_facts::SessionFacts;
 use crate::statement::{QualifiedName, quote_ident};
 use firn_base::sync::Arc;
-use firn_base::{ColumnId, Error, Representation, Result, SqlState, TimeZoneSetting};
+use firn_base::{ColumnId, Error, Representation, Result, SqlState, TextStyle};
 use firn_load::CopyWriter;
 use firn_load::source::Packing;
 use firn_query::{ResultColumn, Stream};
@@ -43,9 +43,9 @@ impl CopyTo {
         facts: &Arc<SessionFacts>,
         parsed: &Parsed,
         options: &RunOptions,
-        zone: TimeZoneSetting,
+        style: TextStyle,
     ) -> Result<CopyTo> {
-        let prepared = Outgoing::prepare(transaction, facts, parsed, options, zone)?;
+        let prepared = Outgoing::prepare(transaction, facts, parsed, options, style)?;
         if prepared.statement.has_effects() {
             let error = Error::unsupported("COPY of rows that a sub-query locks");
             return Err(error.with_hint("Lock the rows by a statement of its own, and copy them afterwards."));
@@ -60,9 +60,9 @@ impl CopyTo {
         facts: &Arc<SessionFacts>,
         parsed: &Parsed,
         options: &RunOptions,
-        zone: TimeZoneSetting,
+        style: TextStyle,
     ) -> Result<CopyTo> {
-        let prepared = Outgoing::prepare(transaction, facts, parsed, options, zone)?;
+        let prepared = Outgoing::prepare(transaction, facts, parsed, options, style)?;
         let rows = prepared.statement.execute(transaction, facts, &[], options)?.rows;
         Ok(prepared.with(rows))
     }
@@ -144,7 +144,7 @@ impl Outgoing {
         facts: &Arc<SessionFacts>,
         parsed: &Parsed,
         options: &RunOptions,
-        zone: TimeZoneSetting,
+        style: TextStyle,
     ) -> Result<Outgoing> {
         let copy = copy_of(parsed);
         let channel = channel(copy)?;
@@ -177,7 +177,8 @@ impl Outgoing {
         let writer = match format {
             CopyFormat::Parquet | CopyFormat::Arrow => {
                 let is_file = copy.target != CopyTarget::Standard;
-                let writer = ColumnWriter::new(&copy_options, &columns, zone, is_file, options.threads)?;
+                let writer =
+                    ColumnWriter::new(&copy_options, &columns, style.zone, is_file, options.threads)?;
                 Writer::Columns(Some(Box::new(writer)))
             }
             CopyFormat::Text | CopyFormat::Csv | CopyFormat::Binary | CopyFormat::Json => {
@@ -188,7 +189,7 @@ impl Outgoing {
                 };
                 let is_binary = format == CopyFormat::Binary;
                 let named = columns.iter().map(|column| (column.name.clone(), column.ty)).collect();
-                let writer = CopyWriter::new(named, copy_options.rows, zone)?;
+                let writer = CopyWriter::new(named, copy_options.rows, style)?;
                 Writer::Rows(RowsOut::new(writer, is_binary, packing, options.threads))
             }
         };

@@ -56,9 +56,21 @@ fn other_relation(
         AlterTableKind::SetOptions(options) | AlterTableKind::ResetOptions(options)
             if kind == ObjectKind::Index =>
         {
-            parameter::check_of_index(options)?;
+            let resets = matches!(action, AlterTableKind::ResetOptions(_));
+            let change = |shown: &mut Vec<(String, String)>| match resets {
+                true => parameter::reset_of_index(shown, options),
+                false => parameter::set_of_index(shown, options),
+            };
+            // Mistakes are told before the index is looked for.
+            change(&mut Vec::new())?;
             match context.names().find(name) {
-                Some(Relation::Index(..)) => Ok(()),
+                Some(Relation::Index(table, index)) => {
+                    let (table, index) = (table.oid, index.oid);
+                    let mut table = TableDef::clone(&context.table(table));
+                    let index = table.indexes.iter_mut().find(|known| known.oid == index);
+                    change(&mut index.expect("it was found").annotations.parameters)?;
+                    context.put_table(table)
+                }
                 Some(_) => Err(wrong_kind(kind, &name.name)),
                 None if if_exists => {
                     context.notice(SqlState::SUCCESSFUL_COMPLETION, skipped(name));
@@ -358,6 +370,7 @@ fn drop_column(
     let hidden = index::hidden_over(&table, column);
     let is_over = |index: &IndexDef| {
         index.columns.iter().any(|part| part.column == column.0 || hidden.contains(&ColumnId(part.column)))
+            || index.annotations.include.contains(&column.0)
     };
     for index in table.indexes.iter().filter(|index| index.unique && is_over(index)) {
         let keys = drop::relying_foreign_keys(context, &table, index.oid);

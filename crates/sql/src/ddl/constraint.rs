@@ -6,7 +6,9 @@ use firn_base::{Error, Result, SqlState};
 use firn_syntax::tree::{
     ConstraintAttributes, ConstraintIndex, Expr, Name, TableConstraint, TableConstraintKind,
 };
-use firn_txn::catalog::{ConstraintDef, ConstraintKind, Deferral, IndexColumnDef, IndexDef, TableDef};
+use firn_txn::catalog::{
+    ConstraintDef, ConstraintKind, Deferral, IndexAnnotations, IndexColumnDef, IndexDef, TableDef,
+};
 
 /// Whether rows may already violate a constraint that is added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,11 +38,11 @@ pub(super) fn add(
     match &constraint.kind {
         TableConstraintKind::Check(condition) => add_check(context, text, table, given, condition, rows),
         TableConstraintKind::Unique { is_primary, nulls_not_distinct, columns, include, index } => {
-            check_index(index, *nulls_not_distinct)?;
+            let parameters = check_index(index, *nulls_not_distinct)?;
+            let mut annotations = IndexAnnotations { parameters, ..IndexAnnotations::default() };
             for column in include {
-                if table.column(&column.text).is_none() {
-                    return Err(missing_in_key(&column.text));
-                }
+                let (id, _) = table.column(&column.text).ok_or_else(|| missing_in_key(&column.text))?;
+                annotations.include.push(id.0);
             }
             if *is_primary {
                 refuse_second_primary_key(table)?;
@@ -51,7 +53,8 @@ pub(super) fn add(
                     set_not_null(context, table, column.column, rows)?;
                 }
             }
-            add_key(context, table, given, columns, *is_primary, deferral(attributes))
+            let key = Key { columns, primary: *is_primary, deferral: deferral(attributes), annotations };
+            add_key(context, table, given, key)
         }
         TableConstraintKind::UsingIndex { is_primary, index } => {
             use_index(context, table, given, index, *is_primary, deferral(attributes), rows)
@@ -83,14 +86,15 @@ pub(super) fn deferral(attributes: &ConstraintAttributes) -> Deferral {
     }
 }
 
-fn check_index(index: &ConstraintIndex, nulls_not_distinct: bool) -> Result<()> {
+/// The parameters of a constraint's index that are only shown.
+fn check_index(index: &ConstraintIndex, nulls_not_distinct: bool) -> Result<Vec<(String, String)>> {
     super::kinds::check_tablespace(index.tablespace.as_ref())?;
     if nulls_not_distinct {
         return Err(Error::unsupported("NULLS NOT DISTINCT"));
     }
-    match parameter::keeps_values(&index.options)? {
-        true => Ok(()),
-        false => Err(index::unique_without_values()),
+    match parameter::of_index(&index.options)? {
+        (true, shown) => Ok(shown),
+        (false, _) => Err(index::unique_without_values()),
     }
 }
 
@@ -154,18 +158,27 @@ pub(super) fn name(
     }
 }
 
+/// A primary key or a unique constraint.
+pub(super) struct Key {
+    pub columns: Vec<IndexColumnDef>,
+    pub primary: bool,
+    pub deferral: Deferral,
+    pub annotations: IndexAnnotations,
+}
+
 /// Adds a primary key or a unique constraint over columns that suit it.
 pub(super) fn add_key(
     context: &mut Context<'_>,
     table: &mut TableDef,
     given: Option<&Name>,
-    columns: Vec<IndexColumnDef>,
-    primary: bool,
-    deferral: Deferral,
+    key: Key,
 ) -> Result<()> {
+    let Key { columns, primary, deferral, annotations } = key;
     let name = match primary {
         true => name(context, table, given, &table.name, "pkey")?,
-        false => name(context, table, given, &index::default_stem(table, &columns), "key")?,
+        false => {
+            name(context, table, given, &index::default_stem(table, &columns, &annotations.include), "key")?
+        }
     };
     if context.names().relation_in(table.schema, &name).is_some() {
         return Err(super::already_exists(ObjectKind::Index, &name));
@@ -179,6 +192,7 @@ pub(super) fn add_key(
         deferral,
         condition: None,
         internal: false,
+        annotations,
     };
     index::build(context, table, &definition)?;
     let index = definition.oid;

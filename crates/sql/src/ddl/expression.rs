@@ -8,7 +8,7 @@ use crate::names::{Relation as Named, parse_qualified};
 use crate::parse::parse_expression;
 use crate::statement::{QualifiedName, quote_literal};
 use firn_base::sync::Arc;
-use firn_base::{ColumnId, Error, Result, SqlState, TimeZoneSetting, Type, TypeId, Value, text};
+use firn_base::{ColumnId, Error, Result, SqlState, TextStyle, Type, TypeId, Value, text};
 use firn_bind::{BoundExpression, Catalog, Place, Relation};
 use firn_plan::Scalar;
 use firn_syntax::print;
@@ -31,7 +31,11 @@ pub(super) fn default(
     let place = Place::Default { column, ty };
     let bound =
         context.bound(|catalog| firn_bind::bind_expression(script, expression, place, None, catalog))?;
-    Ok(Some(moment(expression, &bound).unwrap_or_else(|| print::expression(expression))))
+    Ok(Some(moment(expression, &bound).unwrap_or_else(|| {
+        let mut expression = expression.clone();
+        visit::expression(&mut FixLiterals(&bound.literals), &mut expression);
+        print::expression(&expression)
+    })))
 }
 
 /// The text of a date or time that a string names when the definition is made, such as `now`.
@@ -52,7 +56,7 @@ fn moment(expression: &Expr, bound: &BoundExpression) -> Option<String> {
                 && !matches!(value, Value::Null) =>
         {
             let mut written = String::new();
-            text::write_any(value, Type::new(id), &TimeZoneSetting::UTC, &mut written);
+            text::write_any(value, Type::new(id), &TextStyle::DEFAULT, &mut written);
             Some(format!("{}::{}", quote_literal(&written), Type::new(id)))
         }
         _ => None,
@@ -89,7 +93,9 @@ pub(super) fn check(
 ) -> Result<(String, Vec<u16>)> {
     let bound = over_table(context, script, table, condition, Place::Check)?;
     let columns = bound.inputs.iter().map(|(_, number)| *number as u16 - 1).collect();
-    Ok((unqualified(condition), columns))
+    let mut condition = condition.clone();
+    visit::expression(&mut FixLiterals(&bound.literals), &mut condition);
+    Ok((unqualified(&condition), columns))
 }
 
 /// Checks the expression of a generated column. The table is in the catalog, with the text of the expression. `script` is what the
@@ -172,6 +178,27 @@ pub(super) fn unqualified(expression: &Expr) -> String {
     let mut expression = expression.clone();
     visit::expression(&mut Unqualify, &mut expression);
     print::expression(&expression)
+}
+
+/// Writes texts that always mean the same for strings that sessions read as different values.
+struct FixLiterals<'l>(&'l [(u32, Box<str>)]);
+
+impl Visitor for FixLiterals<'_> {
+    fn expr(&mut self, expr: &mut Expr) {
+        fix_literal(expr, self.0);
+    }
+}
+
+/// The text that always means the same for an expression that is a string, if one has been noted at its place.
+pub(super) fn fix_literal(expr: &mut Expr, noted: &[(u32, Box<str>)]) {
+    let (places, value) = match &mut expr.kind {
+        ExprKind::String(value) => (expr.span.start..expr.span.start + 1, value),
+        ExprKind::TypedLiteral(literal) => (literal.type_name.span.end..expr.span.end, &mut literal.value),
+        _ => return,
+    };
+    if let Some((_, fixed)) = noted.iter().find(|(at, _)| places.contains(at)) {
+        value.clone_from(fixed);
+    }
 }
 
 /// Takes the qualifiers off the names of columns.

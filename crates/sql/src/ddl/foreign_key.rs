@@ -182,6 +182,7 @@ pub(super) fn index_all(context: &mut Context<'_>, table: &mut TableDef) -> Resu
             deferral: Deferral::Never,
             condition: None,
             internal: true,
+            annotations: Default::default(),
         };
         index::build(context, table, &definition)?;
         table.indexes.push(definition);

@@ -6,12 +6,15 @@
 use super::alter::identity_sources;
 use super::{Context, already_exists, column, create, expression, kinds, parameter, rewrite};
 use crate::names::missing_column;
+use crate::operator_classes;
 use crate::parse::parse_expression;
 use crate::statement::{ObjectKind, QualifiedName};
-use firn_base::{ColumnId, Error, Result, SqlState};
+use firn_base::{ColumnId, Error, Result, SqlState, Type};
 use firn_bind::Place;
 use firn_syntax::tree::{CreateIndex, Expr, ExprKind, IndexElement, NullsOrder, SortOrder};
-use firn_txn::catalog::{ColumnDef, ColumnType, Deferral, IndexColumnDef, IndexDef, TableDef};
+use firn_txn::catalog::{
+    ColumnDef, ColumnType, Deferral, IndexAnnotations, IndexColumnDef, IndexDef, TableDef,
+};
 use firn_txn::{IndexColumn, IndexSpec};
 
 /// The most columns of an index, as in PostgreSQL.
@@ -43,23 +46,29 @@ pub(super) fn create(context: &mut Context<'_>, text: &str, index: &CreateIndex)
     if index.nulls_not_distinct {
         return Err(Error::unsupported("NULLS NOT DISTINCT"));
     }
+    let (values, parameters) = parameter::of_index(&index.options)?;
+    let mut annotations = IndexAnnotations { parameters, ..IndexAnnotations::default() };
     let condition = match &index.condition {
         None => None,
         Some(condition) => Some(predicate(context, text, &table, condition)?),
     };
     let mut parts = Vec::with_capacity(index.elements.len());
-    for element in &index.elements {
-        parts.push(part(context, text, &table, element)?);
+    for (position, element) in index.elements.iter().enumerate() {
+        let (part, class) = part(context, text, &table, element)?;
+        parts.push(part);
+        annotations.classes.extend(class.map(|class| (position as u16, class.to_owned())));
     }
     // INCLUDE columns only spare PostgreSQL a look at the table; ours are as good without.
     for element in &index.include {
-        if !matches!(element.value.kind, ExprKind::Column(_)) {
-            return Err(Error::new(
-                SqlState::FEATURE_NOT_SUPPORTED,
-                "expressions are not supported in included columns",
-            ));
+        match part(context, text, &table, element)? {
+            (Part::Column(column), _) => annotations.include.push(column),
+            (Part::Computed(_), _) => {
+                return Err(Error::new(
+                    SqlState::FEATURE_NOT_SUPPORTED,
+                    "expressions are not supported in included columns",
+                ));
+            }
         }
-        part(context, text, &table, element)?;
     }
     if parts.len() > MOST_COLUMNS {
         return Err(Error::new(
@@ -70,7 +79,9 @@ pub(super) fn create(context: &mut Context<'_>, text: &str, index: &CreateIndex)
     let name = match &index.name {
         Some(name) => name.text.to_string(),
         None => {
-            let names = parts.iter().map(|part| part_name(&table, part)).collect();
+            let included = annotations.include.iter().map(|column| Part::Column(*column));
+            let included: Vec<Part> = included.collect();
+            let names = parts.iter().chain(&included).map(|part| part_name(&table, part)).collect();
             let stem = format!("{}_{}", table.name, distinct_names(names).join("_"));
             context.names().fresh(table.schema, &stem, "idx", &[])
         }
@@ -83,7 +94,6 @@ pub(super) fn create(context: &mut Context<'_>, text: &str, index: &CreateIndex)
         }
         return Err(already_exists(ObjectKind::Index, &name));
     }
-    let values = parameter::keeps_values(&index.options)?;
     if index.is_unique && !values {
         return Err(unique_without_values());
     }
@@ -100,6 +110,7 @@ pub(super) fn create(context: &mut Context<'_>, text: &str, index: &CreateIndex)
         values,
         deferral: Deferral::Never,
         internal: false,
+        annotations,
     };
     build(context, &table, &definition)?;
     table.indexes.push(definition);
@@ -107,21 +118,22 @@ pub(super) fn create(context: &mut Context<'_>, text: &str, index: &CreateIndex)
 }
 
 /// As [`default_stem`], of columns that may be hidden.
-pub(super) fn stem(table: &TableDef, columns: &[IndexColumnDef]) -> String {
+pub(super) fn stem(table: &TableDef, columns: &[IndexColumnDef], include: &[u16]) -> String {
     let name = |column: &IndexColumnDef| match &table.columns[usize::from(column.column)] {
         ColumnDef { hidden: true, generated: Some(text), .. } => expression_name(text),
         column => column.name.clone(),
     };
-    let names = distinct_names(columns.iter().map(name).collect());
+    let included = include.iter().map(|column| table.columns[usize::from(*column)].name.clone());
+    let names = distinct_names(columns.iter().map(name).chain(included).collect());
     format!("{}_{}", table.name, names.join("_"))
 }
 
 /// `table_column_column`, the beginning of generated names.
-pub(super) fn default_stem(table: &TableDef, columns: &[IndexColumnDef]) -> String {
+pub(super) fn default_stem(table: &TableDef, columns: &[IndexColumnDef], include: &[u16]) -> String {
     let mut stem = table.name.clone();
-    for column in columns {
+    for column in columns.iter().map(|column| column.column).chain(include.iter().copied()) {
         stem.push('_');
-        stem.push_str(&table.columns[usize::from(column.column)].name);
+        stem.push_str(&table.columns[usize::from(column)].name);
     }
     stem
 }
@@ -132,17 +144,15 @@ pub(super) fn unique_without_values() -> Error {
         .with_hint("Leave values = off out, or UNIQUE: a unique index looks its keys up at every insert.")
 }
 
-/// A column or expression of an index.
-fn part(context: &Context<'_>, script: &str, table: &TableDef, element: &IndexElement) -> Result<Part> {
+/// A column or expression of an index, with its operator class if that is not the default one.
+fn part(
+    context: &Context<'_>,
+    script: &str,
+    table: &TableDef,
+    element: &IndexElement,
+) -> Result<(Part, Option<&'static str>)> {
     if let Some(collation) = &element.collation {
         column::check_collation(collation)?;
-    }
-    if let Some(class) = element.class.as_ref().filter(|class| !class.name.text.ends_with("_ops")) {
-        let message = format!(
-            "operator class \"{}\" does not exist for access method \"btree\"",
-            QualifiedName::from(class)
-        );
-        return Err(Error::new(SqlState::UNDEFINED_OBJECT, message));
     }
     let part = match &element.value.kind {
         ExprKind::Column(name) if name.qualifiers.is_empty() => {
@@ -162,17 +172,33 @@ fn part(context: &Context<'_>, script: &str, table: &TableDef, element: &IndexEl
         _ => Part::Computed(computed(context, script, table, &element.value)?),
     };
     let ty = match &part {
-        Part::Column(column) => table.columns[usize::from(*column)].ty,
-        Part::Computed(computed) => computed.ty,
+        Part::Column(column) => table.columns[usize::from(*column)].ty.declared,
+        Part::Computed(computed) => computed.ty.declared,
     };
-    if crate::pg_catalog::operator_class(ty.declared) == 0 {
-        let message =
-            format!("data type {} has no default operator class for access method \"btree\"", ty.declared);
+    if operator_classes::default_of(ty) == 0 {
+        let message = format!("data type {ty} has no default operator class for access method \"btree\"");
         return Err(Error::new(SqlState::UNDEFINED_OBJECT, message).with_hint(
             "You must specify an operator class for the index or define a default operator class for the data type.",
         ));
     }
-    Ok(part)
+    let class = match &element.class {
+        None => None,
+        Some(class) => {
+            let shown = QualifiedName::from(class);
+            let known = operator_classes::named(&class.name.text).ok_or_else(|| {
+                let message =
+                    format!("operator class \"{shown}\" does not exist for access method \"btree\"");
+                Error::new(SqlState::UNDEFINED_OBJECT, message)
+            })?;
+            if !known.accepts(ty) {
+                let ty = Type::new(ty.id);
+                let message = format!("operator class \"{shown}\" does not accept data type {ty}");
+                return Err(Error::new(SqlState::DATATYPE_MISMATCH, message));
+            }
+            (!known.is_default_of(ty)).then_some(known.name)
+        }
+    };
+    Ok((part, class))
 }
 
 /// An expression of an index, bound over a table that is in the catalog.

@@ -14,7 +14,7 @@ use firn_syntax::Span;
 use firn_syntax::tree::{
     ConstraintAttributes, LikeOption, Name, TableConstraint, TableConstraintKind, TableLike,
 };
-use firn_txn::catalog::{ConstraintDef, ConstraintKind, IndexDef, TableDef};
+use firn_txn::catalog::{ConstraintDef, ConstraintKind, IndexAnnotations, IndexDef, TableDef};
 
 /// Whether a LIKE copies what an option names: the last word about it counts.
 fn includes(like: &TableLike, wanted: LikeOption) -> bool {
@@ -56,6 +56,7 @@ pub(super) fn columns(
             maximum: Some(Some(known.maximum)),
             start: Some(known.start),
             cycle: Some(known.cycle),
+            cache: Some(known.cache),
             ..SequenceOptions::default()
         });
         // The expression names columns, which are copied with their names.
@@ -112,6 +113,12 @@ fn copy_index(
     known: &IndexDef,
 ) -> Result<()> {
     let columns = index::copied_columns(context, table, source, known)?;
+    let included = |column: &u16| {
+        let name = &source.columns[usize::from(*column)].name;
+        table.column(name).expect("LIKE has copied every column").0.0
+    };
+    let include = known.annotations.include.iter().map(included).collect();
+    let annotations = IndexAnnotations { include, ..known.annotations.clone() };
     let kept_by = source.constraints.iter().find_map(|constraint| match constraint.kind {
         ConstraintKind::PrimaryKey { index } if index == known.oid => Some(true),
         ConstraintKind::Unique { index } if index == known.oid => Some(false),
@@ -122,12 +129,17 @@ fn copy_index(
             SqlState::INVALID_TABLE_DEFINITION,
             format!("multiple primary keys for table \"{}\" are not allowed", table.name),
         )),
-        Some(primary) => constraint::add_key(context, table, None, columns, primary, known.deferral),
+        Some(primary) => {
+            let key = constraint::Key { columns, primary, deferral: known.deferral, annotations };
+            constraint::add_key(context, table, None, key)
+        }
         None => {
-            let stem = index::stem(table, &columns[usize::from(known.condition.is_some())..]);
+            let key = &columns[usize::from(known.condition.is_some())..];
+            let stem = index::stem(table, key, &annotations.include);
             let taken: Vec<String> = table.visible_indexes().map(|index| index.name.clone()).collect();
             let name = context.names().fresh(table.schema, &stem, "idx", &taken);
-            let copy = IndexDef { oid: context.allocate(), name, columns, ..known.clone() };
+            let oid = context.allocate();
+            let copy = IndexDef { oid, name, columns, annotations, ..known.clone() };
             index::build(context, table, &copy)?;
             table.indexes.push(copy);
             Ok(())

@@ -88,9 +88,9 @@ pub(crate) fn options(settings: &TableSettings) -> Vec<String> {
     all.into_iter().filter_map(|(name, after)| Some(format!("{name}={}", value(after?)))).collect()
 }
 
-/// Whether an index keeps the values of all rows, as its parameters say.
-pub(super) fn keeps_values(parameters: &[RelOption]) -> Result<bool> {
-    let mut keeps = true;
+/// The parameters of a new index: whether it keeps the values of all rows, and those that are only shown.
+pub(super) fn of_index(parameters: &[RelOption]) -> Result<(bool, Vec<(String, String)>)> {
+    let (mut keeps, mut shown) = (true, Vec::new());
     for parameter in parameters {
         let (name, value) = (full_name(parameter), value_of(parameter, "on"));
         match &name[..] {
@@ -98,16 +98,49 @@ pub(super) fn keeps_values(parameters: &[RelOption]) -> Result<bool> {
                 keeps = boolean(&value).ok_or_else(|| invalid_value(&name, &value, "Say on or off."))?
             }
             // What PostgreSQL's indexes know and ours do without.
-            "fillfactor" | "deduplicate_items" => {}
+            "fillfactor" => match value.parse::<i64>() {
+                Ok(10..=100) => shown.push((name, value)),
+                Ok(_) => {
+                    let message = format!("value {value} out of bounds for option \"{name}\"");
+                    let error = Error::new(SqlState::INVALID_PARAMETER_VALUE, message);
+                    return Err(error.with_detail("Valid values are between \"10\" and \"100\"."));
+                }
+                Err(_) => {
+                    let message = format!("invalid value for integer option \"{name}\": {value}");
+                    return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
+                }
+            },
+            "deduplicate_items" => match boolean(&value) {
+                Some(_) => shown.push((name, value)),
+                None => {
+                    let message = format!("invalid value for boolean option \"{name}\": {value}");
+                    return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
+                }
+            },
             _ => return Err(unrecognized(&name, "Indexes have the parameter values.")),
         }
     }
-    Ok(keeps)
+    Ok((keeps, shown))
 }
 
-/// SET (…) and RESET (…) of an index: 0A000 for what an index has from its beginning.
-pub(super) fn check_of_index(parameters: &[RelOption]) -> Result<()> {
-    keeps_values(parameters)?;
+/// SET (…) of an index. 0A000 for what an index has from its beginning.
+pub(super) fn set_of_index(shown: &mut Vec<(String, String)>, parameters: &[RelOption]) -> Result<()> {
+    let (_, new) = of_index(parameters)?;
+    refuse_values(parameters)?;
+    // What is set comes behind what was there, as in PostgreSQL.
+    shown.retain(|(known, _)| new.iter().all(|(name, _)| name != known));
+    shown.extend(new);
+    Ok(())
+}
+
+/// RESET (…) of an index.
+pub(super) fn reset_of_index(shown: &mut Vec<(String, String)>, parameters: &[RelOption]) -> Result<()> {
+    refuse_values(parameters)?;
+    shown.retain(|(name, _)| parameters.iter().all(|parameter| full_name(parameter) != *name));
+    Ok(())
+}
+
+fn refuse_values(parameters: &[RelOption]) -> Result<()> {
     match parameters.iter().any(|parameter| &*parameter.name.text == VALUES) {
         false => Ok(()),
         true => Err(Error::unsupported("this form of ALTER INDEX").with_hint(
@@ -119,7 +152,9 @@ pub(super) fn check_of_index(parameters: &[RelOption]) -> Result<()> {
 
 /// The parameters of an index as `pg_class.reloptions` has them.
 pub(crate) fn index_options(index: &IndexDef) -> Vec<String> {
-    if index.values { Vec::new() } else { vec![format!("{VALUES}=off")] }
+    let own = (!index.values).then(|| format!("{VALUES}=off"));
+    let shown = index.annotations.parameters.iter().map(|(name, value)| format!("{name}={value}"));
+    own.into_iter().chain(shown).collect()
 }
 
 /// What a parameter sets; nothing if only PostgreSQL's tables have it. 22023 if it is nobody's.

@@ -27,6 +27,8 @@ pub(super) struct SequenceOptions {
     pub restart: Option<Option<i64>>,
     /// CYCLE, NO CYCLE
     pub cycle: Option<bool>,
+    /// CACHE
+    pub cache: Option<i64>,
     /// SEQUENCE NAME
     pub name: Option<QualifiedName>,
     /// OWNED BY table.column; `Some(None)` for OWNED BY NONE
@@ -72,6 +74,7 @@ pub(super) fn add(
         minimum,
         maximum,
         cycle: options.cycle.unwrap_or(false),
+        cache: options.cache.unwrap_or(1),
         owner: match &options.owner {
             Some(owner) => resolve_owner(context, owner.as_ref())?,
             None => owner,
@@ -129,6 +132,7 @@ pub(super) fn change(context: &mut Context<'_>, old: &SequenceDef, options: &Seq
     }
     new.start = options.start.unwrap_or(new.start);
     new.cycle = options.cycle.unwrap_or(new.cycle);
+    new.cache = options.cache.unwrap_or(new.cache);
     if let Some(owner) = &options.owner {
         new.owner = resolve_owner(context, owner.as_ref())?;
     }
@@ -239,12 +243,14 @@ pub(super) fn options_of(
                 let ty = context.bound(|catalog| firn_bind::bind_type_name(text, name, catalog))?;
                 options.ty = Some(type_of(ty)?);
             }
-            // Numbers are handed out from memory anyway.
+            // It is only shown: numbers are handed out from memory anyway.
             SequenceOptionKind::Cache(size) => {
-                if number(size)? < 1 {
+                let cache = number(size)?;
+                if cache < 1 {
                     let message = format!("CACHE ({size}) must be greater than zero");
                     return Err(at(Error::new(SqlState::INVALID_PARAMETER_VALUE, message)));
                 }
+                options.cache = Some(cache);
             }
             SequenceOptionKind::Logged | SequenceOptionKind::Unlogged => {}
             SequenceOptionKind::Cycle(cycle) => options.cycle = Some(*cycle),

@@ -4,6 +4,7 @@
 //! it is asked, so there is nothing to keep in step. A relation's new name is written into the texts that name it.
 
 use super::create::{named, plain_column, refuse_duplicates};
+use super::expression::fix_literal;
 use super::{Context, already_exists, column};
 use crate::names::{Names, Relation};
 use crate::statement::{ObjectKind, QualifiedName};
@@ -191,6 +192,7 @@ impl Visitor for Qualify<'_> {
     }
 
     fn expr(&mut self, expr: &mut Expr) {
+        fix_literal(expr, &self.uses.literals);
         let ExprKind::Column(name) = &mut expr.kind else { return };
         if self.writes_columns && name.qualifiers.is_empty() {
             let meant = self.uses.names.iter().find(|(at, _)| *at == name.name.span.start);

@@ -126,7 +126,7 @@ fn lacks(path: &Path, column: &str, header: &Header) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firn_base::TimeZoneSetting;
+    use firn_base::TextStyle;
     use firn_load::sniff::{Known, sniff};
 
     /// Where the columns `a` and `b` are found in the file that was opened, when one with another header takes its place.
@@ -134,8 +134,8 @@ mod tests {
     fn columns_are_told_from_the_file_that_is_open() {
         let sniffed = sniff(b"a,b\n1,2\n", &Known::default());
         let columns = sniffed.columns.into_iter().map(|(name, ty)| (name, Type::from(ty))).collect();
-        let (options, zone) = (sniffed.options, TimeZoneSetting::UTC);
-        let reading = Reading { options, columns, is_by_place: false, zone, chunk_bytes: None };
+        let (options, style) = (sniffed.options, TextStyle::DEFAULT);
+        let reading = Reading { options, columns, is_by_place: false, style, chunk_bytes: None };
         let folder = std::env::temp_dir().join(format!("firn-headers-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("t-2.csv");

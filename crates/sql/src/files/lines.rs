@@ -361,9 +361,9 @@ impl Lines {
         mut gathered: Option<&mut Gathered>,
         sink: Sink<'_>,
     ) -> Result<()> {
-        let Reading { options, zone, chunk_bytes, .. } = &*self.reading;
+        let Reading { options, style, chunk_bytes, .. } = &*self.reading;
         let OneFile { path, columns, is_first, .. } = one;
-        let mut reader = CopyReader::new(&place(path), columns.columns.clone(), options.clone(), *zone)?;
+        let mut reader = CopyReader::new(&place(path), columns.columns.clone(), options.clone(), *style)?;
         let mut order = self.order();
         if self.leaves_rows_out() {
             let others = (0..self.width).filter(|column| !order.contains(column));

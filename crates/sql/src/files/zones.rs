@@ -16,7 +16,7 @@ use arrow::array::{Array, ArrayRef, ArrowNumericType, AsArray, StringViewArray};
 use arrow::compute;
 use arrow::datatypes::{DataType, TimeUnit};
 use firn_base::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering};
-use firn_base::{TimeZoneSetting, Type, Value};
+use firn_base::{TextStyle, Type, Value};
 use firn_load::{CopyOptions, Extent};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::{self, Debug};
@@ -102,8 +102,8 @@ pub(super) struct Reading {
     pub columns: Vec<(String, Type)>,
     /// Whether the columns of all files of a pattern go by where they stand, whatever headers call them.
     pub is_by_place: bool,
-    /// What moments are in that name no zone.
-    pub zone: TimeZoneSetting,
+    /// How values are read.
+    pub style: TextStyle,
     /// What a chunk has about, if that is not the reader's to say.
     pub chunk_bytes: Option<usize>,
 }
@@ -457,8 +457,8 @@ mod tests {
 
     fn key(name: &str) -> Key {
         let options = CopyOptions::new(RowFormat::Csv);
-        let (columns, zone) = (Vec::new(), TimeZoneSetting::UTC);
-        let reading = Reading { options, columns, is_by_place: false, zone, chunk_bytes: None };
+        let (columns, style) = (Vec::new(), TextStyle::DEFAULT);
+        let reading = Reading { options, columns, is_by_place: false, style, chunk_bytes: None };
         let file = FileVersion { path: PathBuf::from(name), bytes: 4, modified: None, identity: [0; 4] };
         Key { file, reading: Arc::new(reading) }
     }

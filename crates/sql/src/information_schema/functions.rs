@@ -5,12 +5,21 @@ use firn_base::{Result, Type, TypeId};
 use firn_vector::builder::Builder;
 use firn_vector::kernel::scalar::scalar;
 use firn_vector::kernel::{Arguments, Call, Outcome, Set, SetKernel, Text};
+use firn_vector::lists::Record;
 use firn_vector::registry::{
     Body, Function, FunctionId, Kernels, Mode, Parallel, Parameter, RegistryBuilder, Volatility,
 };
 use firn_vector::{Datum, Vector};
 
 const SCHEMA: &str = "information_schema";
+
+/// `atttypid` and `atttypmod` in a row of pg_attribute.
+const PLACE_OF_TYPE: usize = 2;
+const PLACE_OF_MODIFIER: usize = 8;
+/// `typtype`, `typbasetype` and `typtypmod` in a row of pg_type.
+const PLACE_OF_KIND: usize = 6;
+const PLACE_OF_BASE: usize = 25;
+const PLACE_OF_BASE_MODIFIER: usize = 26;
 
 /// Adds them, with PostgreSQL's oids.
 pub(crate) fn register(builder: &mut RegistryBuilder) {
@@ -34,6 +43,34 @@ pub(crate) fn register(builder: &mut RegistryBuilder) {
         can_fail: false,
         cannot_fail: None,
         body: Body::Set(Arc::new(ExpandArray)),
+    });
+    // The type of a column, or that of the domain that it has: rows of pg_attribute and of pg_type by the places of their fields.
+    fn of_domain(ty: &Record<'_>) -> bool {
+        ty.len() > PLACE_OF_BASE_MODIFIER && matches!(ty.get(PLACE_OF_KIND).1, Datum::Text("d"))
+    }
+    fn field(row: &Record<'_>, place: usize) -> Option<i64> {
+        match (place < row.len()).then(|| row.get(place).1)? {
+            Datum::UInt32(oid) => Some(oid.into()),
+            Datum::Int32(number) => Some(number.into()),
+            _ => None,
+        }
+    }
+    let rows = [(TypeId::RECORD, None), (TypeId::RECORD, None)];
+    add_of::<(Datum, Datum), _>(builder, (13_210, "_pg_truetypid"), rows, TypeId::OID, |_, rows| {
+        let (Datum::Record(column), Datum::Record(ty)) = rows else { return None };
+        let id = match of_domain(&ty) {
+            true => field(&ty, PLACE_OF_BASE),
+            false => field(&column, PLACE_OF_TYPE),
+        };
+        id.and_then(|id| u32::try_from(id).ok())
+    });
+    add_of::<(Datum, Datum), _>(builder, (13_211, "_pg_truetypmod"), rows, TypeId::INT4, |_, rows| {
+        let (Datum::Record(column), Datum::Record(ty)) = rows else { return None };
+        let modifier = match of_domain(&ty) {
+            true => field(&ty, PLACE_OF_BASE_MODIFIER),
+            false => field(&column, PLACE_OF_MODIFIER),
+        };
+        modifier.and_then(|modifier| i32::try_from(modifier).ok())
     });
     let mut sizes = |oid: u32, name: &str, size: fn(Type) -> Option<i32>| {
         add::<(u32, i32), _>(builder, oid, name, TypeId::INT4, move |_, (ty, modifier)| {
@@ -65,14 +102,30 @@ fn add<A: Arguments, O: Outcome + 'static>(
     result: TypeId,
     call: impl for<'a> Fn(&mut Call<'_>, A::Row<'a>) -> O + Send + Sync + 'static,
 ) {
+    let parameters = [(TypeId::OID, Some("typid")), (TypeId::INT4, Some("typmod"))];
+    add_of::<A, O>(builder, (oid, name), parameters, result, call);
+}
+
+/// Adds a strict function with these parameters.
+fn add_of<A: Arguments, O: Outcome + 'static>(
+    builder: &mut RegistryBuilder,
+    (oid, name): (u32, &str),
+    parameters: [(TypeId, Option<&str>); 2],
+    result: TypeId,
+    call: impl for<'a> Fn(&mut Call<'_>, A::Row<'a>) -> O + Send + Sync + 'static,
+) {
     let kernel = scalar::<A, O>(call);
-    let parameter =
-        |(ty, name): (TypeId, &str)| Parameter { ty, name: Some(name.into()), mode: Mode::In, default: None };
+    let parameter = |(ty, name): (TypeId, Option<&str>)| Parameter {
+        ty,
+        name: name.map(Into::into),
+        mode: Mode::In,
+        default: None,
+    };
     builder.add(Function {
         id: FunctionId(oid),
         schema: Some(SCHEMA.into()),
         name: name.into(),
-        parameters: [(TypeId::OID, "typid"), (TypeId::INT4, "typmod")].into_iter().map(parameter).collect(),
+        parameters: parameters.into_iter().map(parameter).collect(),
         result,
         volatility: Volatility::Immutable,
         is_strict: true,

@@ -23,6 +23,7 @@ pub(crate) fn of(relation: &str) -> Option<fn(&Source) -> Vec<Row>> {
         "referential_constraints" => referential_constraints,
         "schemata" => schemata,
         "sequences" => sequences,
+        "sql_features" => sql_features,
         "sql_implementation_info" => sql_implementation_info,
         "table_constraints" => table_constraints,
         "table_privileges" | "role_table_grants" => table_privileges,
@@ -63,6 +64,23 @@ fn character_sets(source: &Source) -> Vec<Row> {
         "default_collate_schema": "pg_catalog",
         "default_collate_name": "C",
     }]
+}
+
+/// Features of the SQL standard by their numbers, and whether they are there: what the manual of the dialect says, in the standard's
+/// words. PostgreSQL lists more.
+fn sql_features(_: &Source) -> Vec<Row> {
+    let row = |line: &'static str| {
+        let mut fields = line.split('\t');
+        let mut field = || fields.next().expect("a line has three fields");
+        row! {
+            "feature_id": field(),
+            "feature_name": field(),
+            "sub_feature_id": "",
+            "sub_feature_name": "",
+            "is_supported": field(),
+        }
+    };
+    include_str!("features.tsv").lines().map(row).collect()
 }
 
 /// What the SQL standard asks of an implementation.

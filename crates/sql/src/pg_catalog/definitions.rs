@@ -122,24 +122,22 @@ impl Source {
     pub(crate) fn index_definition(&self, table: &TableDef, index: &IndexDef) -> String {
         let columns: Vec<String> =
             (0..index.key_columns().len()).map(|column| self.index_column(table, index, column)).collect();
-        let options: Vec<String> =
-            index_options(index).iter().map(|option| option.replacen('=', "='", 1) + "'").collect();
-        let with = if options.is_empty() { String::new() } else { format!(" WITH ({})", options.join(", ")) };
         let condition = index.condition.as_deref().map(|text| self.index_condition(table, text, false));
         let condition = condition.map(|condition| format!(" WHERE {condition}")).unwrap_or_default();
         format!(
-            "CREATE {}INDEX {} ON {}.{} USING btree ({}){with}{condition}",
+            "CREATE {}INDEX {} ON {}.{} USING btree ({}){}{condition}",
             if index.unique { "UNIQUE " } else { "" },
             quote_identifier(&index.name),
             quote_identifier(self.schema_name(table.schema)),
             quote_identifier(&table.name),
             columns.join(", "),
+            include(table, index) + &with_options(index),
         )
     }
 
     /// A constraint as it stands in ADD CONSTRAINT after its name, and in CREATE TABLE unless it is NOT VALID.
     pub(crate) fn constraint_definition(&self, table: &TableDef, constraint: &ConstraintDef) -> String {
-        self.constraint_with(table, constraint, str::to_owned)
+        self.constraint_with(table, constraint, with_options, str::to_owned)
     }
 
     /// A constraint as PostgreSQL prints it.
@@ -149,18 +147,21 @@ impl Source {
         constraint: &ConstraintDef,
         pretty: bool,
     ) -> String {
-        self.constraint_with(table, constraint, |text| deparse::condition(self, table, text, pretty))
+        // PostgreSQL leaves the parameters of its index out.
+        let without = |_: &IndexDef| String::new();
+        self.constraint_with(table, constraint, without, |text| deparse::condition(self, table, text, pretty))
     }
 
     fn constraint_with(
         &self,
         table: &TableDef,
         constraint: &ConstraintDef,
+        options: impl Fn(&IndexDef) -> String,
         condition: impl Fn(&str) -> String,
     ) -> String {
         let mut text = match &constraint.kind {
-            ConstraintKind::PrimaryKey { index } => format!("PRIMARY KEY ({})", index_columns(table, *index)),
-            ConstraintKind::Unique { index } => format!("UNIQUE ({})", index_columns(table, *index)),
+            ConstraintKind::PrimaryKey { index } => format!("PRIMARY KEY {}", key(table, *index, options)),
+            ConstraintKind::Unique { index } => format!("UNIQUE {}", key(table, *index, options)),
             ConstraintKind::Check { expression } => format!("CHECK ({})", condition(expression)),
             ConstraintKind::ForeignKey { columns, parent, parent_columns, on_delete, on_update, .. } => {
                 let Some(parent) = self.catalog.tables.get(parent) else { return String::new() };
@@ -201,7 +202,8 @@ impl Source {
             (true, true) => " DESC",
             (true, false) => " DESC NULLS LAST",
         };
-        format!("{name}{order}")
+        let class = index.annotations.class(position).map_or_else(String::new, |class| format!(" {class}"));
+        format!("{name}{class}{order}")
     }
 
     /// A column of an index, or an expression, which stands in parentheses unless it looks like a call.
@@ -228,11 +230,34 @@ impl Source {
     }
 }
 
-fn index_columns(table: &TableDef, index: Oid) -> String {
-    let index = table.indexes.iter().find(|candidate| candidate.oid == index);
-    let columns: Vec<u16> =
-        index.map_or_else(Vec::new, |index| index.columns.iter().map(|column| column.column).collect());
-    column_names(table, &columns)
+/// The columns of a constraint's index, in brackets, with what stands behind them.
+fn key(table: &TableDef, index: Oid, options: impl Fn(&IndexDef) -> String) -> String {
+    let Some(index) = table.indexes.iter().find(|candidate| candidate.oid == index) else {
+        return "()".to_owned();
+    };
+    let columns: Vec<u16> = index.columns.iter().map(|column| column.column).collect();
+    format!("({}){}{}", column_names(table, &columns), include(table, index), options(index))
+}
+
+/// INCLUDE of an index.
+fn include(table: &TableDef, index: &IndexDef) -> String {
+    match &index.annotations.include[..] {
+        [] => String::new(),
+        columns => format!(" INCLUDE ({})", column_names(table, columns)),
+    }
+}
+
+/// WITH of an index: a value that is no name stands in quotes.
+fn with_options(index: &IndexDef) -> String {
+    let options = index_options(index);
+    let option = |option: &String| match option.split_once('=') {
+        Some((name, value)) if quote_identifier(value) != value => format!("{name}='{value}'"),
+        _ => option.clone(),
+    };
+    match &options[..] {
+        [] => String::new(),
+        options => format!(" WITH ({})", options.iter().map(option).collect::<Vec<_>>().join(", ")),
+    }
 }
 
 fn column_names(table: &TableDef, columns: &[u16]) -> String {

@@ -7,7 +7,7 @@
 
 use super::Source;
 use crate::statement::quote_literal;
-use firn_base::{TimeZoneSetting, Type, TypeId, Value, text};
+use firn_base::{TextStyle, Type, TypeId, Value, text};
 use firn_bind::{BoundExpression, Place};
 use firn_plan::function::FunctionKind;
 use firn_plan::scalar::{Call, Case, Cast, Quantified, Values};
@@ -68,10 +68,10 @@ fn bound(
     if own_syntax.0 {
         return None;
     }
-    let zone = TimeZoneSetting::UTC;
+    let style = TextStyle::DEFAULT;
     let facts = &source.facts;
     let names =
-        Names { search_path: &facts.search_path, database: &facts.database, zone: &zone, present: None };
+        Names { search_path: &facts.search_path, database: &facts.database, style: &style, present: None };
     let binding = Binding::new(source.registry, &source.catalog, names, &NoRelations);
     let relation = match table {
         None => None,
@@ -336,7 +336,7 @@ impl Printer<'_> {
                 false
             }
             value => {
-                text::write_any(value, ty, &TimeZoneSetting::UTC, &mut written);
+                text::write_any(value, ty, &TextStyle::DEFAULT, &mut written);
                 let is_number = written.bytes().all(|byte| byte.is_ascii_digit() || b"+-eE.".contains(&byte));
                 match ty.id {
                     TypeId::INT4 if !written.starts_with('-') => {

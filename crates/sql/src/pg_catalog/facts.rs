@@ -7,6 +7,7 @@ use super::relation::{Cell, Row};
 use super::rows::{BTREE, row};
 use super::types::{self, ListedType};
 use super::{OWNER, Source};
+use crate::operator_classes::{self, OperatorClass};
 use firn_base::{TimeZoneSetting, Type, TypeId, clock, time_zone};
 use firn_txn::catalog::Oid;
 use firn_vector::registry::{
@@ -272,44 +273,6 @@ pub(super) fn pg_cast(source: &Source) -> Vec<Row> {
     (FIRST..).zip(casts).map(row).collect()
 }
 
-/// An operator class of B-trees: a row of `classes.tsv`.
-pub(super) struct OperatorClass {
-    pub(super) oid: i64,
-    name: &'static str,
-    family: i64,
-    family_name: &'static str,
-    input: i64,
-    is_default: bool,
-}
-
-pub(super) static OPERATOR_CLASSES: LazyLock<Vec<OperatorClass>> = LazyLock::new(|| {
-    let class = |line: &'static str| {
-        let fields: Vec<&'static str> = line.split('\t').collect();
-        let number = |place: usize| fields[place].parse().expect("a number");
-        OperatorClass {
-            oid: number(0),
-            name: fields[1],
-            family: number(2),
-            family_name: fields[3],
-            input: number(4),
-            is_default: fields[5] == "t",
-        }
-    };
-    include_str!("classes.tsv").lines().map(class).collect()
-});
-
-/// The default operator class of a type: of the types that are compared as another one, that one's.
-pub(crate) fn operator_class(ty: Type) -> i64 {
-    let compared = match ty.id {
-        TypeId::VARCHAR => TypeId::TEXT,
-        id if firn_vector::is_object(id) => TypeId::OID,
-        _ if ty.info().is_some_and(|info| info.is_array()) => TypeId::ANYARRAY,
-        id => id,
-    };
-    let is_default = |class: &&OperatorClass| class.is_default && class.input == i64::from(compared.0);
-    OPERATOR_CLASSES.iter().find(is_default).map_or(0, |class| class.oid)
-}
-
 pub(super) fn pg_opclass(_: &Source) -> Vec<Row> {
     let row = |class: &OperatorClass| {
         row! {
@@ -323,12 +286,12 @@ pub(super) fn pg_opclass(_: &Source) -> Vec<Row> {
             "opcdefault": class.is_default,
         }
     };
-    OPERATOR_CLASSES.iter().map(row).collect()
+    operator_classes::all().iter().map(row).collect()
 }
 
 pub(super) fn pg_opfamily(_: &Source) -> Vec<Row> {
     let mut families: Vec<(i64, &str)> =
-        OPERATOR_CLASSES.iter().map(|class| (class.family, class.family_name)).collect();
+        operator_classes::all().iter().map(|class| (class.family, class.family_name)).collect();
     families.sort_unstable();
     families.dedup();
     let row = |(oid, name): (i64, &str)| {

@@ -2,10 +2,11 @@
 //! session. All are computed value by value; none is worth a vector.
 
 use super::definitions::{Object, number, quote_identifier};
-use super::facts::{COLLATIONS, OPERATOR_CLASSES, procedures};
+use super::facts::{COLLATIONS, procedures};
 use super::names::{procedure_name, type_names};
 use super::relation::Cell;
 use super::{DATABASE, OWNER, Source, comments, deparse, types};
+use crate::operator_classes;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
 use firn_storage::Table;
@@ -54,7 +55,7 @@ pub(crate) static FUNCTIONS: &[Spec] = &[
     }),
     spec("pg_opclass_is_visible", |_, arguments| {
         let wanted = oid(&arguments[0])?;
-        Ok(is_there(OPERATOR_CLASSES.iter().any(|class| class.oid == wanted)))
+        Ok(is_there(operator_classes::all().iter().any(|class| class.oid == wanted)))
     }),
     spec("pg_collation_is_visible", |_, arguments| {
         let wanted = oid(&arguments[0])?;
@@ -166,14 +167,18 @@ pub(crate) static FUNCTIONS: &[Spec] = &[
     spec("pg_stat_get_last_autoanalyze_time", none),
     // The rest.
     spec("pg_encoding_to_char", |_, arguments| {
-        Ok(if arguments[0] == Cell::Integer(UTF8) { "UTF8" } else { "" }.into())
+        let number = i32::try_from(oid(&arguments[0])?).ok();
+        Ok(number.and_then(firn_vector::encoding_name).unwrap_or("").into())
     }),
     spec("pg_char_to_encoding", |_, arguments| {
-        let is_utf8 = matches!(text(&arguments[0]).to_lowercase().as_str(), "utf8" | "utf-8");
-        Ok(if is_utf8 { UTF8 } else { -1 }.into())
+        Ok(i64::from(firn_vector::encoding_number(&text(&arguments[0])).unwrap_or(-1)).into())
     }),
     spec("pg_encoding_max_length", |_, arguments| {
-        Ok(if arguments[0] == Cell::Integer(UTF8) { Cell::Integer(4) } else { Cell::Null })
+        // The most bytes of a character, each encoding at its number.
+        const LENGTHS: &[u8; 42] = b"133343441111111111111111111111111112222432";
+        let place = usize::try_from(oid(&arguments[0])?).ok();
+        let length = place.and_then(|place| LENGTHS.get(place));
+        Ok(length.map(|digit| i64::from(digit - b'0')).into())
     }),
     spec("pg_tablespace_location", |_, _| Ok("".into())),
     spec("pg_relation_is_publishable", |source, arguments| {
@@ -204,9 +209,6 @@ pub(crate) static FUNCTIONS: &[Spec] = &[
     spec("pg_database_size", database_size),
     spec("pg_tablespace_size", database_size),
 ];
-
-/// PostgreSQL's number of the one encoding.
-const UTF8: i64 = 6;
 
 fn text(cell: &Cell) -> String {
     match cell {
@@ -305,7 +307,12 @@ fn index_definition(source: &Source, arguments: &[Cell]) -> Result<Cell> {
     Ok(match arguments.get(1).map(oid).transpose()? {
         None | Some(0) => source.index_definition(table, index).into(),
         Some(column) => match usize::try_from(column - 1) {
-            Ok(position) if position < index.key_columns().len() => {
+            Ok(position) if position >= index.key_columns().len() => {
+                let include = index.annotations.include.get(position - index.key_columns().len());
+                let name = include.map(|column| quote_identifier(&table.columns[usize::from(*column)].name));
+                name.unwrap_or_default().into()
+            }
+            Ok(position) => {
                 let pretty = arguments.get(2) == Some(&Cell::Boolean(true));
                 source.index_key(table, index, position, pretty).into()
             }

@@ -6,7 +6,7 @@ set -eu
 cd "$(dirname "$0")"
 # The types that have values here.
 types=$(grep -oE 'TypeId\([0-9]+\)|= [0-9]+;' ../../../base/src/data_type.rs | grep -oE '[0-9]+' | tr '\n' ',')
-known="oid = ANY ('{${types}0}'::oid[]) OR typelem = ANY ('{${types}0}'::oid[]) AND typlen = -1 AND typinput = 'array_in'::regproc"
+known="oid = ANY ('{${types}0}'::oid[]) OR typelem = ANY ('{${types}0}'::oid[]) AND typelem NOT IN (22, 30) AND typlen = -1 AND typinput = 'array_in'::regproc"
 query() {
     psql "$@" -qAtX -F "$(printf '\t')" -f -
 }

@@ -32,7 +32,6 @@ use firn_txn::catalog::{Oid, SchemaDef};
 use firn_vector::Registry;
 use std::any::Any;
 
-pub(crate) use facts::operator_class;
 pub(crate) use relation::{Cell, Relation, Row, parse_relations};
 pub(crate) use source::CatalogRelation;
 

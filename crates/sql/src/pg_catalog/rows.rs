@@ -3,6 +3,7 @@
 use super::definitions::{Object, action_name, number};
 use super::{Cell, DATABASE, OWNER, Row, Source, activity, comments, facts, relation, script, types};
 use crate::ddl::columns_in;
+use crate::operator_classes;
 use firn_base::Type;
 use firn_query::catalog::SEQUENCE_COLUMNS;
 use firn_txn::catalog::ColumnType;
@@ -119,7 +120,7 @@ fn pg_class(source: &Source) -> Vec<Row> {
     let row = |object: Object<'_>| {
         let (kind, method, columns) = match &object {
             Object::Table(table) => ("r", HEAP, table.columns.iter().filter(|column| !column.hidden).count()),
-            Object::Index(_, index) => ("i", BTREE, index.key_columns().len()),
+            Object::Index(_, index) => ("i", BTREE, index_attributes(index).count()),
             Object::View(view) => ("v", 0, view.columns.len()),
             Object::Sequence(_) => ("S", 0, 3),
             Object::System(_, relation) => {
@@ -195,8 +196,8 @@ fn pg_attribute(source: &Source) -> Vec<Row> {
             }
             Object::Index(table, index) => {
                 let names = index_column_names(table, index);
-                for ((position, column), name) in index.key_columns().iter().enumerate().zip(names) {
-                    let column = &table.columns[usize::from(column.column)];
+                for ((position, column), name) in index_attributes(index).enumerate().zip(names) {
+                    let column = &table.columns[usize::from(column)];
                     let column = ColumnDef {
                         name,
                         not_null: false,
@@ -300,13 +301,19 @@ fn indexes(source: &Source) -> impl Iterator<Item = (&TableDef, &IndexDef)> {
         .flat_map(|table| table.visible_indexes().map(move |index| (table.as_ref(), index)))
 }
 
+/// The columns of the key, then those that lie beside it.
+fn index_attributes(index: &IndexDef) -> impl Iterator<Item = u16> {
+    let key = index.key_columns().iter().map(|column| column.column);
+    key.chain(index.annotations.include.iter().copied())
+}
+
 /// The names of the columns of an index, as a relation.
 fn index_column_names(table: &TableDef, index: &IndexDef) -> Vec<String> {
-    let name = |column: &IndexColumnDef| match &table.columns[usize::from(column.column)] {
+    let name = |column: u16| match &table.columns[usize::from(column)] {
         ColumnDef { hidden: true, generated: Some(text), .. } => crate::ddl::expression_name(text),
         column => column.name.clone(),
     };
-    crate::ddl::distinct_names(index.key_columns().iter().map(name).collect())
+    crate::ddl::distinct_names(index_attributes(index).map(name).collect())
 }
 
 /// The expressions of an index, as they are kept.
@@ -318,9 +325,14 @@ pub(crate) fn index_expressions<'t>(table: &'t TableDef, index: &IndexDef) -> Ve
 
 fn pg_index(source: &Source) -> Vec<Row> {
     let row = |(table, index): (&TableDef, &IndexDef)| {
-        let columns: Vec<u16> = index.key_columns().iter().map(|column| column.column).collect();
-        let types = columns.iter().map(|column| table.columns[usize::from(*column)].ty.declared);
-        let classes: Vec<i64> = types.clone().map(facts::operator_class).collect();
+        let columns: Vec<u16> = index_attributes(index).collect();
+        let key = &columns[..index.key_columns().len()];
+        let types = key.iter().map(|column| table.columns[usize::from(*column)].ty.declared);
+        let class = |(position, ty)| {
+            let named = index.annotations.class(position).and_then(operator_classes::named);
+            named.map_or_else(|| operator_classes::default_of(ty), |class| class.oid)
+        };
+        let classes: Vec<i64> = types.clone().enumerate().map(class).collect();
         let collations: Vec<i64> = types.map(|ty| i64::from(ty.collation.0)).collect();
         // PostgreSQL's flags: 1 for DESC, 2 for NULLS FIRST.
         let flags = index
@@ -337,7 +349,7 @@ fn pg_index(source: &Source) -> Vec<Row> {
             "indexrelid": number(index.oid),
             "indrelid": number(table.oid),
             "indnatts": columns.len() as i64,
-            "indnkeyatts": columns.len() as i64,
+            "indnkeyatts": key.len() as i64,
             "indisunique": index.unique,
             "indisprimary": table.primary_key().is_some_and(|primary| primary.oid == index.oid),
             "indimmediate": index.deferral == Deferral::Never,
@@ -448,7 +460,7 @@ fn pg_sequence(source: &Source) -> Vec<Row> {
             "seqincrement": sequence.increment,
             "seqmax": sequence.maximum,
             "seqmin": sequence.minimum,
-            "seqcache": 1,
+            "seqcache": sequence.cache,
             "seqcycle": sequence.cycle,
         }
     };
@@ -467,7 +479,7 @@ fn pg_sequences(source: &Source) -> Vec<Row> {
             "max_value": sequence.maximum,
             "increment_by": sequence.increment,
             "cycle": sequence.cycle,
-            "cache_size": 1,
+            "cache_size": sequence.cache,
         }
     };
     source.catalog.sequences.values().map(|sequence| row(sequence)).collect()

@@ -199,7 +199,10 @@ fn is_added_later(constraint: &ConstraintDef) -> bool {
 fn sequence_options(sequence: &SequenceDef) -> String {
     let SequenceDef { increment, minimum, maximum, start, .. } = sequence;
     let cycle = if sequence.cycle { " CYCLE" } else { "" };
-    format!(" INCREMENT BY {increment} MINVALUE {minimum} MAXVALUE {maximum} START WITH {start}{cycle}")
+    let cache = if sequence.cache == 1 { String::new() } else { format!(" CACHE {}", sequence.cache) };
+    format!(
+        " INCREMENT BY {increment} MINVALUE {minimum} MAXVALUE {maximum} START WITH {start}{cache}{cycle}"
+    )
 }
 
 /// Views, each after those that it is made of.

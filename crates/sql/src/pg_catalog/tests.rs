@@ -6,7 +6,7 @@ use crate::query::Prepared;
 use crate::run::RunOptions;
 use crate::session_facts::SessionFacts;
 use firn_base::sync::Arc;
-use firn_base::{Cancel, SqlType, TimeZoneSetting, text};
+use firn_base::{Cancel, SqlType, TextStyle, text};
 use firn_query::{ResultChunk, ResultColumn};
 use firn_txn::catalog::{
     ColumnDef, ConstraintDef, ConstraintKind, Deferral, Identity, IndexColumnDef, IndexDef, Oid,
@@ -41,6 +41,7 @@ fn index(oid: u32, name: &str, columns: &[(u16, bool)], unique: bool) -> IndexDe
         deferral: Deferral::Never,
         condition: None,
         internal: false,
+        annotations: Default::default(),
     }
 }
 
@@ -128,6 +129,7 @@ fn catalog() -> Catalog {
         minimum: 1,
         maximum: i64::MAX,
         cycle: false,
+        cache: 1,
         owner,
     };
     let sequences = [
@@ -175,7 +177,7 @@ fn rows_of(chunk: &ResultChunk, columns: &[ResultColumn]) -> Vec<String> {
             _ => {
                 let ty = columns[place].ty;
                 let value = chunk.values.vectors()[place].datum(row).to_value(ty);
-                text::write_any(&value, ty, &TimeZoneSetting::UTC, &mut out);
+                text::write_any(&value, ty, &TextStyle::DEFAULT, &mut out);
             }
         }
         out

@@ -15,6 +15,10 @@ const RAW_ARRAY_SUBSCRIPTS: i64 = 6180;
 /// PostgreSQL's function that samples arrays.
 const ARRAY_ANALYZE: i64 = 3816;
 
+/// The arrays of vectors, which have no values here.
+const INT2VECTOR_ARRAY: i64 = 1006;
+const OIDVECTOR_ARRAY: i64 = 1013;
+
 /// A row of `pg_type`.
 pub(crate) struct ListedType {
     pub(crate) oid: i64,
@@ -69,7 +73,11 @@ static TYPES: LazyLock<Vec<ListedType>> = LazyLock::new(|| {
             is_preferred: info.is_preferred,
             delimiter: ",",
             element: info.element.map_or(0, |element| element.0.into()),
-            array: info.array.map_or(0, |array| array.0.into()),
+            array: match info.id {
+                TypeId::INT2VECTOR => INT2VECTOR_ARRAY,
+                TypeId::OIDVECTOR => OIDVECTOR_ARRAY,
+                _ => info.array.map_or(0, |array| array.0.into()),
+            },
             input: function(|functions| functions.input),
             output: function(|functions| functions.output),
             receive: function(|functions| functions.receive),
@@ -209,6 +217,7 @@ mod tests {
             (18, None, "\"char\""),
             (1560, Some(3), "bit(3)"),
             (22, None, "int2vector"),
+            (1013, None, "oidvector[]"),
             (3807, None, "jsonb[]"),
         ];
         for (oid, modifier, name) in cases {
@@ -227,6 +236,7 @@ mod tests {
         ] {
             assert_eq!(named(name), Some(oid), "{name}");
         }
-        assert_eq!((named("nothing"), named("int2vector[]"), named("int )")), (None, None, None));
+        assert_eq!(named("int2vector[]"), Some(1006));
+        assert_eq!((named("nothing"), named("int )")), (None, None));
     }
 }

@@ -5,7 +5,7 @@ use super::relations::SessionRelations;
 use crate::run::NoSession;
 use crate::session_facts::SessionFacts;
 use firn_base::sync::Arc;
-use firn_base::{Result, TimeZoneSetting, clock};
+use firn_base::{Result, clock};
 use firn_bind::Catalog;
 use firn_query::catalog::{Binding, Names};
 use firn_txn::Transaction;
@@ -16,13 +16,12 @@ pub fn with_catalog<T>(
     facts: &Arc<SessionFacts>,
     bind: impl FnOnce(&dyn Catalog) -> Result<T>,
 ) -> Result<T> {
-    let zone = TimeZoneSetting::from_name(&facts.time_zone).unwrap_or(TimeZoneSetting::UTC);
     // Nobody asks for rows while a definition is bound.
     let others = SessionRelations { facts: facts.clone(), services: Arc::new(NoSession) };
     let names = Names {
         search_path: &facts.search_path,
         database: &facts.database,
-        zone: &zone,
+        style: &facts.style,
         present: Some(clock::wall_clock_micros()),
     };
     bind(&Binding::new(registry(), transaction.catalog(), names, &others))

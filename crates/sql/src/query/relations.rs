@@ -7,7 +7,7 @@ use crate::pg_catalog::{self, CatalogRelation, Source as CatalogSource};
 use crate::run::SessionServices;
 use crate::session_facts::SessionFacts;
 use firn_base::sync::Arc;
-use firn_base::{Result, TimeZoneSetting, Type, Value};
+use firn_base::{Result, Type, Value};
 use firn_bind::FileArgument;
 use firn_executor::source::{MemorySource, Request, Scan, SourceColumn, SourceStatistics};
 use firn_executor::{Reader, Source, values};
@@ -85,8 +85,7 @@ impl SessionRelations {
     }
 
     fn opening(&self) -> Opening<'_> {
-        let zone = TimeZoneSetting::from_name(&self.facts.time_zone).unwrap_or(TimeZoneSetting::UTC);
-        Opening { registry: registry(), zone, zones: &self.facts.zones }
+        Opening { registry: registry(), style: self.facts.style.for_reading(), zones: &self.facts.zones }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::run::{NoSession, RunOptions, SessionServices};
 use crate::session_facts::SessionFacts;
 use firn_base::random::Random;
 use firn_base::sync::{Arc, Mutex};
-use firn_base::{Cancel, Error, Result, TimeZoneSetting, Type, TypeId, Value, clock};
+use firn_base::{Cancel, Error, Result, Type, TypeId, Value, clock};
 use firn_bind::FileArgument;
 use firn_executor::write::{check_all, check_immediate};
 use firn_executor::{Budget, Options, Source};
@@ -320,7 +320,6 @@ fn preparing<T>(
     cancel: &Cancel,
     work: impl FnOnce(Preparing<'_>) -> Result<T>,
 ) -> Result<(T, Box<[FileVersions]>)> {
-    let zone = zone(&facts.time_zone);
     // Nobody asks for rows while a statement is prepared.
     let relations = SessionRelations { facts: facts.clone(), services: Arc::new(NoSession) };
     let others = Noting { relations, files: Files::default() };
@@ -330,7 +329,7 @@ fn preparing<T>(
         names: Names {
             search_path: &facts.search_path,
             database: &facts.database,
-            zone: &zone,
+            style: &facts.style,
             present: None,
         },
         others: &others,
@@ -364,7 +363,7 @@ pub(crate) fn surroundings(
     Surroundings {
         statement_time: clock::wall_clock_micros(),
         transaction_time: options.now,
-        zone: options.zone,
+        style: options.style,
         settings: Arc::new(SessionSettings(services.clone())),
         objects: session.clone(),
         session,
@@ -384,10 +383,6 @@ fn run_options(options: &RunOptions) -> Options {
         spill: Some(options.spill.clone()),
         ..Options::new(BUDGET.clone())
     }
-}
-
-fn zone(name: &str) -> TimeZoneSetting {
-    TimeZoneSetting::named(name).unwrap_or(TimeZoneSetting::UTC)
 }
 
 /// The settings of a session, for functions.

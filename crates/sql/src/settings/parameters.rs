@@ -1,5 +1,7 @@
 //! The table of settings: what each takes, and what it is for.
 
+use firn_base::text_style::IntervalStyle;
+
 /// What a setting takes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
@@ -21,7 +23,7 @@ pub(super) enum Kind {
     Text,
     /// A time zone.
     TimeZone,
-    /// The part of DateStyle that we have.
+    /// A style of dates and the order of their fields.
     DateStyle,
     /// An encoding, by one of its names.
     Encoding,
@@ -63,7 +65,7 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     parameter("array_nulls", "on", Kind::Boolean, "Accepted; has no effect."),
     parameter("backend_flush_after", "0", Kind::Memory, "Accepted; has no effect."),
     parameter("backslash_quote", "safe_encoding", Kind::Text, "Accepted; has no effect."),
-    parameter("bytea_output", "hex", Kind::Choice(&["hex"]), "How bytea is printed."),
+    parameter("bytea_output", "hex", Kind::Choice(&["escape", "hex"]), "How bytea is printed."),
     parameter("check_function_bodies", "on", Kind::Boolean, "Accepted; has no effect."),
     parameter(
         "client_connection_check_interval",
@@ -145,7 +147,12 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     parameter("enable_sort", "on", Kind::Boolean, "Accepted; has no effect."),
     parameter("enable_tidscan", "on", Kind::Boolean, "Accepted; has no effect."),
     parameter("escape_string_warning", "on", Kind::Boolean, "Accepted; has no effect."),
-    parameter("extra_float_digits", "1", Kind::Integer(-15, 3), "Floats are printed shortest and exact."),
+    parameter(
+        "extra_float_digits",
+        "1",
+        Kind::Integer(-15, 3),
+        "Above 0 floats are printed shortest and exact, else with so many more digits than all keep.",
+    ),
     parameter(
         "force_parallel_mode",
         "off",
@@ -174,7 +181,12 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         "Longest that a client may be idle outside transaction blocks; 0 for ever.",
     ),
     parameter("integer_datetimes", "on", Kind::Fixed, "Times are integers."),
-    parameter("IntervalStyle", "postgres", Kind::Choice(&["postgres"]), "How intervals are printed."),
+    parameter(
+        "IntervalStyle",
+        "postgres",
+        Kind::Choice(IntervalStyle::NAMES),
+        "How intervals are printed and read.",
+    ),
     parameter("is_superuser", "on", Kind::Fixed, "Every user may do everything."),
     parameter("jit", "off", Kind::Boolean, "Accepted; has no effect."),
     parameter("jit_above_cost", "100000", Kind::Real, "Accepted; has no effect."),

@@ -1,7 +1,7 @@
 //! A database in memory that runs scripts and shows what comes out as text: what `sql` does without a session.
 
 use firn_base::sync::Arc;
-use firn_base::{Cancel, Error, Result, TimeZoneSetting, Type, TypeId, Value, coerce, text};
+use firn_base::{Cancel, Error, Result, TextStyle, Type, TypeId, Value, coerce, text};
 use firn_sql::activity::Sessions;
 use firn_sql::parse::{self, Parsed};
 use firn_sql::query::Prepared;
@@ -134,7 +134,7 @@ impl Database {
         let parameters = parameters
             .iter()
             .zip(prepared.parameters())
-            .map(|(value, ty)| coerce::assign_parameter(value.clone(), *ty, &TimeZoneSetting::UTC))
+            .map(|(value, ty)| coerce::assign_parameter(value.clone(), *ty, &TextStyle::DEFAULT))
             .collect::<Result<Vec<Value>>>()?;
         if !prepared.has_effects() {
             let rows = rows_of(prepared.start(transaction, &self.facts, &parameters, &options)?)?;
@@ -162,7 +162,7 @@ fn line(chunk: &ResultChunk, types: &[Type], row: usize) -> String {
             Some(Datum::Text(text)) => out.push_str(text),
             _ => match chunk.values.vectors()[place].datum(row).to_value(*ty) {
                 Value::Null => out.push_str("null"),
-                value => text::write_any(&value, *ty, &TimeZoneSetting::UTC, &mut out),
+                value => text::write_any(&value, *ty, &TextStyle::DEFAULT, &mut out),
             },
         }
         out

@@ -102,6 +102,7 @@ fn index_definition(oid: Oid, name: &str, column: u16, unique: bool) -> IndexDef
         deferral: Deferral::Never,
         condition: None,
         internal: false,
+        annotations: Default::default(),
     }
 }
 
@@ -134,6 +135,7 @@ pub fn create_sequence(tx: &mut Transaction, name: &str) -> SequenceDef {
         minimum: 1,
         maximum: i64::MAX,
         cycle: false,
+        cache: 1,
         owner: None,
     };
     tx.catalog_mut().unwrap().sequences.insert(definition.oid, Arc::new(definition.clone()));

@@ -3,7 +3,7 @@
 use crate::durable::*;
 use firn_base::disk::{Disk, SimulatedDisk};
 use firn_base::sync::Arc;
-use firn_base::{Numeric, Representation, SqlType, TimeZoneSetting, Type, TypeId, Value, text};
+use firn_base::{Numeric, Representation, SqlType, TextStyle, Type, TypeId, Value, text};
 use firn_txn::Engine;
 use firn_txn::catalog::ColumnType;
 use std::path::{Path, PathBuf};
@@ -57,7 +57,7 @@ fn expected() -> Vec<Vec<Value>> {
             Some(format!("2026-01-{:02}", id % 28 + 1)),
         ];
         let value = |(text, (_, ty)): (&Option<String>, (&str, SqlType))| match text {
-            Some(text) => text::parse(text, ty, &TimeZoneSetting::UTC).expect("it is a value"),
+            Some(text) => text::parse(text, ty, &TextStyle::DEFAULT).expect("it is a value"),
             None => Value::Null,
         };
         texts.iter().zip(COLUMNS).map(value).collect()

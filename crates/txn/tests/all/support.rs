@@ -88,6 +88,7 @@ impl Bank {
             deferral: Deferral::Never,
             condition: None,
             internal: false,
+            annotations: Default::default(),
         };
         let primary = IndexSpec {
             id: index.id(),

@@ -2,6 +2,7 @@
 //!
 //! Text is UTF-8. `convert_from`, `convert_to` and `convert` know the encodings that [`Encoding`] lists.
 
+use super::encoding_names::{encoding_name, encoding_number};
 use crate::kernel::{Bytes, Call, Text};
 use crate::registry::RegistryBuilder;
 use firn_base::{Error, Result, SqlState};
@@ -204,97 +205,17 @@ const WINDOWS: [char; 32] = [
     '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\0', 'ž', 'Ÿ',
 ];
 
-/// The names, in lower case and without punctuation, of the encodings that PostgreSQL converts and we do not.
-const OTHERS: &[&str] = &[
-    "abc",
-    "alt",
-    "big5",
-    "euccn",
-    "eucjis2004",
-    "eucjp",
-    "euckr",
-    "euctw",
-    "gb18030",
-    "gbk",
-    "iso885910",
-    "iso885913",
-    "iso885914",
-    "iso885916",
-    "iso88592",
-    "iso88593",
-    "iso88594",
-    "iso88595",
-    "iso88596",
-    "iso88597",
-    "iso88598",
-    "iso88599",
-    "johab",
-    "koi8",
-    "koi8r",
-    "koi8u",
-    "latin10",
-    "latin2",
-    "latin3",
-    "latin4",
-    "latin5",
-    "latin6",
-    "latin7",
-    "latin8",
-    "mskanji",
-    "muleinternal",
-    "shiftjis",
-    "shiftjis2004",
-    "sjis",
-    "tcvn",
-    "tcvn5712",
-    "uhc",
-    "vscii",
-    "win",
-    "win1250",
-    "win1251",
-    "win1253",
-    "win1254",
-    "win1255",
-    "win1256",
-    "win1257",
-    "win1258",
-    "win866",
-    "win874",
-    "win932",
-    "win936",
-    "win949",
-    "win950",
-    "windows1250",
-    "windows1251",
-    "windows1253",
-    "windows1254",
-    "windows1255",
-    "windows1256",
-    "windows1257",
-    "windows1258",
-    "windows866",
-    "windows874",
-    "windows932",
-    "windows936",
-    "windows949",
-    "windows950",
-];
-
 impl Encoding {
     /// The encoding of a name, of which case and punctuation do not matter.
     fn named(name: &str, role: &str) -> Result<Encoding> {
-        let letters = name.chars().filter(char::is_ascii_alphanumeric);
-        let plain: String = letters.map(|letter| letter.to_ascii_lowercase()).collect();
-        Ok(match plain.as_str() {
-            "sqlascii" => Encoding::SqlAscii,
-            "utf8" | "unicode" => Encoding::Utf8,
-            "latin1" | "iso88591" => Encoding::Latin1,
-            "latin9" | "iso885915" => Encoding::Latin9,
-            "win1252" | "windows1252" => Encoding::Windows1252,
-            other if OTHERS.contains(&other) => {
-                return Err(Error::unsupported(format!("the encoding \"{name}\"")));
-            }
-            _ => {
+        Ok(match encoding_number(name).and_then(encoding_name) {
+            Some("SQL_ASCII") => Encoding::SqlAscii,
+            Some("UTF8") => Encoding::Utf8,
+            Some("LATIN1") => Encoding::Latin1,
+            Some("LATIN9") => Encoding::Latin9,
+            Some("WIN1252") => Encoding::Windows1252,
+            Some(_) => return Err(Error::unsupported(format!("the encoding \"{name}\""))),
+            None => {
                 let message = format!("invalid {role} encoding name \"{name}\"");
                 return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
             }

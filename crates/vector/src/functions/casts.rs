@@ -4,7 +4,7 @@ use crate::kernel::{Overflow, Text, TooLarge};
 use crate::registry::RegistryBuilder;
 use firn_base::datetime::{self, MICROS_PER_DAY, MICROS_PER_SECOND, POSTGRES_EPOCH_DAYS};
 use firn_base::numeric::Numeric;
-use firn_base::{Error, Interval, Result, Type, TypeId, text};
+use firn_base::{Error, Interval, Result, SqlState, Type, TypeId, text};
 
 const INT2: Overflow = Overflow("smallint out of range");
 const INT4: Overflow = Overflow("integer out of range");
@@ -114,8 +114,16 @@ fn strings(builder: &mut RegistryBuilder) {
         call.text.push_str(if value { "true" } else { "false" });
         Text
     });
+    builder.scalar::<(&str,), _>("int4(char)", |_, (value,)| i32::from(text::char_byte(value) as i8));
+    builder.scalar::<(i32,), _>("char(int4)", |call, (value,)| match i8::try_from(value) {
+        Ok(byte) => {
+            text::write_char(byte as u8, &mut call.text);
+            Ok(Text)
+        }
+        Err(_) => Err(Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "\"char\" out of range")),
+    });
     builder.scalar::<(&str,), _>("char(text)", |call, (value,)| {
-        call.text.extend(value.chars().next());
+        text::write_char(text::char_byte(value), &mut call.text);
         Text
     });
     builder.scalar::<(&str, i32, bool), _>(
@@ -153,28 +161,28 @@ pub fn first_characters(text: &str, count: usize) -> &str {
 fn moments(builder: &mut RegistryBuilder) {
     builder.scalar::<(i64,), _>("date(timestamp)", |_, (moment,)| moment.div_euclid(MICROS_PER_DAY) as i32);
     builder.scalar::<(i64,), _>("date(timestamptz)", |call, (moment,)| {
-        Ok::<_, Error>(datetime::to_local(moment, call.context.zone)?.div_euclid(MICROS_PER_DAY) as i32)
+        Ok::<_, Error>(datetime::to_local(moment, call.context.zone())?.div_euclid(MICROS_PER_DAY) as i32)
     });
     builder.scalar::<(i32,), _>("timestamp(date)", |_, (days,)| datetime::date_to_timestamp(days));
     builder.scalar::<(i32,), _>("timestamptz(date)", |call, (days,)| {
-        datetime::to_utc(datetime::date_to_timestamp(days)?, call.context.zone)
+        datetime::to_utc(datetime::date_to_timestamp(days)?, call.context.zone())
     });
     builder.scalar::<(i32, i64), _>("timestamp(date,time) datetime_pl(date,time)", |_, (days, time)| {
         at(days, time)
     });
     builder.scalar::<(i64, i32), _>("timedate_pl(time,date)", |_, (time, days)| at(days, time));
     builder.scalar::<(i32, i64), _>("timestamptz(date,time)", |call, (days, time)| {
-        datetime::to_utc(at(days, time)?, call.context.zone)
+        datetime::to_utc(at(days, time)?, call.context.zone())
     });
     builder.scalar::<(i64,), _>("timestamp(timestamptz)", |call, (moment,)| {
-        datetime::to_local(moment, call.context.zone)
+        datetime::to_local(moment, call.context.zone())
     });
     builder.scalar::<(i64,), _>("timestamptz(timestamp)", |call, (moment,)| {
-        datetime::to_utc(moment, call.context.zone)
+        datetime::to_utc(moment, call.context.zone())
     });
     builder.scalar::<(i64,), _>("time(timestamp)", |_, (moment,)| moment.rem_euclid(MICROS_PER_DAY));
     builder.scalar::<(i64,), _>("time(timestamptz)", |call, (moment,)| {
-        Ok::<_, Error>(datetime::to_local(moment, call.context.zone)?.rem_euclid(MICROS_PER_DAY))
+        Ok::<_, Error>(datetime::to_local(moment, call.context.zone())?.rem_euclid(MICROS_PER_DAY))
     });
     builder.scalar::<(Interval,), _>("time(interval)", |_, (span,)| {
         span.microseconds().rem_euclid(MICROS_PER_DAY)

@@ -110,19 +110,19 @@ pub fn register(builder: &mut RegistryBuilder) {
         compare_date(right, left).reverse()
     });
     builder.scalar::<(i32, i64), _>("date_cmp_timestamptz(date,timestamptz)", |call, (left, right)| {
-        compare_local(i128::from(left) * i128::from(MICROS_PER_DAY), right, call.context.zone) as i32
+        compare_local(i128::from(left) * i128::from(MICROS_PER_DAY), right, call.context.zone()) as i32
     });
     builder.scalar::<(i64, i32), _>("timestamptz_cmp_date(timestamptz,date)", |call, (left, right)| {
-        compare_local(i128::from(right) * i128::from(MICROS_PER_DAY), left, call.context.zone).reverse()
+        compare_local(i128::from(right) * i128::from(MICROS_PER_DAY), left, call.context.zone()).reverse()
             as i32
     });
     builder.scalar::<(i64, i64), _>(
         "timestamp_cmp_timestamptz(timestamp,timestamptz)",
-        |call, (left, right)| compare_local(left.into(), right, call.context.zone) as i32,
+        |call, (left, right)| compare_local(left.into(), right, call.context.zone()) as i32,
     );
     builder.scalar::<(i64, i64), _>(
         "timestamptz_cmp_timestamp(timestamptz,timestamp)",
-        |call, (left, right)| compare_local(right.into(), left, call.context.zone).reverse() as i32,
+        |call, (left, right)| compare_local(right.into(), left, call.context.zone()).reverse() as i32,
     );
     builder.scalar::<(u32, u32), _>("xideq(xid,xid) cideq(cid,cid)", |_, (left, right)| left == right);
     builder.scalar::<(u32, u32), _>("xidneq(xid,xid)", |_, (left, right)| left != right);
@@ -238,7 +238,7 @@ fn in_zone<A: Argument, B: Argument>(
         ("ne", Ordering::is_ne),
     ] {
         builder.scalar::<(A, B), _>(&names(signatures, suffix), move |call, (left, right)| {
-            accepts(compare(left, right, call.context.zone))
+            accepts(compare(left, right, call.context.zone()))
         });
     }
 }

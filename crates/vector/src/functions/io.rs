@@ -31,7 +31,7 @@ pub fn register(builder: &mut RegistryBuilder) {
     input(builder, "date_in(cstring)", |call, text| datetime::parse_date_at(text, present(call)));
     input(builder, "uuid_in(cstring)", |_, text| text::parse_uuid(text));
     input(builder, "oidin(cstring) xidin(cstring) cidin(cstring)", |_, text| {
-        match text::parse_any(text, Type::new(TypeId::OID), &firn_base::TimeZoneSetting::UTC)? {
+        match text::parse_any(text, Type::new(TypeId::OID), &firn_base::TextStyle::DEFAULT)? {
             firn_base::Value::Oid(oid) => Ok(oid),
             other => panic!("{other:?} is no oid"),
         }
@@ -49,7 +49,7 @@ pub fn register(builder: &mut RegistryBuilder) {
         Text
     });
     builder.scalar::<(&str,), _>("charin(cstring)", |call, (text,)| {
-        call.text.extend(text.chars().next());
+        text::write_char(text::char_byte(text), &mut call.text);
         Text
     });
     modified(builder, "numeric_in(cstring,oid,int4)", |call, text, modifier| {
@@ -62,10 +62,10 @@ pub fn register(builder: &mut RegistryBuilder) {
         datetime::parse_timestamp_at(text, present(call))
     });
     modified(builder, "timestamptz_in(cstring,oid,int4)", |call, text, _| {
-        datetime::parse_timestamptz_at(text, call.context.zone, present(call))
+        datetime::parse_timestamptz_at(text, present(call))
     });
-    modified(builder, "interval_in(cstring,oid,int4)", |_, text, modifier| {
-        fit_interval(interval::parse_within(text, modifier)?, modifier)
+    modified(builder, "interval_in(cstring,oid,int4)", |call, text, modifier| {
+        fit_interval(interval::parse_within(text, modifier, call.context.style.intervals)?, modifier)
     });
     modified(builder, "varcharin(cstring,oid,int4)", |call, text, modifier| {
         let length = Type::new(TypeId::VARCHAR).with_modifier(modifier).length();
@@ -94,7 +94,7 @@ pub fn register(builder: &mut RegistryBuilder) {
                     elements.push(Datum::UInt32(objects::read(call, element.id, &text)?));
                 }
                 Some(text) => {
-                    slot.set_value(&text::parse_any(&text, element, call.context.zone)?, element);
+                    slot.set_value(&text::parse_any(&text, element, call.context.style)?, element);
                     elements.push(slot.get());
                 }
             }
@@ -107,7 +107,7 @@ pub fn register(builder: &mut RegistryBuilder) {
         "int2vectorin(cstring) oidvectorin(cstring) pg_lsn_in(cstring) tidin(cstring)",
         |call, (text,)| {
             let ty = call.signature.result;
-            let value = text::parse_any(text, ty, call.context.zone)?;
+            let value = text::parse_any(text, ty, call.context.style)?;
             call.value.set_value(&value, ty);
             Ok::<_, Error>(Any)
         },
@@ -122,24 +122,32 @@ pub fn register(builder: &mut RegistryBuilder) {
     output::<u32>(builder, "oidout(oid) xidout(xid) cidout(cid)", |call, value| {
         text::write_integer(value.into(), &mut call.text);
     });
-    output::<f32>(builder, "float4out(float4)", |call, value| text::write_real(value, &mut call.text));
-    output::<f64>(builder, "float8out(float8)", |call, value| text::write_double(value, &mut call.text));
+    output::<f32>(builder, "float4out(float4)", |call, value| {
+        text::write_real(value, call.context.style, &mut call.text);
+    });
+    output::<f64>(builder, "float8out(float8)", |call, value| {
+        text::write_double(value, call.context.style, &mut call.text);
+    });
     output::<Numeric>(builder, "numeric_out(numeric)", |call, value| value.write(&mut call.text));
     output::<i64>(builder, "tidout(tid)", |call, value| text::write_tid(value, &mut call.text));
     output::<i64>(builder, "pg_lsn_out(pg_lsn)", |call, value| text::write_lsn(value, &mut call.text));
-    output::<i32>(builder, "date_out(date)", |call, value| datetime::write_date(value, &mut call.text));
+    output::<i32>(builder, "date_out(date)", |call, value| {
+        datetime::write_date(value, call.context.style, &mut call.text);
+    });
     output::<i64>(builder, "time_out(time)", |call, value| datetime::write_time(value, &mut call.text));
     output::<i64>(builder, "timestamp_out(timestamp)", |call, value| {
-        datetime::write_timestamp(value, &mut call.text)
+        datetime::write_timestamp(value, call.context.style, &mut call.text)
     });
     output::<i64>(builder, "timestamptz_out(timestamptz)", |call, value| {
-        datetime::write_timestamptz(value, call.context.zone, &mut call.text);
+        datetime::write_timestamptz(value, call.context.style, &mut call.text);
     });
     output::<Interval>(builder, "interval_out(interval)", |call, value| {
-        interval::write(&value, &mut call.text)
+        interval::write(&value, call.context.style.intervals, &mut call.text)
     });
     output::<[u8; 16]>(builder, "uuid_out(uuid)", |call, value| text::write_uuid(&value, &mut call.text));
-    output::<&[u8]>(builder, "byteaout(bytea)", |call, value| text::write_bytea(value, &mut call.text));
+    output::<&[u8]>(builder, "byteaout(bytea)", |call, value| {
+        text::write_bytea(value, call.context.style.bytea, &mut call.text);
+    });
     output::<&str>(
         builder,
         "textout(text) varcharout(varchar) bpcharout(bpchar) nameout(name) charout(char) unknownout(unknown)",
@@ -156,8 +164,8 @@ pub fn register(builder: &mut RegistryBuilder) {
 }
 
 /// What `now` in a text means.
-fn present<'a>(call: &Call<'a>) -> Option<Present<'a>> {
-    Some(Present { moment: call.context.transaction_time, zone: call.context.zone })
+fn present<'a>(call: &Call<'a>) -> Present<'a> {
+    Present { moment: call.context.transaction_time, style: call.context.style }
 }
 
 fn input<O: Output>(
@@ -224,7 +232,7 @@ pub fn write(value: Datum<'_>, ty: Type, call: &mut Call<'_>) -> Result<()> {
             Ok(())
         }
         value => {
-            text::write_any(&value.to_value(ty), ty, call.context.zone, &mut call.text);
+            text::write_any(&value.to_value(ty), ty, call.context.style, &mut call.text);
             Ok(())
         }
     }

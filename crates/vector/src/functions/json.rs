@@ -127,15 +127,21 @@ fn write_scalar(value: Datum<'_>, ty: Type, call: &mut Call<'_>) -> Result<()> {
         json::write_string(&text, &mut call.text);
         return Ok(());
     }
-    // Timestamps are written as XML Schema has them.
+    // Dates and timestamps are written as XML Schema has them, whatever the session says.
     match (value, ty.id) {
+        (Datum::Int32(days), TypeId::DATE) => {
+            call.text.push('"');
+            datetime::write_iso_date(days, &mut call.text);
+            call.text.push('"');
+            return Ok(());
+        }
         (Datum::Int64(moment), TypeId::TIMESTAMP) => {
             call.text.push('"');
-            datetime::write_timestamp(moment, &mut call.text);
+            datetime::write_iso_timestamp(moment, &mut call.text);
         }
         (Datum::Int64(moment), TypeId::TIMESTAMPTZ) => {
             call.text.push('"');
-            datetime::write_timestamptz(moment, call.context.zone, &mut call.text);
+            datetime::write_iso_timestamptz(moment, call.context.zone(), &mut call.text);
             let offset = call.text[start..].rfind(['+', '-']).map(|place| call.text.len() - start - place);
             if offset == Some("+00".len()) {
                 call.text.push_str(":00");

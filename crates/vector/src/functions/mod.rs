@@ -8,6 +8,7 @@ mod comparison_loops;
 mod comparisons;
 mod date_templates;
 mod decimals;
+mod encoding_names;
 mod encodings;
 mod fixed;
 mod floats;
@@ -36,6 +37,7 @@ mod texts;
 mod windows;
 
 use crate::registry::RegistryBuilder;
+pub use encoding_names::{encoding_name, encoding_number};
 pub use objects::is_object;
 pub use row_versions::ROW_VERSION;
 
@@ -67,6 +69,7 @@ fn register(builder: &mut RegistryBuilder) {
     grammar::register(builder);
     date_templates::register(builder);
     number_templates::register(builder);
+    encoding_names::register(builder);
     encodings::register(builder);
     regexps::register(builder);
     roots::register(builder);

@@ -23,7 +23,7 @@ pub fn register(builder: &mut RegistryBuilder) {
     builder.scalar::<(), _>("statement_timestamp()", |call, ()| call.context.statement_time);
     builder.scalar::<(), _>("clock_timestamp()", |_, ()| clock::wall_clock_micros());
     builder.scalar::<(), _>("timeofday()", |call, ()| {
-        write_time_of_day(clock::wall_clock_micros(), call.context.zone, &mut call.text);
+        write_time_of_day(clock::wall_clock_micros(), call.context.zone(), &mut call.text);
         Text
     });
 }
@@ -78,15 +78,15 @@ fn arithmetic(builder: &mut RegistryBuilder) {
     });
     builder.scalar::<(i64, Interval), _>(
         "timestamptz_pl_interval(timestamptz,interval)",
-        |call, (moment, by)| shift_in_zone(moment, &by, call.context.zone),
+        |call, (moment, by)| shift_in_zone(moment, &by, call.context.zone()),
     );
     builder.scalar::<(Interval, i64), _>(
         "interval_pl_timestamptz(interval,timestamptz)",
-        |call, (by, moment)| shift_in_zone(moment, &by, call.context.zone),
+        |call, (by, moment)| shift_in_zone(moment, &by, call.context.zone()),
     );
     builder.scalar::<(i64, Interval), _>(
         "timestamptz_mi_interval(timestamptz,interval)",
-        |call, (moment, by)| shift_in_zone(moment, &by.checked_neg()?, call.context.zone),
+        |call, (moment, by)| shift_in_zone(moment, &by.checked_neg()?, call.context.zone()),
     );
     builder.scalar::<(i64, i64), _>(
         "timestamp_mi(timestamp,timestamp) timestamptz_mi(timestamptz,timestamptz)",
@@ -127,11 +127,11 @@ fn arithmetic(builder: &mut RegistryBuilder) {
     builder.scalar::<(i64, i64), _>("age(timestamp,timestamp)", |_, (later, earlier)| age(later, earlier));
     builder.scalar::<(i64,), _>("age(timestamp)", |call, (earlier,)| age(midnight(call.context)?, earlier));
     builder.scalar::<(i64, i64), _>("age(timestamptz,timestamptz)", |call, (later, earlier)| {
-        let zone = call.context.zone;
+        let zone = call.context.zone();
         age(datetime::to_local(later, zone)?, datetime::to_local(earlier, zone)?)
     });
     builder.scalar::<(i64,), _>("age(timestamptz)", |call, (earlier,)| {
-        age(midnight(call.context)?, datetime::to_local(earlier, call.context.zone)?)
+        age(midnight(call.context)?, datetime::to_local(earlier, call.context.zone())?)
     });
     builder.scalar::<(Interval,), _>("justify_hours(interval)", |_, (value,)| justify_hours(value));
     builder.scalar::<(Interval,), _>("justify_days(interval)", |_, (value,)| justify_days(value));
@@ -160,7 +160,7 @@ pub fn on_the_clock(time: i64, by: i64) -> i64 {
 
 /// The beginning of the current day, as the clocks of the session's zone show it.
 fn midnight(context: &crate::Context<'_>) -> Result<i64> {
-    let local = datetime::to_local(context.transaction_time, context.zone)?;
+    let local = datetime::to_local(context.transaction_time, context.zone())?;
     Ok(local - local.rem_euclid(MICROS_PER_DAY))
 }
 
@@ -266,7 +266,7 @@ fn fields(builder: &mut RegistryBuilder) {
         unit.extract(Moment::Point(local, None))
     });
     of_unit::<i64, _>(builder, "extract(text,timestamptz)", |call, unit, moment| {
-        unit.extract(in_zone(moment, call.context.zone)?)
+        unit.extract(in_zone(moment, call.context.zone())?)
     });
     of_unit::<Interval, _>(builder, "extract(text,interval)", |_, unit, span| {
         unit.extract(Moment::Span(span))
@@ -281,7 +281,7 @@ fn fields(builder: &mut RegistryBuilder) {
         part(unit, Moment::Point(local, None))
     });
     of_unit::<i64, _>(builder, "date_part(text,timestamptz)", move |call, unit, moment| {
-        part(unit, in_zone(moment, call.context.zone)?)
+        part(unit, in_zone(moment, call.context.zone())?)
     });
     of_unit::<Interval, _>(builder, "date_part(text,interval)", move |_, unit, span| {
         part(unit, Moment::Span(span))
@@ -291,7 +291,7 @@ fn fields(builder: &mut RegistryBuilder) {
         truncate(unit, local, "timestamp without time zone")
     });
     of_unit::<i64, _>(builder, "date_trunc(text,timestamptz)", |call, unit, moment| {
-        truncate_in_zone(unit, moment, call.context.zone)
+        truncate_in_zone(unit, moment, call.context.zone())
     });
     builder.scalar::<(&str, i64, &str), _>("date_trunc(text,timestamptz,text)", |_, (unit, moment, zone)| {
         truncate_in_zone(&Named::new(unit), moment, &TimeZoneSetting::named(zone)?)
@@ -601,7 +601,7 @@ fn making(builder: &mut RegistryBuilder) {
     builder.scalar::<(i32, i32, i32, i32, i32, f64), _>(
         "make_timestamptz(int4,int4,int4,int4,int4,float8)",
         |call, (year, month, day, hour, minute, second)| {
-            datetime::to_utc(make_timestamp(year, month, day, hour, minute, second)?, call.context.zone)
+            datetime::to_utc(make_timestamp(year, month, day, hour, minute, second)?, call.context.zone())
         },
     );
     builder.scalar::<(i32, i32, i32, i32, i32, f64, &str), _>(
@@ -677,11 +677,13 @@ fn make_timestamp(year: i32, month: i32, day: i32, hour: i32, minute: i32, secon
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firn_base::TextStyle;
 
     #[test]
     fn the_time_of_day_is_written_as_postgres_does() {
         let zone = TimeZoneSetting::parse("Europe/Berlin").unwrap();
-        let moment = datetime::parse_timestamptz("2024-07-04 01:02:03.000456+02", &zone).unwrap();
+        let style = TextStyle::in_zone(zone);
+        let moment = datetime::parse_timestamptz("2024-07-04 01:02:03.000456+02", &style).unwrap();
         let mut out = String::new();
         write_time_of_day(moment, &zone, &mut out);
         assert_eq!(out, "Thu Jul 04 01:02:03.000456 2024 CEST");

@@ -15,7 +15,7 @@ pub fn register(builder: &mut RegistryBuilder) {
     );
     with_lengths(builder, "timestamp", |_, moment, length| shift(moment, &length));
     with_lengths(builder, "timestamptz", |call, moment, length| {
-        shift_in_zone(moment, &length, call.context.zone)
+        shift_in_zone(moment, &length, call.context.zone())
     });
     with_lengths(builder, "time", |_, time, length| {
         Ok(super::moments::on_the_clock(time, length.microseconds()))

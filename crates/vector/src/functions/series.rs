@@ -163,7 +163,7 @@ impl Set for MomentSeries {
             }
             columns[0].push(Datum::Int64(self.next));
             self.next = match self.is_in_zone {
-                true => shift_in_zone(self.next, &self.step, call.context.zone)?,
+                true => shift_in_zone(self.next, &self.step, call.context.zone())?,
                 false => shift(self.next, &self.step)?,
             };
         }

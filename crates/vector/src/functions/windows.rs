@@ -4,7 +4,7 @@ use crate::datum::Datum;
 use crate::kernel::Call;
 use crate::kernel::slot::Slot;
 use crate::registry::RegistryBuilder;
-use crate::window::{Partition, WindowFunction};
+use crate::window::{Partition, Reach, WindowFunction};
 use firn_base::{Error, Representation, Result, SqlState};
 
 /// Adds the family.
@@ -38,6 +38,11 @@ impl WindowFunction for RowNumber {
     fn accepts(result: Representation) -> bool {
         result == Representation::Int64
     }
+
+    fn reach(&self, _: Option<i32>) -> Option<Reach> {
+        Some(Reach { before: 0, behind: 0 })
+    }
+
     fn row(
         &self,
         _: &mut Call<'_>,
@@ -59,6 +64,11 @@ impl WindowFunction for Rank {
     fn accepts(result: Representation) -> bool {
         result == Representation::Int64
     }
+
+    fn reach(&self, _: Option<i32>) -> Option<Reach> {
+        Some(Reach { before: 0, behind: 0 })
+    }
+
     fn row(
         &self,
         _: &mut Call<'_>,
@@ -81,6 +91,11 @@ impl WindowFunction for DenseRank {
     fn accepts(result: Representation) -> bool {
         result == Representation::Int64
     }
+
+    fn reach(&self, _: Option<i32>) -> Option<Reach> {
+        Some(Reach { before: 0, behind: 0 })
+    }
+
     fn row(
         &self,
         _: &mut Call<'_>,
@@ -204,6 +219,12 @@ impl WindowFunction for Shifted {
     fn accepts(_: Representation) -> bool {
         true
     }
+
+    fn reach(&self, steps: Option<i32>) -> Option<Reach> {
+        let by = self.sign * i64::from(steps?);
+        Some(Reach { before: by.min(0).unsigned_abs(), behind: by.max(0).unsigned_abs() })
+    }
+
     fn row(
         &self,
         call: &mut Call<'_>,
@@ -427,12 +448,7 @@ mod tests {
                     firn_base::Value::Null => "NULL".to_owned(),
                     value => {
                         let mut text = String::new();
-                        firn_base::text::write_any(
-                            &value,
-                            result,
-                            &firn_base::TimeZoneSetting::UTC,
-                            &mut text,
-                        );
+                        firn_base::text::write_any(&value, result, &firn_base::TextStyle::DEFAULT, &mut text);
                         text
                     }
                 })

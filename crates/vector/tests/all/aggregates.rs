@@ -2,7 +2,7 @@
 //!
 //! A group is added at once, among others of its file, and in two halves whose states are written, read and merged; always with one answer.
 
-use super::{Block, agree, blocks, shown, value, zone};
+use super::{Block, agree, blocks, shown, style, value};
 use firn_base::{Error, Result, Type, TypeId, Value};
 use firn_vector::builder::Builder;
 use firn_vector::context::detached;
@@ -70,8 +70,8 @@ fn vector(values: &[Value], ty: Type) -> Vector {
 }
 
 fn check(block: &Block, aggregate: &AggregateBody, wrong: &mut Vec<String>) {
-    let zone = zone();
-    let context = Context { zone: &zone, ..detached() };
+    let style = style();
+    let context = Context { style: &style, ..detached() };
     let signature = Signature {
         arguments: block.arguments.iter().copied().collect(),
         representations: block.arguments.iter().map(|ty| ty.representation().expect("values")).collect(),

@@ -1,7 +1,7 @@
 //! What the registry says of functions, against what calls with sample values do: a function that is said never to give NULL, or never
 //! to fail, does not.
 
-use super::zone;
+use super::style;
 use firn_base::{Error, SqlState, Type, TypeId, Value, text};
 use firn_vector::context::detached;
 use firn_vector::kernel::{CallSite, Signature};
@@ -57,7 +57,7 @@ fn sample_values(ty: Type) -> Vec<Value> {
     let name = firn_base::type_table::info(ty.id).map_or("", |info| info.name);
     let read = |text: &&str| match ty.representation() {
         Some(firn_base::Representation::Text) => Value::Text((*text).to_owned()),
-        _ => text::parse_any(text, ty, &zone()).unwrap_or_else(|error| panic!("{text} of {ty}: {error:?}")),
+        _ => text::parse_any(text, ty, &style()).unwrap_or_else(|error| panic!("{text} of {ty}: {error:?}")),
     };
     samples(name).iter().map(read).collect()
 }
@@ -98,8 +98,8 @@ impl Calls {
     }
 
     fn call(&mut self, arguments: &[Value]) -> Result<Value, Error> {
-        let zone = zone();
-        let context = Context { zone: &zone, ..detached() };
+        let style = style();
+        let context = Context { style: &style, ..detached() };
         let slots: Vec<Slot> = arguments
             .iter()
             .zip(&self.types)

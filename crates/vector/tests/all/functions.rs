@@ -1,6 +1,6 @@
 //! Scalar functions: over all rows at once, over some rows, with each argument constant, and on single values; always with one answer.
 
-use super::{Block, agree, blocks, shown, value, zone};
+use super::{Block, agree, blocks, shown, style, value};
 use firn_base::{Type, Value};
 use firn_vector::builder::Builder;
 use firn_vector::context::detached;
@@ -42,8 +42,8 @@ fn vector(values: &[Value], ty: Type) -> Vector {
 }
 
 fn check(block: &Block, function: &Function, wrong: &mut Vec<String>) {
-    let zone = zone();
-    let context = Context { zone: &zone, ..detached() };
+    let style = style();
+    let context = Context { style: &style, ..detached() };
     let result = block.result;
     let representations: Vec<_> =
         block.arguments.iter().map(|ty| ty.representation().expect("arguments are values")).collect();

@@ -13,7 +13,7 @@ mod facts;
 mod functions;
 mod sets;
 
-use firn_base::{TimeZoneSetting, Type, Value, text, type_table};
+use firn_base::{TextStyle, TimeZoneSetting, Type, Value, text, type_table};
 use std::path::Path;
 
 /// A block of a file of cases: one function, and what it was called with.
@@ -94,8 +94,8 @@ fn field(text: &str) -> Option<String> {
 }
 
 /// The time zone that the cases were made in.
-fn zone() -> TimeZoneSetting {
-    TimeZoneSetting::parse("Europe/Berlin").expect("it is a zone")
+fn style() -> TextStyle {
+    TextStyle::in_zone(TimeZoneSetting::parse("Europe/Berlin").expect("it is a zone"))
 }
 
 fn value(text: Option<&str>, ty: Type, place: &str) -> Value {
@@ -103,7 +103,7 @@ fn value(text: Option<&str>, ty: Type, place: &str) -> Value {
     if ty.representation() == Some(firn_base::Representation::Text) {
         return Value::Text(text.to_owned());
     }
-    text::parse_any(text, ty, &zone()).unwrap_or_else(|error| panic!("{place}: {text:?} of {ty}: {error:?}"))
+    text::parse_any(text, ty, &style()).unwrap_or_else(|error| panic!("{place}: {text:?} of {ty}: {error:?}"))
 }
 
 fn shown(value: &Value, ty: Type) -> Option<String> {
@@ -111,7 +111,7 @@ fn shown(value: &Value, ty: Type) -> Option<String> {
         return None;
     }
     let mut out = String::new();
-    text::write_any(value, ty, &zone(), &mut out);
+    text::write_any(value, ty, &style(), &mut out);
     Some(out)
 }
 

@@ -1,6 +1,6 @@
 //! Functions that return sets: their rows, asked for one at a time and many at once.
 
-use super::{blocks, shown, value, zone};
+use super::{blocks, shown, style, value};
 use firn_base::array::{ArrayValue, Dimension};
 use firn_base::{Type, TypeId, Value};
 use firn_vector::builder::Builder;
@@ -12,8 +12,8 @@ use firn_vector::{Context, Registry, Slot};
 #[test]
 fn every_set_has_the_rows_that_it_has_in_postgres() {
     let registry = Registry::built_in();
-    let zone = zone();
-    let context = Context { zone: &zone, ..detached() };
+    let style = style();
+    let context = Context { style: &style, ..detached() };
     let (mut wrong, mut cases) = (Vec::new(), 0);
     for block in blocks("sets") {
         let function = registry.function(FunctionId(block.oid));

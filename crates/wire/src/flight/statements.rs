@@ -12,7 +12,7 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use firn_base::sync::{Arc, Mutex};
-use firn_base::{Error, Representation, Result, SqlState, TimeZoneSetting, Type, Value, clock};
+use firn_base::{Error, Representation, Result, SqlState, Type, Value, clock};
 use firn_session::{CommandTag, Connection, Outcome, Rows, Statement, TransactionStatus};
 use http_body::Frame;
 use tokio::sync::{OwnedSemaphorePermit, TryAcquireError, mpsc};
@@ -161,13 +161,12 @@ impl Run {
         if !rows.iter().any(|row| row.iter().zip(types).any(|(value, ty)| is_read(value, ty))) {
             return Ok(());
         }
-        let zone = self.connection(|connection| connection.setting("timezone"))?;
-        let zone = TimeZoneSetting::from_name(&zone).unwrap_or(TimeZoneSetting::UTC);
+        let style = self.connection(|connection| Ok(*connection.text_style()))?;
         for (value, ty) in rows.iter_mut().flat_map(|row| row.iter_mut().zip(types)) {
             if let Value::Text(written) = &*value
                 && is_read(value, ty)
             {
-                *value = read_text(written, *ty, &zone)?;
+                *value = read_text(written, *ty, &style)?;
             }
         }
         Ok(())

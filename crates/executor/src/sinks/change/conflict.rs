@@ -23,12 +23,14 @@ pub struct ArmPlan {
     pub update: Option<ConflictUpdatePlan>,
 }
 
-/// DO UPDATE: expressions over columns of the row that is there, then columns of the row to insert.
+/// DO UPDATE: expressions over columns of the row that is there, then columns of the row to insert, then columns of the input.
 pub struct ConflictUpdatePlan {
     /// Those of the row that is there.
     pub existing: Vec<ColumnId>,
     /// Those of the row to insert.
     pub excluded: Vec<ColumnId>,
+    /// Those of the input: values of sub-queries.
+    pub given: Vec<usize>,
     /// SET and WHERE.
     pub update: Template<(Assignments, Conditions)>,
 }
@@ -40,7 +42,7 @@ impl Applying<'_, '_> {
         &mut self,
         plan: &InsertPlan,
         new: &RowVectors,
-        length: usize,
+        input: &Chunk,
         rows: &[u16],
     ) -> Result<Vec<(RowId, bool)>> {
         let mut written = Vec::with_capacity(rows.len());
@@ -58,7 +60,7 @@ impl Applying<'_, '_> {
                 }
                 Some((arm, existing)) => {
                     if let Some(update) = &arm.update
-                        && self.update_existing(update, existing, new, length, row)?
+                        && self.update_existing(update, existing, new, input, row)?
                     {
                         let table = &self.table().table;
                         written.push((self.state.writer.transaction.current_row_id(table, existing), true));
@@ -141,7 +143,7 @@ impl Applying<'_, '_> {
         plan: &ConflictUpdatePlan,
         existing: RowId,
         new: &RowVectors,
-        length: usize,
+        input: &Chunk,
         row: usize,
     ) -> Result<bool> {
         if self.state.writer.has_changed(self.target, existing) {
@@ -159,12 +161,13 @@ impl Applying<'_, '_> {
         let needed = super::sorted(needed.into_iter().chain(plan.existing.iter().copied()));
         let (old, _) = self.state.writer.read(self.target, &needed, 1, std::iter::once((0, existing)));
         let excluded = |column: &ColumnId| new.vector(*column).slice(row, 1);
-        debug_assert!(row < length);
+        let given = |place: &usize| input.vectors()[*place].slice(row, 1);
         let vectors: Vec<Vector> = plan
             .existing
             .iter()
             .map(|column| old.vector(*column).clone())
             .chain(plan.excluded.iter().map(excluded))
+            .chain(plan.given.iter().map(given))
             .collect();
         let chunk = Chunk::new(1, vectors);
         if conditions.select(&self.scope, chunk.clone())?.count() == 0 {

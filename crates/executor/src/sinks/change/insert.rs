@@ -49,7 +49,7 @@ impl Applying<'_, '_> {
                 }
             }
             false => {
-                let written = self.insert_or_update(plan, &new, chunk.length(), &rows[..until])?;
+                let written = self.insert_or_update(plan, &new, chunk, &rows[..until])?;
                 if violated.is_none() {
                     self.done_by_id(&written)?;
                 }

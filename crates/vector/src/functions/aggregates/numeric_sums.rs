@@ -49,6 +49,10 @@ impl State {
             self.count += count;
             return Ok(());
         }
+        if self.count == 0 {
+            *self = State { unscaled, scale, count, ..State::EMPTY };
+            return Ok(());
+        }
         self.add_other(Numeric::from_parts(unscaled, scale), count)
     }
 

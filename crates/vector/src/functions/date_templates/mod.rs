@@ -20,7 +20,7 @@ pub fn register(builder: &mut RegistryBuilder) {
         fill(call, template, &Values::of_moment(local, None)).expect("timestamps have all fields")
     });
     builder.scalar::<(i64, &str), _>("to_char(timestamptz,text)", |call, (moment, template)| {
-        let zone = call.context.zone;
+        let zone = call.context.zone();
         let local = datetime::to_local(moment, zone)?;
         fill(call, template, &Values::of_moment(local, Some((zone, moment))))
     });
@@ -32,7 +32,7 @@ pub fn register(builder: &mut RegistryBuilder) {
     });
     builder.scalar::<(&str, &str), _>("to_timestamp(text,text)", |call, (text, template)| {
         let moment = Parts::read(text, kept(call, template))?.moment(text)?;
-        moment.timestamptz(call.context.zone)
+        moment.timestamptz(call.context.zone())
     });
 }
 
