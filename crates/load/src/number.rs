@@ -244,7 +244,11 @@ mod tests {
                 }
             }
             if let Some(value) = date(bytes, range.clone()) {
-                assert_eq!(datetime::parse_date(field).ok(), Some(value), "{field:?}");
+                assert_eq!(
+                    datetime::parse_date(field, &firn_base::TextStyle::DEFAULT).ok(),
+                    Some(value),
+                    "{field:?}"
+                );
             }
             if let Some(value) = double(bytes, range.clone()) {
                 let long = text::parse_double(field).ok();
