@@ -456,8 +456,14 @@ impl Connection {
         if has_effects {
             self.refuse_read_only("COPY TO")?;
             let to = self.in_transaction(|connection, transaction| {
-                CopyTo::changed(transaction, &connection.facts, parsed, &connection.options, connection.options.style)
-                    .map_err(|error| with_table_of_constraint(error, transaction.catalog()))
+                CopyTo::changed(
+                    transaction,
+                    &connection.facts,
+                    parsed,
+                    &connection.options,
+                    connection.options.style,
+                )
+                .map_err(|error| with_table_of_constraint(error, transaction.catalog()))
             })?;
             let own = |copy| CopySource::Own(Box::new(OwnCopy { copy, alarm, reading: None }));
             return Ok(self.shown(copy, to, |_, copy| own(copy)));
