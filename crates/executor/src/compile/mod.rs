@@ -196,7 +196,8 @@ impl Program {
         self.pipelines.len()
     }
 
-    pub(crate) fn scans(&self) -> &[PlannedScan] {
+    /// Its scans.
+    pub fn scans(&self) -> &[PlannedScan] {
         &self.scans
     }
 
