@@ -9,6 +9,7 @@ use std::io;
 #[cfg(not(feature = "models"))]
 pub use std::thread::{JoinHandle, yield_now};
 pub use std::thread::{Scope, ScopedJoinHandle, available_parallelism, scope};
+use std::time::Duration;
 
 #[cfg(feature = "models")]
 mod modelled;
@@ -105,27 +106,57 @@ thread_local! {
     static RUNS_BEHIND: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `body` on a thread that [stands back](stand_back), and waits for it. The calling thread runs it if it is such a thread
-/// itself, or if the operating system refuses to start one.
-pub fn run_behind<T: Send>(name: &str, behind: Behind, body: impl FnOnce() -> T + Send) -> T {
+/// How often a thread that waits in [`run_behind`] looks around.
+const LOOK_AROUND: Duration = Duration::from_millis(20);
+
+/// Runs `body` on a thread that [stands back](stand_back), and waits for it. Meanwhile it calls `look` now and then. The calling thread
+/// runs it if it is such a thread itself, or if the operating system refuses to start one.
+pub fn run_behind<T: Send>(
+    name: &str,
+    behind: Behind,
+    look: &dyn Fn(),
+    body: impl FnOnce() -> T + Send,
+) -> T {
     if RUNS_BEHIND.get() {
         return body();
     }
     // Taken by the thread, or left for the caller if there is none.
     let body = Mutex::new(Some(body));
     let take = || body.lock().take().expect("it is run once");
+    let has_ended = AtomicBool::new(false);
+    let ended = Ended { has_ended: &has_ended, caller: std::thread::current() };
     scope(|scope| {
         let started = try_spawn_scoped(scope, name, || {
+            let _ended = ended;
             stand_back(behind);
             RUNS_BEHIND.set(true);
             take()()
         });
         match started {
-            // A panic goes on in the caller.
-            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Ok(thread) => {
+                while !has_ended.load(Ordering::Acquire) {
+                    std::thread::park_timeout(LOOK_AROUND);
+                    look();
+                }
+                // A panic goes on in the caller.
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            }
             Err(_) => take()(),
         }
     })
+}
+
+/// Wakes the thread that waits, when what it waits for ends in whatever way.
+struct Ended<'a> {
+    has_ended: &'a AtomicBool,
+    caller: std::thread::Thread,
+}
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.has_ended.store(true, Ordering::Release);
+        self.caller.unpark();
+    }
 }
 
 /// Starts a named thread with a stack of that size; an error if the operating system refuses.
@@ -248,14 +279,14 @@ mod tests {
         // SAFETY: the call has no memory of ours.
         let niceness = || unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
         let own = niceness();
-        let (outer, inner, helper) = run_behind("test", Behind::Transactions, || {
+        let (outer, inner, helper) = run_behind("test", Behind::Transactions, &|| {}, || {
             let name = || std::thread::current().id();
             let here = name();
-            let is_same = run_behind("test", Behind::Transactions, || name() == here);
+            let is_same = run_behind("test", Behind::Transactions, &|| {}, || name() == here);
             let helper = scope(|scope| {
                 start_scoped(scope, "test", || {
                     let here = name();
-                    (niceness(), run_behind("test", Behind::Transactions, || name() == here))
+                    (niceness(), run_behind("test", Behind::Transactions, &|| {}, || name() == here))
                 })
                 .unwrap()
                 .join()
@@ -263,10 +294,14 @@ mod tests {
             });
             (niceness(), is_same, helper)
         });
+        let looks = Cell::new(0);
+        let look = || looks.set(looks.get() + 1);
+        run_behind("test", Behind::Transactions, &look, || std::thread::sleep(3 * LOOK_AROUND));
+        assert!(looks.get() >= 2);
         assert_eq!((niceness(), inner), (own, true));
         assert_eq!(helper, (outer, true));
         assert!(own >= 5 || outer == 5, "{own} {outer}");
-        assert_eq!(with_at_most(0, || run_behind("test", Behind::Transactions, niceness)), own);
+        assert_eq!(with_at_most(0, || run_behind("test", Behind::Transactions, &|| {}, niceness)), own);
     }
 
     #[test]

@@ -60,6 +60,9 @@ use std::time::Duration;
 /// How long the pipelines of an execution run on the calling thread alone.
 const ALONE: Duration = Duration::from_millis(1);
 
+/// How long each pipeline runs there at least.
+const FIRST_STEPS: Duration = Duration::from_micros(100);
+
 /// How long a worker waits for others before it looks again.
 const TURN: Duration = Duration::from_millis(1);
 
@@ -173,7 +176,9 @@ impl Run {
         let pipeline = self.program.pipeline(slot);
         let open = pipeline.fragment.open(work)?;
         let (mut stream, mut sink) = (open.stream(work)?, pipeline.sink.start(work)?);
-        let (begin, left) = (clock::now(), self.alone_left());
+        // A recursion runs a pipeline many times, and each has little to do.
+        let least = FIRST_STEPS.min(self.options.alone);
+        let (begin, left) = (clock::now(), self.alone_left().max(least));
         let mut is_done = false;
         while !is_done && begin.elapsed() < left {
             is_done = !advance(work, &mut stream, &mut *sink)?;
@@ -242,7 +247,12 @@ impl Run {
 /// Runs the rest of a pipeline where it leaves contended cores to transactions, unless it is a part of one itself.
 fn behind<T: Send>(work: Work<'_>, body: impl FnOnce() -> T + Send) -> T {
     match work.effects {
-        None => thread::run_behind("query", Behind::Transactions, body),
+        None => {
+            let look = || {
+                let _ = work.context.cancel.is_cancelled();
+            };
+            thread::run_behind("query", Behind::Transactions, &look, body)
+        }
         Some(_) => body(),
     }
 }
@@ -407,7 +417,10 @@ impl Run {
             })
             .collect();
         let judges = |scan: &PlannedScan| -> Vec<(i16, Judge)> {
-            scan.judges.iter().map(|planned| (planned.attribute, planned.judge(&vectors))).collect()
+            scan.judges
+                .iter()
+                .map(|planned| (planned.attribute, planned.judge(&vectors, &options.budget)))
+                .collect()
         };
         let open = |scan: &PlannedScan| {
             let judges = judges(scan);
@@ -535,6 +548,18 @@ fn produce(work: Work<'_>, stream: &mut Stream) -> Result<Produced> {
 
 /// Lets each stream produce a few chunks, on threads of their own. Streams that have ended are removed; no chunks come only at the end.
 fn read_ahead(work: Work<'_>, streams: &mut Vec<Stream>, most: usize) -> Result<Vec<Chunk>> {
+    loop {
+        let chunks = read_once(work, streams, most)?;
+        if !chunks.is_empty() || streams.is_empty() {
+            return Ok(chunks);
+        }
+        // One that was refused a thread may be the one that others wait for.
+        streams.rotate_left(1);
+    }
+}
+
+/// The same, but there may be no chunks yet.
+fn read_once(work: Work<'_>, streams: &mut Vec<Stream>, most: usize) -> Result<Vec<Chunk>> {
     let read = |stream: &mut Stream| -> Result<(Vec<Chunk>, bool)> {
         let mut chunks = Vec::with_capacity(most);
         while chunks.len() < most {
@@ -573,12 +598,5 @@ fn read_ahead(work: Work<'_>, streams: &mut Vec<Stream>, most: usize) -> Result<
     }
     let mut ended = ended.into_iter();
     streams.retain(|_| !ended.next().expect("each stream has a result"));
-    match all.is_empty() && !streams.is_empty() {
-        true => {
-            // One that was refused a thread may be the one that others wait for.
-            streams.rotate_left(1);
-            read_ahead(work, streams, most)
-        }
-        false => Ok(all),
-    }
+    Ok(all)
 }

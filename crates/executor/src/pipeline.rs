@@ -302,6 +302,17 @@ impl Stream {
         self.input = None;
         self.ended = self.ended.max(stage + 1);
         self.pending.retain(|pending| *pending > stage);
+        // Other workers may wait for what they have put off.
+        self.stages[..=stage].iter_mut().for_each(|stage| *stage = Box::new(Closed));
+    }
+}
+
+/// A stage whose rows are not wanted any more.
+struct Closed;
+
+impl Stage for Closed {
+    fn push(&mut self, _: Work<'_>, _: Chunk) -> Result<Output> {
+        panic!("a closed stage gets no rows")
     }
 }
 

@@ -396,15 +396,18 @@ impl<'s> Estimates<'s> {
             many => vec![None; many],
         };
         let has_other = |place: usize| {
-            let (scalar, is_low) = bounds[place]?;
-            let is_other =
-                |(known, other_is_low): &(&Scalar, bool)| *other_is_low != is_low && *known == scalar;
-            bounds.iter().position(|other| other.as_ref().is_some_and(is_other))
+            bounds[place].is_some_and(|(scalar, is_low)| {
+                bounds.iter().flatten().any(|(known, other)| *other != is_low && *known == scalar)
+            })
+        };
+        let is_first = |place: usize| {
+            let (scalar, _) = bounds[place].expect("it is a bound");
+            !bounds[..place].iter().flatten().any(|(known, _)| *known == scalar)
         };
         let share = |place: usize| match has_other(place) {
-            Some(other) if place < other => INTERVAL,
-            Some(_) => 1.0,
-            None => self.share_of(conditions[place], rows),
+            true if is_first(place) => INTERVAL,
+            true => 1.0,
+            false => self.share_of(conditions[place], rows),
         };
         (0..conditions.len()).map(share).product()
     }

@@ -435,8 +435,7 @@ impl Restore {
         let bar = bar(manifest.tables.len());
         // Nobody needs to hear what was left out of somebody else's dump, and nothing is visible before the end.
         // Literals of the schema are in the default style.
-        let settings =
-            "SET client_min_messages = warning; SET datestyle = 'ISO, MDY'; SET intervalstyle = postgres";
+        let settings = "SET client_min_messages = warning; SET datestyle = 'ISO, MDY'; SET intervalstyle = postgres; SET timezone = 'UTC'";
         self.client.rows(&format!("{settings}; BEGIN")).map_err(reported)?;
         self.client.rows(schema).map_err(|report| in_file(SCHEMA, report))?;
         for table in &manifest.tables {

@@ -69,7 +69,7 @@ impl Binder<'_> {
                     }
                 }
                 let given = match condition {
-                    Some(condition) => Some(row.bind(self, condition, Clause::Where)?),
+                    Some(condition) => Some(row.bind(self, condition, Clause::IndexPredicate)?),
                     None => None,
                 };
                 let mut found: Vec<Key> = Vec::new();
@@ -290,7 +290,7 @@ impl<'r> Row<'r> {
         }
         let Some(condition) = &key.condition else { return Ok(true) };
         let Some(given) = given else { return Ok(false) };
-        let wanted = self.bind_kept(binder, condition, Clause::Where)?;
+        let wanted = self.bind_kept(binder, condition, Clause::IndexPredicate)?;
         let context = detached();
         let evaluator = RegistryEvaluator::new(binder.catalog.registry(), &context);
         Ok(all_implied(std::slice::from_ref(given), std::slice::from_ref(&wanted), &evaluator))

@@ -274,12 +274,15 @@ fn is_written_by_settings(ty: Type) -> bool {
     let is_of_catalog = ty.info().is_some_and(|info| info.name.starts_with("reg"));
     let is_of_time =
         matches!(ty.id, TypeId::DATE | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ | TypeId::INTERVAL);
-    ty.element().is_some() || is_of_catalog || is_of_time || ty.id == TypeId::RECORD
+    // PostgreSQL calls these functions IMMUTABLE, though extra_float_digits and bytea_output decide.
+    let is_styled = matches!(ty.id, TypeId::FLOAT4 | TypeId::FLOAT8 | TypeId::BYTEA);
+    ty.element().is_some() || is_of_catalog || is_of_time || is_styled || ty.id == TypeId::RECORD
 }
 
 /// Whether what a text means as a value of a type depends on them: its input function is not IMMUTABLE.
 fn is_read_by_settings(ty: Type) -> bool {
-    is_written_by_settings(ty) || ty.id == TypeId::TIME
+    let is_styled = matches!(ty.id, TypeId::FLOAT4 | TypeId::FLOAT8 | TypeId::BYTEA);
+    is_written_by_settings(ty) && !is_styled || ty.id == TypeId::TIME
 }
 
 /// A query as the definition of a relation. `text` is what it was parsed from.
@@ -462,14 +465,23 @@ impl Binder<'_> {
         }
     }
 
-    /// Notes what a star of a select list stands for: of all that FROM shows, or of one relation.
     /// Notes a string of a definition, read as a value of a type, if not every session would read it so.
     pub(super) fn note_literal(&mut self, written: &str, ty: Type, value: &Value, at: u32) {
         use firn_base::text_style::{DateOrder, IntervalStyle};
-        let is_of_time = matches!(
-            ty.id,
-            TypeId::DATE | TypeId::TIME | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ | TypeId::INTERVAL
-        );
+        let is_time = |ty: Type| {
+            matches!(
+                ty.id,
+                TypeId::DATE | TypeId::TIME | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ | TypeId::INTERVAL
+            )
+        };
+        let is_of_time = is_time(ty);
+        if ty.element().is_some_and(is_time)
+            && let Some(uses) = self.noted()
+        {
+            let mut fixed = String::new();
+            text::write_any(value, ty, &TextStyle::DEFAULT, &mut fixed);
+            return uses.literals.push((at, fixed.into()));
+        }
         let (true, Some(uses), Ok(kind)) = (is_of_time, self.noted(), SqlType::try_from(ty)) else { return };
         let far = TextStyle::in_zone(TimeZoneSetting::Fixed(3600));
         let styles = [
@@ -485,6 +497,7 @@ impl Binder<'_> {
         }
     }
 
+    /// Notes what a star of a select list stands for: of all that FROM shows, or of one relation.
     pub(super) fn note_star(&mut self, span: Span, of: Option<&ObjectName>) {
         if self.noted().is_none() {
             return;

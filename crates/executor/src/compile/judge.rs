@@ -8,16 +8,17 @@
 //! judged by values.
 
 use crate::arrays::vector_of;
+use crate::budget::Budget;
 use crate::expression::{Compiler, Conditions, Layout, Scope};
 use crate::pipeline::Template;
 use crate::source;
-use firn_base::Representation;
 use firn_base::sync::{Arc, Mutex};
-use firn_plan::function::Volatility;
-use firn_plan::{Column, Scalar};
+use firn_base::{Representation, Type, TypeId};
+use firn_plan::function::{Function, Volatility};
+use firn_plan::{Column, Columns, Scalar};
 use firn_storage::Judge;
 use firn_vector::context::detached;
-use firn_vector::{Chunk, Data, Vector};
+use firn_vector::{Chunk, Context, Data, Vector};
 
 /// A condition that is worth being judged by values.
 pub struct PlannedJudge {
@@ -37,7 +38,7 @@ impl PlannedJudge {
         let mut used = None;
         let mut is_alone = true;
         condition.for_each_column(&mut |column| is_alone &= *used.get_or_insert(column) == column);
-        let column = used.filter(|_| is_alone && is_costly(condition))?;
+        let column = used.filter(|_| is_alone && is_costly(condition, scalars.columns))?;
         let (_, attribute) = columns.iter().find(|(other, _)| *other == column)?;
         let representation = source::representation(scalars.columns, column);
         representation.is_string().then_some(())?;
@@ -47,11 +48,11 @@ impl PlannedJudge {
     }
 
     /// As a scan asks it, with the values of the statement's parameters.
-    pub fn judge(&self, parameters: &[Vector]) -> Judge {
+    pub fn judge(&self, parameters: &[Vector], budget: &Arc<Budget>) -> Judge {
         let condition = Mutex::new(self.condition.copy());
-        let (parameters, representation) = (parameters.to_vec(), self.representation);
+        let (parameters, budget, representation) = (parameters.to_vec(), budget.clone(), self.representation);
         Arc::new(move |values| {
-            let context = detached();
+            let context = Context { memory: &*budget, ..detached() };
             let scope = Scope { context: &context, parameters: &parameters };
             let chunk = Chunk::new(values.len(), vec![vector_of(values, representation)]);
             let truth = condition.lock().truth(&scope, &chunk).ok()?.plain(chunk.rows());
@@ -63,24 +64,35 @@ impl PlannedJudge {
     }
 }
 
-/// Whether a condition depends on its columns and parameters alone, and takes more than comparisons, which scans ask by themselves.
-fn is_costly(condition: &Scalar) -> bool {
-    let (mut is_immutable, mut is_costly) = (true, false);
-    condition.any(&mut |scalar| {
-        match scalar {
-            Scalar::Call(call) => {
-                is_immutable &= call.function.volatility == Volatility::Immutable;
-                is_costly |= call.function.strategy.is_none();
-            }
-            Scalar::Cast(cast) => {
-                let function = cast.function.as_ref();
-                is_immutable &= function.is_none_or(|function| function.volatility == Volatility::Immutable);
-                is_costly |= function.is_some();
-            }
-            Scalar::Case(_) => is_costly = true,
-            _ => {}
+/// Whether a condition depends on its columns and parameters alone, and takes more than comparisons, which scans ask by themselves. How
+/// values are read from text and written as text depends on the session.
+fn is_costly(condition: &Scalar, columns: &Columns) -> bool {
+    let is_fixed = |function: &Function| {
+        function.volatility == Volatility::Immutable && !TEXT_OF_ANYTHING.contains(&function.oid)
+    };
+    let is_string = |ty: Type| matches!(ty.id, TypeId::TEXT | TypeId::VARCHAR | TypeId::BPCHAR);
+    let mut is_costly = false;
+    let depends_on_session = condition.any(&mut |scalar| match scalar {
+        Scalar::Call(call) => {
+            is_costly |= call.function.strategy.is_none();
+            !is_fixed(&call.function)
         }
-        false
+        Scalar::Quantified(quantified) => !is_fixed(&quantified.function),
+        Scalar::Cast(cast) => match &cast.function {
+            Some(function) => {
+                is_costly = true;
+                !is_fixed(function)
+            }
+            None => !is_string(cast.ty) || !is_string(cast.argument.ty(columns)),
+        },
+        Scalar::Case(_) => {
+            is_costly = true;
+            false
+        }
+        _ => false,
     });
-    is_immutable && is_costly
+    is_costly && !depends_on_session
 }
+
+/// `text || anything` and `anything || text`, which write their values as the session does.
+const TEXT_OF_ANYTHING: [u32; 2] = [2003, 2004];

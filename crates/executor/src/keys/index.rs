@@ -48,6 +48,7 @@ impl KeyIndex {
         threads: usize,
         check: &(dyn Fn() -> Result<()> + Sync),
     ) -> Result<KeyIndex> {
+        assert!(keys.len() < NONE as usize, "numbers of rows have 32 bits");
         if let Keys::Words(words) = &keys {
             let is_left_out = left_out_rows(keys.len(), left_out);
             let is_entered = |row: usize| !is_left_out.get(row).copied().unwrap_or(false);
@@ -68,7 +69,6 @@ impl KeyIndex {
         threads: usize,
         check: &(dyn Fn() -> Result<()> + Sync),
     ) -> Result<KeyIndex> {
-        assert!(keys.len() < NONE as usize, "numbers of rows have 32 bits");
         let is_left_out = left_out_rows(keys.len(), left_out);
         let mut parts = threads.max(1).next_power_of_two();
         let (slots, repeated) = loop {

@@ -204,7 +204,8 @@ impl WindowPlan {
                 ended = 0;
             }
             let error = refused(&rows, &mut account);
-            if error.is_some() || work.run.options.always_spill && ended == 0 {
+            // With partitions that have ended the next turn computes them first.
+            if ended == 0 && (error.is_some() || work.run.options.always_spill) {
                 match (LongPartition::new(work, self, calls), error) {
                     (Some(mut partition), _) => {
                         let table = std::mem::replace(&mut rows, empty()).finish();

@@ -130,6 +130,8 @@ impl Load {
         let (mut rows, mut failure) = self.chosen(&new, length, context);
         if let Err(error) = self.table().generate_placed(context, &mut new, Rows::at(&rows, length)) {
             rows.truncate(rows.iter().position(|row| error.ordinal() == Some(u64::from(*row))).unwrap_or(0));
+            // Those before it have been computed one by one.
+            self.table().generate(None, context, &mut new, Rows::at(&rows, length))?;
             failure = Some(error);
         }
         let target = self.target;

@@ -8,7 +8,7 @@ use firn_base::{Cell, ColumnId, Result, SqlState, SqlType, TableId, Value};
 use firn_executor::arrays::vector_of;
 use firn_executor::source::Request;
 use firn_executor::values::value;
-use firn_executor::{Program, Reader, Rows, Source, SourceFacts, Sources, TableSource};
+use firn_executor::{Budget, Program, Reader, Rows, Source, SourceFacts, Sources, TableSource};
 use firn_plan::Operator;
 use firn_plan::operator::SourceId;
 use firn_plan::statistics::Statistics;
@@ -145,7 +145,8 @@ impl Database {
         let Operator::Scan(scan) = &plan[plan.root] else { panic!("the plan is a scan") };
         let program = Program::compile(&plan, &REGISTRY).unwrap();
         let judges = program.scans()[0].judges.iter();
-        let judges: Vec<_> = judges.map(|planned| (planned.attribute, planned.judge(&[]))).collect();
+        let judges: Vec<_> =
+            judges.map(|planned| (planned.attribute, planned.judge(&[], &Budget::new(1 << 30)))).collect();
         let request = Request {
             columns: &scan.columns,
             used: 0,

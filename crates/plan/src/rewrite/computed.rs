@@ -73,9 +73,12 @@ pub fn use_computed(
     }
 }
 
-/// Takes from casts whether the statement writes them, which makes no difference to what they are.
+/// Takes from casts whether the statement writes them, which makes no difference to what they are: but for those to a length, of which
+/// only explicit ones cut a value off.
 pub fn forget_casts(scalar: &mut Scalar) {
-    if let Scalar::Cast(cast) = scalar {
+    if let Scalar::Cast(cast) = scalar
+        && cast.ty.modifier < 0
+    {
         cast.implicit = true;
     }
     scalar.for_each_child_mut(forget_casts);
@@ -275,7 +278,13 @@ fn implies(given: &Scalar, wanted: &Scalar, evaluator: &dyn Evaluator) -> bool {
         _ => {}
     }
     if let Scalar::IsNull(operand, true) = wanted {
-        return is_null_with(given, operand);
+        // `x = ANY (array)` is FALSE for a NULL and an empty array, which is as good where it is asked alone.
+        return match given {
+            Scalar::Quantified(quantified) => {
+                quantified.function.strict && !quantified.all && is_null_with(&quantified.argument, operand)
+            }
+            given => is_null_with(given, operand),
+        };
     }
     let (given, wanted) = (comparisons(given), comparisons(wanted));
     !given.is_empty()
@@ -297,7 +306,11 @@ fn is_null_with(scalar: &Scalar, operand: &Scalar) -> bool {
         }
         Scalar::Not(inner) => is_null_with(inner, operand),
         Scalar::Quantified(quantified) => {
-            quantified.function.strict && !quantified.all && is_null_with(&quantified.argument, operand)
+            let is_list = matches!(quantified.values, Values::List(_));
+            is_list
+                && quantified.function.strict
+                && !quantified.all
+                && is_null_with(&quantified.argument, operand)
         }
         _ => false,
     }

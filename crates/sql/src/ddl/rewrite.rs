@@ -65,6 +65,10 @@ pub(super) fn table(
     // A table without columns still has rows, but no row without columns can be stored.
     if sources.iter().any(Option::is_some) {
         fill(context, old, &new, sources)?;
+    } else if new.columns.iter().any(|column| column.generated.is_some()) {
+        return Err(Error::unsupported(
+            "a generated column or an expression index of a table without other columns",
+        ));
     }
     for definition in &new.indexes {
         index::build(context, &new, definition)?;

@@ -134,7 +134,7 @@ fn privilege(source: &Source, schema: Oid, relation: &str, privilege: &str) -> R
 fn column_privileges(source: &Source) -> Vec<Row> {
     let mut rows = Vec::new();
     for (schema, relation, columns) in relations(source) {
-        for column in columns.iter().filter(|column| !column.dropped) {
+        for column in columns.iter().filter(|column| !column.dropped && !column.hidden) {
             for name in ["SELECT", "INSERT", "UPDATE", "REFERENCES"] {
                 let mut row = privilege(source, schema, relation, name);
                 row.extend(row! { "column_name": column.name.as_str() });
