@@ -187,6 +187,7 @@ fn relation(table: &Table, place: usize) -> Relation {
             index: oid + 1000 * number(position) as u32,
             name: format!("{}_{name}_key", table.name).into(),
             columns: vec![number(position)],
+            expressions: Vec::new(),
             is_primary,
             is_deferrable: false,
             condition: None,
