@@ -8,7 +8,7 @@ use firn_vector::registry::{
     AggregateBody, AggregateKind, Body, Function, FunctionId, Kernels, Mode, Parallel, Parameter,
     RegistryBuilder, Volatility,
 };
-use firn_vector::window::{Partition, WindowKernel};
+use firn_vector::window::{Partition, Reach, WindowKernel};
 use firn_vector::{Datum, Registry, Rows, Slot, Vector};
 use std::any::Any;
 use std::collections::HashMap;
@@ -152,6 +152,10 @@ impl SetKernel for NoBody {
 impl WindowKernel for NoBody {
     fn accepts(&self, _: Representation) -> bool {
         true
+    }
+
+    fn reach(&self, _: Option<i32>) -> Option<Reach> {
+        None
     }
 
     fn start(&self) -> Box<dyn Any + Send> {
