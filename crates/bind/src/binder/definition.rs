@@ -468,20 +468,10 @@ impl Binder<'_> {
     /// Notes a string of a definition, read as a value of a type, if not every session would read it so.
     pub(super) fn note_literal(&mut self, written: &str, ty: Type, value: &Value, at: u32) {
         use firn_base::text_style::{DateOrder, IntervalStyle};
-        let is_time = |ty: Type| {
-            matches!(
-                ty.id,
-                TypeId::DATE | TypeId::TIME | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ | TypeId::INTERVAL
-            )
-        };
-        let is_of_time = is_time(ty);
-        if ty.element().is_some_and(is_time)
-            && let Some(uses) = self.noted()
-        {
-            let mut fixed = String::new();
-            text::write_any(value, ty, &TextStyle::DEFAULT, &mut fixed);
-            return uses.literals.push((at, fixed.into()));
-        }
+        let is_of_time = matches!(
+            ty.id,
+            TypeId::DATE | TypeId::TIME | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ | TypeId::INTERVAL
+        );
         let (true, Some(uses), Ok(kind)) = (is_of_time, self.noted(), SqlType::try_from(ty)) else { return };
         let far = TextStyle::in_zone(TimeZoneSetting::Fixed(3600));
         let styles = [

@@ -284,42 +284,6 @@ fn blocks_that_are_frozen_and_compact_give_the_same_rows() {
     }
 }
 
-/// Conditions that no order tells are asked of the values of a dictionary, and rows that do not meet them are not given.
-#[test]
-fn conditions_on_strings_are_judged_by_the_values_of_a_dictionary() {
-    let config = Config {
-        freeze_after: Some(Duration::ZERO),
-        compact_after: Some(Duration::ZERO),
-        block_bytes: 1,
-        ..Config::default()
-    };
-    let database = Database::open(config);
-    let mut first = database.engine.begin();
-    (0..6000).for_each(|a| database.insert(&mut first, a % 10));
-    let _ = first.commit().unwrap();
-    database.engine.freeze(Duration::ZERO);
-    database.engine.compact(Duration::ZERO);
-    let reading = database.engine.begin_read_only();
-    let plan = |condition: &str| {
-        format!(
-            "Output [#0]
-               Scan 1 t [#0 a: int4 not null = 1, #2 c: text = 3] where [{condition}]"
-        )
-    };
-    for (condition, met, is_judged) in [
-        ("(upper(#2) = 'THE TEXT OF ROW 7'::text)", 600, true),
-        ("((length(#2) / 0::int4) = 7::int4)", 6000, false),
-        ("(upper(#2) = (upper(#2) || 'x'::text))", 0, true),
-    ] {
-        let given = database.given(&plan(condition), &[], &reading);
-        // The rows that come before all values have been judged are given.
-        assert_eq!(given < 3000, is_judged, "{condition}: {given}");
-        assert!(given >= met, "{condition}: {given}");
-    }
-    let rows = database.run(&plan("(upper(#2) = 'THE TEXT OF ROW 7'::text)"), &reading).unwrap();
-    assert_eq!(rows.len(), 600);
-}
-
 /// A serializable transaction that has read under a condition and then writes fails exactly if another one has changed what it read.
 #[test]
 fn what_a_scan_reads_is_validated_and_no_more() {

@@ -901,11 +901,9 @@ impl Statistics for Computing {
 
     fn computed(&self, source: crate::operator::SourceId) -> Vec<statistics::Computed> {
         // The expressions are those of a plan of their own.
-        let text = "
-            Output [#0]
-              Scan 1 [#0: int4 = 1, #1: int4 = 2, #2: int4 = 3] where [((#0 + #1) = 0::int4), (#2 > 5::int4), (#1 is not null)]
-        ";
-        let plan = parse(text.trim(), &TestFunctions).expect("the plan is well-formed");
+        let text = "Output [#0]\n  Scan 1 [#0: int4 = 1, #1: int4 = 2, #2: int4 = 3] \
+            where [((#0 + #1) = 0::int4), (#2 > 5::int4), (#1 is not null)]";
+        let plan = parse(text, &TestFunctions).expect("the plan is well-formed");
         let Operator::Scan(scan) = &plan[plan.post_order()[0]] else { panic!("it is a scan") };
         let Scalar::Call(call) = &scan.conditions[0] else { panic!("it is a comparison") };
         let computed = |attribute, ty, meaning| statistics::Computed {
