@@ -983,7 +983,7 @@ fn conditions_that_imply_those_of_a_partial_index_ask_for_its_rows() {
         // The key of a unique index finds no more rows.
         ("(#2 > 5::int4), (#1 = 1::int4), (#3 = 1::int4)", false),
     ] {
-        let added = if implies { ", (#4 computed = true::bool)" } else { "" };
+        let added = if implies { ", (#4 computed = true)" } else { "" };
         becomes(ask, &plan(conditions, ""), &plan(conditions, added));
     }
 }
