@@ -200,7 +200,7 @@ impl OpenFragment {
     /// The stream of one worker.
     pub fn stream(&self, work: Work<'_>) -> Result<Stream> {
         let stages = self.fragment.stages.iter().zip(&*self.stages);
-        let start = |(planned, opened): (&Box<dyn StagePlan>, &Option<Box<dyn StagePlan>>)| {
+        let start = |(planned, opened): (_, &Option<Box<dyn StagePlan>>)| {
             opened.as_ref().unwrap_or(planned).start(work)
         };
         let stages = stages.map(start).collect::<Result<_>>()?;

@@ -13,6 +13,9 @@ use firn_syntax::tree::{self, ConflictTarget, Expr, ExprKind, Name, OnConflict};
 use firn_vector::context::detached;
 use std::sync::Arc;
 
+/// Columns, and which attribute each is.
+type Attributes<'a> = &'a [(Column, i16)];
+
 /// The row to insert.
 pub(super) struct ConflictingRow<'a> {
     /// The table.
@@ -144,7 +147,7 @@ impl Binder<'_> {
         &mut self,
         row: ConflictingRow<'_>,
         key: &[i16],
-        (existing, excluded): (&[(Column, i16)], &[(Column, i16)]),
+        (existing, excluded): (Attributes<'_>, Attributes<'_>),
         (set, conditions): (&[(i16, Scalar)], &[Scalar]),
         at: u32,
     ) -> Result<()> {

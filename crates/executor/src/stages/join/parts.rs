@@ -50,6 +50,7 @@ pub(super) struct Member {
 }
 
 /// What a worker does next.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart where it is returned")]
 enum Turn {
     Join(Task),
     /// Others may still put rows off or make tasks.
