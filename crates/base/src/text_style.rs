@@ -1,5 +1,5 @@
 //! How a session reads values from text and writes them as text: what `TimeZone`, `DateStyle`, `IntervalStyle`, `bytea_output`
-//! and `extra_float_digits` say. Whoever turns a value into text, or text into a value, is given one.
+//! and `extra_float_digits` say. Functions that write a value as text or read one from text take it.
 
 use crate::time_zone::TimeZoneSetting;
 

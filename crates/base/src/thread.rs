@@ -106,7 +106,7 @@ thread_local! {
     static RUNS_BEHIND: Cell<bool> = const { Cell::new(false) };
 }
 
-/// How often a thread that waits in [`run_behind`] looks around.
+/// How often [`run_behind`] calls `look`.
 const LOOK_AROUND: Duration = Duration::from_millis(20);
 
 /// Runs `body` on a thread that [stands back](stand_back), and waits for it. Meanwhile it calls `look` now and then. The calling thread

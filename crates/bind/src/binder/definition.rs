@@ -249,7 +249,7 @@ impl Catalog for InUtc<'_> {
 /// `text || anything` and `anything || text`: how the value is written decides, for PostgreSQL's functions become casts.
 const TEXT_OF_ANYTHING: [u32; 2] = [2003, 2004];
 
-/// Whether a scalar has one value for a row, whoever computes it and when.
+/// Whether the value of a scalar depends on the row alone, and not on the session or the time.
 fn is_immutable(scalar: &Scalar, columns: &Columns) -> bool {
     let is_fixed = |function: &Function| function.volatility == Volatility::Immutable;
     !scalar.any(&mut |part| match part {

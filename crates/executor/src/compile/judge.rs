@@ -1,6 +1,6 @@
-//! Conditions on one column of strings that no order tells, for scans to judge once for each value of a dictionary.
+//! Conditions on one column of strings that are no range of values: scans evaluate them once for each value of a dictionary.
 //!
-//! `s LIKE '%x%'`, `lower(s) = 'x'` and `length(s) > 5` cost many times what a look-up of a code does. Where blocks have codes, a
+//! `s LIKE '%x%'`, `lower(s) = 'x'` and `length(s) > 5` cost many times what the look-up of a code costs. Where blocks have codes, a
 //! scan evaluates such a condition for the values of the dictionary, and only rows whose codes are among those that meet it are
 //! decoded. The condition stays above the scan: there are blocks without codes, and dictionaries of more values than there are rows.
 //!

@@ -6,8 +6,8 @@
 //! Where memory does not suffice, rows go to temporary files, split by the hash of their key ([`Partitions`]). At the end some parts
 //! are read back and indexed: those are joined as if they were all. The rows of the other side that belong to other parts are put
 //! off, and these parts are joined one after the other when all have come ([`crate::stages`]): a hybrid hash join, see G. Graefe,
-//! "Query Evaluation Techniques for Large Databases", ACM Computing Surveys 25(2), 1993, section 5.2. Rows that cannot be told apart
-//! by a hash, those of joins without equalities for one, are one part.
+//! "Query Evaluation Techniques for Large Databases", ACM Computing Surveys 25(2), 1993, section 5.2. Rows that have no
+//! hash to be split by, such as those of joins without equalities, are one part.
 
 use crate::budget::Account;
 use crate::buffer::RowBuffer;

@@ -61,7 +61,7 @@ fn other_relation(
                 true => parameter::reset_of_index(shown, options),
                 false => parameter::set_of_index(shown, options),
             };
-            // Mistakes are told before the index is looked for.
+            // Errors in the parameters are raised before the index is looked up.
             change(&mut Vec::new())?;
             match context.names().find(name) {
                 Some(Relation::Index(table, index)) => {

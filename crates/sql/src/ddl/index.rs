@@ -231,7 +231,7 @@ pub(crate) fn expression_name(text: &str) -> String {
     parse_expression(text).map_or("expr".to_owned(), |expression| firn_bind::index_column_name(&expression))
 }
 
-/// Names with numbers behind those that have come before, as PostgreSQL tells the columns of an index apart.
+/// Distinct names: a number is appended to a name that occurs before, as PostgreSQL names the columns of an index.
 pub(crate) fn distinct_names(names: Vec<String>) -> Vec<String> {
     let mut distinct: Vec<String> = Vec::with_capacity(names.len());
     for name in names {

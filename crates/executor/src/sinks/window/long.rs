@@ -57,7 +57,7 @@ impl Reach {
     fn of(call: &WindowCallPlan, frame: &Frame) -> Option<Reach> {
         let near = |before: u64, behind: u64| {
             let is_near = before.max(behind) <= FARTHEST;
-            // One row more tells whether the next one is its peer.
+            // One row more, to see whether the next one is its peer.
             is_near.then_some(Reach {
                 before: before as usize + 1,
                 behind: behind as usize,
