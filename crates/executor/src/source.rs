@@ -8,7 +8,8 @@
 //! logs what it reads. It is begun when its rows are needed, perhaps never, perhaps once for each round of a recursion.
 
 use crate::buffer::RowBuffer;
-use crate::execution::Options;
+use crate::options::Options;
+use arrow_buffer::BooleanBuffer;
 use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{Representation, Result, Snapshot, Type, Value};
 use firn_plan::operator::SourceId;
@@ -162,7 +163,14 @@ pub trait Morsels: Send + Sync {
     /// Claims a morsel: a block or a part of one, at most 65,536 rows, with a vector for each column of the request.
     /// `None` if all have been claimed.
     fn next(&self) -> Result<Option<Chunk>>;
+
+    /// Says that from now on rows are not wanted that do not pass a filter on some columns of the request, by their places. They may
+    /// come all the same.
+    fn filter(&self, _columns: &[usize], _: RowFilter) {}
 }
+
+/// Tells for each row of some vectors, of which there are so many, whether it is wanted.
+pub type RowFilter = Arc<dyn Fn(&[Vector], usize) -> BooleanBuffer + Send + Sync>;
 
 /// A scan that has been read to its end: its table is about to change.
 pub(crate) struct KeptScan(Arc<RowBuffer>);
