@@ -86,6 +86,8 @@ struct Grouping {
     /// How many of the steps are before it.
     after: usize,
     aggregates: Vec<Aggregate>,
+    /// Whether the first row with a value decides.
+    first_is_enough: bool,
 }
 
 /// An aggregate.
