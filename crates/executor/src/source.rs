@@ -93,6 +93,16 @@ pub trait Source: Send + Sync {
         Vec::new()
     }
 
+    /// The oid of the index by which a scan with these conditions would find its rows now, if it would.
+    fn index_for(&self, _: &Request<'_>) -> Option<u32> {
+        None
+    }
+
+    /// The oid of the index by which [`Source::open_lookup`] finds rows by values of some attributes.
+    fn index_by(&self, _attributes: &[i16]) -> Option<u32> {
+        None
+    }
+
     /// The oid of the relation that it is, if it is one of the catalog.
     fn relation(&self) -> Option<u32> {
         None

@@ -285,6 +285,28 @@ impl Prepared {
         rows
     }
 
+    /// The oid of the index by which each scan of its plan finds rows, with these parameters, by
+    /// [`NodeId::index`](firn_plan::NodeId::index).
+    pub fn indexes(&self, preparing: Preparing<'_>, parameters: &[Value]) -> Result<Vec<Option<u32>>> {
+        let mut indexes = vec![None; self.plan.size()];
+        if let Some(short) = &self.short {
+            let mut found: Vec<(u32, u32)> = short.indexes().collect();
+            for node in self.plan.post_order() {
+                let Operator::Scan(scan) = &self.plan[node] else { continue };
+                if let Some(place) = found.iter().position(|(table, _)| *table == scan.source.0) {
+                    indexes[node.index()] = Some(found.remove(place).1);
+                }
+            }
+            return Ok(indexes);
+        }
+        let Preparing { transaction, others, .. } = preparing;
+        let sources = TransactionSources { transaction, held: &self.held, others };
+        for (node, index) in self.program()?.indexes(&sources, parameters) {
+            indexes[node.index()] = Some(index);
+        }
+        Ok(indexes)
+    }
+
     /// The pipelines; with clocks, if they are asked for.
     fn program_for(&self, options: &Options) -> Result<Arc<Program>> {
         match options.measures.as_ref().filter(|measures| measures.fit(&self.plan)) {

@@ -548,8 +548,11 @@ impl Connection {
         let planned = clock::now();
         let explained = self.with_reader(|connection, transaction| {
             let plan = connection.current_plan(&prepared.prepared, transaction)?;
-            connection.options.measures = (options.analyze && !makes_table).then(|| plan.measures());
-            plan.explain(transaction, &options, &connection.options)
+            // A statement that touches few rows does not run by the operators of its plan.
+            let is_measured = options.analyze && !makes_table && !plan.is_short();
+            connection.options.measures = is_measured.then(|| plan.measures());
+            let values = coerced(&plan.parameters, &values, &connection.options.style)?;
+            plan.explain(transaction, &options, &values, &connection.options)
         });
         if explained.is_err() {
             self.options.measures = None;

@@ -14,6 +14,7 @@ use firn_plan::operator::{JoinKind, JoinMethod, Operator};
 use firn_plan::text::{operator_line, print_with};
 use firn_plan::verify::name;
 use firn_plan::{NodeId, Plan};
+use firn_syntax::print::quote_name;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ pub struct Explanation {
     options: ExplainOptions,
     /// How many rows each operator is expected to give, unless that is not to be printed.
     estimates: Option<Vec<f64>>,
+    /// By which index each scan finds its rows, if it uses one.
+    indexes: Vec<Option<String>>,
     /// What each operator comes to, if that is measured.
     measures: Option<Arc<Measures>>,
     run: Option<Run>,
@@ -60,10 +63,11 @@ impl Explanation {
         plan: &Plan,
         options: ExplainOptions,
         estimates: Option<Vec<f64>>,
+        indexes: Vec<Option<String>>,
         measures: Option<Arc<Measures>>,
     ) -> Explanation {
         let plan = stack::with_room_for(plan.depth() as u32, || Tree::new(plan.clone()));
-        Explanation { plan, options, estimates, measures, run: None, planning: None }
+        Explanation { plan, options, estimates, indexes, measures, run: None, planning: None }
     }
 
     /// The statement was run.
@@ -129,6 +133,9 @@ impl Explanation {
     /// What is known of an operator, as the end of its line.
     fn note(&self, node: NodeId) -> String {
         let mut note = String::new();
+        if let Some(index) = &self.indexes[node.index()] {
+            put(&mut note, format_args!(" using {}", quote_name(index)));
+        }
         if let Some(estimates) = &self.estimates {
             put(&mut note, format_args!(" (rows={:.0})", estimates[node.index()]));
         }
@@ -179,6 +186,10 @@ impl Explanation {
     fn node(&self, id: NodeId, relationship: Option<&'static str>) -> (Node, Duration) {
         let operator = &self.plan[id];
         let mut properties = properties(&self.plan, operator, relationship);
+        if let Some(index) = &self.indexes[id.index()] {
+            properties[0].1 = Property::Text("Index Scan".to_owned());
+            properties.push(("Index Name", Property::Text(index.clone())));
+        }
         let of_inputs: [&str; 2] = match operator {
             Operator::UnionAll { .. } => ["Member", "Member"],
             _ => ["Outer", "Inner"],

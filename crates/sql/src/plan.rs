@@ -148,18 +148,20 @@ impl Plan {
         }
     }
 
-    /// What EXPLAIN prints of it, if it is run with these options.
+    /// What EXPLAIN prints of it, if it is run with these parameters and options.
     pub fn explain(
         &self,
         transaction: &Transaction,
         explain: &ExplainOptions,
+        parameters: &[Value],
         options: &RunOptions,
     ) -> Result<Explanation> {
         let estimates = match explain.costs {
             true => Some(self.prepared.estimates(transaction, &self.facts, &options.cancel)?),
             false => None,
         };
-        Ok(Explanation::new(self.prepared.plan(), *explain, estimates, options.measures.clone()))
+        let indexes = self.prepared.indexes(transaction, &self.facts, &options.cancel, parameters)?;
+        Ok(Explanation::new(self.prepared.plan(), *explain, estimates, indexes, options.measures.clone()))
     }
 
     /// Nothing has been measured of its operators yet.

@@ -26,7 +26,7 @@ impl Compile<'_> {
         };
         let keys = join.method.by_index().iter().map(key).collect::<Result<Vec<_>>>()?;
         let (planned, found) =
-            self.planned_scan(scan, &with_uses(&right_only(needed, join), &join.conditions));
+            self.planned_scan(join.right, scan, &with_uses(&right_only(needed, join), &join.conditions));
         self.lookups.push(PlannedLookup { scan: planned, attributes: join.method.by_index().to_vec() });
 
         // Conditions of the scan come first, since they remove rows before the join.

@@ -19,7 +19,7 @@ use crate::inputs::{SharedPlan, ValuesPlan};
 use crate::measures::Measures;
 use crate::pipeline::{Fragment, InputPlan, Pipeline, SinkPlan, SlotId, StagePlan};
 use crate::run::JoinFilter;
-use crate::source::Request;
+use crate::source::{Request, Sources};
 use crate::stages::LimitBounds;
 use crate::timed::{Counter, Gauge, Timed};
 use firn_base::sync::Arc;
@@ -62,6 +62,8 @@ struct ProgramEffects {
 
 /// A scan of a program.
 pub struct PlannedScan {
+    /// The operator of the plan.
+    pub node: NodeId,
     /// The source.
     pub source: SourceId,
     /// The columns that are read, and their attributes.
@@ -196,6 +198,19 @@ impl Program {
 
     pub(crate) fn pipelines(&self) -> &Arc<[Option<Pipeline>]> {
         &self.pipelines
+    }
+
+    /// By which indexes it would read now, with these parameters: the operator that reads, and the index's oid.
+    pub fn indexes(&self, sources: &dyn Sources, parameters: &[Value]) -> Vec<(NodeId, u32)> {
+        let of_scan = |scan: &PlannedScan| {
+            let request = scan.request(&[], parameters, &self.columns, 1);
+            Some((scan.node, sources.source(scan.source).index_for(&request)?))
+        };
+        let of_lookup = |PlannedLookup { scan, attributes }: &PlannedLookup| {
+            Some((scan.node, sources.source(scan.source).index_by(attributes)?))
+        };
+        let lookups = self.lookups.iter().filter_map(of_lookup);
+        self.scans.iter().filter_map(of_scan).chain(lookups).collect()
     }
 
     /// Its scans.

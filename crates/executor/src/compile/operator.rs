@@ -82,7 +82,7 @@ impl Compile<'_> {
     }
 
     pub(super) fn scan(&mut self, node: NodeId, scan: &Scan, needed: &Needed) -> Result<Part> {
-        let (planned, layout) = self.planned_scan(scan, needed);
+        let (planned, layout) = self.planned_scan(node, scan, needed);
         self.scans.push(planned);
         let number = self.scans.len() - 1;
         let mut part = Part::new(ScanPlan(number), layout);
@@ -92,7 +92,7 @@ impl Compile<'_> {
     }
 
     /// What a scan asks of its source, and the vectors that it gives.
-    pub(super) fn planned_scan(&self, scan: &Scan, needed: &Needed) -> (PlannedScan, Layout) {
+    pub(super) fn planned_scan(&self, node: NodeId, scan: &Scan, needed: &Needed) -> (PlannedScan, Layout) {
         let all = with_uses(needed, &scan.conditions);
         let mut columns: Vec<(Column, i16)> =
             scan.columns.iter().filter(|(column, _)| all.contains(column)).copied().collect();
@@ -106,6 +106,7 @@ impl Compile<'_> {
         let judge = |condition| PlannedJudge::of(condition, &columns, &self.scalars);
         let judges = conditions.iter().filter_map(judge).collect();
         let planned = PlannedScan {
+            node,
             source: scan.source,
             columns,
             used,

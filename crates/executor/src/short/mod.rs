@@ -199,6 +199,11 @@ impl ShortProgram {
         compile::program(plan, registry, sources, targets)
     }
 
+    /// The indexes that it reads by: the oid of the table, and that of the index, in the order of the plan.
+    pub fn indexes(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.lookups.iter().map(|lookup| (lookup.definition.oid.0, lookup.index.spec().id.0))
+    }
+
     /// Runs a program without changes and locks, and appends the values of its rows, row by row. How many rows; `None` if it
     /// gives up. Then, and after an error, nothing has been appended.
     pub fn query(

@@ -97,6 +97,17 @@ impl Source for TableSource {
         self.definition.indexes.iter().map(index).collect()
     }
 
+    fn index_for(&self, request: &Request<'_>) -> Option<u32> {
+        let restrictions = restrictions::of(request, &self.definition);
+        let path = path::choose(&self.definition, &self.table, &restrictions.comparisons)?;
+        Some(path.index().spec().id.0)
+    }
+
+    fn index_by(&self, attributes: &[i16]) -> Option<u32> {
+        let index = lookup::index_of(&self.definition, &self.table, attributes)?;
+        Some(index.spec().id.0)
+    }
+
     fn relation(&self) -> Option<u32> {
         Some(self.definition.oid.0)
     }

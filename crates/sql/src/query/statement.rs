@@ -125,6 +125,24 @@ impl Prepared {
         preparing(transaction, facts, cancel, estimates).map(|(estimates, _)| estimates)
     }
 
+    /// The index by which each scan of its plan finds rows, by the scan's number.
+    pub fn indexes(
+        &self,
+        transaction: &Transaction,
+        facts: &Arc<SessionFacts>,
+        cancel: &Cancel,
+        parameters: &[Value],
+    ) -> Result<Vec<Option<String>>> {
+        let indexes = |lent: Preparing<'_>| self.prepared.indexes(lent, parameters);
+        let (indexes, _) = preparing(transaction, facts, cancel, indexes)?;
+        let tables = &transaction.catalog().tables;
+        let name = |oid: u32| {
+            let mut all = tables.values().flat_map(|table| &table.indexes);
+            all.find(|index| index.oid.0 == oid).map(|index| index.name.to_string())
+        };
+        Ok(indexes.into_iter().map(|oid| oid.and_then(name)).collect())
+    }
+
     /// Executes a statement that changes or locks rows.
     pub fn execute(
         &self,
