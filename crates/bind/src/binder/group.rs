@@ -282,6 +282,7 @@ impl Binder<'_> {
             replace(scalar, &replacements);
         }
         self.replace_in_pending(&replacements, id);
+        self.uses_may_be_null |= sets.is_some() && !self.pending.is_empty();
 
         // What is left must be a key or depend on one.
         let mut added: Vec<(Column, Column)> = Vec::new();
