@@ -605,6 +605,14 @@ impl Operator {
         inputs
     }
 
+    /// Whether it changes rows of a table.
+    pub fn is_change(&self) -> bool {
+        matches!(
+            self,
+            Operator::Insert(_) | Operator::Update(_) | Operator::Delete { .. } | Operator::Merge(_)
+        )
+    }
+
     fn for_each_input(&self, visit: &mut impl FnMut(NodeId)) {
         match self {
             Operator::Scan(_)

@@ -9,6 +9,8 @@ pub struct Statement {
     pub text: String,
     /// The parameters, from `$1` on.
     pub parameters: Vec<Parameter>,
+    /// The table whose rows it changes. It runs in a transaction that is rolled back.
+    pub changed: Option<&'static str>,
 }
 
 /// A parameter of a statement.
@@ -43,6 +45,10 @@ pub enum Answer {
         parameters: Vec<u32>,
         /// The rows, in their order.
         rows: Vec<Row>,
+        /// The tag of the command; empty if the engine has none.
+        tag: String,
+        /// The rows of the table that the statement has changed, and the types of its columns.
+        after: Option<(Vec<u32>, Vec<Row>)>,
     },
     /// An error.
     Error {

@@ -39,7 +39,7 @@ struct Watch {
 }
 
 /// How long a statement may take: so many looks of the watching thread, a second apart.
-const LOOKS: u32 = 20;
+const LOOKS: u32 = 60;
 
 /// What the statistics and the catalog are made of.
 struct Tables {
@@ -131,6 +131,8 @@ impl InProcess {
             columns,
             parameters: bound.parameters.iter().map(|ty| ty.id.0).collect(),
             rows: values.into_iter().map(row).collect(),
+            tag: String::new(),
+            after: None,
         })
     }
 

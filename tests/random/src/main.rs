@@ -1,7 +1,7 @@
 //! Random statements, answered by us and by PostgreSQL 15.
 //!
-//! `choices` draws, `generate` makes statements of what is drawn, `in_process` and `server` answer them, `compare` says
-//! whether two answers are the same, `shrink` makes a statement small whose answers differ, `coverage` counts what has been
+//! `choices` draws, `generate` makes statements of what is drawn, `in_process` and `server` answer them (a server that `own` starts, the
+//! whole engine with storage and protocol), `compare` says whether two answers are the same, `shrink` makes a statement small whose answers differ, `coverage` counts what has been
 //! tried. Each statement has a seed of its own, one more than the one before; the report prints it.
 
 mod choices;
@@ -10,6 +10,7 @@ mod coverage;
 mod engine;
 mod generate;
 mod in_process;
+mod own;
 mod schema;
 mod server;
 mod shrink;
@@ -20,14 +21,17 @@ use coverage::Coverage;
 use engine::{Answer, Engine, Statement};
 use generate::{Generated, generate};
 use in_process::InProcess;
+use own::OwnServer;
 use server::Server;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 const HELP: &str = "\
 firn-random --postgres HOST:PORT [OPTION…]
 
   --postgres HOST:PORT  PostgreSQL 15: the oracle; user postgres, trusted. FIRN_POSTGRES says the same
+  --firn PATH           the firn binary: a server of it is asked as well, and statements change rows, too
   --engine HOST:PORT    a server of ours to ask, instead of the engine within this process
   --seed N              the seed of the first statement (drawn from the clock)
   --count N             how many statements (2000)
@@ -40,12 +44,13 @@ firn-random --postgres HOST:PORT [OPTION…]
 ";
 
 /// Shares of all statements, in percent.
-const ROWS_AT_LEAST: usize = 70;
+const ROWS_AT_LEAST: usize = 65;
 const OPEN_ERRORS_PER_THOUSAND: usize = 5;
 
 struct Arguments {
     postgres: Option<String>,
     engine: Option<String>,
+    firn: Option<PathBuf>,
     seed: u64,
     count: u64,
     vector_rows: usize,
@@ -60,6 +65,7 @@ fn arguments() -> Option<Arguments> {
     let mut arguments = Arguments {
         postgres: std::env::var("FIRN_POSTGRES").ok(),
         engine: None,
+        firn: None,
         seed: firn_base::random::Random::from_entropy().next_u64() % 1_000_000_000,
         count: 2000,
         vector_rows: 3,
@@ -80,6 +86,7 @@ fn arguments() -> Option<Arguments> {
                 match name {
                     "--postgres" => arguments.postgres = Some(value),
                     "--text" => arguments.text = Some(value),
+                    "--firn" => arguments.firn = Some(value.into()),
                     "--engine" => arguments.engine = Some(value),
                     "--seed" => arguments.seed = value.parse().ok()?,
                     "--count" => arguments.count = value.parse().ok()?,
@@ -153,38 +160,95 @@ struct Counts {
     differences: usize,
 }
 
-fn run(arguments: &Arguments, oracle: &mut Server) -> std::io::Result<bool> {
-    let mut engine: Box<dyn Engine> = match &arguments.engine {
-        None => {
+/// What is asked beside the oracle.
+struct Engines {
+    in_process: Option<InProcess>,
+    server: Option<Server>,
+    /// The server's process.
+    _own: Option<OwnServer>,
+}
+
+impl Engines {
+    fn start(arguments: &Arguments) -> std::io::Result<Engines> {
+        let own = match (&arguments.engine, &arguments.firn) {
+            (None, Some(firn)) => Some(OwnServer::start(firn)?),
+            _ => None,
+        };
+        let address = arguments.engine.as_ref().or(own.as_ref().map(|own| &own.address));
+        let server = match address {
+            None => None,
+            Some(address) => {
+                let mut server = Server::connect_own(address)?;
+                schema::statements().iter().try_for_each(|statement| server.execute(statement))?;
+                Some(server)
+            }
+        };
+        let in_process = arguments.engine.is_none().then(|| {
             let mut engine = InProcess::new(arguments.vector_rows);
             engine.optimise = arguments.rewrites;
             engine.explain = arguments.text.is_some();
-            Box::new(engine)
+            engine
+        });
+        Ok(Engines { in_process, server, _own: own })
+    }
+
+    /// Asks all of them, up to the first that differs: its answer, the oracle's, and what they come to.
+    fn ask(&mut self, oracle: &mut Server, generated: &Generated) -> (Answer, Answer, Comparison) {
+        let statement = &generated.statement;
+        let theirs = oracle.run(statement);
+        let mut engines: Vec<&mut dyn Engine> = Vec::new();
+        if let Some(engine) = &mut self.in_process {
+            // It has no storage.
+            if statement.changed.is_none() {
+                engines.push(engine);
+            }
         }
-        Some(address) => {
-            let mut server = Server::connect(address, "firn", "firn")?;
-            schema::statements().iter().try_for_each(|statement| server.execute(statement))?;
-            Box::new(server)
+        if let Some(server) = &mut self.server {
+            engines.push(server);
         }
-    };
+        let mut last = None;
+        for engine in engines {
+            let ours = engine.run(statement);
+            let comparison = compare(&ours, &theirs, &generated.ordering, generated.may_choose());
+            let differs = matches!(comparison, Comparison::Differ(_));
+            last = Some((ours, comparison));
+            if differs {
+                break;
+            }
+        }
+        let (ours, comparison) = last.expect("one of them can answer");
+        (ours, theirs, comparison)
+    }
+}
+
+fn run(arguments: &Arguments, oracle: &mut Server) -> std::io::Result<bool> {
+    let mut engines = Engines::start(arguments)?;
+    let changes = engines.server.is_some();
     if let Some(text) = &arguments.text {
-        let statement = Statement { text: text.clone(), parameters: Vec::new() };
-        let (ours, theirs) = (engine.run(&statement), oracle.run(&statement));
+        let statement = Statement { text: text.clone(), parameters: Vec::new(), changed: None };
+        let generated = Generated {
+            statement,
+            ordering: compare::Ordering::Open,
+            cells: Default::default(),
+            record: Vec::new(),
+            spans: Vec::new(),
+        };
+        let (ours, theirs, comparison) = engines.ask(oracle, &generated);
         println!("  ours   {}\n  theirs {}", shown(&ours), shown(&theirs));
-        return Ok(
-            compare(&ours, &theirs, &compare::Ordering::Open, false) == Comparison::Same { has_rows: true }
-        );
+        return Ok(comparison == Comparison::Same { has_rows: true });
     }
     println!("seed {}, {} statements", arguments.seed, arguments.count);
     let (mut counts, mut coverage) = (Counts::default(), Coverage::default());
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
     let mut shrunk: Vec<String> = Vec::new();
+    let mut changing = 0;
     for seed in arguments.seed..arguments.seed + arguments.count {
-        let generated = generate(Choices::random(seed));
+        let generated = generate(Choices::random(seed), changes);
+        changing += usize::from(generated.statement.changed.is_some());
         if arguments.print {
             println!("-- {seed}\n{};", generated.statement.text);
         }
-        let (_, _, comparison) = ask(&mut *engine, oracle, &generated);
+        let (_, _, comparison) = engines.ask(oracle, &generated);
         match comparison {
             Comparison::Same { has_rows: true } => {
                 counts.with_rows += 1;
@@ -213,7 +277,7 @@ fn run(arguments: &Arguments, oracle: &mut Server) -> std::io::Result<bool> {
                     // Each attempt at shrinking would take as long.
                     println!("\nSLOW seed {seed}:\n{};", generated.statement.text);
                 } else if *seen <= most && shrunk.len() < arguments.shrink {
-                    let report = report(seed, &generated, &difference, &mut *engine, oracle);
+                    let report = report(seed, &generated, &difference, &mut engines, oracle);
                     if !shrunk.contains(&report) {
                         println!("\n{report}");
                         shrunk.push(report);
@@ -235,7 +299,7 @@ fn run(arguments: &Arguments, oracle: &mut Server) -> std::io::Result<bool> {
     println!("{}", coverage.summary());
     let all = arguments.count as usize;
     println!(
-        "seed {}: {all} statements, {} with rows, {} without, {} with equal errors, {} with errors that depend on the \
+        "seed {}: {all} statements, {changing} of them change rows, {} with rows, {} without, {} with equal errors, {} with errors that depend on the \
          order of evaluation, {} too long, {} differ",
         arguments.seed,
         counts.with_rows,
@@ -256,24 +320,18 @@ fn run(arguments: &Arguments, oracle: &mut Server) -> std::io::Result<bool> {
     Ok(counts.differences == 0 && (has_rows || all < 1000) && few_open)
 }
 
-fn ask(engine: &mut dyn Engine, oracle: &mut Server, generated: &Generated) -> (Answer, Answer, Comparison) {
-    let theirs = oracle.run(&generated.statement);
-    let ours = engine.run(&generated.statement);
-    let comparison = compare(&ours, &theirs, &generated.ordering, generated.may_choose());
-    (ours, theirs, comparison)
-}
-
 /// The smallest statement that differs so, and both answers.
 fn report(
     seed: u64,
     generated: &Generated,
     difference: &Difference,
-    engine: &mut dyn Engine,
+    engines: &mut Engines,
     oracle: &mut Server,
 ) -> String {
-    let mut fails = |candidate: &Generated| matches!(ask(engine, oracle, candidate).2, Comparison::Differ(found) if found == *difference);
-    let small = shrink::shrink(generated.record.clone(), &mut fails);
-    let (ours, theirs, _) = ask(engine, oracle, &small);
+    let changes = engines.server.is_some();
+    let mut fails = |candidate: &Generated| matches!(engines.ask(oracle, candidate).2, Comparison::Differ(found) if found == *difference);
+    let small = shrink::shrink(generated.record.clone(), changes, &mut fails);
+    let (ours, theirs, _) = engines.ask(oracle, &small);
     let mut text = format!("DIFFERENCE of seed {seed}: {difference:?}\n{};\n", small.statement.text);
     for (number, parameter) in small.statement.parameters.iter().enumerate() {
         text += &format!("  ${} = {:?} of {:?}\n", number + 1, parameter.value, parameter.oid);
@@ -285,7 +343,7 @@ fn shown(answer: &Answer) -> String {
     match answer {
         Answer::Failure(message) => message.clone(),
         Answer::Error { state, message } => format!("{} {message}", state.as_str()),
-        Answer::Rows { columns, parameters, rows } => {
+        Answer::Rows { columns, parameters, rows, tag, after } => {
             let columns: Vec<String> =
                 columns.iter().map(|column| format!("{} {}", column.name, column.oid)).collect();
             let row = |row: &engine::Row| {
@@ -293,7 +351,10 @@ fn shown(answer: &Answer) -> String {
                 row.iter().map(cell).collect::<Vec<_>>().join("|")
             };
             let lines: Vec<String> = rows.iter().take(20).map(row).collect();
-            format!("({}) {parameters:?} {} rows: {}", columns.join(", "), rows.len(), lines.join(" / "))
+            let after = after.iter().flat_map(|(_, rows)| rows).map(row).collect::<Vec<_>>().join(" / ");
+            let after = if after.is_empty() { after } else { format!("; then {after}") };
+            let (columns, lines) = (columns.join(", "), lines.join(" / "));
+            format!("{tag} ({columns}) {parameters:?} {} rows: {lines}{after}", rows.len())
         }
     }
 }

@@ -26,12 +26,25 @@ pub enum Ty {
     Ints,
     /// `text[]`
     Texts,
+    /// `interval`
+    Span,
 }
 
 impl Ty {
     /// All types.
-    pub const ALL: [Ty; 10] =
-        [Ty::Int, Ty::Text, Ty::Big, Ty::Num, Ty::Date, Ty::Bool, Ty::Stamp, Ty::Double, Ty::Ints, Ty::Texts];
+    pub const ALL: [Ty; 11] = [
+        Ty::Int,
+        Ty::Text,
+        Ty::Big,
+        Ty::Num,
+        Ty::Date,
+        Ty::Bool,
+        Ty::Stamp,
+        Ty::Double,
+        Ty::Ints,
+        Ty::Texts,
+        Ty::Span,
+    ];
 
     /// Its name in SQL.
     pub fn name(self) -> &'static str {
@@ -46,6 +59,7 @@ impl Ty {
             Ty::Double => "double precision",
             Ty::Ints => "integer[]",
             Ty::Texts => "text[]",
+            Ty::Span => "interval",
         }
     }
 
@@ -76,6 +90,7 @@ impl Ty {
             Ty::Stamp => TypeId::TIMESTAMP,
             Ty::Bool => TypeId::BOOL,
             Ty::Double => TypeId::FLOAT8,
+            Ty::Span => TypeId::INTERVAL,
             Ty::Ints => return element(Ty::Int),
             Ty::Texts => return element(Ty::Text),
         })
@@ -176,12 +191,13 @@ pub const TABLES: &[Table] = &[
             ("g", Ty::Texts, Free),
             ("f", Ty::Bool, NotNull),
             ("s", Ty::Text, Unique),
+            ("x", Ty::Span, Free),
         ],
         rows: &[
-            "1|2|2020-01-01|{a,b}|t|a",
-            "2|2|2020-01-01|{}|f|b",
-            "3|-|2020-02-29|-|f|-",
-            "4|1|2022-10-10|{NULL,\"x y\"}|t|c",
+            "1|2|2020-01-01|{a,b}|t|a|1 day",
+            "2|2|2020-01-01|{}|f|b|1 mon -2 days",
+            "3|-|2020-02-29|-|f|-|-",
+            "4|1|2022-10-10|{NULL,\"x y\"}|t|c|04:05:06",
         ],
     },
     Table {

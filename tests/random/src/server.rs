@@ -19,10 +19,18 @@ pub struct Server {
 /// How often a server is asked that is starting still, with a tenth of a second between.
 const ATTEMPTS: usize = 600;
 
-/// How long a statement may take.
+/// How long a statement may take that is for an oracle. Ours may be a build without optimisation.
 const TIMEOUT: &str = "SET statement_timeout = '10s'";
+const OWN_TIMEOUT: &str = "SET statement_timeout = '60s'";
 
 impl Server {
+    /// Connects to a server of ours.
+    pub fn connect_own(address: &str) -> io::Result<Server> {
+        let mut server = Server::connect(address, "firn", "firn")?;
+        server.execute(OWN_TIMEOUT)?;
+        Ok(server)
+    }
+
     /// Connects to a server that trusts us.
     pub fn connect(address: &str, user: &str, database: &str) -> io::Result<Server> {
         for _ in 0..ATTEMPTS {
@@ -89,10 +97,28 @@ impl Server {
         self.receive()
     }
 
+    /// Asks within a transaction that is rolled back, and then for the rows of the table that has been changed.
+    fn ask_and_undo(&mut self, statement: &Statement, table: &str) -> io::Result<Answer> {
+        self.execute("BEGIN")?;
+        let mut answer = self.ask(statement)?;
+        if let Answer::Rows { after, .. } = &mut answer {
+            let text = format!("SELECT * FROM public.{table}");
+            match self.ask(&Statement { text, parameters: Vec::new(), changed: None })? {
+                Answer::Rows { columns, mut rows, .. } => {
+                    rows.sort_unstable();
+                    *after = Some((columns.iter().map(|column| column.oid).collect(), rows));
+                }
+                other => answer = other,
+            }
+        }
+        self.execute("ROLLBACK")?;
+        Ok(answer)
+    }
+
     /// All messages up to ReadyForQuery.
     fn receive(&mut self) -> io::Result<Answer> {
         let (mut columns, mut parameters, mut rows) = (Vec::new(), Vec::new(), Vec::new());
-        let mut failure = None;
+        let (mut failure, mut tag) = (None, String::new());
         loop {
             match Message::parse(&mut self.received)? {
                 None => {
@@ -104,7 +130,13 @@ impl Server {
                     }
                 }
                 Some(Message::ReadyForQuery(_)) => {
-                    return Ok(failure.unwrap_or(Answer::Rows { columns, parameters, rows }));
+                    return Ok(failure.unwrap_or(Answer::Rows {
+                        columns,
+                        parameters,
+                        rows,
+                        tag,
+                        after: None,
+                    }));
                 }
                 Some(Message::ErrorResponse(body)) => {
                     let (mut state, mut message) = (SqlState::INTERNAL_ERROR, String::new());
@@ -119,6 +151,7 @@ impl Server {
                     }
                     failure = Some(Answer::Error { state, message });
                 }
+                Some(Message::CommandComplete(body)) => tag = body.tag()?.to_owned(),
                 Some(Message::ParameterDescription(body)) => parameters = body.parameters().collect()?,
                 Some(Message::RowDescription(body)) => {
                     let column =
@@ -143,6 +176,10 @@ impl Server {
 
 impl Engine for Server {
     fn run(&mut self, statement: &Statement) -> Answer {
-        self.ask(statement).unwrap_or_else(|error| Answer::Failure(error.to_string()))
+        let answer = match statement.changed {
+            None => self.ask(statement),
+            Some(table) => self.ask_and_undo(statement, table),
+        };
+        answer.unwrap_or_else(|error| Answer::Failure(error.to_string()))
     }
 }

@@ -11,8 +11,9 @@ use crate::generate::{Generated, generate};
 const ATTEMPTS: usize = 1200;
 
 /// The smallest statement found for which `fails` holds, as it does for the one of `record`.
-pub fn shrink(record: Vec<u32>, fails: &mut dyn FnMut(&Generated) -> bool) -> Generated {
-    let mut shrinking = Shrinking { best: generate(Choices::given(record)), attempts: 0, fails };
+pub fn shrink(record: Vec<u32>, changes: bool, fails: &mut dyn FnMut(&Generated) -> bool) -> Generated {
+    let mut shrinking =
+        Shrinking { best: generate(Choices::given(record), changes), changes, attempts: 0, fails };
     loop {
         let before = measure(&shrinking.best);
         shrinking.simplify_rules();
@@ -29,6 +30,8 @@ pub fn shrink(record: Vec<u32>, fails: &mut dyn FnMut(&Generated) -> bool) -> Ge
 
 struct Shrinking<'f> {
     best: Generated,
+    /// Whether statements may change rows.
+    changes: bool,
     attempts: usize,
     fails: &'f mut dyn FnMut(&Generated) -> bool,
 }
@@ -43,7 +46,7 @@ impl Shrinking<'_> {
         if self.attempts >= ATTEMPTS {
             return false;
         }
-        let candidate = generate(Choices::given(record));
+        let candidate = generate(Choices::given(record), self.changes);
         if measure(&candidate) >= measure(&self.best) {
             return false;
         }

@@ -225,15 +225,17 @@ impl Database for Restarting {
 pub struct Postgres {
     url: String,
     name: &'static str,
+    /// What each connection begins with.
+    begin: &'static str,
     // Before the server, which waits for its clients when it ends.
     clients: HashMap<String, Client>,
     _server: Option<Server>,
 }
 
 impl Postgres {
-    /// The server behind a connection string; `name` is what `skipif` calls it.
-    pub fn new(url: &str, name: &'static str) -> Postgres {
-        Postgres { url: url.to_owned(), name, clients: HashMap::new(), _server: None }
+    /// The server behind a connection string; `name` is what `skipif` calls it, `begin` what each connection begins with.
+    pub fn new(url: &str, name: &'static str, begin: &'static str) -> Postgres {
+        Postgres { url: url.to_owned(), name, begin, clients: HashMap::new(), _server: None }
     }
 
     /// FirnDB behind a server of its own.
@@ -242,7 +244,7 @@ impl Postgres {
         let server = Server::start(database, config)?;
         let address = server.local_addr();
         let url = format!("host={} port={} user=firn dbname=firn", address.ip(), address.port());
-        Ok(Postgres { _server: Some(server), ..Postgres::new(&url, "firn") })
+        Ok(Postgres { _server: Some(server), ..Postgres::new(&url, "firn", "") })
     }
 
     fn answer(client: &mut Client, sql: &str) -> Result<Answer, postgres::Error> {
@@ -283,7 +285,8 @@ impl Database for Postgres {
 
     fn run(&mut self, connection: &str, sql: &str) -> Result<Answer, Failure> {
         if !self.clients.contains_key(connection) {
-            let client = Client::connect(&self.url, NoTls).map_err(failure)?;
+            let mut client = Client::connect(&self.url, NoTls).map_err(failure)?;
+            client.batch_execute(self.begin).map_err(failure)?;
             self.clients.insert(connection.to_owned(), client);
         }
         let client = self.clients.get_mut(connection).expect("it has just been made");

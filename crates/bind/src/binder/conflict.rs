@@ -177,6 +177,7 @@ impl Binder<'_> {
             is_there.get_or_insert(Scalar::IsNull(Box::new(Scalar::Column(old)), true));
         }
         self.padded.extend(existing.iter().map(|(column, _)| *column));
+        self.uses_may_be_null = true;
         *row.node = self.join(JoinKind::Left, false, left, right, keys);
         // A sub-query is evaluated only for the pairs that it is asked for.
         let mut guards = vec![is_there.expect("a key has columns")];

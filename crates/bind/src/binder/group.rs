@@ -197,6 +197,7 @@ impl Binder<'_> {
             groupings.iter_mut().flat_map(|(_, arguments, _)| arguments).for_each(unify);
             let level = self.level();
             (level.windows, level.window_calls) = (windows, window_calls);
+            self.unify_in_pending(&with_queries);
         }
 
         // Below the groups: keys and arguments as columns.
@@ -281,6 +282,7 @@ impl Binder<'_> {
             replace(scalar, &replacements);
         }
         self.replace_in_pending(&replacements, id);
+        self.uses_may_be_null |= sets.is_some() && !self.pending.is_empty();
 
         // What is left must be a key or depend on one.
         let mut added: Vec<(Column, Column)> = Vec::new();
@@ -363,6 +365,29 @@ impl Binder<'_> {
     fn key_in_sets(&mut self, key: Column) -> Column {
         let info = ColumnInfo { nullable: true, ..self.plan.columns[key].clone() };
         self.new_column(info)
+    }
+
+    /// What sub-queries are compared with may repeat a key with sub-queries, too: `HAVING key IN (SELECT …)`.
+    fn unify_in_pending(&mut self, keys: &[Scalar]) {
+        let id = self.level().id;
+        let own: Vec<Column> =
+            self.pending.keys().filter(|column| self.owners.get(column) == Some(&id)).copied().collect();
+        for column in own {
+            let mut scalars: Vec<Scalar> = match &self.pending[&column] {
+                Pending::Query(query) => query.conditions.iter().chain(&query.guard).cloned().collect(),
+                // It is a part of a key itself.
+                Pending::Value(_) if keys.iter().any(|key| key.uses(|used| used == column)) => continue,
+                Pending::Value(value) => vec![value.clone()],
+            };
+            scalars.iter_mut().for_each(|scalar| self.unify(scalar, keys));
+            let places: Vec<&mut Scalar> = match self.pending.get_mut(&column).expect("it was listed") {
+                Pending::Query(query) => query.conditions.iter_mut().chain(&mut query.guard).collect(),
+                Pending::Value(value) => vec![value],
+            };
+            for (place, scalar) in places.into_iter().zip(scalars) {
+                *place = scalar;
+            }
+        }
     }
 
     /// Keys stand for their expressions in sub-queries and conditions that are evaluated above the groups as well.

@@ -9,6 +9,15 @@ use firn_syntax::tree;
 
 impl Binder<'_> {
     pub(super) fn merge(&mut self, merge: &tree::Merge) -> Result<Rows> {
+        // Before anything is looked up, as PostgreSQL does.
+        let mut is_closed = [false; 2];
+        for arm in &merge.arms {
+            let is_closed = &mut is_closed[usize::from(arm.is_matched)];
+            if std::mem::replace(is_closed, arm.condition.is_none()) {
+                let message = "unreachable WHEN clause specified after unconditional WHEN clause";
+                return Err(Error::new(SqlState::SYNTAX_ERROR, message));
+            }
+        }
         let (relation, target) = self.changed_table(&merge.table.name, "merge into")?;
         let at = merge.table.name.span().start;
         let alias = merge.alias.as_ref().map(|name| tree::Alias { name: name.clone(), columns: Vec::new() });
@@ -36,21 +45,13 @@ impl Binder<'_> {
         }
         self.padded.insert(row);
         let mut arms = Vec::with_capacity(merge.arms.len());
-        let mut is_closed = [false; 2];
         for arm in &merge.arms {
-            if is_closed[usize::from(arm.is_matched)] {
-                let message = "unreachable WHEN clause specified after unconditional WHEN clause";
-                return Err(Error::new(SqlState::SYNTAX_ERROR, message));
-            }
             // Without a match there is no row of the table.
             let hidden = !arm.is_matched;
             self.level().items[item].has_name = !hidden;
             self.level().items[item].has_columns = !hidden;
             let conditions = match &arm.condition {
-                None => {
-                    is_closed[usize::from(arm.is_matched)] = true;
-                    Vec::new()
-                }
+                None => Vec::new(),
                 Some(condition) => {
                     match self.within(Clause::MergeWhen, |binder| binder.condition(condition, "WHEN"))? {
                         Scalar::And(list) => list,

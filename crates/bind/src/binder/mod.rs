@@ -120,6 +120,9 @@ fn bind_with<'a>(mut binder: Binder<'a>, statement: &Statement) -> Result<(Bound
     let columns = output.iter().map(described).collect();
     plan.output = output.iter().map(|output| output.value.as_column().expect("it is projected")).collect();
     attach::drop_unused_columns(&mut plan);
+    if binder.uses_may_be_null {
+        firn_plan::properties::widen_nullability(&mut plan);
+    }
     firn_plan::verify::debug_verify(&plan, "binding");
     Ok((Bound { plan, columns, parameters, depth: binder.deepest }, binder))
 }
@@ -154,6 +157,8 @@ pub(crate) struct Binder<'a> {
     follows_condition: bool,
     /// Columns that an outer join may make NULL.
     padded: std::collections::HashSet<Column>,
+    /// Whether a sub-query was bound before columns that it uses came to be NULL: above grouping sets, or without a row in conflict.
+    uses_may_be_null: bool,
     /// Locking clauses that apply to the sub-query or view that is bound next.
     pushed_locks: Vec<Locking>,
     /// The names and types of the fields of rows, by the column of such rows, or by the first column of the fields.
@@ -336,6 +341,7 @@ impl<'a> Binder<'a> {
             guards: Vec::new(),
             follows_condition: false,
             padded: Default::default(),
+            uses_may_be_null: false,
             pushed_locks: Vec::new(),
             row_types: HashMap::new(),
             uses: None,

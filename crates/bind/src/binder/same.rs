@@ -105,7 +105,8 @@ impl Binder<'_> {
     }
 
     fn first_of_equal(&self, column: Column) -> Column {
-        let Some((_, own)) = self.query_texts.iter().find(|(other, _)| *other == column) else {
+        // A sub-query may yield the column of one within it; the outer one is noted last.
+        let Some((_, own)) = self.query_texts.iter().rfind(|(other, _)| *other == column) else {
             return column;
         };
         if self.calls_volatile(column) {

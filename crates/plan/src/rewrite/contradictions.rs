@@ -11,7 +11,10 @@ use firn_base::Value;
 /// Replaces sub-plans that give no rows.
 pub fn remove_empty(plan: &mut Plan) {
     let mut empty = vec![false; plan.size()];
+    let mut changes = vec![false; plan.size()];
     for node in plan.post_order() {
+        changes[node.index()] =
+            plan[node].is_change() || plan[node].inputs().iter().any(|input| changes[input.index()]);
         let is_empty = |input: NodeId| empty[input.index()];
         empty[node.index()] = match &plan[node] {
             Operator::Values { rows, .. } => rows.is_empty(),
@@ -38,7 +41,8 @@ pub fn remove_empty(plan: &mut Plan) {
                 is_empty(limit.input) || matches!(limit.count, Some(Scalar::Constant(_, Value::BigInt(0))))
             }
             Operator::UnionAll { inputs, .. } => inputs.iter().all(|(input, _)| is_empty(*input)),
-            Operator::Shared { body, .. } => is_empty(*body),
+            // A row change of WITH is carried out, whatever the query does with its rows.
+            Operator::Shared { definition, body, .. } => is_empty(*body) && !changes[definition.index()],
             Operator::Iterate(iterate) => is_empty(iterate.initial),
             _ => false,
         };

@@ -442,10 +442,20 @@ impl Parser<'_> {
         let start = expr.span.start;
         let mut has_star = false;
         let mut star_is_last = true;
+        let mut is_first = true;
         while let Some((span, accessor)) = self.optional_accessor()? {
             star_is_last = !has_star;
             has_star |= accessor == Accessor::AllFields;
-            expr = with_step(expr, Step { span, kind: StepKind::Access(accessor) });
+            let step = Step { span, kind: StepKind::Access(accessor) };
+            expr = match std::mem::take(&mut is_first) && is_subscript(&step.kind) && ends_in_subscript(&expr)
+            {
+                // `((a)[1:2])[1]`: subscripts behind a parenthesis are of what it yields.
+                true => Expr {
+                    span: expr.span,
+                    kind: ExprKind::Chain(Box::new(Chain { first: expr, steps: vec![step] })),
+                },
+                false => with_step(expr, step),
+            };
             expr.span = Span::new(start, self.previous_end);
         }
         if !star_is_last {
@@ -506,6 +516,17 @@ fn with_prefix(operator: PrefixOperator, operand: Expr) -> Expr {
         _ => ExprKind::Prefix(Box::new(Prefix { operators: vec![operator], operand })),
     };
     Expr { kind, span }
+}
+
+fn ends_in_subscript(expr: &Expr) -> bool {
+    match &expr.kind {
+        ExprKind::Chain(chain) => chain.steps.last().is_some_and(|step| is_subscript(&step.kind)),
+        _ => false,
+    }
+}
+
+fn is_subscript(step: &StepKind) -> bool {
+    matches!(step, StepKind::Access(Accessor::Subscript(_) | Accessor::Slice(_)))
 }
 
 /// `left` with one more step; the caller sets the span.

@@ -68,6 +68,8 @@ impl Generator {
             (Ty::Double, 2) => {
                 format!("percentile_cont(0.5) WITHIN GROUP (ORDER BY {})", self.argument(Ty::Double, depth))
             }
+            (Ty::Span, 0) => format!("sum({distinct}{})", self.argument(Ty::Span, depth)),
+            (Ty::Span, 1) => format!("avg({})", self.argument(Ty::Span, depth)),
             (Ty::Int, 0) => {
                 format!("percentile_disc(0.5) WITHIN GROUP (ORDER BY {})", self.argument(Ty::Int, depth))
             }
@@ -160,6 +162,14 @@ impl Generator {
                 // A plain number would not be a column here, but a constant.
                 let key = self.expression(ty, 1);
                 keys.push(format!("{key}{direction}"));
+                // Distances are of one key.
+                if !needs_total && self.choices.chance(15) {
+                    parts.push(format!("ORDER BY {}", keys[0]));
+                    if let Some(frame) = self.distances(ty) {
+                        parts.push(frame);
+                    }
+                    return format!("{call}{filter} OVER ({})", parts.join(" "));
+                }
             }
             if let Some(total) = total.filter(|_| needs_total || self.choices.chance(50)) {
                 keys.extend(total);
@@ -173,6 +183,21 @@ impl Generator {
             }
         }
         format!("{call}{filter} OVER ({})", parts.join(" "))
+    }
+
+    /// A RANGE frame of distances from a key.
+    fn distances(&mut self, ty: Ty) -> Option<String> {
+        let distance = match ty {
+            Ty::Int => self.choices.pick(&["1", "2", "0"]),
+            Ty::Num => self.choices.pick(&["1.5", "1"]),
+            Ty::Date | Ty::Stamp => self.choices.pick(&["interval '1 month'", "interval '40 days'"]),
+            _ => return None,
+        };
+        let other = self.choices.pick(&["CURRENT ROW", "UNBOUNDED FOLLOWING"]);
+        Some(match self.choices.chance(50) {
+            true => format!("RANGE BETWEEN {distance} PRECEDING AND {distance} FOLLOWING"),
+            false => format!("RANGE BETWEEN {distance} PRECEDING AND {other}"),
+        })
     }
 
     fn frame(&mut self, is_total: bool) -> String {

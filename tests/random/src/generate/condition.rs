@@ -7,8 +7,19 @@ use crate::schema::Ty;
 const RULE: u32 = 150;
 
 /// Types whose comparisons are made often.
-const COMPARED: [Ty; 10] =
-    [Ty::Int, Ty::Text, Ty::Int, Ty::Big, Ty::Num, Ty::Date, Ty::Stamp, Ty::Double, Ty::Ints, Ty::Bool];
+const COMPARED: [Ty; 11] = [
+    Ty::Int,
+    Ty::Text,
+    Ty::Int,
+    Ty::Big,
+    Ty::Num,
+    Ty::Date,
+    Ty::Stamp,
+    Ty::Double,
+    Ty::Ints,
+    Ty::Bool,
+    Ty::Span,
+];
 
 impl Generator {
     /// A condition.
@@ -65,6 +76,13 @@ impl Generator {
 
     fn comparison(&mut self, depth: usize) -> String {
         let depth = depth.saturating_sub(1);
+        if self.choices.chance(6) {
+            // The parameter has the type of what it is compared with.
+            let ty = COMPARED[self.choices.below(COMPARED.len())];
+            let left = self.expression(ty, depth);
+            let operator = self.choices.pick(&["=", "<=", "<>", ">", "IS DISTINCT FROM"]);
+            return format!("{left} {operator} {}", self.bare_parameter(ty));
+        }
         let (left, right) = self.compared(depth);
         let operator = self.choices.pick(&[
             "=",

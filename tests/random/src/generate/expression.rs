@@ -106,6 +106,14 @@ impl Generator {
             Ty::Ints => {
                 choices.pick(&["ARRAY[1, 2]", "'{}'::int[]", "'{3,NULL,1}'::int[]", "ARRAY[2]"]).to_owned()
             }
+            Ty::Span => choices
+                .pick(&[
+                    "interval '1 day'",
+                    "interval '2 hours'",
+                    "'1 month'::interval",
+                    "interval '36:00:00'",
+                ])
+                .to_owned(),
             Ty::Texts => {
                 choices.pick(&["ARRAY['a', 'b']", "'{}'::text[]", "ARRAY[NULL, 'x y']::text[]"]).to_owned()
             }
@@ -124,6 +132,7 @@ impl Generator {
             Ty::Double => "0.5".to_owned(),
             Ty::Ints => "{1,2}".to_owned(),
             Ty::Texts => "{a,b}".to_owned(),
+            Ty::Span => "1 day 02:00:00".to_owned(),
         };
         let value = (!self.choices.chance(10)).then_some(value);
         let is_said = self.choices.chance(50);
@@ -195,6 +204,14 @@ impl Generator {
             (Ty::Big, 3) => format!("{}::bigint", paren(one(Ty::Int))),
             (Ty::Big, 4) => format!("abs({})", one(Ty::Big)),
             (Ty::Big, 5) => format!("round({})::bigint", one(Ty::Num)),
+            (Ty::Span, 0) => format!("({} - {})", one(Ty::Stamp), one(Ty::Stamp)),
+            (Ty::Span, 1) => format!("({} + {})", one(Ty::Span), one(Ty::Span)),
+            (Ty::Span, 2) => format!("({} * {})", one(Ty::Span), one(Ty::Int)),
+            (Ty::Span, 3) => format!("- {}", paren(one(Ty::Span))),
+            (Ty::Span, 4) => format!("age({}, {})", one(Ty::Stamp), one(Ty::Stamp)),
+            (Ty::Span, 5) => format!("justify_hours({})", one(Ty::Span)),
+            (Ty::Span, 6) => format!("({} / 2)", one(Ty::Span)),
+            (Ty::Span, _) => format!("({} - {})", one(Ty::Span), one(Ty::Span)),
             (Ty::Big, 6) => format!("- {}", paren(one(Ty::Big))),
             (Ty::Big, _) => format!("({} * 3)", one(Ty::Big)),
             (Ty::Num, 0) => format!("({} + {})", one(Ty::Num), one(Ty::Int)),
@@ -221,6 +238,8 @@ impl Generator {
             (Ty::Stamp, 1) => format!("({} - interval '1 month 2 hours')", one(Ty::Date)),
             (Ty::Stamp, 2) => format!("date_trunc('month', {})", one(Ty::Stamp)),
             (Ty::Stamp, 3) => format!("{}::timestamp", paren(one(Ty::Date))),
+            (Ty::Stamp, 4) => format!("({} + {})", one(Ty::Date), one(Ty::Span)),
+            (Ty::Stamp, 5) => format!("({} - {})", one(Ty::Stamp), one(Ty::Span)),
             (Ty::Stamp, _) => one(Ty::Stamp),
             (Ty::Double, 0) => format!("({} + {})", one(Ty::Double), one(Ty::Double)),
             (Ty::Double, 1) => format!("({} * {})", one(Ty::Double), one(Ty::Int)),

@@ -385,7 +385,7 @@ impl Generator {
     /// A few types, of which most are simple.
     pub(super) fn types(&mut self, most: usize) -> Vec<Ty> {
         let count = 1 + self.choices.below(most);
-        (0..count).map(|_| Ty::ALL[self.choices.weighted(&[30, 16, 12, 12, 8, 6, 6, 6, 3, 2])]).collect()
+        (0..count).map(|_| Ty::ALL[self.choices.weighted(&[30, 16, 12, 12, 8, 6, 6, 6, 3, 2, 3])]).collect()
     }
 
     /// Names for columns of these types: such as tables have, each once.

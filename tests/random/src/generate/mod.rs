@@ -1,13 +1,14 @@
-//! The generator: typed SELECT statements over the tables of [`crate::schema`].
+//! The generator: typed statements over the tables of [`crate::schema`], most of them SELECT.
 //!
 //! Types and scopes are kept while the text is written, so that most statements are valid and give rows. Aliases come
 //! from a small set, so that names of an inner query hide those of outer ones. Where SQL leaves a choice to the engine
 //! (rows at a LIMIT, ROWS frames over peers, the order of aggregated values) the text orders by enough columns.
 //!
 //! In reading order: `query` (SELECT, set operations, WITH), `from` (joins), `expression`, `condition`, `call` (aggregates
-//! and window functions).
+//! and window functions), `change` (INSERT, UPDATE, DELETE, MERGE).
 
 mod call;
+mod change;
 mod condition;
 mod expression;
 mod from;
@@ -40,14 +41,17 @@ impl Generated {
         const WORDS: [&str; 9] =
             ["GROUP BY", "DISTINCT", "UNION", "INTERSECT", "EXCEPT", "min(", "max(", "USING", "NATURAL"];
         WORDS.iter().any(|word| self.statement.text.contains(word))
-            || ["LIMIT", "greatest", "least", "first_value", "array_agg"]
+            || ["LIMIT", "FETCH", "greatest", "least", "first_value", "array_agg"]
                 .iter()
                 .any(|word| self.statement.text.contains(word))
     }
 }
 
-/// Makes the statement of these choices.
-pub fn generate(choices: Choices) -> Generated {
+/// How many statements of a hundred change rows, where an engine is there that can.
+const CHANGES: usize = 25;
+
+/// Makes the statement of these choices; one in four changes rows if `changes` is set.
+pub fn generate(choices: Choices, changes: bool) -> Generated {
     let mut generator = Generator {
         choices,
         levels: Vec::new(),
@@ -58,8 +62,18 @@ pub fn generate(choices: Choices) -> Generated {
         place: Place::None,
         queries: 0,
     };
-    let (text, ordering) = generator.statement();
-    let statement = Statement { text, parameters: generator.parameters };
+    let is_change = changes && generator.choices.chance(CHANGES);
+    let (text, ordering, changed) = match is_change {
+        true => {
+            let (text, ordering, table) = generator.change();
+            (text, ordering, Some(table))
+        }
+        false => {
+            let (text, ordering) = generator.statement();
+            (text, ordering, None)
+        }
+    };
+    let statement = Statement { text, parameters: generator.parameters, changed };
     let (record, spans) = generator.choices.into_record();
     Generated { statement, ordering, cells: generator.cells, record, spans }
 }

@@ -30,10 +30,15 @@ enum Use {
 impl Generator {
     /// The statement.
     pub(super) fn statement(&mut self) -> (String, Ordering) {
-        let with = if self.choices.chance(22) { self.with() } else { String::new() };
+        let with = if self.choices.chance(22) { self.with(true) } else { String::new() };
         let types = self.types(4);
         let (text, ordering) = self.query(&types, &[], Use::Statement);
         (format!("{with}{text}"), ordering)
+    }
+
+    /// A query that is a statement.
+    pub(super) fn whole_query(&mut self, types: &[Ty]) -> (String, Ordering) {
+        self.query(types, &[], Use::Statement)
     }
 
     /// A sub-query of an expression that gives these types.
@@ -71,11 +76,11 @@ impl Generator {
         self.at(Place::None, |generator| generator.query(types, names, used).0)
     }
 
-    /// WITH, with a blank after it.
-    fn with(&mut self) -> String {
+    /// WITH, with a blank after it; one of its tables may be called as another table is.
+    pub(super) fn with(&mut self, may_hide: bool) -> String {
         let is_recursive = self.choices.chance(30);
         // One hides a table, unless it would be read where the table is meant.
-        let names = if is_recursive { ["c", "q"] } else { ["c", "t"] };
+        let names = if is_recursive || !may_hide { ["c", "q"] } else { ["c", "t"] };
         let count = 1 + self.choices.below(2);
         let mut texts = Vec::new();
         for name in names.into_iter().take(count) {
@@ -211,7 +216,10 @@ impl Generator {
 
     fn select(&mut self, types: &[Ty], names: &[String], used: Use) -> (String, Ordering) {
         if self.choices.chance(if used == Use::One { 8 } else { 3 }) {
-            let targets: Vec<String> = types.iter().map(|ty| self.expression(*ty, 1)).collect();
+            // GROUPING of an expression is refused by PostgreSQL in a query within the grouped one.
+            let targets: Vec<String> = self.inside(Level::default(), |generator| {
+                types.iter().map(|ty| generator.expression(*ty, 1)).collect()
+            });
             return (format!("SELECT {}", self.targets(&targets, names)), Ordering::Open);
         }
         let from = self.from();
@@ -455,7 +463,7 @@ impl Generator {
         let count = 1 + self.choices.below(if has_sets { 2 } else { 3 });
         let mut keys: Vec<Atom> = Vec::new();
         for _ in 0..count {
-            let ty = Ty::ALL[self.choices.weighted(&[30, 16, 12, 12, 8, 6, 6, 6, 3, 2])];
+            let ty = Ty::ALL[self.choices.weighted(&[30, 16, 12, 12, 8, 6, 6, 6, 3, 2, 3])];
             let key = self.or_none(|generator| {
                 let key = match generator.column(ty) {
                     Some(atom) if generator.choices.chance(80) => atom,
@@ -536,8 +544,14 @@ impl Generator {
         if parts.is_empty() {
             return (limit, Ordering::Open);
         }
+        let ties = limit
+            .strip_prefix(" LIMIT ")
+            .filter(|_| !must_limit && self.choices.chance(15))
+            .map(|count| format!(" FETCH FIRST {count} ROWS WITH TIES"));
+        let all_of_equal = limit.is_empty() || ties.is_some();
+        let limit = ties.unwrap_or(limit);
         let ordering = match is_partial && count < types.len() {
-            true if limit.is_empty() => Ordering::Keys((0..count).collect()),
+            true if all_of_equal => Ordering::Keys((0..count).collect()),
             true => Ordering::LimitedKeys((0..count).collect()),
             false => Ordering::Total,
         };
