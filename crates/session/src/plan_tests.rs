@@ -205,9 +205,11 @@ fn a_join_tells_the_scan_below_it_which_keys_it_asks_for() {
         crate::native::pin().flush();
         let _ = engine.freeze(Duration::ZERO);
         engine.compact(Duration::ZERO);
-        let sql = "SELECT count(*) FROM firn_blocks WHERE state = 'compact'";
+        // The last blocks of both tables have free slots.
+        let sql = "SELECT count(*) FILTER (WHERE state = 'compact') > 3
+                      AND count(*) FILTER (WHERE state <> 'compact') < 3 FROM firn_blocks";
         let row = database.connect().query_row(sql, &[]).unwrap().expect("it is one row");
-        matches!(row[0], Value::BigInt(count) if count > 1)
+        row[0] == Value::Boolean(true)
     });
     for (query, is_told) in [
         ("SELECT count(*), min(t) FROM big JOIN small USING (k)", true),

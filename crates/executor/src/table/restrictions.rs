@@ -414,15 +414,18 @@ fn of_string(column: ColumnId, strategy: Strategy, string: &[u8]) -> Restriction
     if strategy == Strategy::NotEqual { restriction.others() } else { restriction }
 }
 
-/// Summaries of floats are in SQL's order; a restriction to equal or larger values is slightly wider than the condition.
+/// Summaries of floats are in SQL's order, and equal exactly if the floats are. Zeros, and NaNs, can be told apart otherwise than by
+/// comparing them, so that the column counts as read.
 fn of_float(column: ColumnId, ty: SqlType, strategy: Strategy, value: &Value) -> Found {
     let at = summary(ty, &value.as_cell(ty))?;
     let within = |low, high| Restriction::within(column, low, high);
     let restriction = match strategy {
         Strategy::Equal => within(at, at),
-        Strategy::NotEqual => Restriction::not_null(column),
-        Strategy::Greater | Strategy::GreaterOrEqual => within(at, u64::MAX),
-        Strategy::Less | Strategy::LessOrEqual => within(0, at),
+        Strategy::NotEqual => within(at, at).others(),
+        Strategy::GreaterOrEqual => within(at, u64::MAX),
+        Strategy::LessOrEqual => within(0, at),
+        Strategy::Greater => at.checked_add(1).map_or(within(1, 0), |low| within(low, u64::MAX)),
+        Strategy::Less => at.checked_sub(1).map_or(within(1, 0), |high| within(0, high)),
     };
     Some((restriction, false))
 }

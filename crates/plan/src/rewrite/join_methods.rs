@@ -55,7 +55,7 @@ pub fn choose_methods(plan: &mut Plan, statistics: &dyn Statistics) {
             Operator::Scan(scan) => {
                 let whole = statistics.rows(scan.source) * SCANNED_ROW;
                 match is_found(plan, scan, statistics) {
-                    true => whole.min(LOOK_UP + estimates.rows(node) * FOUND_ROW),
+                    true => whole.min(LOOK_UP + estimates.rows(node).max(1.0) * FOUND_ROW),
                     false => whole,
                 }
             }
