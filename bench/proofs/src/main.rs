@@ -1,7 +1,8 @@
-//! `firn-proofs`: trials of a whole server, and answers for another engine to check. Each subcommand is one proof, and
+//! `firn-proofs`: trials of a whole server, and answers for another engine to check or beside another's. Each subcommand is one proof, and
 //! fails if the proof does; `tests/proofs.rs` runs them as the gate does.
 
 mod answers;
+mod beside;
 mod crash;
 mod isolation;
 mod loads;
@@ -24,6 +25,8 @@ type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 enum Command {
     /// Writes TPC-H's tables and our answers as CSV files, for another engine to check.
     Answers(answers::Options),
+    /// Our answers to TPC-H, CH-benCHmark and TPC-DS beside PostgreSQL's.
+    Beside(beside::Options),
     /// Reopening after a clean stop, and replaying the log after a crash.
     Restart(restart::Options),
     /// Kills a server under load, again and again, and checks what it has kept.
@@ -35,6 +38,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Command::parse() {
         Command::Answers(options) => answers::run(options),
+        Command::Beside(options) => beside::run(options),
         Command::Restart(options) => restart::run(options),
         Command::Crash(options) => crash::run(options),
         Command::Isolation(options) => isolation::run(options),

@@ -30,15 +30,29 @@ pub struct WireStatement {
     columns: Vec<Type>,
 }
 
+/// The rows of a query as text.
+#[derive(Default)]
+pub struct TextRows {
+    /// Name and oid of the type of each column.
+    pub columns: Vec<(String, u32)>,
+    /// The rows; NULL is `None`.
+    pub rows: Vec<Vec<Option<String>>>,
+}
+
 impl WireClient {
     /// Connects to the server at `address`, which must trust us.
     pub fn connect(address: &str) -> Result<WireClient> {
+        WireClient::connect_as(address, "firn", "firn")
+    }
+
+    /// Connects as this user to this database.
+    pub fn connect_as(address: &str, user: &str, database: &str) -> Result<WireClient> {
         let connect = || -> io::Result<WireClient> {
             let stream = TcpStream::connect(address)?;
             stream.set_nodelay(true)?;
             let mut client = WireClient { stream, received: BytesMut::new(), prepared: 0 };
             let mut out = BytesMut::new();
-            frontend::startup_message([("user", "firn"), ("database", "firn")], &mut out)?;
+            frontend::startup_message([("user", user), ("database", database)], &mut out)?;
             client.stream.write_all(&out)?;
             Ok(client)
         };
@@ -74,6 +88,35 @@ impl WireClient {
         frontend::copy_done(&mut out);
         self.stream.write_all(&out).map_err(gone)?;
         self.receive(&mut |_| Ok(()))
+    }
+
+    /// Runs statements, and returns what the last one yields, as text.
+    pub fn run_simply(&mut self, sql: &str) -> Result<TextRows> {
+        let mut out = BytesMut::new();
+        frontend::query(sql, &mut out).map_err(gone)?;
+        self.stream.write_all(&out).map_err(gone)?;
+        let mut answer = TextRows::default();
+        self.receive(&mut |message| {
+            match message {
+                Message::RowDescription(body) => {
+                    let column =
+                        |field: postgres_protocol::message::backend::Field<'_>| -> io::Result<(String, u32)> {
+                            Ok((field.name().to_owned(), field.type_oid()))
+                        };
+                    answer = TextRows { columns: body.fields().map(column).collect()?, rows: Vec::new() };
+                }
+                Message::DataRow(body) => {
+                    let text = |range: Option<std::ops::Range<usize>>| -> io::Result<Option<String>> {
+                        let cell = range.map(|range| body.buffer()[range].to_vec());
+                        cell.map(String::from_utf8).transpose().map_err(io::Error::other)
+                    };
+                    answer.rows.push(body.ranges().map(text).collect()?);
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(answer)
     }
 
     /// Hands every message up to ReadyForQuery to `visit`. The server's error, if it sends one, is

@@ -23,6 +23,23 @@ fn our_answers_to_tpch_are_those_of_duckdb() {
     assert!(status.success(), "some answers differ");
 }
 
+/// All 22 questions of TPC-H and of CH-benCHmark, and the 99 of TPC-DS, whose rows and texts come from DuckDB's extension.
+#[test]
+#[ignore = "needs PostgreSQL 15 and a package index; cargo xtask test has them"]
+fn our_answers_to_the_benchmarks_are_those_of_postgresql() {
+    let postgres = std::env::var("FIRN_POSTGRES").expect("FIRN_POSTGRES names a server");
+    let firn = Path::new(PROOFS).with_file_name("firn");
+    assert!(firn.exists(), "{} is to be built first", firn.display());
+    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (tpcds, environment) = (scratch.join("tpcds"), scratch.join("tpcds-python"));
+    let script = root().join("tests/tpcds/make.py");
+    let status = Command::new("python3").arg(script).arg(&tpcds).arg(environment).status().unwrap();
+    assert!(status.success(), "TPC-DS's rows and queries cannot be had");
+    let mut beside = Command::new(PROOFS);
+    beside.args(["beside", "--postgres", &postgres]).arg("--firn").arg(firn).arg("--tpcds").arg(tpcds);
+    assert!(beside.status().unwrap().success(), "some answers differ");
+}
+
 #[test]
 fn a_server_killed_under_load_has_all_that_it_acknowledged() {
     on_a_server("crash", &["--times", "2"]);
