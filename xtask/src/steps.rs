@@ -4,7 +4,7 @@ use crate::postgres::Postgres;
 use crate::python::{Environment, Missing};
 use crate::{metadata, tidy};
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -30,14 +30,19 @@ struct Run<'a> {
     count: Count,
     /// Lines to print again at the end, lest they are missed.
     remarks: Vec<String>,
+    /// The server that steps compare with, once one has asked for it, or why there is none.
+    postgres: Option<Result<Postgres, String>>,
 }
 
 /// The tests that run the engine under a model checker (docs/decisions/0013-models-run-the-engine.md).
 const MODELS: [&str; 7] = ["-p", "firn-txn", "--features", "models", "--test", "models", "--locked"];
 
+/// The random statements of the gate are the same in each run. `soak` draws others.
+const GATE_STATEMENTS: [&str; 4] = ["--seed", "1", "--count", "2000"];
+
 /// Everything that a change must pass.
 pub fn test(root: &Path) -> bool {
-    let mut run = Run { root, steps: Vec::new(), count: Count::default(), remarks: Vec::new() };
+    let mut run = Run::new(root);
     run.step("tidy", |run| passed(tidy::run(run.root)));
     run.step("clippy", |run| {
         run.cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])
@@ -49,7 +54,10 @@ pub fn test(root: &Path) -> bool {
         run.cargo(&["test", "--workspace", "--locked", "--no-fail-fast"])
     });
     run.step("models", |run| run.cargo(&[&["test"][..], &MODELS].concat()));
+    run.step("corpus beside PostgreSQL", Run::corpus);
     run.step("clients", Run::clients);
+    run.step("benchmarks beside PostgreSQL", Run::benchmarks);
+    run.step("random statements", |run| run.random_statements(&GATE_STATEMENTS));
     run.step("Python package", Run::python);
     run.step("fuzz targets build", |run| {
         run.cargo(&["build", "--manifest-path", "fuzz/Cargo.toml", "--locked"])
@@ -57,38 +65,47 @@ pub fn test(root: &Path) -> bool {
     run.finish()
 }
 
+/// What compares with PostgreSQL 15, alone.
+pub fn beside_postgres(root: &Path) -> bool {
+    let mut run = Run::new(root);
+    run.step("corpus beside PostgreSQL", Run::corpus);
+    run.step("benchmarks beside PostgreSQL", Run::benchmarks);
+    run.step("random statements", |run| run.random_statements(&GATE_STATEMENTS));
+    run.finish()
+}
+
 /// Random statements alone, with options of the program that makes them.
 pub fn random_statements(root: &Path, options: &[&str]) -> bool {
-    let mut run = Run { root, steps: Vec::new(), count: Count::default(), remarks: Vec::new() };
+    let mut run = Run::new(root);
     run.step("random statements", |run| run.random_statements(options));
     run.finish()
 }
 
 /// The Python package alone.
 pub fn python(root: &Path) -> bool {
-    let mut run = Run { root, steps: Vec::new(), count: Count::default(), remarks: Vec::new() };
+    let mut run = Run::new(root);
     run.step("Python package", Run::python);
     run.finish()
 }
 
 /// Miri alone.
 pub fn miri(root: &Path) -> bool {
-    let mut run = Run { root, steps: Vec::new(), count: Count::default(), remarks: Vec::new() };
+    let mut run = Run::new(root);
     run.step("miri", Run::miri);
     run.finish()
 }
 
 /// ThreadSanitizer alone.
 pub fn thread_sanitizer(root: &Path) -> bool {
-    let mut run = Run { root, steps: Vec::new(), count: Count::default(), remarks: Vec::new() };
+    let mut run = Run::new(root);
     run.step("thread sanitizer", Run::thread_sanitizer);
     run.finish()
 }
 
 /// What chance decides, for longer: every model for so many minutes; what only instrumented code shows, Miri
-/// and ThreadSanitizer; and the long tests.
+/// and ThreadSanitizer; random statements; and the long tests.
 pub fn soak(root: &Path, minutes: u64) -> bool {
-    let mut run = Run { root, steps: Vec::new(), count: Count::default(), remarks: Vec::new() };
+    let mut run = Run::new(root);
     run.step("models", |run| {
         let mut models = Command::new("cargo");
         models.arg("test").args(MODELS).env("FIRN_MODEL_SECONDS", (60 * minutes).to_string());
@@ -96,15 +113,21 @@ pub fn soak(root: &Path, minutes: u64) -> bool {
     });
     run.step("miri", Run::miri);
     run.step("thread sanitizer", Run::thread_sanitizer);
+    run.step("random statements", |run| run.random_statements(&["--count", "20000"]));
     run.step("long tests", |run| {
+        let Some(address) = run.postgres("long tests") else { return Outcome::Failed };
         let mut long = Command::new("cargo");
         long.args(["test", "--workspace", "--locked", "--no-fail-fast", "--", "--ignored"]);
-        run.tests(long.env("FIRN_SOAK_MINUTES", minutes.to_string()))
+        run.tests(long.env("FIRN_POSTGRES", address).env("FIRN_SOAK_MINUTES", minutes.to_string()))
     });
     run.finish()
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    fn new(root: &'a Path) -> Run<'a> {
+        Run { root, steps: Vec::new(), count: Count::default(), remarks: Vec::new(), postgres: None }
+    }
+
     fn step(&mut self, name: &'static str, body: impl FnOnce(&mut Self) -> Outcome) {
         println!("\n=== {name}");
         let begin = Instant::now();
@@ -200,20 +223,11 @@ impl Run<'_> {
     /// PostgreSQL's clients against the server. One that cannot be had here is skipped: a machine
     /// without a network has to be able to test, too.
     fn clients(&mut self) -> Outcome {
-        if self.cargo(&["build", "--locked", "--package", "firn-server", "--bin", "firn"]) != Outcome::Passed
-        {
-            return Outcome::Failed;
-        }
-        let target = match metadata::target_directory(self.root) {
-            Ok(target) => target,
-            Err(error) => {
-                println!("{error}");
-                return Outcome::Failed;
-            }
-        };
+        let Some(firn) = self.firn() else { return Outcome::Failed };
         let mut clients = Command::new("tests/clients/run.sh");
-        clients.arg(target.join("debug/firn"));
-        // Drivers stay from one run to the next.
+        clients.arg(&firn);
+        // Drivers stay from one run to the next, beside `debug`.
+        let target = firn.ancestors().nth(2).expect("it is in a directory of the target directory");
         clients.env("FIRN_CLIENTS_CACHE", target.join("clients"));
         self.tests(&mut clients)
     }
@@ -257,22 +271,75 @@ impl Run<'_> {
         }
     }
 
+    /// Where PostgreSQL 15 listens. A step that compares with it fails without it.
+    fn postgres(&mut self, step: &str) -> Option<String> {
+        match self.postgres.get_or_insert_with(|| Postgres::start(self.root)) {
+            Ok(postgres) => Some(postgres.address.clone()),
+            Err(error) => {
+                println!("{error}");
+                self.remarks.push(format!("FAILED {step}: {error}"));
+                None
+            }
+        }
+    }
+
+    /// The corpus of SQL on PostgreSQL 15, whose answers it is to hold.
+    fn corpus(&mut self) -> Outcome {
+        self.beside("corpus beside PostgreSQL", "corpus", "every_case_holds_on_postgresql")
+    }
+
+    /// TPC-H, CH-benCHmark and TPC-DS on a server of ours and on PostgreSQL 15.
+    fn benchmarks(&mut self) -> Outcome {
+        // The server is a process of its own.
+        if self.firn().is_none() {
+            return Outcome::Failed;
+        }
+        self.beside(
+            "benchmarks beside PostgreSQL",
+            "proofs",
+            "our_answers_to_the_benchmarks_are_those_of_postgresql",
+        )
+    }
+
+    /// One test that other runs leave out because it needs PostgreSQL 15.
+    fn beside(&mut self, step: &str, file: &str, test: &str) -> Outcome {
+        let Some(address) = self.postgres(step) else { return Outcome::Failed };
+        let before = self.count.passed;
+        let mut tests = Command::new("cargo");
+        // Of the whole workspace, so that nothing is built once more with other features.
+        tests.args(["test", "--workspace", "--locked", "--test", file, "--", "--ignored", "--exact", test]);
+        match self.tests(tests.env("FIRN_POSTGRES", address)) {
+            Outcome::Passed if self.count.passed == before => {
+                println!("no test was run");
+                Outcome::Failed
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Builds the server's program, for others to start.
+    fn firn(&mut self) -> Option<PathBuf> {
+        let build = self.cargo(&["build", "--locked", "--package", "firn-server", "--bin", "firn"]);
+        match (build, metadata::target_directory(self.root)) {
+            (Outcome::Passed, Ok(target)) => Some(target.join("debug/firn")),
+            (Outcome::Passed, Err(error)) => {
+                println!("{error}");
+                None
+            }
+            _ => None,
+        }
+    }
+
     /// Random statements beside PostgreSQL 15. Without it the step fails.
     fn random_statements(&mut self, options: &[&str]) -> Outcome {
+        let Some(firn) = self.firn() else { return Outcome::Failed };
         let build = self.cargo(&["build", "--locked", "--package", "firn-random"]);
         if build != Outcome::Passed {
             return Outcome::Failed;
         }
-        let (target, postgres) = match (metadata::target_directory(self.root), Postgres::start()) {
-            (Ok(target), Ok(postgres)) => (target, postgres),
-            (Err(error), _) | (_, Err(error)) => {
-                println!("{error}");
-                self.remarks.push(format!("FAILED random statements: {error}"));
-                return Outcome::Failed;
-            }
-        };
-        let mut random = Command::new(target.join("debug/firn-random"));
-        random.args(["--postgres", &postgres.address]).args(options);
+        let Some(address) = self.postgres("random statements") else { return Outcome::Failed };
+        let mut random = Command::new(firn.with_file_name("firn-random"));
+        random.args(["--postgres", &address]).arg("--firn").arg(&firn).args(options);
         self.tests(&mut random)
     }
 
