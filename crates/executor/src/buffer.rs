@@ -4,7 +4,7 @@
 //! Chunks stay in memory while the budget has room for them. Then all of them go to a temporary file, and later ones follow.
 
 use crate::budget::Account;
-use crate::execution::Options;
+use crate::options::Options;
 use crate::spill::{SpillArea, SpillFile, read_rows, write_rows};
 use firn_base::sync::Arc;
 use firn_base::{Representation, Result};

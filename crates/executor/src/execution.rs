@@ -36,248 +36,28 @@
 //! change, unless they only give rows to that change, which collects its rows before it begins. Then changes are made, each to its end, in
 //! the order of the text; then the rows of the result are computed; actions and tests of foreign keys come last.
 
-use crate::budget::{Account, Budget};
+use crate::budget::Account;
 use crate::buffer::RowBuffer;
 use crate::compile::{PlannedLookup, PlannedScan, Program};
 use crate::effects::{Effects, State as EffectState};
-use crate::pipeline::{OpenFragment, Sink, SlotId, Step, Stream, Work};
+use crate::options::Options;
+use crate::pipeline::{OpenFragment, Step, Stream, Work};
+use crate::run::{Run, behind};
 use crate::sinks::Changed;
-use crate::source::{KeptScan, Lookup, Reader, Scan, Sources};
-use crate::spill::SpillArea;
+use crate::source::{KeptScan, Reader, Sources};
 use crate::values::constant;
 use crate::write::TargetSet;
-use firn_base::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, RwLock};
-use firn_base::thread::Behind;
+use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, Result, Value, clock, thread};
-use firn_plan::operator::SourceId;
-use firn_storage::{Judge, Table};
+use firn_storage::Judge;
 use firn_txn::Transaction;
 use firn_vector::{Chunk, Context, Vector};
-use std::any::Any;
 use std::collections::{HashMap, VecDeque};
-use std::time::Duration;
-
-/// How long the pipelines of an execution run on the calling thread alone.
-const ALONE: Duration = Duration::from_millis(1);
-
-/// How long each pipeline runs there at least.
-const FIRST_STEPS: Duration = Duration::from_micros(100);
-
-/// How long a worker waits for others before it looks again.
-const TURN: Duration = Duration::from_millis(1);
-
-/// How a program is run.
-#[derive(Clone)]
-pub struct Options {
-    /// How many rows a vector has at most.
-    pub vector_rows: usize,
-    /// How many threads may work for one pipeline, the calling one among them.
-    pub workers: usize,
-    /// How long pipelines run on the calling thread before others take over.
-    pub alone: Duration,
-    /// Where memory comes from.
-    pub budget: Arc<Budget>,
-    /// Where rows go for which there is no memory; without it they are refused (53200).
-    pub spill: Option<Arc<SpillArea>>,
-    /// Whether what can be spilled is spilled though there is memory: for tests.
-    pub always_spill: bool,
-}
-
-impl Options {
-    /// Vectors of 2,048 rows and one worker.
-    pub fn new(budget: Arc<Budget>) -> Options {
-        Options { vector_rows: 2048, workers: 1, alone: ALONE, budget, spill: None, always_spill: false }
-    }
-}
-
-type Filled = Arc<dyn Any + Send + Sync>;
-
-/// What the pipelines of one execution share.
-pub struct Run {
-    program: Arc<Program>,
-    slots: Vec<RwLock<Option<Filled>>>,
-    /// Held by the worker that fills a slot.
-    gates: Vec<Mutex<()>>,
-    scans: Vec<Arc<dyn Scan>>,
-    /// The tables whose rows it locks.
-    locked: HashMap<SourceId, Arc<Table>>,
-    lookups: Vec<Arc<dyn Lookup>>,
-    /// A constant vector of one row for each parameter.
-    pub parameters: Vec<Vector>,
-    /// How it is run.
-    pub options: Options,
-    /// For how many nanoseconds pipelines have run on the calling thread alone.
-    alone: AtomicU64,
-}
-
-impl Run {
-    /// How much longer pipelines run on the calling thread alone.
-    fn alone_left(&self) -> Duration {
-        self.options.alone.saturating_sub(Duration::from_nanos(self.alone.load(Ordering::Relaxed)))
-    }
-
-    /// Notes that a pipeline has run alone for so long.
-    fn note_alone(&self, worked: Duration) {
-        self.alone.fetch_add(worked.as_nanos() as u64, Ordering::Relaxed);
-    }
-
-    /// What fills a slot, if something does.
-    pub fn filled<T: Send + Sync + 'static>(&self, slot: SlotId) -> Option<Arc<T>> {
-        let filled = self.slots[slot.0].read().clone()?;
-        Some(filled.downcast().unwrap_or_else(|_| panic!("{slot:?} holds what its pipeline made")))
-    }
-
-    /// Fills a slot, or replaces what fills it.
-    pub fn fill(&self, slot: SlotId, with: Filled) {
-        *self.slots[slot.0].write() = Some(with);
-    }
-
-    /// Empties slots: what fills them belongs to the round of a recursion that is over.
-    pub fn empty(&self, slots: &[SlotId]) {
-        slots.iter().for_each(|slot| *self.slots[slot.0].write() = None);
-    }
-
-    /// What fills a slot; `make` fills it if nothing does.
-    pub fn filled_or<T: Send + Sync + 'static>(
-        &self,
-        slot: SlotId,
-        make: impl FnOnce() -> Result<Arc<T>>,
-    ) -> Result<Arc<T>> {
-        let _gate = self.gates[slot.0].lock();
-        if let Some(filled) = self.filled(slot) {
-            return Ok(filled);
-        }
-        let made = make()?;
-        self.fill(slot, made.clone());
-        Ok(made)
-    }
-
-    /// A scan of the program.
-    pub fn scan(&self, number: usize) -> &Arc<dyn Scan> {
-        &self.scans[number]
-    }
-
-    /// A table whose rows it locks.
-    pub(crate) fn locked(&self, source: SourceId) -> &Arc<Table> {
-        &self.locked[&source]
-    }
-
-    /// A look-up of the program.
-    pub fn lookup(&self, number: usize) -> &Arc<dyn Lookup> {
-        &self.lookups[number]
-    }
-
-    /// Runs the pipeline of a slot, unless the slot is filled.
-    pub fn complete(&self, slot: SlotId, work: Work<'_>) -> Result<()> {
-        let _gate = self.gates[slot.0].lock();
-        if self.slots[slot.0].read().is_some() {
-            return Ok(());
-        }
-        let pipeline = self.program.pipeline(slot);
-        let open = pipeline.fragment.open(work)?;
-        let (mut stream, mut sink) = (open.stream(work)?, pipeline.sink.start(work)?);
-        // A recursion runs a pipeline many times, and each has little to do.
-        let least = FIRST_STEPS.min(self.options.alone);
-        let (begin, left) = (clock::now(), self.alone_left().max(least));
-        let mut is_done = false;
-        while !is_done && begin.elapsed() < left {
-            is_done = !advance(work, &mut stream, &mut *sink)?;
-        }
-        self.note_alone(begin.elapsed());
-        let result = match is_done {
-            true => pipeline.sink.finish(work, vec![sink])?,
-            false => behind(work, || {
-                let may_split = self.options.workers > 1 && !pipeline.fragment.is_serial;
-                let mut sinks = vec![sink];
-                match may_split {
-                    true => self.help(work, &open, &|| pipeline.sink.start(work), stream, &mut sinks)?,
-                    false => while advance(work, &mut stream, &mut *sinks[0])? {},
-                }
-                pipeline.sink.finish(work, sinks)
-            })?,
-        };
-        self.fill(slot, result);
-        Ok(())
-    }
-
-    /// Runs the rest of a pipeline with helpers. The first error of any worker ends all.
-    fn help(
-        &self,
-        work: Work<'_>,
-        open: &OpenFragment,
-        start: &(dyn Fn() -> Result<Box<dyn Sink>> + Sync),
-        stream: Stream,
-        sinks: &mut Vec<Box<dyn Sink>>,
-    ) -> Result<()> {
-        let failed = AtomicBool::new(false);
-        let finish = |mut stream: Stream, mut sink: Box<dyn Sink>| -> Result<Box<dyn Sink>> {
-            while !failed.load(Ordering::Relaxed) {
-                match advance(work, &mut stream, &mut *sink) {
-                    Ok(true) => {}
-                    Ok(false) => break,
-                    Err(error) => {
-                        failed.store(true, Ordering::Relaxed);
-                        return Err(error);
-                    }
-                }
-            }
-            Ok(sink)
-        };
-        let own = sinks.pop().expect("the calling thread has one");
-        let results = thread::scope(|scope| {
-            let helper = || finish(open.stream(work)?, start()?);
-            // A helper that the operating system refuses is done without.
-            let helpers: Vec<_> = (1..self.options.workers)
-                .map_while(|_| thread::start_scoped(scope, "query", helper).ok())
-                .collect();
-            let mut results = vec![finish(stream, own)];
-            for helper in helpers {
-                // A panic goes on in the caller.
-                results.push(helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-            }
-            results
-        });
-        for result in results {
-            sinks.push(result?);
-        }
-        Ok(())
-    }
-}
-
-/// Runs the rest of a pipeline where it leaves contended cores to transactions, unless it is a part of one itself.
-fn behind<T: Send>(work: Work<'_>, body: impl FnOnce() -> T + Send) -> T {
-    match work.effects {
-        None => {
-            let look = || {
-                let _ = work.context.cancel.is_cancelled();
-            };
-            thread::run_behind("query", Behind::Transactions, &look, body)
-        }
-        Some(_) => body(),
-    }
-}
-
-/// One step of a stream into a sink. Whether there may be more.
-fn advance(work: Work<'_>, stream: &mut Stream, sink: &mut dyn Sink) -> Result<bool> {
-    match stream.step(work)? {
-        Step::More => Ok(true),
-        Step::Idle => {
-            clock::sleep(TURN);
-            Ok(true)
-        }
-        Step::Full(chunk) => sink.consume(work, chunk),
-        Step::Blocked(slot) => {
-            work.run.complete(slot, work)?;
-            Ok(true)
-        }
-        Step::Done => Ok(false),
-    }
-}
 
 /// The rows of a program that runs. Dropping it ends the execution.
 pub struct Rows {
     /// `None` once all its rows are kept.
-    run: Option<Arc<Run>>,
+    run: Option<(Arc<Program>, Arc<Run>)>,
     state: State,
 }
 
@@ -318,8 +98,8 @@ impl Rows {
         options: Options,
     ) -> Result<Rows> {
         assert!(!program.has_effects(), "a program that changes or locks rows is executed");
-        let run = Run::open(program, sources, reader, parameters, options)?;
-        Ok(Rows { run: Some(Arc::new(run)), state: State::New })
+        let run = open(program, sources, reader, parameters, options)?;
+        Ok(Rows { run: Some((program.clone(), Arc::new(run))), state: State::New })
     }
 
     /// The next rows, with the vectors of the program's output and no selection; `None` after the last. After an error there are no more.
@@ -332,9 +112,9 @@ impl Rows {
                 })
             }
             (State::Kept { .. } | State::Ended, _) | (_, None) => Ok(None),
-            (_, Some(run)) => {
-                let run = run.clone();
-                self.advance(Work { run: &run, context, effects: None })
+            (_, Some((program, run))) => {
+                let (program, run) = (program.clone(), run.clone());
+                self.advance(&program, Work { run: &run, context, effects: None })
             }
         };
         if !matches!(result, Ok(Some(_))) {
@@ -343,18 +123,18 @@ impl Rows {
         result
     }
 
-    fn advance(&mut self, work: Work<'_>) -> Result<Option<Chunk>> {
+    fn advance(&mut self, program: &Program, work: Work<'_>) -> Result<Option<Chunk>> {
         let run = work.run;
         if matches!(self.state, State::New) {
-            let open = run.program.result().open(work)?;
+            let open = program.result().open(work)?;
             let stream = Box::new(open.stream(work)?);
             self.state = State::Alone { open, stream };
         }
         if let State::Alone { open, stream } = &mut self.state {
-            let may_split = !(run.program.result().is_serial || open.is_ordered());
+            let may_split = !(program.result().is_serial || open.is_ordered());
             let (begin, left) = (clock::now(), run.alone_left());
             while !may_split || begin.elapsed() < left {
-                match produce(work, stream)? {
+                match produce(program, work, stream)? {
                     Produced::Rows(chunk) => {
                         run.note_alone(begin.elapsed());
                         return Ok(Some(chunk));
@@ -369,7 +149,7 @@ impl Rows {
         let State::Together { streams, ready, account, most } = &mut self.state else { return Ok(None) };
         if ready.is_empty() {
             let most_chunks = *most;
-            let mut chunks = behind(work, || read_ahead(work, streams, most_chunks))?;
+            let mut chunks = behind(work, || read_ahead(program, work, streams, most_chunks))?;
             if account.set(chunks.iter().map(Chunk::memory).sum()).is_err() {
                 // There is no room to read ahead: each worker has one chunk in hand, which is not charged.
                 *most = 1;
@@ -393,60 +173,49 @@ impl Rows {
     }
 }
 
-impl Run {
-    /// Opens all scans.
-    fn open(
-        program: &Arc<Program>,
-        sources: &dyn Sources,
-        reader: Reader<'_>,
-        parameters: &[Value],
-        options: Options,
-    ) -> Result<Run> {
-        let types = program.parameters();
-        assert!(parameters.len() >= types.len(), "each parameter has a value");
-        let parameter = |(value, representation): (&Value, &Option<firn_base::Representation>)| {
-            constant(value, representation.unwrap_or(firn_base::Representation::Boolean), 1)
-        };
-        let vectors: Vec<Vector> = parameters
-            .iter()
-            .zip(types)
-            .map(|(value, representation)| match representation {
-                // A parameter that the plan does not use has no type.
-                None => parameter((&Value::Null, representation)),
-                Some(_) => parameter((value, representation)),
-            })
-            .collect();
-        let judges = |scan: &PlannedScan| -> Vec<(i16, Judge)> {
-            scan.judges
-                .iter()
-                .map(|planned| (planned.attribute, planned.judge(&vectors, &options.budget)))
-                .collect()
-        };
-        let open = |scan: &PlannedScan| {
-            let judges = judges(scan);
-            let request = scan.request(&judges, parameters, program.columns(), options.workers);
-            let transaction = reader.transaction.filter(|_| scan.is_logged);
-            sources.source(scan.source).open(&request, Reader { transaction, ..reader })
-        };
-        let scans = program.scans().iter().map(open).collect::<Result<_>>()?;
-        let open = |PlannedLookup { scan, attributes }: &PlannedLookup| {
-            let request = scan.request(&[], parameters, program.columns(), options.workers);
-            sources.source(scan.source).open_lookup(&request, attributes, reader)
-        };
-        let lookups = program.lookups().iter().map(open).collect::<Result<_>>()?;
-        let slots = program.slots();
-        Ok(Run {
-            program: program.clone(),
-            slots: (0..slots).map(|_| RwLock::new(None)).collect(),
-            gates: (0..slots).map(|_| Mutex::new(())).collect(),
-            scans,
-            lookups,
-            locked: HashMap::new(),
-            parameters: vectors,
-            options,
-            alone: AtomicU64::new(0),
+/// Opens all scans and look-ups of a program.
+fn open(
+    program: &Arc<Program>,
+    sources: &dyn Sources,
+    reader: Reader<'_>,
+    parameters: &[Value],
+    options: Options,
+) -> Result<Run> {
+    let types = program.parameters();
+    assert!(parameters.len() >= types.len(), "each parameter has a value");
+    let parameter = |(value, representation): (&Value, &Option<firn_base::Representation>)| {
+        constant(value, representation.unwrap_or(firn_base::Representation::Boolean), 1)
+    };
+    let vectors: Vec<Vector> = parameters
+        .iter()
+        .zip(types)
+        .map(|(value, representation)| match representation {
+            // A parameter that the plan does not use has no type.
+            None => parameter((&Value::Null, representation)),
+            Some(_) => parameter((value, representation)),
         })
-    }
+        .collect();
+    let judges = |scan: &PlannedScan| -> Vec<(i16, Judge)> {
+        scan.judges
+            .iter()
+            .map(|planned| (planned.attribute, planned.judge(&vectors, &options.budget)))
+            .collect()
+    };
+    let open = |scan: &PlannedScan| {
+        let judges = judges(scan);
+        let request = scan.request(&judges, parameters, program.columns(), options.workers);
+        let transaction = reader.transaction.filter(|_| scan.is_logged);
+        sources.source(scan.source).open(&request, Reader { transaction, ..reader })
+    };
+    let scans = program.scans().iter().map(open).collect::<Result<Vec<_>>>()?;
+    let open = |PlannedLookup { scan, attributes }: &PlannedLookup| {
+        let request = scan.request(&[], parameters, program.columns(), options.workers);
+        sources.source(scan.source).open_lookup(&request, attributes, reader)
+    };
+    let lookups = program.lookups().iter().map(open).collect::<Result<Vec<_>>>()?;
+    let filters = program.scans().iter().map(|scan| Arc::from(&scan.filters[..]));
+    let scans = scans.into_iter().zip(filters).collect();
+    Ok(Run::new(program.pipelines().clone(), scans, lookups, vectors, options))
 }
 
 /// What a program with changes or locks comes to.
@@ -479,14 +248,15 @@ pub fn execute(
         locked.insert(*source, table);
     }
     let reader = Reader { snapshot: transaction.snapshot(), transaction: Some(transaction) };
-    let mut run = Run::open(program, sources, reader, parameters, options)?;
-    run.locked = locked;
-    for (scan, planned) in run.scans.iter_mut().zip(program.scans()) {
+    let mut run = open(program, sources, reader, parameters, options)?;
+    run.set_locked(locked);
+    let options = run.options.clone();
+    for (scan, planned) in run.scans_mut().iter_mut().zip(program.scans()) {
         let is_changed =
             sources.source(planned.source).table().is_some_and(|table| targets.writes_to(table.id()));
         if is_changed && !planned.feeds_first_change {
             let representations = planned.representations(program.columns());
-            *scan = Arc::new(KeptScan::new(&**scan, representations, &run.options, context)?);
+            *scan = Arc::new(KeptScan::new(&**scan, representations, &options, context)?);
         }
     }
     let threads = run.options.workers;
@@ -505,11 +275,11 @@ pub fn execute(
     }
     let count = |slot| run.filled::<Changed>(slot).expect("all changes have been made").count;
     let count = program.own_change().map(count);
-    let mut rows = Rows { run: Some(run.clone()), state: State::New };
+    let mut rows = Rows { run: Some((program.clone(), run.clone())), state: State::New };
     let mut kept = RowBuffer::new(program.representations().to_vec(), &run.options);
     // A change without RETURNING gives a row without columns for each that it has changed.
     let gives_rows = !program.is_change() || !program.output().is_empty();
-    while let Some(chunk) = rows.advance(work)? {
+    while let Some(chunk) = rows.advance(program, work)? {
         if gives_rows {
             kept.push(chunk)?;
         }
@@ -528,12 +298,12 @@ enum Produced {
     End,
 }
 
-fn produce(work: Work<'_>, stream: &mut Stream) -> Result<Produced> {
+fn produce(program: &Program, work: Work<'_>, stream: &mut Stream) -> Result<Produced> {
     Ok(match stream.step(work)? {
         Step::More => Produced::Nothing,
         Step::Idle => Produced::Idle,
         Step::Full(chunk) => {
-            let output = work.run.program.output().iter();
+            let output = program.output().iter();
             let vectors = output.map(|place| chunk.vectors()[*place].clone()).collect();
             let rows = Chunk::new(chunk.length(), vectors);
             Produced::Rows(rows.with_selection(chunk.selection().cloned()).compact())
@@ -547,9 +317,14 @@ fn produce(work: Work<'_>, stream: &mut Stream) -> Result<Produced> {
 }
 
 /// Lets each stream produce a few chunks, on threads of their own. Streams that have ended are removed; no chunks come only at the end.
-fn read_ahead(work: Work<'_>, streams: &mut Vec<Stream>, most: usize) -> Result<Vec<Chunk>> {
+fn read_ahead(
+    program: &Program,
+    work: Work<'_>,
+    streams: &mut Vec<Stream>,
+    most: usize,
+) -> Result<Vec<Chunk>> {
     loop {
-        let chunks = read_once(work, streams, most)?;
+        let chunks = read_once(program, work, streams, most)?;
         if !chunks.is_empty() || streams.is_empty() {
             return Ok(chunks);
         }
@@ -559,11 +334,16 @@ fn read_ahead(work: Work<'_>, streams: &mut Vec<Stream>, most: usize) -> Result<
 }
 
 /// The same, but there may be no chunks yet.
-fn read_once(work: Work<'_>, streams: &mut Vec<Stream>, most: usize) -> Result<Vec<Chunk>> {
+fn read_once(
+    program: &Program,
+    work: Work<'_>,
+    streams: &mut Vec<Stream>,
+    most: usize,
+) -> Result<Vec<Chunk>> {
     let read = |stream: &mut Stream| -> Result<(Vec<Chunk>, bool)> {
         let mut chunks = Vec::with_capacity(most);
         while chunks.len() < most {
-            match produce(work, stream)? {
+            match produce(program, work, stream)? {
                 Produced::Rows(chunk) => chunks.push(chunk),
                 Produced::Nothing => {}
                 Produced::Idle => break,

@@ -23,10 +23,15 @@ pub mod values;
 
 pub mod budget;
 pub mod buffer;
+pub mod measures;
+pub mod options;
 pub mod partitions;
 pub mod pipeline;
 mod pool;
+pub mod run;
 pub mod spill;
+mod template;
+mod timed;
 
 pub mod effects;
 pub mod write;
@@ -41,7 +46,9 @@ pub mod short;
 
 pub use budget::Budget;
 pub use compile::Program;
-pub use execution::{Executed, Options, Rows, execute};
+pub use execution::{Executed, Rows, execute};
+pub use measures::{Measured, Measures};
+pub use options::Options;
 pub use short::ShortProgram;
 pub use source::{Reader, Source, Sources};
 pub use spill::SpillArea;

@@ -19,10 +19,10 @@
 //! and all streams of one pipeline take morsels from one opened input.
 
 use crate::effects::Effects;
-use crate::execution::Run;
 use crate::expression::Scope;
+use crate::run::Run;
 use firn_base::Result;
-use firn_base::sync::{Arc, Mutex};
+use firn_base::sync::Arc;
 use firn_vector::{Chunk, Context};
 use std::any::Any;
 
@@ -148,22 +148,6 @@ pub trait SinkPlan: Send + Sync {
     fn finish(&self, work: Work<'_>, sinks: Vec<Box<dyn Sink>>) -> Result<Arc<dyn Any + Send + Sync>>;
 }
 
-/// What workers copy: expressions, of which each has its own.
-pub struct Template<T>(Mutex<T>);
-
-impl<T: Clone> Template<T> {
-    /// What copies are made of.
-    pub fn new(value: T) -> Template<T> {
-        Template(Mutex::new(value))
-    }
-
-    /// A copy.
-    #[inline]
-    pub fn copy(&self) -> T {
-        self.0.lock().clone()
-    }
-}
-
 /// An input and the stages above it.
 pub struct Fragment {
     /// Where rows come from.
@@ -172,6 +156,14 @@ pub struct Fragment {
     pub stages: Vec<Box<dyn StagePlan>>,
     /// Whether one worker must run it alone: the order of its rows matters, or a function has effects.
     pub is_serial: bool,
+}
+
+/// A pipeline with a sink.
+pub struct Pipeline {
+    /// Its rows.
+    pub fragment: Arc<Fragment>,
+    /// What collects them.
+    pub sink: Box<dyn SinkPlan>,
 }
 
 impl Fragment {

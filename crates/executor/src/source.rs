@@ -8,7 +8,8 @@
 //! logs what it reads. It is begun when its rows are needed, perhaps never, perhaps once for each round of a recursion.
 
 use crate::buffer::RowBuffer;
-use crate::execution::Options;
+use crate::options::Options;
+use arrow_buffer::BooleanBuffer;
 use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{Representation, Result, Snapshot, Type, Value};
 use firn_plan::operator::SourceId;
@@ -92,6 +93,16 @@ pub trait Source: Send + Sync {
         Vec::new()
     }
 
+    /// The oid of the index by which a scan with these conditions would find its rows now, if it would.
+    fn index_for(&self, _: &Request<'_>) -> Option<u32> {
+        None
+    }
+
+    /// The oid of the index by which [`Source::open_lookup`] finds rows by values of some attributes.
+    fn index_by(&self, _attributes: &[i16]) -> Option<u32> {
+        None
+    }
+
     /// The oid of the relation that it is, if it is one of the catalog.
     fn relation(&self) -> Option<u32> {
         None
@@ -162,7 +173,14 @@ pub trait Morsels: Send + Sync {
     /// Claims a morsel: a block or a part of one, at most 65,536 rows, with a vector for each column of the request.
     /// `None` if all have been claimed.
     fn next(&self) -> Result<Option<Chunk>>;
+
+    /// Says that from now on rows are not wanted that do not pass a filter on some columns of the request, by their places. They may
+    /// come all the same.
+    fn filter(&self, _columns: &[usize], _: RowFilter) {}
 }
+
+/// Tells for each row of some vectors, of which there are so many, whether it is wanted.
+pub type RowFilter = Arc<dyn Fn(&[Vector], usize) -> BooleanBuffer + Send + Sync>;
 
 /// A scan that has been read to its end: its table is about to change.
 pub(crate) struct KeptScan(Arc<RowBuffer>);

@@ -19,6 +19,7 @@ use firn_executor::write::TargetSet;
 use firn_executor::{Options, Program, Reader, Rows, ShortProgram, Source, Sources};
 use firn_plan::evaluator::RegistryEvaluator;
 use firn_plan::operator::{LockStrength, SourceId};
+use firn_plan::statistics::Estimates;
 use firn_plan::{Operator, Plan, rewrite, text};
 use firn_storage::Table;
 use firn_syntax::tree::{Expr, Statement, TypeName};
@@ -270,6 +271,54 @@ impl Prepared {
         }
     }
 
+    /// How many rows each operator of its plan is expected to give, by [`NodeId::index`](firn_plan::NodeId::index).
+    pub fn estimates(&self, preparing: Preparing<'_>) -> Vec<f64> {
+        let Preparing { registry, transaction, names, others, cancel } = preparing;
+        let sources = TransactionSources { transaction, held: &self.held, others };
+        let context = Context { style: names.style, cancel, ..detached() };
+        let facts = SourceFacts::new(&sources, transaction.snapshot(), registry, &context);
+        let estimates = Estimates::of(&self.plan, &facts);
+        let mut rows = vec![0.0; self.plan.size()];
+        for node in self.plan.post_order() {
+            rows[node.index()] = estimates.rows(node);
+        }
+        rows
+    }
+
+    /// The oid of the index by which each scan of its plan finds rows, with these parameters, by
+    /// [`NodeId::index`](firn_plan::NodeId::index).
+    pub fn indexes(&self, preparing: Preparing<'_>, parameters: &[Value]) -> Result<Vec<Option<u32>>> {
+        let mut indexes = vec![None; self.plan.size()];
+        if let Some(short) = &self.short {
+            let mut found: Vec<(u32, u32)> = short.indexes().collect();
+            for node in self.plan.post_order() {
+                let Operator::Scan(scan) = &self.plan[node] else { continue };
+                if let Some(place) = found.iter().position(|(table, _)| *table == scan.source.0) {
+                    indexes[node.index()] = Some(found.remove(place).1);
+                }
+            }
+            return Ok(indexes);
+        }
+        let Preparing { transaction, others, .. } = preparing;
+        let sources = TransactionSources { transaction, held: &self.held, others };
+        for (node, index) in self.program()?.indexes(&sources, parameters) {
+            indexes[node.index()] = Some(index);
+        }
+        Ok(indexes)
+    }
+
+    /// The pipelines; with clocks, if they are asked for.
+    fn program_for(&self, options: &Options) -> Result<Arc<Program>> {
+        match options.measures.as_ref().filter(|measures| measures.fit(&self.plan)) {
+            Some(measures) => {
+                let compile = || Program::measured(&self.plan, self.registry, Some(measures.clone()));
+                let program = stack::with_room_for(self.plan.depth() as u32, compile)?;
+                Ok(Arc::new(program))
+            }
+            None => self.program().cloned(),
+        }
+    }
+
     /// The pipelines.
     fn program(&self) -> Result<&Arc<Program>> {
         if self.program.get().is_none() {
@@ -312,7 +361,15 @@ impl Prepared {
         let sources = FoundSources(self.sources.iter().map(|id| (*id, found.source(*id))).collect());
         let executed = {
             let context = surroundings.context();
-            execute(self.program()?, &sources, targets, transaction, parameters, options, &context)?
+            execute(
+                &self.program_for(&options)?,
+                &sources,
+                targets,
+                transaction,
+                parameters,
+                options,
+                &context,
+            )?
         };
         let rows = Stream::new(executed.rows, self.columns.clone(), self.registry, surroundings);
         Ok(Executed { count: executed.count, rows })
@@ -330,7 +387,7 @@ impl Prepared {
     ) -> Result<Stream> {
         let sources = TransactionSources { transaction, held: &self.held, others };
         let reader = Reader { snapshot: transaction.snapshot(), transaction: Some(transaction) };
-        let rows = Rows::start(self.program()?, &sources, reader, parameters, options)?;
+        let rows = Rows::start(&self.program_for(&options)?, &sources, reader, parameters, options)?;
         Ok(Stream::new(rows, self.columns.clone(), self.registry, surroundings))
     }
 }

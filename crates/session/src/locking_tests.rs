@@ -385,7 +385,10 @@ fn explain_tells_what_is_locked() {
             })
             .collect()
     };
-    let plan = lines(&mut connection, "EXPLAIN SELECT b FROM t WHERE a = 1 FOR NO KEY UPDATE SKIP LOCKED");
+    let plan = lines(
+        &mut connection,
+        "EXPLAIN (COSTS OFF) SELECT b FROM t WHERE a = 1 FOR NO KEY UPDATE SKIP LOCKED",
+    );
     assert!(plan[1].starts_with("  Lock [") && plan[1].ends_with(" no key update skip]"), "{plan:?}");
     let plan = lines(&mut connection, "EXPLAIN ANALYZE SELECT b FROM t AS x WHERE b = 0 FOR SHARE OF x");
     assert!(plan[1].starts_with("  Lock [") && plan[1].contains(" share"), "{plan:?}");

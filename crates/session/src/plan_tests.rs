@@ -4,6 +4,7 @@ use crate::table_waiting_tests::until;
 use crate::{Config, Connection, Database, TransactionStatus};
 use firn_base::sync::{Arc, AtomicBool, Ordering};
 use firn_base::{Value, thread};
+use std::time::Duration;
 
 /// Twice as much as is in the table there is no room for. Who has prepared the statements does nothing after the DDL.
 #[test]
@@ -181,4 +182,66 @@ fn no_plan_of_an_older_catalog_outlives_ddl_unlisted() {
     connection.execute("DROP TABLE t").unwrap();
     assert!(!statements.iter().any(|statement| statement.keeps_plan()));
     assert_eq!(listed.len(), 0);
+}
+
+/// Rows of compact blocks are not even read in full if the other side of the join has no partner for them. The first morsels come
+/// before that side.
+#[test]
+fn a_join_tells_the_scan_below_it_which_keys_it_asks_for() {
+    let config = Config { freeze_after: None, compact_after: None, ..Config::default() };
+    let database = Database::open_with(config).unwrap();
+    let mut connection = database.connect();
+    for sql in [
+        "CREATE TABLE big (id bigint, k int, t text)",
+        "INSERT INTO big SELECT g, g, 'row ' || g FROM generate_series(1, 200000) g",
+        "CREATE TABLE small (id bigint, k int)",
+        "INSERT INTO small SELECT g * 10000, g * 10000 FROM generate_series(1, 20) g",
+    ] {
+        connection.execute(sql).unwrap();
+    }
+    let engine = database.engine();
+    until(|| {
+        engine.collect();
+        crate::native::pin().flush();
+        let _ = engine.freeze(Duration::ZERO);
+        engine.compact(Duration::ZERO);
+        let sql = "SELECT count(*) FROM firn_blocks WHERE state = 'compact'";
+        let row = database.connect().query_row(sql, &[]).unwrap().expect("it is one row");
+        matches!(row[0], Value::BigInt(count) if count > 1)
+    });
+    for (query, is_told) in [
+        ("SELECT count(*), min(t) FROM big JOIN small USING (k)", true),
+        ("SELECT count(*), min(t) FROM big JOIN small USING (id, k)", true),
+        ("SELECT count(*), min(t) FROM big WHERE k IN (SELECT k FROM small)", true),
+        (
+            "SELECT count(*), min(t) FROM big JOIN small ON big.k = small.k AND t LIKE 'r%' WHERE big.id > 0",
+            true,
+        ),
+        (
+            "SELECT count(*), min(t) FROM small JOIN big ON big.k = small.k JOIN small s ON s.id = big.id",
+            true,
+        ),
+        // All rows of the left side are wanted.
+        ("SELECT count(small.k), min(t) FROM big LEFT JOIN small USING (k)", false),
+        (
+            "SELECT 200000 - count(*), 'row 10000' FROM big WHERE k NOT IN (SELECT k FROM small WHERE k > 0)",
+            false,
+        ),
+    ] {
+        let row = connection.query_row(query, &[]).unwrap();
+        let least = if is_told { "row 10000" } else { "row " };
+        assert!(
+            matches!(&row.as_deref(), Some([Value::BigInt(20), Value::Text(text)]) if text.starts_with(least)),
+            "{query}: {row:?}"
+        );
+        let explain = format!("EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) {query}");
+        let explain = connection.prepare(&explain).unwrap();
+        let lines = connection.query_values(&explain, &[]).unwrap();
+        let rows = lines.iter().find_map(|line| {
+            let Value::Text(line) = &line[0] else { panic!("lines are text") };
+            let (_, rows) = line.split_once(" big [")?.1.split_once("(actual rows=")?;
+            rows.trim_end_matches(')').parse::<u64>().ok()
+        });
+        assert_eq!(rows.expect("it is scanned") < 100_000, is_told, "{query}: {lines:?}");
+    }
 }

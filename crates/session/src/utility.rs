@@ -13,6 +13,7 @@ use crate::rows::Rows;
 use crate::statement::{Kind, Statement};
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, Type, TypeId, Value, clock};
+use firn_sql::explain::Run;
 use firn_sql::named::NamedStatement;
 use firn_sql::names::Names;
 use firn_sql::notifications::Listening;
@@ -545,20 +546,30 @@ impl Connection {
             (None, other) => panic!("{other:?} has been prepared"),
         };
         let planned = clock::now();
-        let mut explained = self.with_reader(|connection, transaction| {
-            Ok(connection.current_plan(&prepared.prepared, transaction)?.explain(options.format))
-        })?;
+        let explained = self.with_reader(|connection, transaction| {
+            let plan = connection.current_plan(&prepared.prepared, transaction)?;
+            // A statement that touches few rows does not run by the operators of its plan.
+            let is_measured = options.analyze && !makes_table && !plan.is_short();
+            connection.options.measures = is_measured.then(|| plan.measures());
+            let values = coerced(&plan.parameters, &values, &connection.options.style)?;
+            plan.explain(transaction, &options, &values, &connection.options)
+        });
+        if explained.is_err() {
+            self.options.measures = None;
+        }
+        let mut explained = explained?;
         let planning = planned.elapsed();
         if options.analyze {
-            let begun = clock::now();
+            let (begun, written) = (clock::now(), self.options.spill.written());
             let outcome = match makes_table {
                 true => {
                     let made = parsed.inner(explain.statement.clone());
-                    self.make_table(&made, "CREATE TABLE AS", &prepared, &values)?
+                    self.make_table(&made, "CREATE TABLE AS", &prepared, &values)
                 }
-                false => self.run_prepared(&prepared, &values)?,
+                false => self.run_prepared(&prepared, &values),
             };
-            let rows = match outcome {
+            self.options.measures = None;
+            let rows = match outcome? {
                 Outcome::Rows(mut rows) => {
                     while rows.next_chunk()?.is_some() {}
                     rows.tag().rows
@@ -566,7 +577,8 @@ impl Connection {
                 Outcome::Done(tag) => tag.rows,
                 _ => unreachable!("queries and changes yield rows or a tag"),
             };
-            explained.note_run(rows.unwrap_or(0), begun.elapsed(), &options);
+            let temporary = self.options.spill.written() - written;
+            explained.note_run(Run { rows: rows.unwrap_or(0), time: begun.elapsed(), temporary });
         }
         if options.summary {
             explained.note_planning(planning);

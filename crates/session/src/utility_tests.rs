@@ -118,6 +118,33 @@ fn explain_prints_a_plan_and_analyze_runs_the_statement() {
         assert!(plan.iter().any(|line| line.starts_with("Execution Time: ")), "{sql}: {plan:?}");
     }
     assert!(rows(&mut connection, "SELECT * FROM t").is_empty(), "it has been executed");
+    // What each operator gives; nothing is measured of a statement that is not explained.
+    connection.execute("INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c')").unwrap();
+    let sql = "EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF, COSTS OFF)
+               SELECT s FROM t WHERE a > 1 UNION ALL SELECT 'x' LIMIT 1";
+    let plan = lines(&mut connection, sql);
+    let ends_of = |operator: &str, end: &str| {
+        plan.iter().any(|line| line.trim_start().starts_with(operator) && line.ends_with(end))
+    };
+    assert!(ends_of("Limit", "(actual rows=1)") && ends_of("Scan", "(actual rows=2)"), "{plan:?}");
+    assert!(ends_of("Values", "(never executed)"), "{plan:?}");
+    let plan = lines(&mut connection, "EXPLAIN ANALYZE UPDATE t SET s = 'y' WHERE s < 'c'");
+    let is_measured = |line: &&String| {
+        line.contains("(rows=") && line.contains("(actual rows=2 time=") && line.ends_with(')')
+    };
+    assert!(plan.iter().filter(is_measured).count() > 0, "{plan:?}");
+    for (sql, index) in [
+        ("EXPLAIN SELECT s FROM t WHERE a = 1", true),
+        ("EXPLAIN SELECT s FROM t ORDER BY a DESC LIMIT 1", true),
+        ("EXPLAIN SELECT max(a) FROM t", true),
+        ("EXPLAIN SELECT count(*) FROM t GROUP BY s HAVING max(a) = 1", false),
+        ("EXPLAIN SELECT s, count(*) FROM t WHERE a IN (1, 2) GROUP BY s", true),
+        ("EXPLAIN (FORMAT JSON) SELECT s FROM t WHERE a > 1", true),
+    ] {
+        let plan = lines(&mut connection, sql);
+        assert_eq!(plan.iter().any(|line| line.contains("t_pkey")), index, "{sql}: {plan:?}");
+    }
+    connection.execute("DELETE FROM t").unwrap();
     connection.execute("EXPLAIN CREATE TABLE u AS SELECT 1 AS x; EXPLAIN SELECT 1 AS x INTO u").unwrap();
     assert_eq!(error(&mut connection, "SELECT * FROM u").state().as_str(), "42P01");
     let plan = lines(&mut connection, "EXPLAIN (ANALYZE, SUMMARY OFF) CREATE TABLE u AS SELECT 1 AS x");

@@ -1,27 +1,46 @@
 //! What EXPLAIN prints: the plan as lines of text, or as a tree in JSON, YAML or XML with the structure that PostgreSQL gives it.
 //!
 //! An operator that PostgreSQL has under another name has that name in the tree. `Details` is its line of the text form.
+//!
+//! Times are those of all threads together. In the text they are of each operator alone; in the tree of an operator and all below it, as
+//! in PostgreSQL's.
 
 use crate::options::{ExplainFormat, ExplainOptions};
+use firn_base::stack::Tree;
+use firn_base::sync::Arc;
 use firn_base::{json, stack};
+use firn_executor::{Measured, Measures};
 use firn_plan::operator::{JoinKind, JoinMethod, Operator};
-use firn_plan::text::{operator_line, print};
+use firn_plan::text::{operator_line, print_with};
 use firn_plan::verify::name;
 use firn_plan::{NodeId, Plan};
+use firn_syntax::print::quote_name;
 use std::fmt::Write;
 use std::time::Duration;
 
 /// An explained statement.
 pub struct Explanation {
-    format: ExplainFormat,
-    /// The plan as text.
-    text: String,
-    /// The plan as a tree, unless it is printed as text.
-    tree: Option<Node>,
-    depth: u32,
-    rows: Option<u64>,
+    plan: Tree<Plan>,
+    options: ExplainOptions,
+    /// How many rows each operator is expected to give, unless that is not to be printed.
+    estimates: Option<Vec<f64>>,
+    /// By which index each scan finds its rows, if it uses one.
+    indexes: Vec<Option<String>>,
+    /// What each operator comes to, if that is measured.
+    measures: Option<Arc<Measures>>,
+    run: Option<Run>,
     planning: Option<Duration>,
-    execution: Option<Duration>,
+}
+
+/// What the statement has come to.
+#[derive(Clone, Copy)]
+pub struct Run {
+    /// How many rows it has given or changed.
+    pub rows: u64,
+    /// How long it took.
+    pub time: Duration,
+    /// How many bytes of temporary files it has written.
+    pub temporary: u64,
 }
 
 /// An operator of the tree.
@@ -40,26 +59,20 @@ enum Property {
 
 impl Explanation {
     /// Explains a plan.
-    pub fn of(plan: &Plan, format: ExplainFormat) -> Explanation {
-        let depth = plan.depth() as u32;
-        let (text, tree) = match format {
-            ExplainFormat::Text => (print(plan), None),
-            _ => (String::new(), Some(stack::with_room_for(depth, || node(plan, plan.root, None)))),
-        };
-        Explanation { format, text, tree, depth, rows: None, planning: None, execution: None }
+    pub fn new(
+        plan: &Plan,
+        options: ExplainOptions,
+        estimates: Option<Vec<f64>>,
+        indexes: Vec<Option<String>>,
+        measures: Option<Arc<Measures>>,
+    ) -> Explanation {
+        let plan = stack::with_room_for(plan.depth() as u32, || Tree::new(plan.clone()));
+        Explanation { plan, options, estimates, indexes, measures, run: None, planning: None }
     }
 
-    /// The statement was run: how many rows it gave and how long it took.
-    pub fn note_run(&mut self, rows: u64, time: Duration, options: &ExplainOptions) {
-        self.rows = Some(rows);
-        self.execution = options.summary.then_some(time);
-        let Some(Node { properties, .. }) = &mut self.tree else { return };
-        if options.timing {
-            properties.push(("Actual Startup Time", Property::Millis(0.0)));
-            properties.push(("Actual Total Time", Property::Millis(millis(time))));
-        }
-        properties.push(("Actual Rows", Property::Count(rows)));
-        properties.push(("Actual Loops", Property::Count(1)));
+    /// The statement was run.
+    pub fn note_run(&mut self, run: Run) {
+        self.run = Some(run);
     }
 
     /// How long it took to plan it.
@@ -69,24 +82,29 @@ impl Explanation {
 
     /// The rows of the result: lines of text, or the tree in one row.
     pub fn into_rows(self) -> Vec<String> {
-        stack::with_room_for(self.depth, || self.rows())
+        stack::with_room_for(self.plan.depth() as u32, || self.rows())
     }
 
-    fn rows(self) -> Vec<String> {
-        let times = [("Planning Time", self.planning), ("Execution Time", self.execution)];
+    fn rows(&self) -> Vec<String> {
+        let execution = self.run.filter(|_| self.options.summary).map(|run| run.time);
+        let times = [("Planning Time", self.planning), ("Execution Time", execution)];
         let times = times.into_iter().filter_map(|(name, time)| Some((name, millis(time?))));
         let mut out = String::new();
-        let Some(tree) = self.tree else {
-            let mut lines: Vec<String> = self.text.lines().map(str::to_owned).collect();
-            lines.extend(self.rows.map(|rows| format!("Rows: {rows}")));
-            lines.extend(times.map(|(name, time)| format!("{name}: {time:.3} ms")));
-            return lines;
-        };
-        match self.format {
-            ExplainFormat::Text => unreachable!("text has no tree"),
+        match self.options.format {
+            ExplainFormat::Text => {
+                let text = print_with(&self.plan, |node| self.note(node));
+                let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+                if let Some(run) = self.run {
+                    lines.push(format!("Rows: {}", run.rows));
+                    let kilobytes = run.temporary.div_ceil(1024);
+                    lines.extend((kilobytes > 0).then(|| format!("Temporary Files: {kilobytes}kB")));
+                }
+                lines.extend(times.map(|(name, time)| format!("{name}: {time:.3} ms")));
+                return lines;
+            }
             ExplainFormat::Json => {
                 out.push_str("[\n  {\n    \"Plan\": ");
-                tree.json(2, &mut out);
+                self.tree().json(2, &mut out);
                 for (name, time) in times {
                     put(&mut out, format_args!(",\n    \"{name}\": {time:.3}"));
                 }
@@ -94,14 +112,14 @@ impl Explanation {
             }
             ExplainFormat::Yaml => {
                 out.push_str("- Plan: ");
-                tree.yaml(2, &mut out);
+                self.tree().yaml(2, &mut out);
                 for (name, time) in times {
                     put(&mut out, format_args!("\n  {name}: {time:.3}"));
                 }
             }
             ExplainFormat::Xml => {
                 out.push_str("<explain xmlns=\"http://www.postgresql.org/2009/explain\">\n  <Query>");
-                tree.xml(2, &mut out);
+                self.tree().xml(2, &mut out);
                 for (name, time) in times {
                     let tag = tag(name);
                     put(&mut out, format_args!("\n    <{tag}>{time:.3}</{tag}>"));
@@ -110,6 +128,93 @@ impl Explanation {
             }
         }
         vec![out]
+    }
+
+    /// What is known of an operator, as the end of its line.
+    fn note(&self, node: NodeId) -> String {
+        let mut note = String::new();
+        if let Some(index) = &self.indexes[node.index()] {
+            put(&mut note, format_args!(" using {}", quote_name(index)));
+        }
+        if let Some(estimates) = &self.estimates {
+            put(&mut note, format_args!(" (rows={:.0})", estimates[node.index()]));
+        }
+        match self.measured(node) {
+            None | Some(Measured::Within) => {}
+            Some(Measured::NotRun) => note.push_str(" (never executed)"),
+            Some(Measured::Run { rows, time }) => {
+                put(&mut note, format_args!(" (actual rows={rows}"));
+                if self.options.timing {
+                    put(&mut note, format_args!(" time={:.3}", millis(time)));
+                }
+                note.push(')');
+            }
+        }
+        note
+    }
+
+    /// What an operator has come to, if the statement was run and that was measured.
+    fn measured(&self, node: NodeId) -> Option<Measured> {
+        self.run.and(self.measures.as_ref()).map(|measures| measures.get(node))
+    }
+
+    /// The plan as a tree.
+    fn tree(&self) -> Node {
+        let mut root = self.node(self.plan.root, None).0;
+        if let Some(run) = self.run.filter(|_| self.measures.is_none()) {
+            root.properties.extend(self.actual(run.rows, run.time));
+        }
+        if let Some(run) = self.run.filter(|run| run.temporary > 0) {
+            root.properties.push(("Temp Written Bytes", Property::Count(run.temporary)));
+        }
+        root
+    }
+
+    /// What an operator has come to, with those below it.
+    fn actual(&self, rows: u64, time: Duration) -> Vec<(&'static str, Property)> {
+        let mut properties = Vec::new();
+        if self.options.timing {
+            properties.push(("Actual Startup Time", Property::Millis(0.0)));
+            properties.push(("Actual Total Time", Property::Millis(millis(time))));
+        }
+        properties.push(("Actual Rows", Property::Count(rows)));
+        properties.push(("Actual Loops", Property::Count(1)));
+        properties
+    }
+
+    /// An operator with its inputs, as an input of another one if that has a word for it, and how long it has taken with them.
+    fn node(&self, id: NodeId, relationship: Option<&'static str>) -> (Node, Duration) {
+        let operator = &self.plan[id];
+        let mut properties = properties(&self.plan, operator, relationship);
+        if let Some(index) = &self.indexes[id.index()] {
+            properties[0].1 = Property::Text("Index Scan".to_owned());
+            properties.push(("Index Name", Property::Text(index.clone())));
+        }
+        let of_inputs: [&str; 2] = match operator {
+            Operator::UnionAll { .. } => ["Member", "Member"],
+            _ => ["Outer", "Inner"],
+        };
+        let (mut inputs, mut total) = (Vec::new(), Duration::ZERO);
+        for (place, input) in operator.inputs().into_iter().enumerate() {
+            let (input, time) = self.node(input, Some(of_inputs[place.min(1)]));
+            inputs.push(input);
+            total += time;
+        }
+        if let Some(estimates) = &self.estimates {
+            properties.push(("Plan Rows", Property::Count(estimates[id.index()].round() as u64)));
+        }
+        match self.measured(id) {
+            None | Some(Measured::Within) => {}
+            Some(Measured::NotRun) => {
+                properties.push(("Actual Rows", Property::Count(0)));
+                properties.push(("Actual Loops", Property::Count(0)));
+            }
+            Some(Measured::Run { rows, time }) => {
+                total += time;
+                properties.extend(self.actual(rows, total));
+            }
+        }
+        (Node { properties, inputs }, total)
     }
 }
 
@@ -126,9 +231,12 @@ fn new_line(level: usize, out: &mut String) {
     out.extend(std::iter::repeat_n("  ", level));
 }
 
-/// An operator with its inputs, as an input of another one if that has a word for it.
-fn node(plan: &Plan, id: NodeId, relationship: Option<&'static str>) -> Node {
-    let operator = &plan[id];
+/// What an operator is.
+fn properties(
+    plan: &Plan,
+    operator: &Operator,
+    relationship: Option<&'static str>,
+) -> Vec<(&'static str, Property)> {
     let text = |text: &str| Property::Text(text.to_owned());
     let mut properties = vec![("Node Type", text(node_type(operator)))];
     properties.extend(relationship.map(|word| ("Parent Relationship", text(word))));
@@ -156,13 +264,7 @@ fn node(plan: &Plan, id: NodeId, relationship: Option<&'static str>) -> Node {
         _ => {}
     }
     properties.push(("Details", Property::Text(operator_line(&plan.columns, operator))));
-    let of_inputs: [&str; 2] = match operator {
-        Operator::UnionAll { .. } => ["Member", "Member"],
-        _ => ["Outer", "Inner"],
-    };
-    let inputs = operator.inputs().into_iter().enumerate();
-    let inputs = inputs.map(|(place, input)| node(plan, input, Some(of_inputs[place.min(1)]))).collect();
-    Node { properties, inputs }
+    properties
 }
 
 /// What PostgreSQL calls an operator; ours, if it has none of the kind.

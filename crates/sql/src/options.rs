@@ -7,10 +7,12 @@ use firn_syntax::print::quote_name;
 use firn_syntax::tree::{Name, ObjectName, SettingValue, UtilityOption, UtilityValue};
 
 /// What EXPLAIN is to do and print.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExplainOptions {
     /// Run the statement.
     pub analyze: bool,
+    /// Print how many rows are expected.
+    pub costs: bool,
     /// Print times. It needs `analyze`.
     pub timing: bool,
     /// Print the totals.
@@ -44,6 +46,13 @@ impl ExplainFormat {
     }
 }
 
+impl Default for ExplainOptions {
+    fn default() -> ExplainOptions {
+        let format = ExplainFormat::Text;
+        ExplainOptions { analyze: false, costs: true, timing: false, summary: false, format }
+    }
+}
+
 impl ExplainOptions {
     /// Options as they were written in `text`. 42601 for those that PostgreSQL does not have.
     pub fn of(options: &[UtilityOption], text: &str) -> Result<ExplainOptions> {
@@ -54,7 +63,8 @@ impl ExplainOptions {
                 "timing" => timing = Some(boolean(option)?),
                 "summary" => summary = Some(boolean(option)?),
                 "wal" => wal = boolean(option)?,
-                "verbose" | "costs" | "settings" | "buffers" => drop(boolean(option)?),
+                "costs" => read.costs = boolean(option)?,
+                "verbose" | "settings" | "buffers" => drop(boolean(option)?),
                 "format" => read.format = format(option)?,
                 _ => return Err(unrecognized("EXPLAIN", &option.name, text)),
             }
@@ -187,7 +197,8 @@ mod tests {
         assert_eq!(of("explain analyze verbose select 1"), Ok(all));
         let quiet = ExplainOptions { timing: false, ..all };
         assert_eq!(of("explain (analyze, buffers off, timing off) select 1"), Ok(quiet));
-        assert_eq!(of("explain (costs off, format text) select 1"), Ok(ExplainOptions::default()));
+        let without_costs = ExplainOptions { costs: false, ..Default::default() };
+        assert_eq!(of("explain (costs off, format text) select 1"), Ok(without_costs));
         let error = |state: &str, position: Option<u32>| Err((state.to_owned(), position));
         assert_eq!(of("explain (analyze, color) select 1"), error("42601", Some(19)));
         assert_eq!(of("explain (analyze maybe) select 1"), error("42601", None));

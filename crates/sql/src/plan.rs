@@ -2,7 +2,7 @@
 
 use crate::explain::Explanation;
 use crate::files::FileVersions;
-use crate::options::ExplainFormat;
+use crate::options::ExplainOptions;
 use crate::parse::Parsed;
 use crate::query::{Execution, Prepared, QueryOutput};
 use crate::rows::{RowChunk, values_of_row};
@@ -11,6 +11,7 @@ use crate::session_facts::SessionFacts;
 use firn_base::stack::Tree;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, Type, TypeId, Value};
+use firn_executor::Measures;
 use firn_plan::operator::LockStrength;
 use firn_query::Stream;
 use firn_syntax::tree::{Execute, Statement};
@@ -147,9 +148,25 @@ impl Plan {
         }
     }
 
-    /// What EXPLAIN prints of it.
-    pub fn explain(&self, format: ExplainFormat) -> Explanation {
-        Explanation::of(self.prepared.plan(), format)
+    /// What EXPLAIN prints of it, if it is run with these parameters and options.
+    pub fn explain(
+        &self,
+        transaction: &Transaction,
+        explain: &ExplainOptions,
+        parameters: &[Value],
+        options: &RunOptions,
+    ) -> Result<Explanation> {
+        let estimates = match explain.costs {
+            true => Some(self.prepared.estimates(transaction, &self.facts, &options.cancel)?),
+            false => None,
+        };
+        let indexes = self.prepared.indexes(transaction, &self.facts, &options.cancel, parameters)?;
+        Ok(Explanation::new(self.prepared.plan(), *explain, estimates, indexes, options.measures.clone()))
+    }
+
+    /// Nothing has been measured of its operators yet.
+    pub fn measures(&self) -> Arc<Measures> {
+        Arc::new(Measures::of(self.prepared.plan()))
     }
 }
 

@@ -4,7 +4,7 @@ use firn_base::disk::RealDisk;
 use firn_base::random::Random;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Cancel, Error, Result, SqlState, TextStyle, clock};
-use firn_executor::SpillArea;
+use firn_executor::{Measures, SpillArea};
 use std::any::Any;
 use std::fmt::Debug;
 
@@ -23,6 +23,9 @@ pub struct RunOptions {
     pub spill: Arc<SpillArea>,
     /// What functions ask of the session.
     pub services: Arc<dyn SessionServices>,
+    /// Where it is noted what each operator comes to, if it is. The statement then runs by its pipelines, also if few rows are
+    /// expected.
+    pub measures: Option<Arc<Measures>>,
 }
 
 impl Default for RunOptions {
@@ -34,6 +37,7 @@ impl Default for RunOptions {
             style: TextStyle::DEFAULT,
             spill: SpillArea::new(Arc::new(RealDisk), std::env::temp_dir(), u64::MAX),
             services: Arc::new(NoSession),
+            measures: None,
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::layout::RANGE_SLOTS;
 use crate::restriction::{Restriction, StringRange};
 use crate::scan::{BATCH_ROWS, ScanBatch, TableScan, row_ids};
 use arrow_array::{Array, ArrayRef, new_null_array};
-use arrow_buffer::{BooleanBuffer, Buffer};
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, Buffer};
 use firn_base::sync::{Arc, AtomicU64, Mutex, Ordering, fence};
 use firn_base::types::Width;
 use firn_base::{Cell, ColumnId, Representation, Slot};
@@ -66,6 +66,7 @@ impl TableScan {
             Some(selected) => &selected & &present,
             None => present,
         };
+        let selected = self.filtered(compact, first, selected);
         if is_full && selected.count_set_bits() * FEW >= rows {
             let slots = first as usize..end as usize;
             let array = |column: &ColumnId| compact.column(*column).to_array(slots.clone(), Form::Plain);
@@ -112,6 +113,86 @@ impl TableScan {
             all = Some(both);
         }
         all
+    }
+}
+
+impl TableScan {
+    /// Those of some rows that pass the filters which the scan has been given.
+    fn filtered(&self, compact: &Compact, first: u32, mut selected: BooleanBuffer) -> BooleanBuffer {
+        for filter in self.filters().iter() {
+            let rows = selected.count_set_bits();
+            if rows == 0 {
+                break;
+            }
+            if !filter.removes_rows() {
+                continue;
+            }
+            let is_range = rows * FEW >= selected.len();
+            selected = match is_range {
+                true => {
+                    let slots = first as usize..first as usize + selected.len();
+                    let array =
+                        |column: &ColumnId| compact.column(*column).to_array(slots.clone(), Form::Plain);
+                    let passed = (filter.passes)(&filter.columns.iter().map(array).collect::<Vec<_>>());
+                    &selected & &passed
+                }
+                false => {
+                    let places: Vec<usize> = selected.set_indices().collect();
+                    let slots: Vec<u32> = places.iter().map(|place| first + *place as u32).collect();
+                    let array = |column: &ColumnId| compact.column(*column).take(&slots);
+                    let passed = (filter.passes)(&filter.columns.iter().map(array).collect::<Vec<_>>());
+                    let mut bits = BooleanBufferBuilder::new(selected.len());
+                    bits.append_n(selected.len(), false);
+                    passed.set_indices().for_each(|number| bits.set_bit(places[number], true));
+                    bits.finish()
+                }
+            };
+            filter.note(rows as u64, selected.count_set_bits() as u64);
+        }
+        selected
+    }
+}
+
+/// Tells for each row of some columns whether it is wanted; of rows that are not, it may say that they are.
+pub type RowFilter = Arc<dyn Fn(&[ArrayRef]) -> BooleanBuffer + Send + Sync>;
+
+/// A condition that whoever scans has come to while the scan goes on: that the row has a partner in a join.
+pub(crate) struct Filter {
+    columns: Box<[ColumnId]>,
+    passes: RowFilter,
+    /// How many rows have been asked lately, and how many of them have passed; and how often it was left out.
+    asked: AtomicU64,
+    passed: AtomicU64,
+    left_out: AtomicU64,
+}
+
+impl Filter {
+    /// So many rows are looked at before it is known whether they say anything.
+    const ENOUGH: u64 = 2 * BATCH_ROWS as u64;
+
+    /// One that lets most rows through is asked only once in so many times: others may come.
+    const SELDOM: u64 = 16;
+
+    pub fn new(columns: &[ColumnId], passes: RowFilter) -> Filter {
+        let [asked, passed, left_out] = [const { AtomicU64::new(0) }; 3];
+        Filter { columns: columns.into(), passes, asked, passed, left_out }
+    }
+
+    /// Whether asking it may be expected to be worth the while.
+    fn removes_rows(&self) -> bool {
+        let asked = self.asked.load(Ordering::Relaxed);
+        asked < Filter::ENOUGH
+            || self.passed.load(Ordering::Relaxed) * FEW as u64 <= asked
+            || self.left_out.fetch_add(1, Ordering::Relaxed) % Filter::SELDOM == Filter::SELDOM - 1
+    }
+
+    /// Notes how many rows were asked, and how many have passed. What was long ago counts for less; threads that note at the same
+    /// time may lose a figure.
+    fn note(&self, asked: u64, passed: u64) {
+        let before = self.asked.load(Ordering::Relaxed);
+        let kept = if before > 4 * Filter::ENOUGH { 2 } else { 1 };
+        self.asked.store(before / kept + asked, Ordering::Relaxed);
+        self.passed.store(self.passed.load(Ordering::Relaxed) / kept + passed, Ordering::Relaxed);
     }
 }
 

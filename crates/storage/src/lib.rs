@@ -56,7 +56,7 @@ pub use cold::{BlockContent, Cold};
 pub use collect::Garbage;
 pub use column::ColumnSpec;
 pub use digest::{Changed, ChangedRows, ChangedTable, Digest, Digests, Recent};
-pub use encoded_scan::Judge;
+pub use encoded_scan::{Judge, RowFilter};
 pub use freeze::{BlockUsage, Frozen};
 pub use gate::{Closed, Gate};
 pub use guard::{Guard, Reaper, pin};

@@ -4,7 +4,7 @@
 use crate::block::{Block, RawCell};
 use crate::compact::{Compact, put_decoded};
 use crate::copy::{append, append_pairs};
-use crate::encoded_scan::{Asked, Encoded, Judge, Judged};
+use crate::encoded_scan::{Asked, Encoded, Filter, Judge, Judged, RowFilter};
 use crate::freeze::{FrozenRows, HandedOut};
 use crate::heap::{self, BUFFERS, INLINE_BYTES};
 use crate::layout::{RANGE_SLOTS, Unit};
@@ -18,7 +18,7 @@ use arrow_array::{
 };
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, Buffer, NullBuffer, ScalarBuffer};
 use arrow_data::ArrayData;
-use firn_base::sync::{Arc, AtomicU64, Ordering};
+use firn_base::sync::{Arc, AtomicU64, Ordering, RwLock};
 use firn_base::{BlockNumber, ColumnId, Representation, Slot, Snapshot};
 
 /// Rows of one batch at most.
@@ -51,7 +51,9 @@ pub struct TableScan {
     asked: Box<[Asked]>,
     /// Nor those that do not meet these, where values have codes.
     judged: Box<[Judged]>,
-    /// How many rows were passed over because of them.
+    /// Nor those that do not pass these, which come while it goes on.
+    filters: RwLock<Arc<[Arc<Filter>]>>,
+    /// How many rows were passed over because of all these.
     passed_over: AtomicU64,
     blocks: u64,
     /// Which blocks; all, from the first, if it is `None`.
@@ -84,6 +86,7 @@ impl TableScan {
             row_ids,
             asked: Box::default(),
             judged: Box::default(),
+            filters: RwLock::new(Arc::new([])),
             passed_over: AtomicU64::new(0),
             next: AtomicU64::new(0),
         }
@@ -109,6 +112,18 @@ impl TableScan {
     pub fn judging(self, judges: impl IntoIterator<Item = (ColumnId, Judge)>) -> TableScan {
         let judged = judges.into_iter().map(|(column, judge)| Judged::new(column, judge));
         TableScan { judged: judged.collect(), ..self }
+    }
+
+    /// Has it pass over rows of compact blocks that do not pass a filter, from now on, as long as that leaves out more than half of
+    /// the rows that are left by those before it.
+    pub fn filter(&self, columns: &[ColumnId], passes: RowFilter) {
+        let mut filters = self.filters.write();
+        *filters = filters.iter().cloned().chain([Arc::new(Filter::new(columns, passes))]).collect();
+    }
+
+    /// The filters that it has been given.
+    pub(crate) fn filters(&self) -> Arc<[Arc<Filter>]> {
+        self.filters.read().clone()
     }
 
     /// How many rows it has passed over since this was last asked.

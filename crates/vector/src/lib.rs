@@ -31,6 +31,11 @@ pub mod window;
 mod functions;
 mod regex;
 
+/// Patterns of LIKE, for who looks for texts by what they begin with.
+pub mod pattern {
+    pub use crate::functions::patterns::{Beginning, Rest, STARTS_WITH, TEXT_LIKE, successor};
+}
+
 pub mod registry;
 
 pub use chunk::Chunk;

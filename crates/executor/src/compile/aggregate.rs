@@ -4,11 +4,11 @@ use super::{Compile, Needed, Part, with_uses};
 use crate::expression::{Conditions, Layout, representation_of};
 use crate::inputs::BufferedPlan;
 use crate::keys::{KeyColumn, KeyLayout};
-use crate::pipeline::Template;
 use crate::sinks::{
     AggregatePlan, BoundPlan, FramePlan, GroupPlan, OrderPlan, SetPlan, WindowCallPlan, WindowFunctionPlan,
     WindowPlan, has_distances,
 };
+use crate::template::Template;
 use firn_base::sync::Arc;
 use firn_base::{Error, Representation, Result, SqlState, Type};
 use firn_plan::operator::{Aggregate, Bound, Frame, FrameUnit, Group, SortKey, Window, WindowCall};

@@ -3,11 +3,11 @@
 use super::{Compile, Needed, Part, ProgramEffects, with_uses};
 use crate::expression::{Conditions, Layout, representation_of};
 use crate::inputs::ChangedPlan;
-use crate::pipeline::Template;
 use crate::sinks::{
     ArmPlan, Assignments, Change, ChangeKind, ChangePlan, ConflictUpdatePlan, ImagePlan, InsertPlan,
     MergeActionPlan, MergeArmPlan, MergePlan, UpdatePlan,
 };
+use crate::template::Template;
 use crate::write::column_id;
 use firn_base::Result;
 use firn_base::sync::Arc;

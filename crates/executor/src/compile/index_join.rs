@@ -2,8 +2,8 @@
 
 use super::{Compile, Needed, Part, PlannedLookup, with_uses};
 use crate::expression::{Conditions, Layout};
-use crate::pipeline::Template;
 use crate::stages::IndexJoinPlan;
+use crate::template::Template;
 use firn_base::Result;
 use firn_base::sync::Arc;
 use firn_plan::operator::Join;
@@ -26,7 +26,7 @@ impl Compile<'_> {
         };
         let keys = join.method.by_index().iter().map(key).collect::<Result<Vec<_>>>()?;
         let (planned, found) =
-            self.planned_scan(scan, &with_uses(&right_only(needed, join), &join.conditions));
+            self.planned_scan(join.right, scan, &with_uses(&right_only(needed, join), &join.conditions));
         self.lookups.push(PlannedLookup { scan: planned, attributes: join.method.by_index().to_vec() });
 
         // Conditions of the scan come first, since they remove rows before the join.
@@ -60,8 +60,8 @@ impl Compile<'_> {
                 .map(|column| (place(&found, column), found.representation(*column)))
                 .collect(),
         };
-        part.push(Arc::new(stage));
         part.is_serial |= conditions.iter().any(Scalar::is_volatile);
+        part.push_rowwise(Arc::new(stage));
         part.layout = output;
         let right = scope_above(plan, join.right, Vec::new());
         part.scope = scope_above(plan, node, vec![std::mem::take(&mut part.scope), right]);

@@ -4,9 +4,11 @@ use super::{Compile, Needed, Part, with_uses};
 use crate::expression::{Conditions, Expression, Layout};
 use crate::inputs::{MatchedPlan, UnionInput, UnionPlan};
 use crate::keys::{Class, KeyColumn, KeyLayout};
-use crate::pipeline::Template;
+use crate::pipeline::SlotId;
+use crate::run::JoinFilter;
 use crate::sinks::{BuildPlan, BuildShape, DrainPlan};
 use crate::stages::{JoinPlan, MarkPlan};
+use crate::template::Template;
 use firn_base::sync::Arc;
 use firn_base::{Representation, Result};
 use firn_plan::operator::{Join, JoinKind, JoinMethod};
@@ -30,20 +32,6 @@ struct Sides {
     residual: Vec<Scalar>,
 }
 
-/// The pairs of a join, and then rows of its build side, in the layout of the pairs: all partners have been found then.
-fn followed_by(mut pairs: Part, rest: MatchedPlan) -> Part {
-    let (scope, depends) = (std::mem::take(&mut pairs.scope), pairs.depends.clone());
-    let (output, is_serial) = (pairs.layout.clone(), pairs.is_serial);
-    let columns: Vec<usize> = (0..output.len()).collect();
-    let inputs = [pairs, Part::new(rest, output.clone())]
-        .map(|part| UnionInput { fragment: part.into_fragment(), columns: columns.clone() });
-    let representations = output.representations().collect();
-    let union = UnionPlan { inputs: Arc::new(inputs.into()), representations, in_turn: true };
-    let mut both = Part::new(union, output);
-    (both.scope, both.depends, both.is_serial) = (scope, depends, is_serial);
-    both
-}
-
 /// The columns that are among those that go on or among those that conditions use.
 fn stored(goes_on: &[usize], used: &[usize]) -> Vec<usize> {
     let mut all = [goes_on, used].concat();
@@ -53,6 +41,20 @@ fn stored(goes_on: &[usize], used: &[usize]) -> Vec<usize> {
 }
 
 impl Compile<'_> {
+    /// The pairs of a join, and then rows of its build side, in the layout of the pairs: all partners have been found then.
+    fn followed_by(&self, mut pairs: Part, rest: MatchedPlan) -> Part {
+        let (scope, depends) = (std::mem::take(&mut pairs.scope), pairs.depends.clone());
+        let (output, is_serial) = (pairs.layout.clone(), pairs.is_serial);
+        let columns: Vec<usize> = (0..output.len()).collect();
+        let inputs = [pairs, Part::new(rest, output.clone())]
+            .map(|part| UnionInput { fragment: self.fragment(part), columns: columns.clone() });
+        let representations = output.representations().collect();
+        let union = UnionPlan { inputs: Arc::new(inputs.into()), representations, in_turn: true };
+        let mut both = Part::new(union, output);
+        (both.scope, both.depends, both.is_serial) = (scope, depends, is_serial);
+        both
+    }
+
     pub(super) fn join(&mut self, node: NodeId, join: &Join, needed: &Needed) -> Result<Part> {
         assert!(!join.dependent, "dependent joins have been removed");
         let used = with_uses(&Needed::new(), &join.conditions);
@@ -140,6 +142,9 @@ impl Compile<'_> {
         let scope = scope_above(self.plan, node, vec![left.scope.clone(), right.scope.clone()]);
         let depends: std::collections::BTreeSet<_> = left.depends.union(&right.depends).copied().collect();
         let slot = self.pipeline(right, build);
+        if matches!(join.kind, JoinKind::Inner | JoinKind::Semi) {
+            self.filter_scan(&left, &left_keys, slot, &layout);
+        }
         let mut output: Layout =
             own_on.iter().map(|column| (*column, left.layout.representation(*column))).collect();
         let padding: Vec<Representation> = output.representations().collect();
@@ -170,15 +175,15 @@ impl Compile<'_> {
             first_is_enough: matches!(join.kind, JoinKind::Semi | JoinKind::Anti) && residual_is_empty,
             mark,
         };
-        left.push(Arc::new(stage));
         left.is_serial |= is_volatile;
+        left.push_rowwise(Arc::new(stage));
         left.layout = output.clone();
         (left.scope, left.depends) = (scope, depends);
         if join.kind != JoinKind::Full {
             return Ok(left);
         }
         let rest = MatchedPlan { slot, after: None, matched: false, padding, columns: build_columns };
-        Ok(followed_by(left, rest))
+        Ok(self.followed_by(left, rest))
     }
 
     /// A join that keeps its left side: the right one is read along it, and then the left rows go on that have had a partner,
@@ -233,6 +238,8 @@ impl Compile<'_> {
         let scope = scope_above(self.plan, node, vec![left.scope.clone(), right.scope.clone()]);
         right.depends.extend(left.depends.iter().copied());
         let slot = self.pipeline(left, build);
+        // Rows of the right side without a partner are never wanted.
+        self.filter_scan(&right, &right_keys, slot, &layout);
         let matched = join.kind == JoinKind::Semi;
         let own_places: Vec<usize> = own_on.iter().map(|column| place(&right.layout, column)).collect();
         let stage = JoinPlan {
@@ -254,12 +261,12 @@ impl Compile<'_> {
             first_is_enough: false,
             mark: None,
         };
-        right.push(Arc::new(stage));
         right.is_serial |= join.conditions.iter().any(Scalar::is_volatile);
+        right.push_rowwise(Arc::new(stage));
         (right.layout, right.scope) = (output.clone(), scope);
         if gives_pairs {
             let rest = MatchedPlan { slot, after: None, matched, padding, columns: build_columns };
-            return Ok(followed_by(right, rest));
+            return Ok(self.followed_by(right, rest));
         }
         let (scope, depends) = (std::mem::take(&mut right.scope), right.depends.clone());
         let after = Some(self.pipeline(right, DrainPlan));
@@ -267,6 +274,20 @@ impl Compile<'_> {
             Part::new(MatchedPlan { slot, after, matched, padding, columns: build_columns }, output);
         (part.scope, part.depends) = (scope, depends);
         Ok(part)
+    }
+
+    /// Tells the scan below the side that probes that rows without a partner are not wanted, if the keys are columns of it.
+    fn filter_scan(&mut self, probe: &Part, keys: &[Expression], slot: SlotId, layout: &KeyLayout) {
+        let Some(scan) = probe.scan.map(|number| &mut self.scans[number]) else { return };
+        let columns: Vec<Column> = probe.layout.columns().collect();
+        let place = |key: &Expression| {
+            let column = columns[key.as_column()?];
+            scan.columns.iter().position(|(own, _)| *own == column)
+        };
+        let places: Option<Vec<usize>> = keys.iter().map(place).collect();
+        if let Some(columns) = places.filter(|places| !places.is_empty()) {
+            scan.filters.push(JoinFilter { slot, columns, layout: layout.clone() });
+        }
     }
 
     /// An equality between a scalar of the left side and one of the right.

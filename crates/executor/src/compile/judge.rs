@@ -10,8 +10,8 @@
 use crate::arrays::vector_of;
 use crate::budget::Budget;
 use crate::expression::{Compiler, Conditions, Layout, Scope};
-use crate::pipeline::Template;
 use crate::source;
+use crate::template::Template;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Representation, Type, TypeId};
 use firn_plan::function::{Function, Volatility};

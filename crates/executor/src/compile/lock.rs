@@ -1,8 +1,8 @@
 //! Locks of rows, and samples of tables: operators that need the ids of rows.
 
 use super::{Compile, Needed, Part, PlannedScan, with_uses};
-use crate::pipeline::Template;
 use crate::stages::{LimitBounds, LockPlan, LockedRows, SamplePlan};
+use crate::template::Template;
 use crate::write::column_id;
 use firn_base::{ColumnId, Result, Type, TypeId};
 use firn_plan::operator::{LockStrength, LockTarget, LockWait, ROW_ID, Scan};

@@ -15,15 +15,18 @@ mod operator;
 mod recursion;
 
 use crate::expression::{Compiler, Layout};
-use crate::inputs::SharedPlan;
-use crate::pipeline::{Fragment, InputPlan, SinkPlan, SlotId, StagePlan};
-use crate::source::Request;
+use crate::inputs::{SharedPlan, ValuesPlan};
+use crate::measures::Measures;
+use crate::pipeline::{Fragment, InputPlan, Pipeline, SinkPlan, SlotId, StagePlan};
+use crate::run::JoinFilter;
+use crate::source::{Request, Sources};
 use crate::stages::LimitBounds;
+use crate::timed::{Counter, Gauge, Timed};
 use firn_base::sync::Arc;
 use firn_base::{Representation, Result, Value};
 use firn_plan::operator::{IterateId, SharedId, SourceId};
 use firn_plan::properties::Scope;
-use firn_plan::{Column, Columns, Operator, Plan, Scalar};
+use firn_plan::{Column, Columns, NodeId, Operator, Plan, Scalar};
 use firn_storage::Judge;
 use firn_vector::Registry;
 pub use judge::PlannedJudge;
@@ -33,7 +36,7 @@ use std::collections::{BTreeSet, HashMap};
 pub struct Program {
     columns: Columns,
     /// The pipelines by the slots that they fill. A slot without one is filled by an input.
-    pipelines: Vec<Option<Pipeline>>,
+    pipelines: Arc<[Option<Pipeline>]>,
     scans: Vec<PlannedScan>,
     lookups: Vec<PlannedLookup>,
     parameters: Vec<Option<Representation>>,
@@ -57,16 +60,10 @@ struct ProgramEffects {
     locked: Vec<SourceId>,
 }
 
-/// A pipeline with a sink.
-pub struct Pipeline {
-    /// Its rows.
-    pub fragment: Arc<Fragment>,
-    /// What collects them.
-    pub sink: Box<dyn SinkPlan>,
-}
-
 /// A scan of a program.
 pub struct PlannedScan {
+    /// The operator of the plan.
+    pub node: NodeId,
     /// The source.
     pub source: SourceId,
     /// The columns that are read, and their attributes.
@@ -77,6 +74,8 @@ pub struct PlannedScan {
     pub conditions: Vec<Scalar>,
     /// Those of the conditions that may be judged by the values of a dictionary.
     pub judges: Vec<PlannedJudge>,
+    /// The joins that have no use for some of its rows.
+    pub filters: Vec<JoinFilter>,
     /// Whether its rows only go to the first change, which collects its rows before it begins.
     pub feeds_first_change: bool,
     /// Whether what it reads is logged when it is opened. Rows that SKIP LOCKED leaves out are not relied on: those that it
@@ -120,8 +119,16 @@ pub fn targets_of(plan: &Plan) -> Option<Vec<SourceId>> {
 impl Program {
     /// The program of a plan.
     pub fn compile(plan: &Plan, registry: &Registry) -> Result<Program> {
+        Program::measured(plan, registry, None)
+    }
+
+    /// The program of a plan which notes what each operator comes to, if there are measures of that plan.
+    pub fn measured(plan: &Plan, registry: &Registry, measures: Option<Arc<Measures>>) -> Result<Program> {
+        measures.iter().for_each(|measures| measures.clear());
         let mut compile = Compile {
             plan,
+            measures,
+            current: plan.root,
             scalars: Compiler { registry, columns: &plan.columns },
             pipelines: Vec::new(),
             depends: Vec::new(),
@@ -145,14 +152,15 @@ impl Program {
         let place = |column: &Column| part.layout.position(*column).expect("the root gives the output");
         let output: Vec<usize> = plan.output.iter().map(place).collect();
         let representations = plan.output.iter().map(|column| part.layout.representation(*column)).collect();
+        let result = compile.fragment(part);
         Ok(Program {
             columns: compile.columns,
             effects: compile.effects,
             parameters: parameters(plan),
-            result: part.into_fragment(),
+            result,
             output,
             representations,
-            pipelines: compile.pipelines,
+            pipelines: compile.pipelines.into(),
             scans: compile.scans,
             lookups: compile.lookups,
         })
@@ -188,12 +196,21 @@ impl Program {
         &self.parameters
     }
 
-    pub(crate) fn pipeline(&self, slot: SlotId) -> &Pipeline {
-        self.pipelines[slot.0].as_ref().unwrap_or_else(|| panic!("{slot:?} has a pipeline"))
+    pub(crate) fn pipelines(&self) -> &Arc<[Option<Pipeline>]> {
+        &self.pipelines
     }
 
-    pub(crate) fn slots(&self) -> usize {
-        self.pipelines.len()
+    /// By which indexes it would read now, with these parameters: the operator that reads, and the index's oid.
+    pub fn indexes(&self, sources: &dyn Sources, parameters: &[Value]) -> Vec<(NodeId, u32)> {
+        let of_scan = |scan: &PlannedScan| {
+            let request = scan.request(&[], parameters, &self.columns, 1);
+            Some((scan.node, sources.source(scan.source).index_for(&request)?))
+        };
+        let of_lookup = |PlannedLookup { scan, attributes }: &PlannedLookup| {
+            Some((scan.node, sources.source(scan.source).index_by(attributes)?))
+        };
+        let lookups = self.lookups.iter().filter_map(of_lookup);
+        self.scans.iter().filter_map(of_scan).chain(lookups).collect()
     }
 
     /// Its scans.
@@ -248,6 +265,9 @@ type Needed = BTreeSet<Column>;
 /// The state of compiling one plan.
 struct Compile<'a> {
     plan: &'a Plan,
+    /// Where operators are measured, and which one is being compiled.
+    measures: Option<Arc<Measures>>,
+    current: NodeId,
     scalars: Compiler<'a>,
     pipelines: Vec<Option<Pipeline>>,
     /// For each slot the recursions whose rounds it is computed from.
@@ -284,11 +304,17 @@ struct Part {
     scope: Scope,
     is_serial: bool,
     depends: BTreeSet<IterateId>,
+    /// The scan that is its input, if each stage treats each row by itself: what is not wanted above them need not come from there.
+    scan: Option<usize>,
+    /// Whether the input, and how many of the stages, have a clock around them, where operators are measured.
+    timed: Option<usize>,
 }
 
 impl Part {
     fn new(input: impl InputPlan + 'static, layout: Layout) -> Part {
         Part {
+            scan: None,
+            timed: None,
             input: Box::new(input),
             stages: Vec::new(),
             layout,
@@ -298,12 +324,17 @@ impl Part {
         }
     }
 
-    fn into_fragment(self) -> Arc<Fragment> {
-        Arc::new(Fragment { input: self.input, stages: self.stages, is_serial: self.is_serial })
+    /// Adds a stage.
+    fn push(&mut self, stage: impl StagePlan + 'static) {
+        self.scan = None;
+        self.stages.push(Box::new(stage));
     }
 
-    fn push(&mut self, stage: impl StagePlan + 'static) {
+    /// Adds a stage that treats each row by itself.
+    fn push_rowwise(&mut self, stage: impl StagePlan + 'static) {
         self.stages.push(Box::new(stage));
+        // A volatile function is called for each row.
+        self.scan = self.scan.filter(|_| !self.is_serial);
     }
 }
 
@@ -317,9 +348,49 @@ impl Compile<'_> {
     /// Ends a pipeline: its rows go to a sink, whose result fills a slot.
     fn pipeline(&mut self, part: Part, sink: impl SinkPlan + 'static) -> SlotId {
         let slot = self.slot(part.depends.clone());
-        let pipeline = Pipeline { fragment: part.into_fragment(), sink: Box::new(sink) };
-        self.pipelines[slot.0] = Some(pipeline);
+        let mut sink: Box<dyn SinkPlan> = Box::new(sink);
+        if let Some(gauge) = self.gauge() {
+            sink = Box::new(Timed::new(&gauge, sink));
+        }
+        self.pipelines[slot.0] = Some(Pipeline { fragment: self.fragment(part), sink });
         slot
+    }
+
+    /// What a part is run as.
+    fn fragment(&self, mut part: Part) -> Arc<Fragment> {
+        self.time(&mut part);
+        Arc::new(Fragment { input: part.input, stages: part.stages, is_serial: part.is_serial })
+    }
+
+    /// Where the operator that is being compiled is measured, if it is.
+    fn gauge(&self) -> Option<Gauge> {
+        self.measures.as_ref().map(|measures| Gauge::new(measures.clone(), self.current))
+    }
+
+    /// Puts clocks around what the operator that is being compiled has added to a part.
+    fn time(&self, part: &mut Part) {
+        let Some(gauge) = self.gauge() else { return };
+        let timed = part.timed.unwrap_or_else(|| {
+            let input = std::mem::replace(&mut part.input, Box::new(ValuesPlan::one_row()));
+            part.input = Box::new(Timed::new(&gauge, input));
+            0
+        });
+        let added = part.stages.split_off(timed);
+        part.stages.extend(added.into_iter().map(|stage| Box::new(Timed::new(&gauge, stage)) as _));
+        part.timed = Some(part.stages.len());
+    }
+
+    /// An operator of which these columns are used.
+    fn node(&mut self, node: NodeId, needed: &Needed) -> Result<Part> {
+        let above = std::mem::replace(&mut self.current, node);
+        let mut part = self.operator(node, needed)?;
+        if let Some(gauge) = self.gauge() {
+            self.time(&mut part);
+            part.push_rowwise(Counter(gauge));
+            part.timed = Some(part.stages.len());
+        }
+        self.current = above;
+        Ok(part)
     }
 }
 

@@ -4,10 +4,10 @@ use super::{Compile, Needed, Part, PlannedJudge, PlannedScan, with_uses};
 use crate::expression::{Conditions, Layout, representation_of};
 use crate::inputs::{ScanPlan, SortedPlan, UnionInput, UnionPlan, ValuesPlan};
 use crate::keys::{Class, KeyColumn, KeyLayout};
-use crate::pipeline::Template;
 use crate::sinks::{Keep, SortPlan};
 use crate::source;
 use crate::stages::{Callee, FilterPlan, FlatMapPlan, LimitBounds, LimitPlan, MapPlan, SetCallPlan};
+use crate::template::Template;
 use firn_base::sync::Arc;
 use firn_base::{Representation, Result, Type};
 use firn_plan::operator::{Limit, Scan, SetCall, SetCalls, SortKey};
@@ -18,8 +18,8 @@ use firn_vector::kernel::Signature;
 use firn_vector::registry::Body;
 
 impl Compile<'_> {
-    /// An operator of which these columns are used.
-    pub(super) fn node(&mut self, node: NodeId, needed: &Needed) -> Result<Part> {
+    /// As [`Compile::node`], not measured.
+    pub(super) fn operator(&mut self, node: NodeId, needed: &Needed) -> Result<Part> {
         let plan = self.plan;
         match &plan[node] {
             Operator::Scan(scan) => self.scan(node, scan, needed),
@@ -82,15 +82,17 @@ impl Compile<'_> {
     }
 
     pub(super) fn scan(&mut self, node: NodeId, scan: &Scan, needed: &Needed) -> Result<Part> {
-        let (planned, layout) = self.planned_scan(scan, needed);
+        let (planned, layout) = self.planned_scan(node, scan, needed);
         self.scans.push(planned);
-        let mut part = Part::new(ScanPlan(self.scans.len() - 1), layout);
+        let number = self.scans.len() - 1;
+        let mut part = Part::new(ScanPlan(number), layout);
+        part.scan = Some(number);
         self.filter(&mut part, &scan.conditions)?;
         Ok(self.leaf(node, part))
     }
 
     /// What a scan asks of its source, and the vectors that it gives.
-    pub(super) fn planned_scan(&self, scan: &Scan, needed: &Needed) -> (PlannedScan, Layout) {
+    pub(super) fn planned_scan(&self, node: NodeId, scan: &Scan, needed: &Needed) -> (PlannedScan, Layout) {
         let all = with_uses(needed, &scan.conditions);
         let mut columns: Vec<(Column, i16)> =
             scan.columns.iter().filter(|(column, _)| all.contains(column)).copied().collect();
@@ -104,11 +106,13 @@ impl Compile<'_> {
         let judge = |condition| PlannedJudge::of(condition, &columns, &self.scalars);
         let judges = conditions.iter().filter_map(judge).collect();
         let planned = PlannedScan {
+            node,
             source: scan.source,
             columns,
             used,
             conditions,
             judges,
+            filters: Vec::new(),
             feeds_first_change: false,
             is_logged: true,
         };
@@ -122,7 +126,7 @@ impl Compile<'_> {
         }
         let compiled = self.scalars.scalars(conditions, &part.layout)?;
         part.is_serial |= conditions.iter().any(Scalar::is_volatile);
-        part.push(FilterPlan(Template::new(Conditions::new(compiled))));
+        part.push_rowwise(FilterPlan(Template::new(Conditions::new(compiled))));
         Ok(())
     }
 
@@ -162,7 +166,7 @@ impl Compile<'_> {
             for ((column, _), expression) in used.iter().zip(&compiled) {
                 part.layout.push(*column, expression.representation());
             }
-            part.push(MapPlan(Template::new(compiled)));
+            part.push_rowwise(MapPlan(Template::new(compiled)));
         }
         Ok(self.passed_on(node, part))
     }
@@ -346,7 +350,7 @@ impl Compile<'_> {
             depends.extend(part.depends.iter().copied());
             let place = |column: &Column| part.layout.position(*column).expect("the input gives it");
             let columns = own.iter().map(place).collect();
-            parts.push(UnionInput { fragment: part.into_fragment(), columns });
+            parts.push(UnionInput { fragment: self.fragment(part), columns });
         }
         let representations = layout.representations().collect();
         let mut part =

@@ -29,7 +29,7 @@ impl Compile<'_> {
             slot,
             columns: columns.iter().map(place).collect(),
             representations: columns.iter().map(|column| part.layout.representation(*column)).collect(),
-            fragment: part.into_fragment(),
+            fragment: self.fragment(part),
         });
         self.shared.insert(id, DefinedShared { plan, columns, depends });
         self.node(body, needed)
@@ -87,9 +87,9 @@ impl Compile<'_> {
         });
         let plan = IteratePlan {
             initial_columns: places(&initial, &iterate.initial_columns),
-            initial: initial.into_fragment(),
+            initial: self.fragment(initial),
             step_columns: places(&step, &iterate.step_columns),
-            step: step.into_fragment(),
+            step: self.fragment(step),
             representations,
             distinct,
             round,

@@ -2,8 +2,8 @@
 
 use super::scan::Cut;
 use crate::buffer::RowBuffer;
-use crate::execution::Run;
 use crate::pipeline::{Input, InputPlan, OpenInput, SlotId, Step, Work};
+use crate::run::Run;
 use crate::sinks::Changed;
 use firn_base::Result;
 use firn_base::sync::{Arc, AtomicU64, Ordering};

@@ -1,9 +1,9 @@
 //! The rows that a pipeline has collected: sorted rows, and those of a build side.
 
 use crate::columns::Table;
-use crate::execution::Run;
 use crate::keys::{KeyLayout, Keys};
 use crate::pipeline::{Input, InputPlan, OpenInput, SlotId, Step, Work};
+use crate::run::Run;
 use crate::sinks::{Build, Drained, Merge, Sorted};
 use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{Representation, Result};

@@ -5,9 +5,9 @@
 
 use super::union::renamed;
 use crate::budget::Account;
-use crate::execution::Run;
 use crate::keys::{KeyLayout, KeySet};
 use crate::pipeline::{Fragment, Input, InputPlan, OpenInput, SlotId, Step, Stream, Work};
+use crate::run::Run;
 use firn_base::sync::Arc;
 use firn_base::{Representation, Result};
 use firn_vector::{Chunk, Selection};

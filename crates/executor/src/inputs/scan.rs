@@ -1,10 +1,17 @@
 //! The rows of a scan: morsels that are cut into vectors.
+//!
+//! Where the rows go to joins, those without a partner are not wanted. Once the other side of such a join is there, the scan is told
+//! so: it can pass over rows before it has read more of them than the key (M. Shrinivas, R. Bodagala, R. Varadarajan and others,
+//! "Materialization Strategies in the Vertica Analytic Database", ICDE 2013, section IV, call that sideways information passing).
 
-use crate::execution::Run;
+use crate::keys::{Keys, WordSet};
 use crate::pipeline::{Input, InputPlan, OpenInput, Step, Work};
-use crate::source::Morsels;
+use crate::run::{JoinFilter, Run};
+use crate::sinks::Build;
+use crate::source::{Morsels, RowFilter};
 use firn_base::Result;
-use firn_base::sync::Arc;
+use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering};
+use firn_vector::selection::Rows;
 use firn_vector::{Chunk, Selection, Vector};
 
 /// A scan by its number in the program.
@@ -13,18 +20,65 @@ pub struct ScanPlan(pub usize);
 impl InputPlan for ScanPlan {
     fn open(&self, work: Work<'_>) -> Result<Arc<dyn OpenInput>> {
         let scan = work.run.scan(self.0);
-        Ok(Arc::new(OpenScan { morsels: scan.morsels(), is_ordered: scan.is_ordered() }))
+        let filters = work.run.join_filters(self.0);
+        let shared = Shared {
+            morsels: scan.morsels(),
+            has_filters: AtomicBool::new(!filters.is_empty()),
+            filters: Mutex::new(filters.to_vec()),
+        };
+        Ok(Arc::new(OpenScan { shared: Arc::new(shared), is_ordered: scan.is_ordered() }))
     }
 }
 
 struct OpenScan {
-    morsels: Arc<dyn Morsels>,
+    shared: Arc<Shared>,
     is_ordered: bool,
+}
+
+/// What the workers share.
+struct Shared {
+    morsels: Arc<dyn Morsels>,
+    /// The joins that the scan has not been told of, and whether there are any.
+    filters: Mutex<Vec<JoinFilter>>,
+    has_filters: AtomicBool,
+}
+
+impl Shared {
+    /// Tells the scan of the joins whose other side has come since.
+    fn tell(&self, run: &Run) {
+        if !self.has_filters.load(Ordering::Relaxed) {
+            return;
+        }
+        let Some(mut filters) = self.filters.try_lock() else { return };
+        filters.retain(|filter| {
+            let Some(build) = run.filled::<Build>(filter.slot) else { return true };
+            for (column, passes) in filters_by(filter, &build) {
+                self.morsels.filter(&[column], passes);
+            }
+            false
+        });
+        self.has_filters.store(!filters.is_empty(), Ordering::Relaxed);
+    }
+}
+
+/// What is known of rows that have a partner on a build side: for some columns of the scan, by their places, which values that
+/// has. Nothing if not all of it is in memory.
+fn filters_by(join: &JoinFilter, build: &Build) -> Vec<(usize, RowFilter)> {
+    let Some(index) = build.index.as_ref().filter(|_| build.spilled.is_none()) else { return Vec::new() };
+    let of_column = |(place, words): (usize, WordSet)| {
+        let layout = join.layout.of_column(place);
+        let passes = move |vectors: &[Vector], rows: usize| match layout.keys(vectors, Rows::all(rows)) {
+            Keys::Words(keys) => words.has_all(&keys),
+            _ => panic!("the column alone makes a word"),
+        };
+        (join.columns[place], Arc::new(passes) as RowFilter)
+    };
+    index.words(&join.layout).into_iter().map(of_column).collect()
 }
 
 impl OpenInput for OpenScan {
     fn worker(&self, run: &Run) -> Box<dyn Input> {
-        Box::new(ScanInput { morsels: self.morsels.clone(), cut: Cut::new(run.options.vector_rows) })
+        Box::new(ScanInput { shared: self.shared.clone(), cut: Cut::new(run.options.vector_rows) })
     }
 
     fn is_ordered(&self) -> bool {
@@ -33,16 +87,17 @@ impl OpenInput for OpenScan {
 }
 
 struct ScanInput {
-    morsels: Arc<dyn Morsels>,
+    shared: Arc<Shared>,
     cut: Cut,
 }
 
 impl Input for ScanInput {
-    fn step(&mut self, _: Work<'_>) -> Result<Step> {
+    fn step(&mut self, work: Work<'_>) -> Result<Step> {
         if let Some(chunk) = self.cut.next() {
             return Ok(Step::Full(chunk));
         }
-        match self.morsels.next()? {
+        self.shared.tell(work.run);
+        match self.shared.morsels.next()? {
             Some(chunk) => {
                 self.cut.set(chunk);
                 Ok(Step::More)

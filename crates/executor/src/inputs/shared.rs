@@ -4,8 +4,8 @@
 
 use super::union::renamed;
 use crate::buffer::RowBuffer;
-use crate::execution::Run;
 use crate::pipeline::{Fragment, Input, InputPlan, OpenInput, SlotId, Step, Stream, Work};
+use crate::run::Run;
 use firn_base::sync::{Arc, Mutex, RwLock};
 use firn_base::{Error, Representation, Result};
 

@@ -1,8 +1,8 @@
 //! The rows of several fragments, one after the other.
 
-use crate::execution::Run;
 use crate::expression::converted;
 use crate::pipeline::{Fragment, Input, InputPlan, OpenFragment, OpenInput, Step, Stream, Work};
+use crate::run::Run;
 use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{Representation, Result};
 use firn_vector::Chunk;

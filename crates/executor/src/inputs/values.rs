@@ -1,8 +1,9 @@
 //! Rows that the statement lists.
 
-use crate::execution::Run;
 use crate::expression::Expression;
-use crate::pipeline::{Input, InputPlan, OpenInput, Step, Template, Work};
+use crate::pipeline::{Input, InputPlan, OpenInput, Step, Work};
+use crate::run::Run;
+use crate::template::Template;
 use firn_base::sync::Arc;
 use firn_base::{Representation, Result};
 use firn_vector::Chunk;

@@ -10,6 +10,7 @@
 //! access to a table that often fits into a cache. Ranks are those of Jacobson, "Space-efficient Static Trees and Graphs", FOCS 1989.
 
 use super::slots::NONE;
+use arrow_buffer::BooleanBuffer;
 use firn_base::Result;
 
 /// Rows by words.
@@ -22,8 +23,19 @@ pub(super) struct DenseWords {
 /// How many words a stretch has.
 const WORDS: u64 = u64::BITS as u64;
 
-/// There may be as many stretches as rows, so that the table is about as large as one of hashes, or this many.
+/// There may be as many stretches as rows, so that the table is about as large as one of hashes.
+///
+/// A smaller table may be larger than that, since a search in it costs less: so many stretches for each row (a KiB, which takes no longer
+/// to make than the row's place in a hash table), up to [`SMALL`] (4 MiB), and always [`FEW`].
+const PER_ROW: u64 = 64;
+const SMALL: u64 = 1 << 18;
 const FEW: u64 = 64;
+
+/// Whether the words of so many rows lie close together.
+fn is_close(least: u64, greatest: u64, rows: usize) -> bool {
+    let rows = rows as u64;
+    (greatest - least) / WORDS <= rows.max((rows * PER_ROW).min(SMALL)) + FEW
+}
 
 /// How many rows are entered before a cancel is noticed.
 const PART: usize = 1 << 16;
@@ -48,7 +60,7 @@ impl DenseWords {
             check()?;
             part(number).for_each(|(_, word)| (least, greatest) = (least.min(word), greatest.max(word)));
         }
-        if least > greatest || (greatest - least) / WORDS > words.len() as u64 + FEW {
+        if least > greatest || !is_close(least, greatest, words.len()) {
             return Ok(None);
         }
         let place = |word: u64| (((word - least) / WORDS) as usize, (word - least) % WORDS);
@@ -115,5 +127,45 @@ impl DenseWords {
     /// Bytes of memory that it takes.
     pub fn memory(&self) -> usize {
         self.stretches.len() * 16 + self.firsts.len() * 4
+    }
+}
+
+/// Words that lie close together: which there are.
+pub struct WordSet {
+    least: u64,
+    bits: Vec<u64>,
+}
+
+impl WordSet {
+    /// The set of some words. `None` if they are too far apart.
+    pub(super) fn new(words: impl Iterator<Item = u64> + Clone, count: usize) -> Option<WordSet> {
+        let ends = |(least, greatest): (u64, u64), word: u64| (least.min(word), greatest.max(word));
+        let (least, greatest) = words.clone().fold((u64::MAX, 0), ends);
+        if least > greatest || !is_close(least, greatest, count) {
+            return None;
+        }
+        let mut bits = vec![0u64; ((greatest - least) / WORDS) as usize + 2];
+        for word in words {
+            let offset = word - least;
+            bits[(offset / WORDS) as usize] |= 1 << (offset % WORDS);
+        }
+        Some(WordSet { least, bits })
+    }
+
+    /// For each word whether it is there.
+    pub fn has_all(&self, words: &[u64]) -> BooleanBuffer {
+        // The last entry is empty.
+        let last = self.bits.len() - 1;
+        BooleanBuffer::collect_bool(words.len(), |place| {
+            let offset = words[place].wrapping_sub(self.least);
+            self.bits[((offset / WORDS) as usize).min(last)] >> (offset % WORDS) & 1 == 1
+        })
+    }
+}
+
+impl DenseWords {
+    /// Which words rows have.
+    pub fn words(&self) -> WordSet {
+        WordSet { least: self.least, bits: self.stretches.iter().map(|(bits, _)| *bits).collect() }
     }
 }

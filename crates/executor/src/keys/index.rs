@@ -11,10 +11,10 @@
 //! which they came, and no chain is walked. The table is filled by several threads, each of which has a part of it and looks at the hashes
 //! of all rows.
 
-use super::Keys;
-use super::dense::DenseWords;
+use super::dense::{DenseWords, WordSet};
 use super::list::{KeyList, with_lists};
 use super::slots::{BATCH, NONE, Part, Slots};
+use super::{KeyLayout, Keys};
 use firn_base::sync::Mutex;
 use firn_base::{Result, thread};
 
@@ -111,6 +111,25 @@ impl KeyIndex {
                 with_lists!(own, keys, |own, keys| slots.find_all(own, keys, hashes, rows));
             }
         }
+    }
+
+    /// For some columns of the key, by their places, which words its rows have there, if these lie close together: whoever looks for
+    /// another one finds nothing. Words are those of keys of that column alone.
+    pub fn words(&self, layout: &KeyLayout) -> Vec<(usize, WordSet)> {
+        let keys = match &self.finder {
+            Finder::Dense(dense) => return vec![(0, dense.words())],
+            Finder::Hashed(_, keys) => keys,
+        };
+        let of_column = |place: usize| {
+            let bits = layout.bits_of(place)?;
+            let set = match keys {
+                Keys::Words(words) => WordSet::new(words.iter().map(|word| bits.of_word(*word)), words.len()),
+                Keys::Wide(words) => WordSet::new(words.iter().map(|word| bits.of_wide(*word)), words.len()),
+                Keys::Records(_) | Keys::Bytes(_) => None,
+            };
+            Some((place, set?))
+        };
+        (0..layout.len()).filter_map(of_column).collect()
     }
 
     /// All rows with the key of one that is the first with it.
@@ -272,9 +291,14 @@ mod tests {
                     let entered: Vec<i64> = entered.map(|(_, value)| *value).collect();
                     let range =
                         entered.iter().max().zip(entered.iter().min()).map(|(most, least)| most - least);
-                    let fits = range.is_some_and(|range| range as usize / 64 <= values.len() + 64);
+                    let most = values.len().max((values.len() * 64).min(1 << 18)) + 64;
+                    let fits = range.is_some_and(|range| range as usize / 64 <= most);
                     assert_eq!(is_dense, fits, "seed {seed}");
                     index.find_all(&others, &mut Vec::new(), &mut found);
+                    if let (Finder::Dense(dense), Keys::Words(words)) = (&index.finder, &others) {
+                        let has = dense.words().has_all(words);
+                        assert!(has.iter().eq(found.iter().map(|row| *row != NONE)));
+                    }
                     index
                 }
                 _ => {
@@ -298,6 +322,34 @@ mod tests {
                 assert_eq!(rows, expected, "seed {seed}");
                 assert!(expected.len() < 2 || !index.is_unique());
             }
+        }
+    }
+
+    /// Of two columns the one whose words are close together is told, by its own words.
+    #[test]
+    fn each_column_of_a_key_tells_which_words_it_has() {
+        let column = |representation| KeyColumn::equal(representation, false);
+        for representation in [Representation::Int64, Representation::Int32] {
+            let layout = KeyLayout::for_equality(vec![column(representation); 2]);
+            let alone = KeyLayout::for_equality(vec![column(representation)]);
+            let of = |values: Vec<i32>| {
+                let data = match representation {
+                    Representation::Int64 => {
+                        Data::Int64(values.iter().map(|value| i64::from(*value)).collect::<Vec<_>>().into())
+                    }
+                    _ => Data::Int32(values.into()),
+                };
+                Vector::flat(representation, data, None)
+            };
+            let (far, close) = (of((0..50).map(|n| n * 40_000_000).collect()), of((-5..45).collect()));
+            let keys = layout.keys(&[far, close], Rows::all(50));
+            let hashes = keys.hashes();
+            let index = KeyIndex::with_hashes(keys, &hashes, &[], 1, &|| Ok(())).unwrap();
+            let words = index.words(&layout);
+            let [(1, set)] = &words[..] else { panic!("only the second column's are close together") };
+            let asked = alone.keys(&[of((-100..100).collect())], Rows::all(200));
+            let Keys::Words(asked) = asked else { panic!("it has one word") };
+            assert!(set.has_all(&asked).iter().eq((-100..100).map(|value| (-5..45).contains(&value))));
         }
     }
 

@@ -378,6 +378,27 @@ impl Keys {
         }
     }
 
+    /// Where runs of equal keys begin, if there are at most so many; else false. Only keys of fixed width are looked at.
+    pub fn runs(&self, most: usize, starts: &mut Vec<u32>) -> bool {
+        fn of<W: PartialEq>(keys: &[W], most: usize, starts: &mut Vec<u32>) -> bool {
+            // Counting is quick, and mostly says that there are no runs.
+            let changes = keys.windows(2).map(|pair| usize::from(pair[0] != pair[1])).sum::<usize>();
+            if keys.is_empty() || changes + 1 > most {
+                return false;
+            }
+            starts.clear();
+            starts.push(0);
+            let is_start = |row: &u32| keys[*row as usize] != keys[*row as usize - 1];
+            starts.extend((1..keys.len() as u32).filter(is_start));
+            true
+        }
+        match self {
+            Keys::Words(keys) => of(keys, most, starts),
+            Keys::Wide(keys) => of(keys, most, starts),
+            Keys::Records(_) | Keys::Bytes(_) => false,
+        }
+    }
+
     /// The hash of each.
     pub fn hashes(&self) -> Vec<u64> {
         let mut hashes = Vec::new();

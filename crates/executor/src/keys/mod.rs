@@ -27,9 +27,13 @@ mod slots;
 
 mod dense;
 
+pub mod few;
+
 pub mod index;
 pub mod set;
 
+pub use dense::WordSet;
+pub use few::FewKeys;
 pub use index::KeyIndex;
 pub use list::{Key, Keys};
 pub use set::KeySet;
@@ -186,6 +190,23 @@ impl KeyLayout {
         self.columns.len()
     }
 
+    /// Whether keys are words of 64 bits, which cost less than anything else.
+    pub fn is_word(&self) -> bool {
+        self.form == Form::Word
+    }
+
+    /// Where the bits of a column stand in a key, if the column alone makes a word.
+    pub(crate) fn bits_of(&self, place: usize) -> Option<ColumnBits> {
+        let width = self.columns[place].bits().filter(|width| *width <= u64::BITS)?;
+        let behind = self.columns[place + 1..].iter().map(KeyColumn::bits).sum::<Option<u32>>()?;
+        matches!(self.form, Form::Word | Form::Wide).then_some(ColumnBits { behind, width })
+    }
+
+    /// The layout of keys of one column alone, as it is here.
+    pub fn of_column(&self, place: usize) -> KeyLayout {
+        KeyLayout::for_equality(vec![self.columns[place]])
+    }
+
     /// Whether there are no columns: all rows are equal.
     pub fn is_empty(&self) -> bool {
         self.columns.is_empty()
@@ -255,6 +276,25 @@ impl KeyLayout {
                 });
             }
         }
+    }
+}
+
+/// Where the bits of a column stand in a key.
+#[derive(Clone, Copy)]
+pub(crate) struct ColumnBits {
+    behind: u32,
+    width: u32,
+}
+
+impl ColumnBits {
+    /// Of a key of 64 bits.
+    fn of_word(self, key: u64) -> u64 {
+        self.of_wide(u128::from(key))
+    }
+
+    /// Of a key of 128 bits.
+    fn of_wide(self, key: u128) -> u64 {
+        (key >> self.behind) as u64 & u64::MAX >> (u64::BITS - self.width)
     }
 }
 

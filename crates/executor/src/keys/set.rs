@@ -12,7 +12,14 @@ pub struct KeySet {
     keys: Keys,
     /// Of the keys that are being inserted.
     hashes: Vec<u64>,
+    /// Where runs of equal keys begin among them, the first key of each, and these keys' numbers.
+    starts: Vec<u32>,
+    firsts: Keys,
+    found: Vec<u32>,
 }
+
+/// Keys that are looked for once if so many lie side by side, on average: tables are often in the order of what they are grouped by.
+const LEAST_RUN: usize = 2;
 
 impl KeySet {
     /// An empty set of keys of a layout.
@@ -22,7 +29,14 @@ impl KeySet {
 
     /// An empty set with room for so many keys.
     pub fn with_room(layout: &KeyLayout, keys: usize) -> KeySet {
-        KeySet { slots: Slots::with_room(keys, 1), keys: layout.none(), hashes: Vec::new() }
+        KeySet {
+            slots: Slots::with_room(keys, 1),
+            keys: layout.none(),
+            hashes: Vec::new(),
+            starts: Vec::new(),
+            firsts: layout.none(),
+            found: Vec::new(),
+        }
     }
 
     /// How many keys it has.
@@ -53,10 +67,28 @@ impl KeySet {
 
     /// Adds keys that are not there. `numbers` gets the number of each; a key that is new has that of the set's length before.
     pub fn insert(&mut self, keys: &Keys, numbers: &mut Vec<u32>) {
-        let mut hashes = std::mem::take(&mut self.hashes);
-        keys.hashes_into(&mut hashes);
-        self.insert_hashed(keys, &hashes, numbers);
-        self.hashes = hashes;
+        let (mut hashes, mut starts) = (std::mem::take(&mut self.hashes), std::mem::take(&mut self.starts));
+        match keys.runs(keys.len() / LEAST_RUN, &mut starts) {
+            false => {
+                keys.hashes_into(&mut hashes);
+                self.insert_hashed(keys, &hashes, numbers);
+            }
+            true => {
+                let mut firsts = std::mem::replace(&mut self.firsts, Keys::Words(Vec::new()));
+                let mut found = std::mem::take(&mut self.found);
+                firsts.clear();
+                firsts.push_all(keys, &starts);
+                firsts.hashes_into(&mut hashes);
+                found.clear();
+                self.insert_hashed(&firsts, &hashes, &mut found);
+                let ends = starts.iter().skip(1).copied().chain([keys.len() as u32]);
+                for ((number, start), end) in found.iter().zip(&starts).zip(ends) {
+                    numbers.extend(std::iter::repeat_n(*number, (end - start) as usize));
+                }
+                (self.firsts, self.found) = (firsts, found);
+            }
+        }
+        (self.hashes, self.starts) = (hashes, starts);
     }
 
     /// As [`KeySet::insert`], with the hash of each key.
@@ -131,9 +163,13 @@ mod tests {
             let mut random = Random::seeded(seed);
             let (mut set, mut model) = (KeySet::new(&layout), Vec::<Vec<Value>>::new());
             for round in 0..30 {
-                let rows: Vec<Vec<Value>> = (0..300)
+                let mut rows: Vec<Vec<Value>> = (0..300)
                     .map(|_| columns.iter().map(|column| random_value(&mut random, *column)).collect())
                     .collect();
+                // Equal keys side by side.
+                if round % 4 == 1 {
+                    (0..300).for_each(|row| rows[row] = rows[row / 5 * 5].clone());
+                }
                 let vectors: Vec<Vector> = columns
                     .iter()
                     .enumerate()
@@ -152,7 +188,10 @@ mod tests {
                 }
                 let (mut before, mut numbers) = (Vec::new(), Vec::new());
                 set.find_all(&keys, &hashes, &mut before);
-                set.insert_hashed(&keys, &hashes, &mut numbers);
+                match few_hashes {
+                    true => set.insert_hashed(&keys, &hashes, &mut numbers),
+                    false => set.insert(&keys, &mut numbers),
+                }
                 let (mut place, known) = (0, model.len());
                 chosen.each(|row| {
                     let expected = model.iter().position(|other| *other == rows[row]);

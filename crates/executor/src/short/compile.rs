@@ -23,7 +23,7 @@ use firn_plan::operator::{
 use firn_plan::{Column, Columns, NodeId, Operator, Plan, Scalar};
 use firn_storage::RowLock;
 use firn_vector::kernel::Signature;
-use firn_vector::registry::Body as FunctionBody;
+use firn_vector::registry::{Body as FunctionBody, Strategy};
 use firn_vector::{FunctionId, Registry, Slot};
 
 /// More rows than these of VALUES are not a short statement: pipelines insert them together.
@@ -190,7 +190,7 @@ struct Compile<'p> {
 }
 
 impl<'p> Compile<'p> {
-    fn node(&mut self, node: NodeId, above: &Above<'p>) -> Option<()> {
+    fn node(&mut self, node: NodeId, above: &Above<'_>) -> Option<()> {
         let plan = self.plan;
         match &plan[node] {
             Operator::Scan(scan) => self.look_up(scan, &[], JoinKind::Inner, above),
@@ -367,7 +367,7 @@ impl<'p> Compile<'p> {
         Some(())
     }
 
-    fn join(&mut self, join: &'p Join, above: &Above<'p>) -> Option<()> {
+    fn join(&mut self, join: &'p Join, above: &Above<'_>) -> Option<()> {
         let kind_fits = matches!(
             join.kind,
             JoinKind::Inner | JoinKind::Left | JoinKind::Semi | JoinKind::Anti | JoinKind::Single
@@ -385,7 +385,7 @@ impl<'p> Compile<'p> {
         scan: &'p Scan,
         of_join: &'p [Scalar],
         kind: JoinKind,
-        above: &Above<'p>,
+        above: &Above<'_>,
     ) -> Option<()> {
         (self.program.lookups.len() < MOST_LOOKUPS).then_some(())?;
         let source = self.sources.source(scan.source);
@@ -485,7 +485,14 @@ impl<'p> Compile<'p> {
 
     fn group(&mut self, group: &'p Group) -> Option<()> {
         (group.keys.is_empty() && group.sets.is_none()).then_some(())?;
-        self.node(group.input, &Above::default())?;
+        // The least or the greatest value comes first in the order of an index.
+        let first = self.extreme(group);
+        let order = first.as_slice();
+        self.node(group.input, &Above { order, takes_first: !order.is_empty() })?;
+        let first_is_enough = self.program.keeps_order && !order.is_empty();
+        if first_is_enough {
+            self.program.lookups.iter_mut().for_each(|lookup| lookup.noted.keeps_order = true);
+        }
         self.is_plain()?;
         self.program.grouping.is_none().then_some(())?;
         let mut aggregates = Vec::with_capacity(group.aggregates.len());
@@ -526,8 +533,26 @@ impl<'p> Compile<'p> {
                 Aggregate { kernel, signature: Arc::new(signature), arguments, filter, distinct, register }
             })
             .collect();
-        self.program.grouping = Some(Grouping { after: self.program.steps.len(), aggregates });
+        self.program.grouping =
+            Some(Grouping { after: self.program.steps.len(), aggregates, first_is_enough });
         Some(())
+    }
+
+    /// In which order the first row has the value of the only aggregate, if it is one like `min` and `max`: that of most indexes, in which
+    /// NULLs are larger than all values.
+    fn extreme(&self, group: &Group) -> Option<SortKey> {
+        let [aggregate] = &group.aggregates[..] else { return None };
+        let is_plain = aggregate.order.is_empty() && aggregate.filter.is_none();
+        let [argument] = &aggregate.arguments[..] else { return None };
+        let column = argument.as_kept_column(|column| self.plan.columns[column].ty).filter(|_| is_plain)?;
+        let function = self.scalars.registry.function(FunctionId(aggregate.function.oid))?;
+        let FunctionBody::Aggregate(body) = &function.body else { return None };
+        let descending = match self.scalars.registry.operator(body.sort_operator?)?.strategy? {
+            Strategy::Less => false,
+            Strategy::Greater => true,
+            _ => return None,
+        };
+        Some(SortKey { column, descending, nulls_first: descending })
     }
 
     fn sort(&mut self, keys: &[SortKey]) -> Option<()> {

@@ -86,6 +86,8 @@ struct Grouping {
     /// How many of the steps are before it.
     after: usize,
     aggregates: Vec<Aggregate>,
+    /// Whether the first row with a value decides.
+    first_is_enough: bool,
 }
 
 /// An aggregate.
@@ -195,6 +197,11 @@ impl ShortProgram {
         targets: Option<&TargetSet>,
     ) -> Option<ShortProgram> {
         compile::program(plan, registry, sources, targets)
+    }
+
+    /// The indexes that it reads by: the oid of the table, and that of the index, in the order of the plan.
+    pub fn indexes(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.lookups.iter().map(|lookup| (lookup.definition.oid.0, lookup.index.spec().id.0))
     }
 
     /// Runs a program without changes and locks, and appends the values of its rows, row by row. How many rows; `None` if it

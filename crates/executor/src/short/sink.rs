@@ -38,10 +38,11 @@ impl Sink<'_> {
         let program = run.program;
         if let Some(arguments) = &mut self.arguments {
             let grouping = program.grouping.as_ref().expect("rows are grouped");
+            let mut has_value = false;
             for (aggregate, arguments) in grouping.aggregates.iter().zip(arguments) {
-                arguments.add(aggregate, run, state)?;
+                has_value |= arguments.add(aggregate, run, state)?;
             }
-            return Ok(End::Through);
+            return Ok(if has_value && grouping.first_is_enough { End::Enough } else { End::Through });
         }
         if self.skip > 0 {
             self.skip -= 1;
@@ -91,17 +92,21 @@ impl Arguments {
         Arguments { builders: builders.collect(), rows: 0 }
     }
 
-    fn add(&mut self, aggregate: &Aggregate, run: &Run<'_, '_>, state: &mut State) -> Result<()> {
+    /// Adds those of a row. Whether one of them is a value, and not NULL.
+    fn add(&mut self, aggregate: &Aggregate, run: &Run<'_, '_>, state: &mut State) -> Result<bool> {
         let State { expressions, conditions, registers, .. } = state;
         let row = RowView { places: &run.program.places, cells: &run.cells, registers };
         if !conditions[aggregate.filter].hold(run.scope, &row)? {
-            return Ok(());
+            return Ok(false);
         }
+        let mut has_value = false;
         for (builder, number) in self.builders.iter_mut().zip(&aggregate.arguments) {
-            builder.push(expressions[*number].evaluate(run.scope, &row)?);
+            let argument = expressions[*number].evaluate(run.scope, &row)?;
+            has_value |= !argument.is_null();
+            builder.push(argument);
         }
         self.rows += 1;
-        Ok(())
+        Ok(has_value)
     }
 
     /// The value of the aggregate.

@@ -17,10 +17,11 @@ use crate::budget::Account;
 use crate::buffer::RowBuffer;
 use crate::columns::{Collection, Table, gather};
 use crate::expression::{Conditions, Expression};
-use crate::keys::{KeyColumn, KeyLayout, KeySet, Keys, NONE};
+use crate::keys::{FewKeys, KeyColumn, KeyLayout, KeySet, Keys, NONE};
 use crate::partitions::{MOST_LEVELS, PartRows, Partitions};
-use crate::pipeline::{Sink, SinkPlan, Template, Work};
+use crate::pipeline::{Sink, SinkPlan, Work};
 use crate::spill::SpillArea;
+use crate::template::Template;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Representation, Result, thread};
 use firn_vector::aggregate::{AggregateKernel, States};
@@ -136,6 +137,7 @@ struct Groups {
     /// Of the selected rows of that chunk: keys, and numbers of their groups.
     keys: Keys,
     found: Vec<u32>,
+    few: FewKeys,
     /// Rows that have been added since the set was split.
     rows: usize,
     /// What the set was before, by parts, and what that takes.
@@ -497,6 +499,7 @@ impl Groups {
             numbers: Vec::new(),
             keys: set.layout.none(),
             found: Vec::new(),
+            few: FewKeys::default(),
             rows: 0,
             runs: Vec::new(),
             run_bytes: 0,
@@ -652,11 +655,14 @@ impl Groups {
         }
         let vectors: Vec<Vector> = self.plan.keys.iter().map(|key| keys[*key].clone()).collect();
         debug_assert!(self.plan.layout.admits(&vectors, rows), "the plan says that there is no NULL");
-        self.plan.layout.keys_into(&vectors, rows, &mut self.keys);
+        // Of each different key one row is looked for, if the vector has few.
+        let has_few = !self.plan.layout.is_word() && self.few.find(&vectors, rows);
+        let asked = if has_few { Rows::at(self.few.firsts(), rows.length()) } else { rows };
+        self.plan.layout.keys_into(&vectors, asked, &mut self.keys);
         self.set.insert(&self.keys, &mut self.found);
         if self.set.len() > next as usize {
             let (mut place, mut new) = (0, Vec::with_capacity(self.set.len() - next as usize));
-            rows.each(|row| {
+            asked.each(|row| {
                 if self.found[place] == next {
                     new.push(row as u16);
                     next += 1;
@@ -664,6 +670,10 @@ impl Groups {
                 place += 1;
             });
             self.values.append(&vectors, Rows::at(&new, rows.length()));
+        }
+        if has_few {
+            let of_keys = std::mem::take(&mut self.found);
+            self.found.extend(self.few.numbers().iter().map(|number| of_keys[usize::from(*number)]));
         }
         match rows.positions() {
             None => std::mem::swap(&mut self.numbers, &mut self.found),

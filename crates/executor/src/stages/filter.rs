@@ -3,7 +3,8 @@
 //! A filter copies nothing: it narrows the selection. A map adds one vector for each output, written once.
 
 use crate::expression::{Conditions, Expression};
-use crate::pipeline::{Output, Stage, StagePlan, Template, Work};
+use crate::pipeline::{Output, Stage, StagePlan, Work};
+use crate::template::Template;
 use firn_base::Result;
 use firn_vector::Chunk;
 

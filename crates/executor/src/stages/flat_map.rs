@@ -4,7 +4,8 @@
 //! the functions write theirs.
 
 use crate::expression::Expression;
-use crate::pipeline::{Output, Stage, StagePlan, Template, Work};
+use crate::pipeline::{Output, Stage, StagePlan, Work};
+use crate::template::Template;
 use firn_base::sync::Arc;
 use firn_base::{Representation, Result};
 use firn_vector::builder::Builder;

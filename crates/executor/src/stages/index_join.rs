@@ -4,9 +4,10 @@
 //! or that conditions use, and all conditions are asked of the pairs. What is not looked up is not read.
 
 use crate::expression::{Conditions, Expression};
-use crate::pipeline::{Output, Stage, StagePlan, Template, Work};
+use crate::pipeline::{Output, Stage, StagePlan, Work};
 use crate::source::Lookup;
 use crate::stages::join::more_than_one_row;
+use crate::template::Template;
 use firn_base::sync::Arc;
 use firn_base::{Representation, Result};
 use firn_plan::operator::JoinKind;

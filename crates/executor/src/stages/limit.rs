@@ -2,7 +2,8 @@
 
 use crate::expression::Expression;
 use crate::keys::{Key, KeyLayout, Keys};
-use crate::pipeline::{Output, Stage, StagePlan, Template, Work};
+use crate::pipeline::{Output, Stage, StagePlan, Work};
+use crate::template::Template;
 use firn_base::Result;
 use firn_vector::selection::Rows;
 use firn_vector::{Chunk, Datum, Selection, Vector};

@@ -10,7 +10,8 @@
 
 use super::LimitBounds;
 use crate::effects::State;
-use crate::pipeline::{Output, Stage, StagePlan, Template, Work};
+use crate::pipeline::{Output, Stage, StagePlan, Work};
+use crate::template::Template;
 use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, Error, Result, RowId, SqlState};
 use firn_plan::operator::{LockWait, SourceId};

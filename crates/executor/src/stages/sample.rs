@@ -5,7 +5,8 @@
 //! with SYSTEM that of its block.
 
 use crate::expression::Expression;
-use crate::pipeline::{Output, SlotId, Stage, StagePlan, Template, Work};
+use crate::pipeline::{Output, SlotId, Stage, StagePlan, Work};
+use crate::template::Template;
 use firn_base::random::Random;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, RowId, SqlState};

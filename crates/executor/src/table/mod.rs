@@ -18,10 +18,11 @@ mod sample;
 use crate::arrays::vector_of;
 use crate::expression::{converted, datum_of_cell, representation_of};
 use crate::source::{
-    CandidateIndex, Lookup, Morsels, Reader, Request, Scan, Source, SourceColumn, SourceStatistics,
-    representation,
+    CandidateIndex, Lookup, Morsels, Reader, Request, RowFilter, Scan, Source, SourceColumn,
+    SourceStatistics, representation,
 };
 use crate::values::push;
+use arrow_array::{Array, ArrayRef};
 use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{Cell, ColumnId, ColumnSet, Representation, Result, RowId, Snapshot};
 use firn_plan::operator::ROW_ID;
@@ -94,6 +95,17 @@ impl Source for TableSource {
             unique: index.is_always_unique(),
         };
         self.definition.indexes.iter().map(index).collect()
+    }
+
+    fn index_for(&self, request: &Request<'_>) -> Option<u32> {
+        let restrictions = restrictions::of(request, &self.definition);
+        let path = path::choose(&self.definition, &self.table, &restrictions.comparisons)?;
+        Some(path.index().spec().id.0)
+    }
+
+    fn index_by(&self, attributes: &[i16]) -> Option<u32> {
+        let index = lookup::index_of(&self.definition, &self.table, attributes)?;
+        Some(index.spec().id.0)
     }
 
     fn relation(&self) -> Option<u32> {
@@ -267,6 +279,28 @@ struct TableMorsels {
 impl Morsels for TableMorsels {
     fn next(&self) -> Result<Option<Chunk>> {
         Ok(self.scan.next_batch(&pin()).map(|batch| self.open.chunk(batch)))
+    }
+
+    fn filter(&self, columns: &[usize], passes: RowFilter) {
+        // The columns that are stored come in the order of the request, without that of row ids.
+        let is_stored = |place: &usize| !self.open.wanted[*place].0;
+        if !columns.iter().all(is_stored) {
+            return;
+        }
+        let of_storage = |place: &usize| (0..*place).filter(is_stored).count();
+        let columns: Vec<(usize, Representation)> =
+            columns.iter().map(|place| (of_storage(place), self.open.wanted[*place].1)).collect();
+        let ids: Vec<ColumnId> = columns.iter().map(|(column, _)| self.open.columns[*column]).collect();
+        let forms: Vec<(Representation, Representation)> =
+            columns.iter().map(|(column, wanted)| (self.open.stored[*column], *wanted)).collect();
+        let of_arrays = move |arrays: &[ArrayRef]| {
+            let rows = arrays[0].len();
+            let vector = |(array, (stored, wanted)): (&ArrayRef, &(Representation, Representation))| {
+                as_wanted(&vector_of(array, *stored), *wanted, Rows::all(rows))
+            };
+            passes(&arrays.iter().zip(&forms).map(vector).collect::<Vec<_>>(), rows)
+        };
+        self.scan.filter(&ids, Arc::new(of_arrays));
     }
 }
 

@@ -37,6 +37,13 @@ pub(super) struct Path {
     is_point: bool,
 }
 
+impl Path {
+    /// The index.
+    pub fn index(&self) -> &Index {
+        &self.index
+    }
+}
+
 /// The best path to rows that meet comparisons; `None` if the table itself is better.
 pub(super) fn choose(definition: &TableDef, table: &Table, comparisons: &[Comparison]) -> Option<Path> {
     if comparisons.is_empty() {

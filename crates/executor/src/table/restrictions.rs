@@ -5,13 +5,15 @@
 
 use super::column_id;
 use crate::source::Request;
-use firn_base::{ColumnId, SqlType, Type, Value, numeric};
+use firn_base::{ColumnId, Numeric, SqlType, Type, TypeId, Value, numeric};
 use firn_plan::function::Strategy;
 use firn_plan::operator::ROW_ID;
 use firn_plan::scalar::{Quantified, Values};
 use firn_plan::{Column, Scalar};
 use firn_storage::{Restriction, StringRange, comparisons_are_exact, summary, summary_is_exact};
 use firn_txn::catalog::TableDef;
+use firn_vector::FunctionId;
+use firn_vector::pattern::{Beginning, Rest, STARTS_WITH, TEXT_LIKE, successor};
 
 /// What the conditions of a scan ask.
 pub(super) struct Restrictions {
@@ -45,7 +47,21 @@ pub(super) fn of(request: &Request<'_>, definition: &TableDef) -> Restrictions {
         }
         match asked.comparison(condition) {
             Some(comparison) if comparison.values.is_empty() => is_never_met = true,
-            found => comparisons.extend(found),
+            Some(comparison) => comparisons.push(comparison),
+            None => {
+                if let Some((column, Beginning { prefix, rest })) = asked.beginning(condition) {
+                    let compared =
+                        |strategy, text| Comparison { column, strategy, values: vec![Value::Text(text)] };
+                    match rest {
+                        Rest::Nothing => comparisons.push(compared(Strategy::Equal, prefix)),
+                        _ => {
+                            let end = successor(prefix.clone());
+                            comparisons.push(compared(Strategy::GreaterOrEqual, prefix));
+                            comparisons.extend(end.map(|end| compared(Strategy::Less, end)));
+                        }
+                    }
+                }
+            }
         }
         let found = asked.restriction(condition);
         if !found.as_ref().is_some_and(|(_, is_exact)| *is_exact) {
@@ -59,6 +75,14 @@ pub(super) fn of(request: &Request<'_>, definition: &TableDef) -> Restrictions {
 struct Asked<'a> {
     request: &'a Request<'a>,
     definition: &'a TableDef,
+}
+
+/// A comparison of a column of whole numbers with one of them; without a value with a number that is none of them.
+struct Whole {
+    column: ColumnId,
+    ty: SqlType,
+    strategy: Strategy,
+    value: Option<Value>,
 }
 
 /// A restriction, and whether it is exactly the condition.
@@ -109,6 +133,14 @@ impl Asked<'_> {
                     .reduce(|left, right| left.and(&right).unwrap_or(left));
                 Some((all?, false))
             }
+            Scalar::Call(call) if call.function.strategy.is_none() => {
+                let (column, Beginning { prefix, rest }) = self.beginning(condition)?;
+                let range = match rest {
+                    Rest::Nothing => StringRange::only(prefix.as_bytes()),
+                    _ => StringRange::prefixed(prefix.as_bytes()),
+                };
+                Some((Restriction::of_strings(column, range), rest != Rest::Restricted))
+            }
             Scalar::Call(call) if call.arguments.len() == 2 => {
                 let strategy = call.function.strategy?;
                 let (left, right) = (&call.arguments[0], &call.arguments[1]);
@@ -130,6 +162,21 @@ impl Asked<'_> {
         }
     }
 
+    /// A column of strings that begins with others, or is one: by LIKE or `starts_with`. What it begins with is not empty.
+    fn beginning(&self, condition: &Scalar) -> Option<(ColumnId, Beginning)> {
+        let Scalar::Call(call) = condition else { return None };
+        let [text, pattern] = &call.arguments[..] else { return None };
+        let (_, Value::Text(pattern)) = self.as_value(pattern)? else { return None };
+        let beginning = match FunctionId(call.function.oid) {
+            TEXT_LIKE => Beginning::of(pattern)?,
+            STARTS_WITH => Beginning { prefix: pattern.clone(), rest: Rest::Anything },
+            _ => return None,
+        };
+        let (column, ty) = self.as_column(text)?;
+        let says_much = beginning.rest == Rest::Nothing || !beginning.prefix.is_empty();
+        (says_much && matches!(ty, SqlType::Text | SqlType::Varchar(_))).then_some((column, beginning))
+    }
+
     /// A column of booleans that is true, or false.
     fn flag(&self, operand: &Scalar, wanted: bool) -> Found {
         let (column, ty) = self.as_column(operand)?;
@@ -137,7 +184,60 @@ impl Asked<'_> {
         compared(column, ty, Strategy::Equal, &Value::Boolean(wanted))
     }
 
+    /// A column of whole numbers that is cast to a type of numbers with which each of them stays what it is.
+    fn as_whole_number(&self, scalar: &Scalar) -> Option<(ColumnId, SqlType)> {
+        let Scalar::Cast(cast) = scalar else { return None };
+        let (column, ty) = self.as_column(&cast.argument)?;
+        let is_exact = match cast.ty.id {
+            TypeId::NUMERIC => cast.ty.modifier < 0,
+            TypeId::FLOAT8 => ty != SqlType::BigInt,
+            _ => false,
+        };
+        let is_whole = matches!(ty, SqlType::SmallInt | SqlType::Integer | SqlType::BigInt);
+        (is_whole && is_exact).then_some((column, ty))
+    }
+
+    /// A comparison of whole numbers with one that need not be whole, as one of these numbers; `None` if they do not tell.
+    fn compared_whole(&self, scalar: &Scalar, strategy: Strategy, value: &Value) -> Option<Whole> {
+        let (column, ty) = self.as_whole_number(scalar)?;
+        let number = match value {
+            Value::Numeric { unscaled, scale } => Numeric::from_decimal(*unscaled, *scale),
+            Value::Number(number) => *number,
+            Value::Double(value) if value.is_finite() => Numeric::from_f64(*value).ok()?,
+            _ => return None,
+        };
+        let below = number.floor().ok()?;
+        let is_whole = below == number;
+        let (least, most) = match ty {
+            SqlType::SmallInt => (i64::from(i16::MIN), i64::from(i16::MAX)),
+            SqlType::Integer => (i64::from(i32::MIN), i64::from(i32::MAX)),
+            _ => (i64::MIN, i64::MAX),
+        };
+        let below = below.to_i64().ok().filter(|below| (least..most).contains(below))?;
+        let (strategy, at) = match strategy {
+            Strategy::Equal | Strategy::NotEqual if !is_whole => {
+                return Some(Whole { column, ty, strategy, value: None });
+            }
+            Strategy::Less if !is_whole => (Strategy::LessOrEqual, below),
+            Strategy::GreaterOrEqual if !is_whole => (Strategy::Greater, below),
+            strategy => (strategy, below),
+        };
+        let value = match ty {
+            SqlType::SmallInt => Value::SmallInt(at as i16),
+            SqlType::Integer => Value::Integer(at as i32),
+            _ => Value::BigInt(at),
+        };
+        Some(Whole { column, ty, strategy, value: Some(value) })
+    }
+
     fn compared(&self, scalar: &Scalar, strategy: Strategy, (of, value): (Type, &Value)) -> Found {
+        if let Some(Whole { column, ty, strategy, value }) = self.compared_whole(scalar, strategy, value) {
+            return match (value, strategy) {
+                (Some(value), strategy) => compared(column, ty, strategy, &value),
+                (None, Strategy::NotEqual) => Some((Restriction::not_null(column), true)),
+                (None, _) => Some((Restriction::within(column, 1, 0), true)),
+            };
+        }
         let (column, ty) = self.as_column(scalar)?;
         if *value == Value::Null {
             // It is true of no row.
@@ -150,6 +250,11 @@ impl Asked<'_> {
     /// What a condition compares a column with. Without values no row meets it.
     fn comparison(&self, condition: &Scalar) -> Option<Comparison> {
         let one = |scalar: &Scalar, strategy, (of, value): (Type, &Value)| {
+            if let Some(whole) = self.compared_whole(scalar, strategy, value) {
+                let Whole { column, strategy, value, .. } = whole;
+                let values = value.into_iter().collect();
+                return (strategy != Strategy::NotEqual).then_some(Comparison { column, strategy, values });
+            }
             let (column, ty) = self.as_column(scalar)?;
             let values = match value {
                 Value::Null => Vec::new(),
@@ -258,6 +363,12 @@ fn fitting(value: &Value, of: Type, ty: SqlType) -> Option<Value> {
             let is_text = matches!(of.id, firn_base::TypeId::TEXT | firn_base::TypeId::VARCHAR);
             is_text.then(|| value.clone())
         }
+        // Comparisons of both types go by doubles.
+        (Value::Double(value), SqlType::Real) => {
+            let real = *value as f32;
+            (f64::from(real) == *value || value.is_nan()).then_some(Value::Real(real))
+        }
+        (Value::Real(value), SqlType::Double) => Some(Value::Double(f64::from(*value))),
         _ if value.is_of(ty) && *value != Value::Null => Some(value.clone()),
         _ => None,
     }

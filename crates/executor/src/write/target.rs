@@ -10,8 +10,8 @@ use super::rows::{Cells, RowData, RowVectors, fitted, fitted_value};
 use crate::expression::{
     CellExpression, CellScope, Compiler, Expression, Layout, Row, Scope, representation_of,
 };
-use crate::pipeline::Template;
 use crate::pool::Pool;
+use crate::template::Template;
 use crate::values::value;
 use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, Error, Representation, Result, TableId, Value};

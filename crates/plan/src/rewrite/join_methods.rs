@@ -3,7 +3,8 @@
 //! A join whose right side is a scan may look its rows up, key by key, instead of reading all of them: an *index join*. It names the
 //! attributes of the right scan that begin an index of its source and that conditions equate with scalars of the left side, constants or
 //! parameters. The choice is by cost, from estimates: a hash join reads the right side once and keeps it, an index join pays for each
-//! left row. A left, semi or anti join whose left side is much smaller keeps that one.
+//! left row. A left, semi or anti join whose left side is much smaller keeps that one. Of a semi join whose left side is the scan, the
+//! keys of the right side, each once, may look up the rows.
 //!
 //! A look-up happens while the statement runs, so a table that the statement changes is not looked up, unless all of it
 //! happens below the statement's only change, which collects its rows before it begins.
@@ -11,7 +12,8 @@
 //! Only types are used whose equal values have one key in an index, and only values of one type, or integers.
 
 use crate::column::{Column, Columns};
-use crate::operator::{Join, JoinKind, JoinMethod, Operator, Scan, SourceId};
+use crate::function::Strategy;
+use crate::operator::{Group, Join, JoinKind, JoinMethod, Operator, Scan, SourceId};
 use crate::plan::{NodeId, Plan};
 use crate::properties::Producers;
 use crate::scalar::Scalar;
@@ -37,7 +39,7 @@ pub fn choose_methods(plan: &mut Plan, statistics: &dyn Statistics) {
     let is_candidate = |node: &NodeId| match &plan[*node] {
         Operator::Join(join) => {
             let is_open = !join.dependent && join.method == JoinMethod::BuildRight;
-            is_open && (may_build_left(join) || may_use_index(plan, join))
+            is_open && (may_build_left(join) || may_use_index(plan, join) || semi_join_of_scan(plan, join))
         }
         _ => false,
     };
@@ -50,7 +52,13 @@ pub fn choose_methods(plan: &mut Plan, statistics: &dyn Statistics) {
     for node in joins {
         let Operator::Join(join) = &plan[node] else { unreachable!("it is a join") };
         let read = |node: NodeId| match &plan[node] {
-            Operator::Scan(scan) => statistics.rows(scan.source) * SCANNED_ROW,
+            Operator::Scan(scan) => {
+                let whole = statistics.rows(scan.source) * SCANNED_ROW;
+                match is_found(plan, scan, statistics) {
+                    true => whole.min(LOOK_UP + estimates.rows(node) * FOUND_ROW),
+                    false => whole,
+                }
+            }
             _ => 0.0,
         };
         let hash = |build: NodeId, probe: NodeId| estimates.rows(build) + estimates.rows(probe) * PROBE;
@@ -60,6 +68,19 @@ pub fn choose_methods(plan: &mut Plan, statistics: &dyn Statistics) {
             let cost = hash(join.left, join.right) + read(join.right);
             (cost, Join { method: JoinMethod::BuildLeft, ..join.clone() })
         });
+        let by_index = |turned: &Join, scan: &Scan| {
+            let ways = statistics.indexes(scan.source).into_iter().filter_map(|index| {
+                let length = fitting(plan, turned, scan, &index, &producers)?;
+                let rows = statistics.rows(scan.source);
+                let found = match statistics.distinct(scan.source, &index.attributes[..length]) {
+                    Some(keys) => rows / keys.max(1.0),
+                    None => rows_under_key(rows, &index, length),
+                };
+                let cost = estimates.rows(turned.left) * (LOOK_UP + found * FOUND_ROW);
+                Some((cost, JoinMethod::Index(index.attributes[..length].to_vec())))
+            });
+            ways.min_by(|(one, _), (other, _)| one.total_cmp(other))
+        };
         // An index may spare reading the larger side of an inner join, which a hash join would probe with.
         let sides = [(join.left, join.right), (join.right, join.left)];
         let sides = &sides[..match join.kind {
@@ -74,19 +95,27 @@ pub fn choose_methods(plan: &mut Plan, statistics: &dyn Statistics) {
             }
             let reads_left = if join.left == right { read(join.left) } else { 0.0 };
             let without = hash(join.right, join.left) + read(join.right) + reads_left;
-            for index in statistics.indexes(scan.source) {
-                let turned = Join { left, right, ..join.clone() };
-                let Some(length) = fitting(plan, &turned, scan, &index, &producers) else { continue };
-                let rows = statistics.rows(scan.source);
-                let found = match statistics.distinct(scan.source, &index.attributes[..length]) {
-                    Some(keys) => rows / keys.max(1.0),
-                    None => rows_under_key(rows, &index, length),
-                };
-                let cost = estimates.rows(left) * (LOOK_UP + found * FOUND_ROW);
-                if cost < without && best.as_ref().is_none_or(|(known, _)| cost < *known) {
-                    let method = JoinMethod::Index(index.attributes[..length].to_vec());
-                    best = Some((cost, Join { method, ..turned }));
-                }
+            let turned = Join { left, right, ..join.clone() };
+            if let Some((cost, method)) = by_index(&turned, scan)
+                && cost < without
+                && best.as_ref().is_none_or(|(known, _)| cost < *known)
+            {
+                best = Some((cost, Join { method, ..turned }));
+            }
+        }
+        if let (Operator::Scan(scan), Some(keys)) = (&plan[join.left], keys_of_right(plan, join, &producers))
+            && !changed.forbids(node, scan.source)
+        {
+            let turned = Join { kind: JoinKind::Inner, left: join.right, right: join.left, ..join.clone() };
+            let without = best.as_ref().map(|(cost, _)| *cost);
+            let without = without.unwrap_or_else(|| hash(join.right, join.left)) + read(join.left);
+            if let Some((cost, method)) = by_index(&turned, scan)
+                && cost + estimates.rows(join.right) < without
+            {
+                let grouped = Group { input: turned.left, keys, sets: None, aggregates: Vec::new() };
+                let left = plan.add(Operator::Group(grouped));
+                plan[node] = Operator::Join(Join { left, method, ..turned });
+                continue;
             }
         }
         if let Some((_, join)) = best {
@@ -132,6 +161,57 @@ fn may_use_index(plan: &Plan, join: &Join) -> bool {
         JoinKind::Left | JoinKind::Semi | JoinKind::Anti | JoinKind::Single => is_scan(&join.right),
         JoinKind::Full | JoinKind::Mark => false,
     }
+}
+
+/// Whether conditions of a scan may lead to its rows by an index.
+fn is_found(plan: &Plan, scan: &Scan, statistics: &dyn Statistics) -> bool {
+    let is_own = |used: Column| scan.columns.iter().any(|(own, _)| *own == used);
+    let compared = |condition: &Scalar| {
+        let (argument, others): (&Scalar, bool) = match condition {
+            Scalar::Call(call) => match (call.function.strategy, &call.arguments[..]) {
+                (Some(strategy), [left, right]) if strategy != Strategy::NotEqual => {
+                    let own = if left.uses(is_own) { left } else { right };
+                    (own, left.uses(is_own) && right.uses(is_own))
+                }
+                _ => return None,
+            },
+            Scalar::Quantified(quantified) if !quantified.all && quantified.function.is_equality() => {
+                (&quantified.argument, false)
+            }
+            _ => return None,
+        };
+        let column = argument.as_kept_column(|column| plan.columns[column].ty).filter(|_| !others)?;
+        scan.columns.iter().find(|(own, _)| *own == column).map(|(_, attribute)| *attribute)
+    };
+    let attributes: Vec<i16> = scan.conditions.iter().filter_map(compared).collect();
+    !attributes.is_empty()
+        && statistics.indexes(scan.source).iter().any(|index| attributes.contains(&index.attributes[0]))
+}
+
+/// Whether a semi join has a scan as its left side.
+fn semi_join_of_scan(plan: &Plan, join: &Join) -> bool {
+    join.kind == JoinKind::Semi && matches!(plan[join.left], Operator::Scan(_))
+}
+
+/// The columns of the right side that a semi join equates with scalars of its left side, if it asks nothing else.
+fn keys_of_right(plan: &Plan, join: &Join, producers: &Producers) -> Option<Vec<Column>> {
+    semi_join_of_scan(plan, join).then_some(())?;
+    let key = |condition: &Scalar| {
+        let Scalar::Call(call) = condition else { return None };
+        let [one, other] = &call.arguments[..] else { return None };
+        let is_of_right =
+            |scalar: &Scalar| scalar.as_column().filter(|column| producers.is_below(*column, join.right));
+        let is_of_left = |scalar: &Scalar| {
+            !scalar.uses(|column| !producers.is_below(column, join.left)) && !scalar.is_volatile()
+        };
+        let pairs = [(one, other), (other, one)].into_iter();
+        let mut keys = pairs.filter(|(left, _)| is_of_left(left)).filter_map(|(_, right)| is_of_right(right));
+        keys.next().filter(|_| call.function.is_equality())
+    };
+    let mut keys = join.conditions.iter().map(key).collect::<Option<Vec<Column>>>()?;
+    keys.sort_unstable();
+    keys.dedup();
+    (!keys.is_empty()).then_some(keys)
 }
 
 /// Whether a hash table of the left side serves the join: all pairs are compared otherwise.

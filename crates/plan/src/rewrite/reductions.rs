@@ -1,11 +1,11 @@
-//! Reductions: groups that a join asks only a few of are made of the rows that it asks for.
+//! Reductions: groups that a join asks only a few of are made of the rows that it asks for, and so are partitions of windows.
 //!
 //! ```text
 //! L join (Group by [k] of R) on l = k   =   Shared L:  L join (Group by [k] of (R semi join L on k = l)) on l = k
 //! ```
 //!
-//! That is what unnesting leaves of a sub-query such as `(SELECT avg(x) FROM r WHERE r.k = l.k)`: without the semi join it is computed
-//! for all values of `k`. It is a magic set (Mumick, Finkelstein, Pirahesh, Ramakrishnan, "Magic is Relevant", SIGMOD 1990). It pays if
+//! That is what unnesting leaves of a sub-query such as `(SELECT avg(x) FROM r WHERE r.k = l.k)`, and of one with a LIMIT, which becomes a
+//! window: without the semi join it is computed for all values of `k`. It is a magic set (Mumick, Finkelstein, Pirahesh, Ramakrishnan, "Magic is Relevant", SIGMOD 1990). It pays if
 //! the left input has far fewer rows than there are groups; the estimates decide.
 
 use crate::column::Column;
@@ -25,7 +25,7 @@ const FEWEST_ROWS: f64 = 2000.0;
 pub fn reduce_groups(plan: &mut Plan, statistics: &dyn Statistics) {
     let order = plan.post_order();
     let joins: Vec<(NodeId, NodeId)> =
-        order.iter().filter_map(|node| Some((*node, group_below(plan, *node)?))).collect();
+        order.iter().filter_map(|node| Some((*node, grouped_below(plan, *node)?))).collect();
     if joins.is_empty() {
         return;
     }
@@ -46,8 +46,8 @@ pub fn reduce_groups(plan: &mut Plan, statistics: &dyn Statistics) {
     }
 }
 
-/// The group that is the right input of a join, perhaps below filters and maps.
-fn group_below(plan: &Plan, node: NodeId) -> Option<NodeId> {
+/// The group or the window that is the right input of a join, perhaps below filters and maps.
+fn grouped_below(plan: &Plan, node: NodeId) -> Option<NodeId> {
     let Operator::Join(join) = &plan[node] else { return None };
     // The result of a mark join or a full join depends on all groups.
     if matches!(join.kind, JoinKind::Full | JoinKind::Mark) || join.dependent || join.conditions.is_empty() {
@@ -57,15 +57,23 @@ fn group_below(plan: &Plan, node: NodeId) -> Option<NodeId> {
     loop {
         below = match &plan[below] {
             Operator::Filter { input, .. } | Operator::Map { input, .. } => *input,
-            Operator::Group(group) if group.sets.is_none() && !group.keys.is_empty() => return Some(below),
-            _ => return None,
+            operator => return (!keys_of(operator).is_empty()).then_some(below),
         }
     }
 }
 
-/// Which conditions of a join equate columns of its left input with keys of the group.
-fn asked(plan: &Plan, join: &Join, group: NodeId, producers: &Producers) -> Vec<usize> {
-    let Operator::Group(group) = &plan[group] else { unreachable!("it is a group") };
+/// The columns by which an operator takes rows together; none if it does not, or not by all of them.
+fn keys_of(operator: &Operator) -> &[Column] {
+    match operator {
+        Operator::Group(group) if group.sets.is_none() => &group.keys,
+        Operator::Window(window) => &window.partition,
+        _ => &[],
+    }
+}
+
+/// Which conditions of a join equate columns of its left input with keys of a group or window.
+fn asked(plan: &Plan, join: &Join, grouped: NodeId, producers: &Producers) -> Vec<usize> {
+    let keys = keys_of(&plan[grouped]);
     let column = |scalar: &Scalar| scalar.as_kept_column(|column| plan.columns[column].ty);
     let is_asked = |condition: &Scalar| {
         let (one, other) = match condition {
@@ -79,7 +87,7 @@ fn asked(plan: &Plan, join: &Join, group: NodeId, producers: &Producers) -> Vec<
         let (Some(one), Some(other)) = (one, other) else { return false };
         [(one, other), (other, one)]
             .into_iter()
-            .any(|(left, key)| producers.is_below(left, join.left) && group.keys.contains(&key))
+            .any(|(left, key)| producers.is_below(left, join.left) && keys.contains(&key))
     };
     let conditions = join.conditions.iter().enumerate();
     conditions.filter(|(_, condition)| is_asked(condition)).map(|(place, _)| place).collect()

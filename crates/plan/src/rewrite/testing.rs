@@ -284,6 +284,30 @@ fn a_group_is_made_of_the_rows_that_a_join_asks_for() {
                       SharedRead 0 [#7: int4 := #1]
         ",
     );
+    // The first rows of each partition, as LIMIT in a dependent sub-query has them.
+    becomes(
+        |plan| reductions::reduce_groups(plan, &Small),
+        "
+        Output [#0, #3]
+          Join inner on [(#1 = #2)]
+            Scan 1 [#0: int4 = 1, #1: int4 = 2]
+            Filter [(#4 <= 3::int8)]
+              Window partition [#2] order [#3 desc] calls [#4: int8 not null := row_number()]
+                Scan 2 [#2: int4 = 1, #3: int4 = 2]
+        ",
+        "
+        Output [#5, #3]
+          Shared 0
+            Scan 1 [#0: int4 = 1, #1: int4 = 2]
+            Join inner on [(#6 = #2)]
+              SharedRead 0 [#5: int4 := #0, #6: int4 := #1]
+              Filter [(#4 <= 3::int8)]
+                Window partition [#2] order [#3 desc] calls [#4: int8 not null := row_number()]
+                  Join semi on [(#7 = #2)]
+                    Scan 2 [#2: int4 = 1, #3: int4 = 2]
+                    SharedRead 0 [#7: int4 := #1]
+        ",
+    );
     // As many left rows as groups: it does not pay.
     let same = |text: &str| becomes(|plan| reductions::reduce_groups(plan, &Small), text, text);
     same(
@@ -635,6 +659,44 @@ fn a_small_side_is_joined_by_an_index_of_the_other() {
           Join left by [2, 3] on [(#1 = #2)]
             Values [#2: int4, #3: int4] rows [(1::int4, 2::int4)]
             Scan 1 [#0: int4 = 2, #1: int4 = 3] where [(#0 = $1::int4)]
+        ",
+    );
+}
+
+/// The right side of a semi join finds the rows of a scan on the left: each of its keys once.
+#[test]
+fn a_semi_join_with_few_keys_looks_their_rows_up() {
+    becomes(
+        |plan| join_methods::choose_methods(plan, &Thousand),
+        "
+        Output [#0]
+          Join semi on [(#1 = #2)]
+            Scan 1 [#0: int4 = 1, #1: int4 = 2]
+            Values [#2: int4, #3: int4] rows [(1::int4, 2::int4), (1::int4, 3::int4)]
+        ",
+        "
+        Output [#0]
+          Join inner by [2] on [(#1 = #2)]
+            Group by [#2]
+              Values [#2: int4, #3: int4] rows [(1::int4, 2::int4), (1::int4, 3::int4)]
+            Scan 1 [#0: int4 = 1, #1: int4 = 2]
+        ",
+    );
+    // More is asked than equal keys, and a row that the scan finds by an index of its own needs no other.
+    let after = "
+        Output [#0]
+          Join semi build left on [(#1 = #2), (#0 < #3)]
+            Scan 1 [#0: int4 = 1, #1: int4 = 2] where [(#0 = 7::int4)]
+            Scan 2 [#2: int4 = 3, #3: int4 = 4]
+        ";
+    becomes(|plan| join_methods::choose_methods(plan, &Thousand), &after.replace(" build left", ""), after);
+    let same = |text: &str| becomes(|plan| join_methods::choose_methods(plan, &Thousand), text, text);
+    same(
+        "
+        Output [#0]
+          Join anti on [(#1 = #2)]
+            Scan 1 [#0: int4 = 1, #1: int4 = 2]
+            Values [#2: int4, #3: int4] rows [(1::int4, 2::int4)]
         ",
     );
 }

@@ -18,7 +18,7 @@ mod parse;
 mod print;
 
 pub use parse::parse;
-pub use print::{operator_line, print, scalar};
+pub use print::{operator_line, print, print_with, scalar};
 
 /// Words that cannot be a column's name without quotes, because they may follow a column.
 const KEYWORDS: &[&str] = &[

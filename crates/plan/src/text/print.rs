@@ -9,6 +9,11 @@ use std::fmt::Write;
 
 /// The text of a plan, which ends with a line's end.
 pub fn print(plan: &Plan) -> String {
+    print_with(plan, |_| String::new())
+}
+
+/// As [`print`], with what is noted of each operator at the end of its line.
+pub fn print_with(plan: &Plan, note: impl Fn(NodeId) -> String) -> String {
     let mut printer = Printer { columns: &plan.columns, out: String::new() };
     printer.put("Output ");
     printer.list(&plan.output, |printer, column| printer.column(*column));
@@ -17,6 +22,7 @@ pub fn print(plan: &Plan) -> String {
     while let Some((node, level)) = stack.pop() {
         printer.out.extend(std::iter::repeat_n("  ", level));
         printer.operator(&plan[node]);
+        printer.put(&note(node));
         printer.put("\n");
         stack.extend(plan[node].inputs().into_iter().rev().map(|input| (input, level + 1)));
     }

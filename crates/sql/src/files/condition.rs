@@ -6,7 +6,6 @@
 //!
 //! Invariant: both admit more than the statement's conditions, never less.
 
-use super::zones::successor;
 use arrow::array::ArrayRef;
 use arrow::buffer::{BooleanBuffer, MutableBuffer};
 use firn_base::sync::{Arc, Mutex};
@@ -20,11 +19,9 @@ use firn_plan::function::{Function, Strategy, Volatility};
 use firn_plan::scalar::{Quantified, Values};
 use firn_plan::{Column, Columns, Scalar};
 use firn_vector::context::detached;
+use firn_vector::pattern::{Beginning, Rest, TEXT_LIKE, successor};
 use firn_vector::{Chunk, Datum, Registry, Vector, order};
 use std::cmp::Ordering;
-
-/// The oid of `textlike`, which is `~~` of text.
-const TEXT_LIKE: u32 = 850;
 
 /// Rows that a condition is evaluated over at once.
 const ROWS_AT_ONCE: usize = 1 << 14;
@@ -281,7 +278,7 @@ impl Asked<'_, '_> {
             Scalar::Test(operand, Some(which), false) => self.flag(operand, *which),
             Scalar::Not(operand) => self.flag(operand, false),
             Scalar::Column(_) => self.flag(condition, true),
-            Scalar::Call(call) if call.function.oid == TEXT_LIKE => {
+            Scalar::Call(call) if call.function.oid == TEXT_LIKE.0 => {
                 self.like(&call.arguments[0], &call.arguments[1])
             }
             Scalar::Call(call) if call.arguments.len() == 2 => {
@@ -320,10 +317,9 @@ impl Asked<'_, '_> {
     /// A column that begins as a pattern of LIKE does.
     fn like(&self, operand: &Scalar, pattern: &Scalar) -> Option<Test> {
         let (ty, Value::Text(pattern)) = self.value(pattern)? else { return None };
-        let prefix: String =
-            pattern.chars().take_while(|character| !matches!(character, '%' | '_' | '\\')).collect();
+        let Beginning { prefix, rest } = Beginning::of(pattern)?;
         let value = |text: &str| Value::Text(text.to_owned());
-        if prefix.len() == pattern.len() {
+        if rest == Rest::Nothing {
             return self.compared(operand, Strategy::Equal, &[(ty, &value(&prefix))]);
         }
         let from = self.compared(operand, Strategy::GreaterOrEqual, &[(ty, &value(&prefix))])?;

@@ -18,6 +18,7 @@ use arrow::datatypes::{DataType, TimeUnit};
 use firn_base::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering};
 use firn_base::{TextStyle, Type, Value};
 use firn_load::{CopyOptions, Extent};
+use firn_vector::pattern::successor;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::{self, Debug};
 
@@ -384,19 +385,6 @@ fn not_less(text: &str) -> Option<String> {
         return Some(short);
     }
     successor(short)
-}
-
-/// A string that is greater than all that begin with another one, which it replaces the last character of by the next one; `None` if there
-/// is none.
-pub(super) fn successor(mut prefix: String) -> Option<String> {
-    while let Some(last) = prefix.pop() {
-        let next = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32);
-        if let Some(next) = next {
-            prefix.push(next);
-            return Some(prefix);
-        }
-    }
-    None
 }
 
 #[cfg(test)]

@@ -114,6 +114,35 @@ impl Prepared {
         self.prepared.has_effects()
     }
 
+    /// How many rows each operator of its plan is expected to give, by its number.
+    pub fn estimates(
+        &self,
+        transaction: &Transaction,
+        facts: &Arc<SessionFacts>,
+        cancel: &Cancel,
+    ) -> Result<Vec<f64>> {
+        let estimates = |lent: Preparing<'_>| Ok(self.prepared.estimates(lent));
+        preparing(transaction, facts, cancel, estimates).map(|(estimates, _)| estimates)
+    }
+
+    /// The index by which each scan of its plan finds rows, by the scan's number.
+    pub fn indexes(
+        &self,
+        transaction: &Transaction,
+        facts: &Arc<SessionFacts>,
+        cancel: &Cancel,
+        parameters: &[Value],
+    ) -> Result<Vec<Option<String>>> {
+        let indexes = |lent: Preparing<'_>| self.prepared.indexes(lent, parameters);
+        let (indexes, _) = preparing(transaction, facts, cancel, indexes)?;
+        let tables = &transaction.catalog().tables;
+        let name = |oid: u32| {
+            let mut all = tables.values().flat_map(|table| &table.indexes);
+            all.find(|index| index.oid.0 == oid).map(|index| index.name.to_string())
+        };
+        Ok(indexes.into_iter().map(|oid| oid.and_then(name)).collect())
+    }
+
     /// Executes a statement that changes or locks rows.
     pub fn execute(
         &self,
@@ -149,7 +178,9 @@ impl Prepared {
     ) -> Result<Execution> {
         let surroundings = surroundings(transaction, facts, options);
         let parameters = &*with_objects(self.parameters(), parameters, &surroundings.context())?;
-        if let Some(done) = self.prepared.execute_short(transaction, parameters, &surroundings, values)? {
+        if options.measures.is_none()
+            && let Some(done) = self.prepared.execute_short(transaction, parameters, &surroundings, values)?
+        {
             return Ok(Execution::Short { count: done.count, rows: done.rows });
         }
         let others = SessionRelations { facts: facts.clone(), services: options.services.clone() };
@@ -171,7 +202,9 @@ impl Prepared {
     ) -> Result<QueryOutput> {
         let surroundings = surroundings(transaction, facts, options);
         let parameters = &*with_objects(self.parameters(), parameters, &surroundings.context())?;
-        if let Some(rows) = self.prepared.run_short(transaction, parameters, &surroundings, values)? {
+        if options.measures.is_none()
+            && let Some(rows) = self.prepared.run_short(transaction, parameters, &surroundings, values)?
+        {
             return Ok(QueryOutput::Values(rows));
         }
         let others = SessionRelations { facts: facts.clone(), services: options.services.clone() };
@@ -381,6 +414,7 @@ fn run_options(options: &RunOptions) -> Options {
     Options {
         workers: options.threads.max(1),
         spill: Some(options.spill.clone()),
+        measures: options.measures.clone(),
         ..Options::new(BUDGET.clone())
     }
 }

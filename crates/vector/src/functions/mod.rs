@@ -23,7 +23,7 @@ mod names;
 mod number_templates;
 mod numbers;
 mod objects;
-mod patterns;
+pub(crate) mod patterns;
 mod periods;
 mod powers;
 mod regexps;

@@ -7,7 +7,7 @@ use super::texts::lower;
 use crate::kernel::Text;
 use crate::kernel::prepared::prepared;
 use crate::kernel::scalar::scalar;
-use crate::registry::RegistryBuilder;
+use crate::registry::{FunctionId, RegistryBuilder};
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
 use memchr::memmem::Finder;
@@ -115,6 +115,69 @@ impl Pattern {
     }
 }
 
+/// `textlike(text, text)`: what `~~` and LIKE call.
+pub const TEXT_LIKE: FunctionId = FunctionId(850);
+
+/// `starts_with(text, text)`, and `^@`.
+pub const STARTS_WITH: FunctionId = FunctionId(3696);
+
+/// What a text begins with that a pattern of LIKE matches.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Beginning {
+    /// The characters before the first wildcard.
+    pub prefix: String,
+    /// What the pattern says of what follows.
+    pub rest: Rest,
+}
+
+/// What a pattern says of what follows its beginning.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rest {
+    /// Nothing follows.
+    Nothing,
+    /// Anything may follow.
+    Anything,
+    /// Not anything.
+    Restricted,
+}
+
+impl Beginning {
+    /// The beginning of a pattern; `None` if it is not valid.
+    pub fn of(pattern: &str) -> Option<Beginning> {
+        let (mut prefix, mut rest) = (String::new(), pattern);
+        let (mut is_whole, mut is_any) = (true, true);
+        while let Some((next, behind)) = step(rest).ok()? {
+            match next {
+                Step::Is(character) if is_whole => prefix.push(character),
+                next => {
+                    is_whole = false;
+                    is_any &= next == Step::Any;
+                }
+            }
+            rest = behind;
+        }
+        let rest = match (is_whole, is_any) {
+            (true, _) => Rest::Nothing,
+            (false, true) => Rest::Anything,
+            (false, false) => Rest::Restricted,
+        };
+        Some(Beginning { prefix, rest })
+    }
+}
+
+/// A string that is greater than all that begin with another one, which it replaces the last character of by the next one; `None` if there
+/// is none.
+pub fn successor(mut prefix: String) -> Option<String> {
+    while let Some(last) = prefix.pop() {
+        let next = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32);
+        if let Some(next) = next {
+            prefix.push(next);
+            return Some(prefix);
+        }
+    }
+    None
+}
+
 /// A step of a pattern.
 #[derive(Clone, Copy, PartialEq)]
 enum Step {
@@ -219,6 +282,14 @@ mod tests {
             let text = drawn(&['a', 'b', 'ä', '%', '_'], 8);
             let pattern = drawn(&['a', 'b', 'ä', '%', '%', '%', '_', '\\'], 6);
             let (found, expected) = (Pattern::new(&pattern).matches(&text), like(&text, &pattern, false));
+            if let (Some(Beginning { prefix, rest }), Ok(matches)) = (Beginning::of(&pattern), &expected) {
+                let begins = text.starts_with(&prefix);
+                match rest {
+                    Rest::Nothing => assert_eq!(text == prefix, *matches, "{text} {pattern}"),
+                    Rest::Anything => assert_eq!(begins, *matches, "{text} {pattern}"),
+                    Rest::Restricted => assert!(begins || !matches, "{text} {pattern}"),
+                }
+            }
             matched += usize::from(matches!(expected, Ok(true)));
             refused += usize::from(expected.is_err());
             assert_eq!(

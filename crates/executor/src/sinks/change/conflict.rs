@@ -6,7 +6,7 @@
 use super::insert::InsertPlan;
 use super::{Applying, Assignments, fitted, second_change};
 use crate::expression::Conditions;
-use crate::pipeline::Template;
+use crate::template::Template;
 use crate::write::RowVectors;
 use firn_base::{Cell, ColumnId, Error, Result, RowId, Snapshot, SqlState, Stamp, Stored, Time};
 use firn_storage::RowLock;

@@ -2,7 +2,7 @@
 
 use super::conflict::ArmPlan;
 use super::{Applying, Assignments};
-use crate::pipeline::Template;
+use crate::template::Template;
 use crate::write::RowVectors;
 use firn_base::{ColumnId, Error, Result, RowId};
 use firn_txn::pin;

@@ -4,7 +4,7 @@
 
 use super::{Applying, Assignments, second_change, sorted};
 use crate::expression::Conditions;
-use crate::pipeline::Template;
+use crate::template::Template;
 use crate::values::{push, value};
 use crate::write::{RowVectors, Violation};
 use firn_base::{ColumnId, Result};

@@ -1,7 +1,7 @@
 //! UPDATE.
 
 use super::{Applying, Assignments, sorted};
-use crate::pipeline::Template;
+use crate::template::Template;
 use firn_base::Result;
 use firn_txn::pin;
 use firn_vector::Chunk;
