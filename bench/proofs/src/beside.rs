@@ -35,10 +35,10 @@ pub struct Options {
 const SCALE: f64 = 0.01;
 
 /// How long a query may take.
-const TIMEOUT: &str = "SET statement_timeout = '60s'";
+const TIMEOUT: &str = "SET statement_timeout = '120s'";
 
 /// Of so many queries the answers have rows. What has none shows little.
-const WITH_ROWS: usize = 120;
+const WITH_ROWS: usize = 110;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
