@@ -27,7 +27,7 @@ EDITION = "1"
 
 # Tables of a few rows: how many there are to be.
 MULTIPLIED = {
-    "store": 36,
+    "store": 12,
     "warehouse": 5,
     "call_center": 8,
     "web_site": 8,
