@@ -79,8 +79,12 @@ fn other_relation(
                 None => Err(missing_relation(name)),
             }
         }
-        _ => Err(Error::unsupported(format!("this form of ALTER {}", kind.word().to_uppercase()))
-            .with_hint("RENAME TO, SET SCHEMA and OWNER TO are known.")),
+        _ => Err(Error::unsupported(format!("this form of ALTER {}", kind.word().to_uppercase())).with_hint(
+            match kind {
+                ObjectKind::Index => "RENAME TO, OWNER TO, SET and RESET are known.",
+                _ => "RENAME TO, SET SCHEMA and OWNER TO are known.",
+            },
+        )),
     }
 }
 

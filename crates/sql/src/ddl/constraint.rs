@@ -116,9 +116,8 @@ fn key_columns(table: &TableDef, columns: &[Name]) -> Result<Vec<IndexColumnDef>
     let mut names: Vec<String> = Vec::with_capacity(columns.len());
     for column in columns {
         let name = column.text.to_string();
-        if table.column(&name).is_none() {
-            return Err(missing_in_key(&name));
-        }
+        let Some((_, known)) = table.column(&name) else { return Err(missing_in_key(&name)) };
+        index::check_order(known.ty.declared)?;
         if names.contains(&name) {
             return Err(Error::new(
                 SqlState::DUPLICATE_COLUMN,

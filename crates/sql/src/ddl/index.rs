@@ -144,6 +144,17 @@ pub(super) fn unique_without_values() -> Error {
         .with_hint("Leave values = off out, or UNIQUE: a unique index looks its keys up at every insert.")
 }
 
+/// Refuses types whose values have no order, and so no keys.
+pub(super) fn check_order(ty: Type) -> Result<()> {
+    if operator_classes::default_of(ty) != 0 {
+        return Ok(());
+    }
+    let message = format!("data type {ty} has no default operator class for access method \"btree\"");
+    Err(Error::new(SqlState::UNDEFINED_OBJECT, message).with_hint(
+        "You must specify an operator class for the index or define a default operator class for the data type.",
+    ))
+}
+
 /// A column or expression of an index, with its operator class if that is not the default one.
 fn part(
     context: &Context<'_>,
@@ -175,12 +186,7 @@ fn part(
         Part::Column(column) => table.columns[usize::from(*column)].ty.declared,
         Part::Computed(computed) => computed.ty.declared,
     };
-    if operator_classes::default_of(ty) == 0 {
-        let message = format!("data type {ty} has no default operator class for access method \"btree\"");
-        return Err(Error::new(SqlState::UNDEFINED_OBJECT, message).with_hint(
-            "You must specify an operator class for the index or define a default operator class for the data type.",
-        ));
-    }
+    check_order(ty)?;
     let class = match &element.class {
         None => None,
         Some(class) => {
