@@ -42,7 +42,12 @@ impl Binder<'_> {
             QueryBody::SetOperation(operation) => self.set_operation(operation)?,
         };
         let is_nested = matches!(query.body, QueryBody::Nested(_));
-        if let Some(locking) = self.level().locking.first().filter(|_| !is_nested) {
+        // A clause of a query around it finds no table in VALUES, and passes over them.
+        let locking = match &query.body {
+            QueryBody::Values(_) => query.locking.first(),
+            _ => self.level().locking.first(),
+        };
+        if let Some(locking) = locking.filter(|_| !is_nested) {
             let refused = match &query.body {
                 QueryBody::Values(_) => "cannot be applied to VALUES",
                 _ => "is not allowed with UNION/INTERSECT/EXCEPT",
