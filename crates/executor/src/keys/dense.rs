@@ -31,10 +31,13 @@ const PER_ROW: u64 = 64;
 const SMALL: u64 = 1 << 18;
 const FEW: u64 = 64;
 
+/// A set, which a scan asks for many rows, may have so many stretches always: 64 KiB.
+const FEW_OF_SET: u64 = 1 << 13;
+
 /// Whether the words of so many rows lie close together.
-fn is_close(least: u64, greatest: u64, rows: usize) -> bool {
+fn is_close(least: u64, greatest: u64, rows: usize, few: u64) -> bool {
     let rows = rows as u64;
-    (greatest - least) / WORDS <= rows.max((rows * PER_ROW).min(SMALL)) + FEW
+    (greatest - least) / WORDS <= rows.max((rows * PER_ROW).min(SMALL)) + few
 }
 
 /// How many rows are entered before a cancel is noticed.
@@ -60,7 +63,7 @@ impl DenseWords {
             check()?;
             part(number).for_each(|(_, word)| (least, greatest) = (least.min(word), greatest.max(word)));
         }
-        if least > greatest || !is_close(least, greatest, words.len()) {
+        if least > greatest || !is_close(least, greatest, words.len(), FEW) {
             return Ok(None);
         }
         let place = |word: u64| (((word - least) / WORDS) as usize, (word - least) % WORDS);
@@ -141,7 +144,7 @@ impl WordSet {
     pub(super) fn new(words: impl Iterator<Item = u64> + Clone, count: usize) -> Option<WordSet> {
         let ends = |(least, greatest): (u64, u64), word: u64| (least.min(word), greatest.max(word));
         let (least, greatest) = words.clone().fold((u64::MAX, 0), ends);
-        if least > greatest || !is_close(least, greatest, count) {
+        if least > greatest || !is_close(least, greatest, count, FEW_OF_SET) {
             return None;
         }
         let mut bits = vec![0u64; ((greatest - least) / WORDS) as usize + 2];

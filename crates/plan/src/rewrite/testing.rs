@@ -652,13 +652,13 @@ fn a_small_side_is_joined_by_an_index_of_the_other() {
         Output [#0, #3]
           Join left on [(#1 = #2)]
             Values [#2: int4, #3: int4] rows [(1::int4, 2::int4)]
-            Scan 1 [#0: int4 = 2, #1: int4 = 3] where [(#0 = $1::int4)]
+            Scan 1 [#0: int4 = 3, #1: int4 = 2] where [(#0 = $1::int4)]
         ",
         "
         Output [#0, #3]
           Join left by [2, 3] on [(#1 = #2)]
             Values [#2: int4, #3: int4] rows [(1::int4, 2::int4)]
-            Scan 1 [#0: int4 = 2, #1: int4 = 3] where [(#0 = $1::int4)]
+            Scan 1 [#0: int4 = 3, #1: int4 = 2] where [(#0 = $1::int4)]
         ",
     );
 }
