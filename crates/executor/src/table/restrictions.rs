@@ -5,13 +5,16 @@
 
 use super::column_id;
 use crate::source::Request;
-use firn_base::{ColumnId, SqlType, Type, Value, numeric};
+use firn_base::{ColumnId, SqlType, Type, TypeId, Value, numeric};
 use firn_plan::function::Strategy;
 use firn_plan::operator::ROW_ID;
-use firn_plan::scalar::{Quantified, Values};
+use firn_plan::scalar::{Call, Quantified, Values};
 use firn_plan::{Column, Scalar};
 use firn_storage::{Restriction, StringRange, comparisons_are_exact, summary, summary_is_exact};
 use firn_txn::catalog::TableDef;
+
+/// `textlike` and `like` of texts.
+const LIKES: [u32; 2] = [850, 1569];
 
 /// What the conditions of a scan ask.
 pub(super) struct Restrictions {
@@ -109,6 +112,7 @@ impl Asked<'_> {
                     .reduce(|left, right| left.and(&right).unwrap_or(left));
                 Some((all?, false))
             }
+            Scalar::Call(call) if LIKES.contains(&call.function.oid) => self.pattern(call),
             Scalar::Call(call) if call.arguments.len() == 2 => {
                 let strategy = call.function.strategy?;
                 let (left, right) = (&call.arguments[0], &call.arguments[1]);
@@ -137,8 +141,89 @@ impl Asked<'_> {
         compared(column, ty, Strategy::Equal, &Value::Boolean(wanted))
     }
 
+    /// `column LIKE pattern`: strings that begin as the pattern does before its first wildcard.
+    fn pattern(&self, call: &Call) -> Found {
+        let (column, ty) = self.as_column(&call.arguments[0])?;
+        matches!(ty, SqlType::Text | SqlType::Varchar(_)).then_some(())?;
+        let pattern = match self.as_value(&call.arguments[1])?.1 {
+            Value::Text(pattern) => pattern,
+            // It is true of no row.
+            Value::Null => return Some((Restriction::within(column, 1, 0), true)),
+            _ => return None,
+        };
+        let end = pattern.find(['%', '_', '\\']).unwrap_or(pattern.len());
+        let (prefix, rest) = pattern.split_at(end);
+        let range = match rest.is_empty() {
+            true => StringRange::only(prefix.as_bytes()),
+            false if prefix.is_empty() => StringRange::all(),
+            false => StringRange::prefixed(prefix.as_bytes()),
+        };
+        Some((Restriction::of_strings(column, range), rest.bytes().all(|byte| byte == b'%')))
+    }
+
+    /// A comparison of a column of integers as a type that has more values.
+    fn compared_wide(&self, scalar: &Scalar, strategy: Strategy, value: &Value) -> Found {
+        let Scalar::Cast(cast) = scalar else { return None };
+        let (column, ty) = self.as_column(&cast.argument)?;
+        let (least, most) = match ty {
+            SqlType::SmallInt => (i16::MIN.into(), i16::MAX.into()),
+            SqlType::Integer => (i32::MIN.into(), i32::MAX.into()),
+            SqlType::BigInt => (i128::from(i64::MIN), i128::from(i64::MAX)),
+            _ => return None,
+        };
+        let keeps_all = match cast.ty.id {
+            TypeId::NUMERIC => cast.ty.precision_and_scale().is_none(),
+            TypeId::FLOAT8 => ty != SqlType::BigInt,
+            _ => false,
+        };
+        keeps_all.then_some(())?;
+        let none = Restriction::within(column, 1, 0);
+        let (floor, is_whole) = match value {
+            Value::Null => return Some((none, true)),
+            Value::Double(value) => {
+                // Others are beyond all integers.
+                (value.abs() < 1e18).then(|| (value.floor() as i128, value.fract() == 0.0))?
+            }
+            value => {
+                let (unscaled, scale) = match value {
+                    Value::Numeric { unscaled, scale } => (*unscaled, u32::from(*scale)),
+                    Value::Number(number) => {
+                        number.number().map(|(unscaled, scale)| (unscaled, scale.into()))?
+                    }
+                    _ => return None,
+                };
+                let unit = numeric::power_of_ten(scale)?;
+                (unscaled.div_euclid(unit), unscaled.rem_euclid(unit) == 0)
+            }
+        };
+        let strategy = match strategy {
+            Strategy::Equal if !is_whole => return Some((none, true)),
+            Strategy::NotEqual if !is_whole => return Some((Restriction::not_null(column), true)),
+            Strategy::Less if !is_whole => Strategy::LessOrEqual,
+            Strategy::GreaterOrEqual if !is_whole => Strategy::Greater,
+            strategy => strategy,
+        };
+        if !(least..=most).contains(&floor) {
+            let is_met = match strategy {
+                Strategy::Equal => false,
+                Strategy::NotEqual => true,
+                Strategy::Less | Strategy::LessOrEqual => floor > most,
+                Strategy::Greater | Strategy::GreaterOrEqual => floor < least,
+            };
+            return Some((if is_met { Restriction::not_null(column) } else { none }, true));
+        }
+        let value = match ty {
+            SqlType::SmallInt => Value::SmallInt(floor as i16),
+            SqlType::Integer => Value::Integer(floor as i32),
+            _ => Value::BigInt(floor as i64),
+        };
+        compared(column, ty, strategy, &value)
+    }
+
     fn compared(&self, scalar: &Scalar, strategy: Strategy, (of, value): (Type, &Value)) -> Found {
-        let (column, ty) = self.as_column(scalar)?;
+        let Some((column, ty)) = self.as_column(scalar) else {
+            return self.compared_wide(scalar, strategy, value);
+        };
         if *value == Value::Null {
             // It is true of no row.
             return Some((Restriction::within(column, 1, 0), true));
@@ -255,8 +340,13 @@ fn fitting(value: &Value, of: Type, ty: SqlType) -> Option<Value> {
         }
         (Value::Text(_), SqlType::Text | SqlType::Varchar(_)) => {
             // Strings of other types are compared otherwise.
-            let is_text = matches!(of.id, firn_base::TypeId::TEXT | firn_base::TypeId::VARCHAR);
+            let is_text = matches!(of.id, TypeId::TEXT | TypeId::VARCHAR);
             is_text.then(|| value.clone())
+        }
+        // Both are compared as the wider type.
+        (Value::Double(wide), SqlType::Real) => {
+            let narrow = *wide as f32;
+            (f64::from(narrow) == *wide || wide.is_nan()).then_some(Value::Real(narrow))
         }
         _ if value.is_of(ty) && *value != Value::Null => Some(value.clone()),
         _ => None,
@@ -303,12 +393,23 @@ fn of_string(column: ColumnId, strategy: Strategy, string: &[u8]) -> Restriction
     if strategy == Strategy::NotEqual { restriction.others() } else { restriction }
 }
 
+/// Whether a float has one form alone: zero and NaN have several.
+fn has_one_form(value: &Value) -> bool {
+    match value {
+        Value::Real(value) => *value != 0.0 && !value.is_nan(),
+        Value::Double(value) => *value != 0.0 && !value.is_nan(),
+        _ => false,
+    }
+}
+
 /// Summaries of floats are in SQL's order; a restriction to equal or larger values is slightly wider than the condition.
 fn of_float(column: ColumnId, ty: SqlType, strategy: Strategy, value: &Value) -> Found {
     let at = summary(ty, &value.as_cell(ty))?;
     let within = |low, high| Restriction::within(column, low, high);
     let restriction = match strategy {
         Strategy::Equal => within(at, at),
+        // Zero and NaN have several forms.
+        Strategy::NotEqual if has_one_form(value) => return Some((within(at, at).others(), true)),
         Strategy::NotEqual => Restriction::not_null(column),
         Strategy::Greater | Strategy::GreaterOrEqual => within(at, u64::MAX),
         Strategy::Less | Strategy::LessOrEqual => within(0, at),
