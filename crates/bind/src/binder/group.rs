@@ -20,6 +20,13 @@ pub(super) struct Grouping {
     is_given: bool,
 }
 
+impl Grouping {
+    /// Whether there are several sets of keys.
+    pub(super) fn has_sets(&self) -> bool {
+        self.sets.is_some()
+    }
+}
+
 /// More grouping sets than a statement may have.
 const MOST_SETS: usize = 4096;
 
@@ -63,6 +70,8 @@ impl Binder<'_> {
                 }
                 sets = distinct;
             }
+            // As in PostgreSQL the rows of empty sets come first.
+            sets.sort_by_key(|set| !set.is_empty());
             grouping.sets = Some(sets);
         }
         Ok(grouping)
