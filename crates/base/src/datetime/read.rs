@@ -42,12 +42,12 @@ impl Fields {
     }
 }
 
-/// Whether a text is `infinity` or `-infinity`, and which. Elsewhere in a text, and for times, the word means nothing.
+/// Whether a text is `infinity` or `-infinity`, and which. In other texts, and for times, the word means nothing.
 pub(super) fn infinity(text: &str) -> Option<bool> {
     let sole = text.trim_ascii();
     let (unsigned, is_positive) = match sole.strip_prefix('-') {
-        Some(unsigned) => (unsigned, false),
-        None => (sole.strip_prefix('+').unwrap_or(sole), true),
+        Some(unsigned) => (unsigned.trim_ascii_start(), false),
+        None => (sole, true),
     };
     unsigned.eq_ignore_ascii_case("infinity").then_some(is_positive)
 }

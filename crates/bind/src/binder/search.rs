@@ -92,6 +92,18 @@ impl Binder<'_> {
         }
         let syntax = |message: String, at: u32| self.error(SqlState::SYNTAX_ERROR, message, at);
         let is_column = |name: &Name| columns.iter().any(|(column, _)| **column == *name.text);
+        // As in PostgreSQL without a position.
+        let sides = [
+            ("left", first, SqlState::FEATURE_NOT_SUPPORTED),
+            ("right", &last.right, SqlState::SYNTAX_ERROR),
+        ];
+        for (side, body, state) in sides {
+            if !matches!(body, QueryBody::Select(_) | QueryBody::Values(_)) {
+                let message =
+                    format!("with a SEARCH or CYCLE clause, the {side} side of the UNION must be a SELECT");
+                return Err(Error::new(state, message));
+            }
+        }
         let row = |what: &str, names: &[Name], at: u32| -> Result<String> {
             let mut places = Vec::with_capacity(names.len());
             for (number, name) in names.iter().enumerate() {
@@ -145,14 +157,6 @@ impl Binder<'_> {
                         format!("search sequence column name and cycle {what} column name are the same");
                     return Err(syntax(message, search.span.start));
                 }
-            }
-        }
-        // PostgreSQL finds these when it rewrites the query: without a position.
-        for (side, body) in [("left", first), ("right", &last.right)] {
-            if !matches!(body, QueryBody::Select(_) | QueryBody::Values(_)) {
-                let message =
-                    format!("with a SEARCH or CYCLE clause, the {side} side of the UNION must be a SELECT");
-                return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message));
             }
         }
         Ok(Some(added))
