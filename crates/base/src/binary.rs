@@ -3,7 +3,9 @@
 
 use crate::array;
 use crate::data_type::{Type, TypeId};
-use crate::datetime::{MICROS_PER_DAY, POSTGRES_EPOCH_DAYS, check_date, check_timestamp, infinite};
+use crate::datetime::{
+    MICROS_PER_DAY, POSTGRES_EPOCH_DAYS, check_date, check_timestamp, is_finite, is_finite_date,
+};
 use crate::error::{Error, Result, SqlState};
 use crate::numeric::{self, Numeric, POWERS};
 use crate::operators::{one_nan, one_nan_real};
@@ -110,10 +112,10 @@ pub fn decode(bytes: &[u8], ty: SqlType) -> Result<Value> {
         SqlType::Bytea => Value::Bytea(bytes.to_owned()),
         SqlType::Date => {
             let days = i32::from_be_bytes(fixed(bytes, ty)?);
-            if matches!(days, i32::MIN | i32::MAX) {
-                return Err(infinite(ty));
-            }
-            Value::Date(check_date(i64::from(days) + i64::from(POSTGRES_EPOCH_DAYS))?)
+            Value::Date(match is_finite_date(days) {
+                true => check_date(i64::from(days) + i64::from(POSTGRES_EPOCH_DAYS))?,
+                false => days,
+            })
         }
         SqlType::Time => {
             let micros = i64::from_be_bytes(fixed(bytes, ty)?);
@@ -122,8 +124,8 @@ pub fn decode(bytes: &[u8], ty: SqlType) -> Result<Value> {
             }
             Value::Time(micros)
         }
-        SqlType::Timestamp => Value::Timestamp(decode_moment(fixed(bytes, ty)?, ty)?),
-        SqlType::TimestampTz => Value::TimestampTz(decode_moment(fixed(bytes, ty)?, ty)?),
+        SqlType::Timestamp => Value::Timestamp(decode_moment(fixed(bytes, ty)?)?),
+        SqlType::TimestampTz => Value::TimestampTz(decode_moment(fixed(bytes, ty)?)?),
         SqlType::Interval => {
             let bytes: [u8; 16] = fixed(bytes, ty)?;
             let (micros, rest) = bytes.split_at(8);
@@ -136,10 +138,9 @@ pub fn decode(bytes: &[u8], ty: SqlType) -> Result<Value> {
     })
 }
 
-fn decode_moment(bytes: [u8; 8], ty: SqlType) -> Result<i64> {
+fn decode_moment(bytes: [u8; 8]) -> Result<i64> {
     match i64::from_be_bytes(bytes) {
-        // PostgreSQL's two moments that are none.
-        i64::MIN | i64::MAX => Err(infinite(ty)),
+        micros if !is_finite(micros) => Ok(micros),
         micros => check_timestamp(micros.checked_add(POSTGRES_EPOCH_MICROS)),
     }
 }
@@ -180,13 +181,13 @@ pub fn utf8(bytes: &[u8]) -> Result<&str> {
 #[inline]
 pub fn date(days: i32) -> [u8; 4] {
     // Years before 4713 BC, the only ones to underflow here, are no dates.
-    (days - POSTGRES_EPOCH_DAYS).to_be_bytes()
+    if is_finite_date(days) { (days - POSTGRES_EPOCH_DAYS).to_be_bytes() } else { days.to_be_bytes() }
 }
 
 /// A timestamp with or without time zone, in microseconds since 1970.
 #[inline]
 pub fn timestamp(micros: i64) -> [u8; 8] {
-    (micros - POSTGRES_EPOCH_MICROS).to_be_bytes()
+    if is_finite(micros) { (micros - POSTGRES_EPOCH_MICROS).to_be_bytes() } else { micros.to_be_bytes() }
 }
 
 /// An interval.
@@ -421,12 +422,18 @@ mod tests {
             state(&(i64::MAX - 1).to_be_bytes(), SqlType::Timestamp),
             SqlState::DATETIME_FIELD_OVERFLOW
         );
-        for ty in [SqlType::Timestamp, SqlType::TimestampTz] {
-            assert_eq!(state(&i64::MAX.to_be_bytes(), ty), SqlState::FEATURE_NOT_SUPPORTED);
-            assert_eq!(state(&i64::MIN.to_be_bytes(), ty), SqlState::FEATURE_NOT_SUPPORTED);
-        }
-        assert_eq!(state(&i32::MAX.to_be_bytes(), SqlType::Date), SqlState::FEATURE_NOT_SUPPORTED);
-        assert_eq!(state(&i32::MIN.to_be_bytes(), SqlType::Date), SqlState::FEATURE_NOT_SUPPORTED);
         assert_eq!(state(&(i32::MAX - 1).to_be_bytes(), SqlType::Date), SqlState::DATETIME_FIELD_OVERFLOW);
+    }
+
+    #[test]
+    fn infinities_are_the_same_numbers_on_both_sides() {
+        for micros in [i64::MAX, i64::MIN] {
+            assert_eq!(timestamp(micros), micros.to_be_bytes());
+            assert_eq!(decode(&micros.to_be_bytes(), SqlType::Timestamp).unwrap(), Value::Timestamp(micros));
+        }
+        for days in [i32::MAX, i32::MIN] {
+            assert_eq!(date(days), days.to_be_bytes());
+            assert_eq!(decode(&days.to_be_bytes(), SqlType::Date).unwrap(), Value::Date(days));
+        }
     }
 }

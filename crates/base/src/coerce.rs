@@ -232,8 +232,8 @@ fn convert(value: Value, to: SqlType, style: &TextStyle, context: Context) -> Re
         (Value::Date(days), SqlType::TimestampTz) => {
             Value::TimestampTz(datetime::to_utc(datetime::date_to_timestamp(days)?, &style.zone)?)
         }
-        (Value::Timestamp(local), SqlType::Date) => Value::Date(local.div_euclid(MICROS_PER_DAY) as i32),
-        (Value::Timestamp(local), SqlType::Time) => Value::Time(local.rem_euclid(MICROS_PER_DAY)),
+        (Value::Timestamp(local), SqlType::Date) => Value::Date(datetime::day_of(local)),
+        (Value::Timestamp(local), SqlType::Time) => datetime::time_of(local).map_or(Value::Null, Value::Time),
         (Value::Timestamp(local), SqlType::TimestampTz) => {
             Value::TimestampTz(datetime::to_utc(local, &style.zone)?)
         }
@@ -241,10 +241,10 @@ fn convert(value: Value, to: SqlType, style: &TextStyle, context: Context) -> Re
             Value::Timestamp(datetime::to_local(utc, &style.zone)?)
         }
         (Value::TimestampTz(utc), SqlType::Date) => {
-            Value::Date(datetime::to_local(utc, &style.zone)?.div_euclid(MICROS_PER_DAY) as i32)
+            Value::Date(datetime::day_of(datetime::to_local(utc, &style.zone)?))
         }
         (Value::TimestampTz(utc), SqlType::Time) => {
-            Value::Time(datetime::to_local(utc, &style.zone)?.rem_euclid(MICROS_PER_DAY))
+            datetime::time_of(datetime::to_local(utc, &style.zone)?).map_or(Value::Null, Value::Time)
         }
         (Value::Time(micros), SqlType::Interval) => Value::Interval(Interval::from_parts(0, 0, micros)?),
         (Value::Interval(interval), SqlType::Time) => {

@@ -2,7 +2,10 @@
 //! proleptic Gregorian calendar.
 //!
 //! Moments are microseconds since 1970, so timestamps end in the year 294247 where PostgreSQL's,
-//! counted from 2000, go on to 294276. `infinity` is refused.
+//! counted from 2000, go on to 294276.
+//!
+//! `infinity` and `-infinity` are the largest and the smallest integer, as in PostgreSQL, so that they compare as any other values do.
+//! Invariant: nothing computes them of finite values.
 
 mod read;
 mod styles;
@@ -24,6 +27,32 @@ pub const POSTGRES_EPOCH_DAYS: i32 = 10_957;
 const FIRST_DAY: i64 = -2_440_588;
 /// 5874897-12-31, the last one.
 const LAST_DAY: i64 = 2_145_042_905;
+
+/// What is after all others, and what is before: of dates and of timestamps.
+pub const DATE_INFINITY: i32 = i32::MAX;
+/// `-infinity` of dates.
+pub const DATE_MINUS_INFINITY: i32 = i32::MIN;
+/// `infinity` of timestamps.
+pub const TIMESTAMP_INFINITY: i64 = i64::MAX;
+/// `-infinity` of timestamps.
+pub const TIMESTAMP_MINUS_INFINITY: i64 = i64::MIN;
+
+/// Whether a date is one of the calendar.
+#[inline]
+pub const fn is_finite_date(days: i32) -> bool {
+    !matches!(days, DATE_INFINITY | DATE_MINUS_INFINITY)
+}
+
+/// Whether a timestamp is one of the calendar.
+#[inline]
+pub const fn is_finite(micros: i64) -> bool {
+    !matches!(micros, TIMESTAMP_INFINITY | TIMESTAMP_MINUS_INFINITY)
+}
+
+/// The text of an infinite date or timestamp.
+fn infinite_text(is_positive: bool) -> &'static str {
+    if is_positive { "infinity" } else { "-infinity" }
+}
 
 /// Days from 1970-01-01 to a day of the Gregorian calendar; year 0 is 1 BC.
 pub const fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
@@ -70,32 +99,50 @@ pub fn check_date(days: i64) -> Result<i32> {
 /// A number of microseconds as a timestamp, if that is one.
 pub fn check_timestamp(micros: Option<i64>) -> Result<i64> {
     match micros {
-        Some(micros) if micros >= FIRST_DAY * MICROS_PER_DAY => Ok(micros),
+        Some(micros) if micros >= FIRST_DAY * MICROS_PER_DAY && micros != TIMESTAMP_INFINITY => Ok(micros),
         _ => Err(Error::new(SqlState::DATETIME_FIELD_OVERFLOW, "timestamp out of range")),
     }
 }
 
-/// 0A000: what PostgreSQL has beyond all others.
-#[cold]
-pub(crate) fn infinite(ty: SqlType) -> Error {
-    Error::unsupported(format_args!("an infinite {ty}"))
-        .with_hint("Use NULL, or a value beyond all that occur, such as 9999-12-31.")
-}
-
 /// Midnight of a day.
 pub fn date_to_timestamp(days: i32) -> Result<i64> {
+    match days {
+        DATE_INFINITY => return Ok(TIMESTAMP_INFINITY),
+        DATE_MINUS_INFINITY => return Ok(TIMESTAMP_MINUS_INFINITY),
+        _ => {}
+    }
     i64::from(days)
         .checked_mul(MICROS_PER_DAY)
         .ok_or_else(|| Error::new(SqlState::DATETIME_FIELD_OVERFLOW, "date out of range for timestamp"))
 }
 
+/// The day of a timestamp.
+pub fn day_of(local: i64) -> i32 {
+    match local {
+        TIMESTAMP_INFINITY => DATE_INFINITY,
+        TIMESTAMP_MINUS_INFINITY => DATE_MINUS_INFINITY,
+        local => local.div_euclid(MICROS_PER_DAY) as i32,
+    }
+}
+
+/// The time of day of a timestamp; none of an infinite one.
+pub fn time_of(local: i64) -> Option<i64> {
+    is_finite(local).then(|| local.rem_euclid(MICROS_PER_DAY))
+}
+
 /// What the clocks of `zone` show at a moment.
 pub fn to_local(utc: i64, zone: &TimeZoneSetting) -> Result<i64> {
+    if !is_finite(utc) {
+        return Ok(utc);
+    }
     check_timestamp(utc.checked_add(i64::from(zone.offset_at(utc)) * MICROS_PER_SECOND))
 }
 
 /// The moment at which the clocks of `zone` show `local`.
 pub fn to_utc(local: i64, zone: &TimeZoneSetting) -> Result<i64> {
+    if !is_finite(local) {
+        return Ok(local);
+    }
     check_timestamp(local.checked_sub(i64::from(zone.offset_of_local(local)) * MICROS_PER_SECOND))
 }
 
@@ -141,6 +188,9 @@ fn read_date(text: &str, manner: Manner<'_>) -> Result<i32> {
     if let Some(days) = iso_date(text.as_bytes()) {
         return Ok(days);
     }
+    if let Some(is_positive) = read::infinity(text) {
+        return Ok(if is_positive { DATE_INFINITY } else { DATE_MINUS_INFINITY });
+    }
     let fields = Fields::read(text, SqlType::Date, manner)?;
     let (year, month, day) = fields.date.ok_or_else(|| syntax(text, SqlType::Date))?;
     check_date(days_from_civil(year, month, day))
@@ -176,6 +226,9 @@ fn read_timestamp(text: &str, manner: Manner<'_>) -> Result<i64> {
     if let Some(micros) = iso_timestamp(text.as_bytes()) {
         return Ok(micros);
     }
+    if let Some(infinite) = infinite_timestamp(text) {
+        return Ok(infinite);
+    }
     let fields = Fields::read(text, SqlType::Timestamp, manner)?;
     fields.timestamp(text, SqlType::Timestamp)
 }
@@ -190,7 +243,15 @@ pub fn parse_timestamptz_at(text: &str, present: Present<'_>) -> Result<i64> {
     read_timestamptz(text, present.into())
 }
 
+fn infinite_timestamp(text: &str) -> Option<i64> {
+    let is_positive = read::infinity(text)?;
+    Some(if is_positive { TIMESTAMP_INFINITY } else { TIMESTAMP_MINUS_INFINITY })
+}
+
 fn read_timestamptz(text: &str, manner: Manner<'_>) -> Result<i64> {
+    if let Some(infinite) = infinite_timestamp(text) {
+        return Ok(infinite);
+    }
     let utc = match iso_timestamp(text.as_bytes()) {
         Some(local) => to_utc(local, &manner.style.zone),
         None => {
@@ -205,6 +266,7 @@ fn read_timestamptz(text: &str, manner: Manner<'_>) -> Result<i64> {
 /// Appends a date.
 pub fn write_date(days: i32, style: &TextStyle, out: &mut String) {
     match style.dates {
+        _ if !is_finite_date(days) => out.push_str(infinite_text(days > 0)),
         DateStyle::Iso => write_iso_date(days, out),
         other => styles::write_date(days, other, style.order, out),
     }
@@ -212,6 +274,9 @@ pub fn write_date(days: i32, style: &TextStyle, out: &mut String) {
 
 /// Appends a date as ISO 8601 has it, `2024-01-31` or `0044-03-15 BC`.
 pub fn write_iso_date(days: i32, out: &mut String) {
+    if !is_finite_date(days) {
+        return out.push_str(infinite_text(days > 0));
+    }
     let (year, month, day) = civil_from_days(i64::from(days));
     write_civil(year, month, day, out);
     if year <= 0 {
@@ -233,6 +298,7 @@ pub fn write_time(micros: i64, out: &mut String) {
 /// Appends a timestamp.
 pub fn write_timestamp(micros: i64, style: &TextStyle, out: &mut String) {
     match style.dates {
+        _ if !is_finite(micros) => out.push_str(infinite_text(micros > 0)),
         DateStyle::Iso => write_iso_timestamp(micros, out),
         other => styles::write_timestamp(micros, None, other, style.order, out),
     }
@@ -240,6 +306,9 @@ pub fn write_timestamp(micros: i64, style: &TextStyle, out: &mut String) {
 
 /// Appends a timestamp as ISO 8601 has it, `2024-01-31 02:03:04`.
 pub fn write_iso_timestamp(micros: i64, out: &mut String) {
+    if !is_finite(micros) {
+        return out.push_str(infinite_text(micros > 0));
+    }
     if write_date_and_time(micros, out) {
         out.push_str(" BC");
     }
@@ -248,6 +317,7 @@ pub fn write_iso_timestamp(micros: i64, out: &mut String) {
 /// Appends a timestamp with time zone as the clocks of the style's zone show it.
 pub fn write_timestamptz(micros: i64, style: &TextStyle, out: &mut String) {
     match style.dates {
+        _ if !is_finite(micros) => out.push_str(infinite_text(micros > 0)),
         DateStyle::Iso => write_iso_timestamptz(micros, &style.zone, out),
         other => {
             let local = micros.saturating_add(i64::from(style.zone.offset_at(micros)) * MICROS_PER_SECOND);
@@ -259,6 +329,9 @@ pub fn write_timestamptz(micros: i64, style: &TextStyle, out: &mut String) {
 
 /// Appends a timestamp with time zone as ISO 8601 has it and the clocks of `zone` show it, `2024-01-31 02:03:04+00`.
 pub fn write_iso_timestamptz(micros: i64, zone: &TimeZoneSetting, out: &mut String) {
+    if !is_finite(micros) {
+        return out.push_str(infinite_text(micros > 0));
+    }
     let offset = zone.offset_at(micros);
     let before_christ =
         write_date_and_time(micros.saturating_add(i64::from(offset) * MICROS_PER_SECOND), out);

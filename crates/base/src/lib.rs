@@ -19,6 +19,7 @@ pub mod array;
 pub mod binary;
 pub mod coerce;
 pub mod datetime;
+pub mod encoding;
 pub mod interval;
 pub mod json;
 pub mod numeric;

@@ -8,7 +8,7 @@
 use crate::coerce::{as_f64, as_numeric};
 use crate::datetime::{
     self, MICROS_PER_DAY, check_date, check_timestamp, civil_from_days, date_to_timestamp, days_from_civil,
-    days_in_month,
+    days_in_month, is_finite, is_finite_date,
 };
 use crate::error::{Error, Result, SqlState};
 use crate::numeric::{self, Numeric};
@@ -217,13 +217,16 @@ fn add_time(left: &Value, right: &Value, zone: &TimeZoneSetting) -> Result<Value
         (Value::Date(days), number @ (Value::Integer(_) | Value::SmallInt(_)))
         | (number @ (Value::Integer(_) | Value::SmallInt(_)), Value::Date(days)) => {
             let number = as_integer(number).expect("matched as one");
-            Value::Date(check_date(i64::from(*days) + number)?)
+            Value::Date(move_date(*days, number)?)
         }
         (Value::Date(days), Value::Interval(interval)) | (Value::Interval(interval), Value::Date(days)) => {
             Value::Timestamp(shift(date_to_timestamp(*days)?, interval)?)
         }
         (Value::Date(days), Value::Time(time)) | (Value::Time(time), Value::Date(days)) => {
-            Value::Timestamp(check_timestamp(date_to_timestamp(*days)?.checked_add(*time))?)
+            Value::Timestamp(match date_to_timestamp(*days)? {
+                midnight if is_finite(midnight) => check_timestamp(midnight.checked_add(*time))?,
+                infinite => infinite,
+            })
         }
         (Value::Timestamp(moment), Value::Interval(interval))
         | (Value::Interval(interval), Value::Timestamp(moment)) => {
@@ -267,10 +270,9 @@ fn subtract_time(left: &Value, right: &Value, zone: &TimeZoneSetting) -> Result<
         (Value::Null, _) | (_, Value::Null) => Value::Null,
         (Value::Date(days), number @ (Value::Integer(_) | Value::SmallInt(_))) => {
             let number = as_integer(number).expect("matched as one");
-            Value::Date(check_date(i64::from(*days) - number)?)
+            Value::Date(move_date(*days, -number)?)
         }
-        // Both lie in PostgreSQL's range of dates, which is smaller than an i32.
-        (Value::Date(left), Value::Date(right)) => Value::Integer(left - right),
+        (Value::Date(left), Value::Date(right)) => Value::Integer(days_between(*left, *right)?),
         (Value::Time(left), Value::Time(right)) => Value::Interval(Interval::from_parts(0, 0, left - right)?),
         (Value::Timestamp(left), Value::Timestamp(right))
         | (Value::TimestampTz(left), Value::TimestampTz(right)) => Value::Interval(span(*left, *right)?),
@@ -380,15 +382,35 @@ pub fn negate(value: &Value) -> Result<Value> {
     })
 }
 
+/// A date so many days later.
+pub fn move_date(days: i32, by: i64) -> Result<i32> {
+    if is_finite_date(days) { check_date(i64::from(days) + by) } else { Ok(days) }
+}
+
+/// The days from one date to another.
+pub fn days_between(left: i32, right: i32) -> Result<i32> {
+    match is_finite_date(left) && is_finite_date(right) {
+        // Both lie in PostgreSQL's range of dates, which is smaller than an i32.
+        true => Ok(left - right),
+        false => Err(Error::new(SqlState::DATETIME_FIELD_OVERFLOW, "cannot subtract infinite dates")),
+    }
+}
+
 /// A timestamp moved by an interval: months first (the day cut to the month's last), then days, then
 /// time.
 pub fn shift(moment: i64, interval: &Interval) -> Result<i64> {
+    if !is_finite(moment) {
+        return Ok(moment);
+    }
     let moment = add_months_and_days(moment, interval)?;
     check_timestamp(moment.checked_add(interval.microseconds()))
 }
 
 /// A moment moved by an interval, months and days by the clocks of `zone`.
 pub fn shift_in_zone(moment: i64, interval: &Interval, zone: &TimeZoneSetting) -> Result<i64> {
+    if !is_finite(moment) {
+        return Ok(moment);
+    }
     let mut moment = moment;
     // Each of both ends at a moment, which decides between times that the clocks skip or show twice.
     let months = Interval { months: interval.months, ..Interval::default() };
@@ -420,6 +442,9 @@ fn add_months_and_days(moment: i64, interval: &Interval) -> Result<i64> {
 
 /// The time between two moments, in days and time.
 pub fn span(left: i64, right: i64) -> Result<Interval> {
+    if !is_finite(left) || !is_finite(right) {
+        return Err(Error::new(SqlState::DATETIME_FIELD_OVERFLOW, "cannot subtract infinite timestamps"));
+    }
     let micros = check_span(left.checked_sub(right))?;
     Interval::from_parts(0, (micros / MICROS_PER_DAY) as i32, micros % MICROS_PER_DAY)
 }

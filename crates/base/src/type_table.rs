@@ -56,7 +56,8 @@ impl TypeInfo {
 
     /// Whether values are arrays: not strings or vectors, which have elements as well.
     pub fn is_array(&self) -> bool {
-        self.category == b'A'
+        // Arrays of records are pseudo-types.
+        matches!(self.category, b'A' | b'P')
             && self.length == -1
             && self.array.is_none()
             && self.element.is_some()
@@ -301,7 +302,7 @@ mod tests {
                 assert_eq!(array.element, Some(info.id), "{}", info.name);
                 assert_eq!(array.name, format!("_{}", info.name));
                 assert_eq!(array.sql_name, format!("{}[]", info.sql_name));
-                assert!(array.is_array() || info.kind == TypeKind::Pseudo);
+                assert!(array.is_array());
             }
             assert_eq!(super::info(info.id).expect("it is found").name, info.name);
             assert_eq!(by_name(info.name).expect("it is found").id, info.id);

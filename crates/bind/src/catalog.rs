@@ -119,7 +119,7 @@ pub struct Attribute {
     pub ty: Type,
     /// NOT NULL
     pub not_null: bool,
-    /// DEFAULT, as canonical text; generated columns have none.
+    /// DEFAULT, or the expression of a generated column, as canonical text.
     pub default: Option<Arc<str>>,
     /// Where its values come from.
     pub generated: Generated,

@@ -154,7 +154,10 @@ impl<'a> Binding<'a> {
                 Some(Identity::Always) => Generated::IdentityAlways,
                 Some(Identity::ByDefault) => Generated::IdentityByDefault,
             };
-            let default = self.default_of(table, id).map(Arc::from);
+            let default = match generated {
+                Generated::Stored => column.generated.as_deref().map(Arc::from),
+                _ => self.default_of(table, id).map(Arc::from),
+            };
             Attribute {
                 number: id.0 as i16 + 1,
                 name: column.name.as_str().into(),

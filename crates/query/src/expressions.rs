@@ -3,7 +3,9 @@
 use crate::catalog::Binding;
 use firn_base::sync::Arc;
 use firn_base::{ColumnId, Error, Result, TableId, Type, stack};
-use firn_bind::{BoundExpression, Catalog, Place, Relation, bind_assignments, bind_expression};
+use firn_bind::{
+    BoundExpression, Catalog, Place, Relation, bind_assignments, bind_expression, bind_kept_expression,
+};
 use firn_executor::TargetSet;
 use firn_executor::write::{CatalogExpressions, Load, RowExpression, StoredExpression};
 use firn_plan::Scalar;
@@ -35,7 +37,7 @@ impl TransactionExpressions<'_> {
     ) -> Result<StoredExpression> {
         let expression = firn_syntax::parse_expression(text, firn_syntax::Options::default());
         let bound = expression
-            .and_then(|expression| bind_expression(text, &expression, place, relation, self.binding))
+            .and_then(|expression| bind_kept_expression(text, &expression, place, relation, self.binding))
             .map_err(Error::without_position)?;
         Ok(stored(bound))
     }

@@ -22,7 +22,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::Schema;
 use firn_base::random::Random;
 use firn_base::stack;
-use firn_base::sync::{Arc, AtomicUsize, Ordering};
+use firn_base::sync::{Arc, AtomicBool, AtomicUsize, Ordering};
 use firn_base::{Error, Result, SqlState, TextStyle, TypeId, Value, clock};
 use firn_sql::activity::{Activity, State};
 use firn_sql::notifications::Notification;
@@ -171,6 +171,8 @@ pub struct Connection {
     pub(crate) lock_timeout: Option<Duration>,
     pub(crate) patience: Arc<Patience>,
     patience_of_transactions: TableWaitLimit,
+    /// Whether `session_replication_role` is `replica`: foreign keys are not checked.
+    trusts_references: Arc<AtomicBool>,
     statement_timeout: Option<Duration>,
     /// How long a client may be idle in a block, and outside.
     pub(crate) idle_in_transaction_timeout: Option<Duration>,
@@ -217,6 +219,7 @@ impl Connection {
             default_isolation: Isolation::default(),
             lock_timeout: None,
             patience_of_transactions: patience.of_transactions(),
+            trusts_references: Arc::default(),
             patience,
             statement_timeout: None,
             idle_in_transaction_timeout: None,
@@ -414,6 +417,7 @@ impl Connection {
         self.services.forget_transaction_number();
         transaction.set_session(self.activity.id());
         transaction.set_wait_limit(self.patience_of_transactions.clone());
+        transaction.set_trusts_references(self.trusts_references.clone());
         transaction.set_continues_after_error(false);
         Ok(transaction)
     }
@@ -943,9 +947,9 @@ impl Connection {
         self.tell_identity();
     }
 
-    /// Says where the client is, for `pg_stat_activity`.
-    pub fn set_client_address(&mut self, address: Option<(IpAddr, u16)>) {
-        self.activity.set_client(|client| client.address = address);
+    /// Says where the client is, for `pg_stat_activity`, and where the server is for it.
+    pub fn set_addresses(&mut self, client: Option<(IpAddr, u16)>, server: Option<(IpAddr, u16)>) {
+        self.activity.set_client(|told| (told.address, told.server) = (client, server));
     }
 
     fn tell_identity(&self) {
@@ -1019,6 +1023,7 @@ impl Connection {
             self.default_isolation = settings.default_isolation();
             self.lock_timeout = settings.lock_timeout();
             self.patience.set_lock_timeout(self.lock_timeout);
+            self.trusts_references.store(settings.trusts_references(), Ordering::Relaxed);
             self.activity.set_client_check_interval(settings.client_check_interval());
             self.statement_timeout = settings.statement_timeout();
             self.idle_in_transaction_timeout = settings.idle_in_transaction_timeout();

@@ -79,3 +79,19 @@ fn they_are_what_they_were_after_a_crash() {
         run(&mut connection, &["DROP INDEX by_name", "INSERT INTO t VALUES (-1, 'ZERO', 2, true)"]);
     }
 }
+
+/// An index is made and dropped many times: its hidden column is always the same one, so the next column follows it.
+#[test]
+fn indexes_that_come_and_go_take_the_same_places() {
+    let database = Database::memory().unwrap();
+    let mut connection = database.connect();
+    run(&mut connection, &["CREATE TABLE t (a integer, b text)", "INSERT INTO t VALUES (1, 'X')"]);
+    for n in 0..20 {
+        let made = format!("CREATE INDEX i ON t ((a + {n})) WHERE lower(b) = 'x'");
+        run(&mut connection, &[&made, "DROP INDEX i"]);
+    }
+    run(&mut connection, &["ALTER TABLE t ADD COLUMN c integer DEFAULT 7"]);
+    let number = "SELECT attnum FROM pg_attribute WHERE attrelid = 't'::regclass AND attname = 'c'";
+    assert_eq!(rows(&mut connection, number), ["SmallInt(5)"]);
+    assert_eq!(rows(&mut connection, "SELECT a + c FROM t"), ["Integer(8)"]);
+}

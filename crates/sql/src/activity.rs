@@ -9,7 +9,7 @@ use crate::copy::Progress;
 use crate::notifications::Notifications;
 use firn_base::Cancel;
 use firn_base::clock::coarse_wall_clock_micros;
-use firn_base::sync::{Arc, AtomicI64, AtomicU8, AtomicU32, Mutex, Ordering, Weak};
+use firn_base::sync::{Arc, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Mutex, Ordering, Weak};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -60,6 +60,8 @@ pub struct Client {
     pub application: String,
     /// Where it is and its port; nowhere if it is in this process or came through a socket of this machine.
     pub address: Option<(IpAddr, u16)>,
+    /// Where the server is for it, if that is known.
+    pub server: Option<(IpAddr, u16)>,
 }
 
 /// What one session does. Moments are in microseconds since 1970 UTC, 0 for never.
@@ -70,6 +72,8 @@ pub struct Activity {
     changed: AtomicI64,
     query_begun: AtomicI64,
     transaction_begun: AtomicI64,
+    /// The number of the running transaction, or 0 as long as it has none. The session's services draw it.
+    transaction_number: AtomicU64,
     query: Mutex<Option<Arc<dyn QueryText>>>,
     client: Mutex<Client>,
     copy: Mutex<Weak<Progress>>,
@@ -87,6 +91,18 @@ struct Interrupts {
 }
 
 impl Activity {
+    /// The number of its running transaction, if that has one.
+    pub fn running_number(&self) -> Option<u64> {
+        // That of the last transaction stays until the next one begins.
+        let number = self.transaction_number.load(Ordering::Relaxed);
+        (number != 0 && self.transaction_begun() != 0).then_some(number)
+    }
+
+    /// Where the number of its transaction is kept.
+    pub(crate) fn transaction_number(&self) -> &AtomicU64 {
+        &self.transaction_number
+    }
+
     /// Its number among the sessions, never 0.
     pub fn id(&self) -> u32 {
         self.id
@@ -274,6 +290,7 @@ impl Sessions {
             changed: AtomicI64::new(begun),
             query_begun: AtomicI64::new(0),
             transaction_begun: AtomicI64::new(0),
+            transaction_number: AtomicU64::new(0),
             query: Mutex::new(None),
             client: Mutex::default(),
             copy: Mutex::default(),

@@ -39,8 +39,6 @@ pub struct Services {
     touched: AtomicBool,
     /// Whether the transaction may only read; `nextval` may not run there either.
     read_only: AtomicBool,
-    /// The number of the transaction, or 0 as long as it has none. It is drawn under the lock of `state`.
-    transaction_number: AtomicU64,
 }
 
 /// A place in a transaction, to which ROLLBACK TO goes back.
@@ -89,7 +87,6 @@ impl Services {
             random: Mutex::new(None),
             touched: AtomicBool::new(false),
             read_only: AtomicBool::new(false),
-            transaction_number: AtomicU64::new(0),
         }
     }
 
@@ -145,8 +142,9 @@ impl Services {
     #[inline]
     pub fn forget_transaction_number(&self) {
         // Relaxed: the same thread runs the functions or waits for them. Hardly any transaction asks for its number.
-        if self.transaction_number.load(Ordering::Relaxed) != 0 {
-            self.transaction_number.store(0, Ordering::Relaxed);
+        let number = self.activity.transaction_number();
+        if number.load(Ordering::Relaxed) != 0 {
+            number.store(0, Ordering::Relaxed);
         }
     }
 
@@ -302,14 +300,15 @@ impl SessionServices for Services {
     fn transaction_number(&self, draws: bool) -> Result<Option<i64>> {
         // One is drawn, whichever threads of a statement ask.
         let _state = self.state.lock();
-        let mut number = self.transaction_number.load(Ordering::Relaxed);
+        let kept = self.activity.transaction_number();
+        let mut number = kept.load(Ordering::Relaxed);
         let has_written = || {
             let running = self.engine.running();
             running.iter().any(|running| running.session == self.activity.id() && running.writes)
         };
         if number == 0 && (draws || has_written()) {
             number = self.engine.draw_number();
-            self.transaction_number.store(number, Ordering::Relaxed);
+            kept.store(number, Ordering::Relaxed);
         }
         Ok((number != 0).then_some(number as i64))
     }

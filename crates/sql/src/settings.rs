@@ -5,6 +5,7 @@
 
 mod parameters;
 
+use firn_base::encoding::Encoding;
 use firn_base::sync::Arc;
 use firn_base::text_style::{ByteaStyle, DateOrder, DateStyle, IntervalStyle};
 use firn_base::time_zone::{self, PosixZone};
@@ -349,6 +350,11 @@ impl Settings {
         self.known("synchronous_commit") != "off"
     }
 
+    /// Whether foreign keys are not checked: what the session writes has been checked where it comes from.
+    pub fn trusts_references(&self) -> bool {
+        self.known("session_replication_role") == "replica"
+    }
+
     /// Whether new transactions may only read.
     pub fn default_read_only(&self) -> bool {
         self.known("default_transaction_read_only") == "on"
@@ -522,12 +528,16 @@ fn check(parameter: &Parameter, value: &str) -> Result<String> {
         }
         Kind::Role | Kind::DateStyle => panic!("what it may be depends on the session"),
         Kind::TimeZone => zone_name(value).ok_or_else(invalid),
-        Kind::Encoding => match value.to_lowercase().replace(['-', '_'], "").as_str() {
-            "utf8" | "unicode" | "default" => Ok("UTF8".to_owned()),
-            // Bytes are taken as they are, and must be UTF-8.
-            "sqlascii" => Ok("SQL_ASCII".to_owned()),
-            _ => Err(Error::unsupported(format!("client_encoding {value}")).with_hint("Strings are UTF-8.")),
-        },
+        Kind::Encoding if value.eq_ignore_ascii_case("default") => Ok("UTF8".to_owned()),
+        Kind::Encoding => {
+            let number = firn_vector::encoding_number(value).ok_or_else(invalid)?;
+            let name = firn_vector::encoding_name(number).expect("it is a number of an encoding");
+            match Encoding::of(name) {
+                Some(encoding) => Ok(encoding.name().to_owned()),
+                None => Err(Error::unsupported(format!("client_encoding {value}"))
+                    .with_hint("Strings are sent as UTF8, LATIN1, LATIN9 or WIN1252.")),
+            }
+        }
     }
 }
 
@@ -738,7 +748,8 @@ mod tests {
             ("jit", "maybe", "22023"),
             ("timezone", "Mars/Olympus", "22023"),
             ("server_version", "16", "55P02"),
-            ("client_encoding", "LATIN1", "0A000"),
+            ("client_encoding", "LATIN2", "0A000"),
+            ("client_encoding", "nothing", "22023"),
             ("default_transaction_isolation", "serialisable", "22023"),
             ("statement_timeout", "5 weeks", "22023"),
             ("transaction_timeout", "1s", "0A000"),

@@ -345,6 +345,11 @@ impl Engine {
         time
     }
 
+    /// A number that [`Engine::draw_number`] has not given: all that it has given are smaller.
+    pub fn next_number(&self) -> u64 {
+        self.newest.time.load(Ordering::SeqCst) + 1
+    }
+
     /// Collects what no snapshot needs any more, as the background thread does from time to time.
     pub fn collect(&self) {
         self.collector.collect(&self.active, &self.newest.time, self.safe_time(), &self.memory);

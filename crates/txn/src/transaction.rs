@@ -32,7 +32,7 @@ use crate::ticket::Ticket;
 use crate::waits::Waited;
 use bulk::Bulk;
 use catalog_view::CatalogView;
-use firn_base::sync::Arc;
+use firn_base::sync::{Arc, AtomicBool};
 use firn_base::{ColumnSet, Lsn, Result, RowId, Snapshot, Stamp};
 use firn_log::RedoBuffer;
 use firn_storage::{Freed, Index, Mark, Table, WriteSet, pin};
@@ -67,6 +67,8 @@ pub struct Transaction {
     bulk: Bulk,
     /// Deferred checks and what SET CONSTRAINTS has said, if there ever were any.
     deferred: Option<Box<Deferred>>,
+    /// Whether its session does not check foreign keys, as that says now.
+    trusts_references: Option<Arc<AtomicBool>>,
 }
 
 /// A point to roll back to.
@@ -130,6 +132,7 @@ impl Transaction {
             catalog_view: CatalogView::default(),
             bulk: Bulk::default(),
             deferred: None,
+            trusts_references: None,
         }
     }
 

@@ -11,6 +11,7 @@
 //! Ready ──error in an extended message──> Skipping ──Sync──> Ready
 //! ```
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -20,6 +21,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use firn_base::binary::utf8;
+use firn_base::encoding::Encoding;
 use firn_base::sync::{Arc, AtomicBool, Ordering};
 use firn_base::{Error, Result, SqlState, TextStyle, Value};
 use firn_session::{
@@ -151,6 +153,8 @@ pub(crate) struct Client {
     reported: Vec<(&'static str, String)>,
     /// The setting `TimeZone`, in which moments are read and shown as text.
     style: TextStyle,
+    /// The setting `client_encoding`.
+    encoding: Encoding,
     /// The rows of short queries on their way out, and what writes them: kept for their memory.
     values: Vec<Value>,
     writer: CellWriter,
@@ -188,7 +192,8 @@ impl Prepared {
             return encode::no_data(output);
         };
         let (told_formats, told) = &mut *self.description.borrow_mut();
-        if told.is_empty() || told_formats != formats {
+        if told.is_empty() || told_formats != formats || told.encoding != output.encoding {
+            told.encoding = output.encoding;
             told_formats.clear();
             told_formats.extend_from_slice(formats);
             told.clear();
@@ -330,6 +335,7 @@ impl Client {
             arrivals: None,
             reported: Vec::new(),
             style: TextStyle::DEFAULT,
+            encoding: Encoding::Utf8,
             values: Vec::new(),
             writer: CellWriter::new(TextStyle::DEFAULT),
         }
@@ -415,16 +421,27 @@ impl Client {
             }
             encode::parameter_status(output, name, &value);
         }
-        self.follow_settings();
+        self.follow_settings(output);
     }
 
     /// Reads and writes values as the settings say now.
-    fn follow_settings(&mut self) {
+    fn follow_settings(&mut self, output: &mut Output) {
         let version = self.session.settings_version();
         if self.followed_settings != Some(version) {
             self.followed_settings = Some(version);
             self.style = *self.session.text_style();
             self.writer.set_style(self.style);
+            let encoding = self.session.setting("client_encoding").ok();
+            self.encoding = encoding.and_then(|name| Encoding::of(&name)).unwrap_or_default();
+            output.encoding = self.encoding;
+        }
+    }
+
+    /// A string that the client has sent.
+    fn text_of<'b>(&self, bytes: &'b [u8]) -> Result<Cow<'b, str>> {
+        match encode::converts(self.encoding) {
+            false => utf8(bytes).map(Cow::Borrowed),
+            true => self.encoding.read(bytes).map(Cow::Owned),
         }
     }
 
@@ -530,7 +547,7 @@ impl Client {
 
     fn complete(&mut self, tag: &CommandTag, output: &mut Output) {
         self.notices(output);
-        self.follow_settings();
+        self.follow_settings(output);
         self.has_listened |= tag.verb == "LISTEN";
         encode::command_complete(output, tag);
     }
@@ -571,7 +588,8 @@ impl Client {
         // A script takes the place of the unnamed statement and portal.
         self.statements.remove(&b""[..]);
         self.portals.close(b"");
-        match utf8(sql).and_then(|sql| self.session.parse_script(sql)) {
+        let text = self.text_of(sql);
+        match text.and_then(|sql| self.session.parse_script(&sql)) {
             Ok(statements) if statements.is_empty() => {
                 encode::empty_query_response(&mut sink.output);
                 self.ready(&mut sink.output);
@@ -650,8 +668,8 @@ impl Client {
     // The extended protocol.
 
     fn parse(&mut self, parse: &Parse<'_>) -> Result<()> {
-        let name = utf8(parse.name)?;
-        let sql = utf8(parse.sql)?;
+        let name = &*self.text_of(parse.name)?;
+        let sql = &*self.text_of(parse.sql)?;
         if name.is_empty() {
             self.statements.remove(parse.name);
         } else if self.session.kept_statement(name).is_some() {
@@ -732,11 +750,17 @@ impl Client {
                 bind.result_formats.count()
             )));
         }
+        let encoding = self.encoding;
         let portal = self.portals.vacant(bind.portal)?;
         portal.formats.extend(bind.parameter_formats.iter());
         for (index, (bytes, ty)) in bind.parameters().zip(types).enumerate() {
             let format = format_of(&portal.formats, index);
-            let value = parameters::read(bytes, format, *ty, &self.style);
+            let value = match bytes {
+                Some(bytes) if encode::converts(encoding) && parameters::is_text(format, *ty) => encoding
+                    .read(bytes)
+                    .and_then(|text| parameters::read(Some(text.as_bytes()), format, *ty, &self.style)),
+                bytes => parameters::read(bytes, format, *ty, &self.style),
+            };
             portal.parameters.push(value.map_err(|error| in_parameter(error, index))?);
         }
         portal.formats.clear();

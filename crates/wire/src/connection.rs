@@ -23,7 +23,7 @@ pub(crate) fn serve(socket: &Arc<Socket>, shared: &Arc<Shared>) {
     if catch_unwind(AssertUnwindSafe(|| serve_until_it_ends(socket, shared))).is_err() {
         let error = Error::new(SqlState::INTERNAL_ERROR, "the server failed while serving this connection")
             .with_hint("The server's standard error says more. Other connections go on.");
-        let mut output = Vec::new();
+        let mut output = encode::Output::default();
         encode::error(&mut output, Severity::Fatal, &error);
         let _ = socket.flush(&mut output);
     }
@@ -32,7 +32,8 @@ pub(crate) fn serve(socket: &Arc<Socket>, shared: &Arc<Shared>) {
 fn serve_until_it_ends(socket: &Arc<Socket>, shared: &Arc<Shared>) {
     let is_ended = Arc::new(AtomicBool::new(false));
     let mut input = Input::new(MAX_UNAUTHENTICATED_BYTES);
-    let mut sink = Sink { output: Vec::new(), socket: socket.clone(), read_timeout: None, flushes: 0 };
+    let mut sink =
+        Sink { output: encode::Output::default(), socket: socket.clone(), read_timeout: None, flushes: 0 };
     let end = match start(&mut input, &mut sink, shared) {
         // Both are gone before the last words: what the client had begun is rolled back by then.
         Ok(Some((mut client, _registration))) => {
@@ -171,7 +172,7 @@ fn start(
     authenticate(&parameters.user, input, sink, shared, deadline)?;
     let mut session = shared.database.connect_as(registration.process());
     session.identify(&parameters.user, &parameters.database);
-    session.set_client_address(sink.socket.peer());
+    session.set_addresses(sink.socket.peer(), sink.socket.local());
     for (name, value) in &parameters.settings {
         session.set(name, value)?;
     }
@@ -280,7 +281,8 @@ impl Parameters {
                     "false" | "off" | "no" | "0" => {}
                     _ => return Err(Error::unsupported("the replication protocol")),
                 },
-                "client_encoding" => check_encoding(&value)?,
+                // Some clients quote it.
+                "client_encoding" => parameters.settings.push((name, value.trim_matches('\'').to_owned())),
                 "options" => parameters.settings.extend(read_options(&value)?),
                 _ if name.starts_with("_pq_.") => parameters.unknown_options.push(name),
                 _ => parameters.settings.push((name, value)),
@@ -296,20 +298,6 @@ impl Parameters {
             parameters.database.clone_from(&parameters.user);
         }
         Ok(parameters)
-    }
-}
-
-/// All text is UTF-8. `SQL_ASCII` means "as it is", so that is served too.
-fn check_encoding(name: &str) -> Result<()> {
-    let plain: String =
-        name.chars().filter(char::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase()).collect();
-    match plain.as_str() {
-        "utf8" | "unicode" | "sqlascii" => Ok(()),
-        _ => Err(Error::new(
-            SqlState::INVALID_PARAMETER_VALUE,
-            format!("invalid value for parameter \"client_encoding\": \"{name}\""),
-        )
-        .with_hint("FirnDB speaks UTF8.")),
     }
 }
 
@@ -355,13 +343,5 @@ mod tests {
             [pair("a", "1"), pair("b_c", "2"), pair("d", "x y")]
         );
         assert!(read_options("-x").is_err() && read_options("-c").is_err() && read_options("a=1").is_err());
-    }
-
-    #[test]
-    fn encodings_other_than_utf8_are_refused() {
-        for good in ["UTF8", "utf-8", "'UNICODE'", "SQL_ASCII"] {
-            check_encoding(good).unwrap();
-        }
-        assert!(check_encoding("LATIN1").is_err());
     }
 }

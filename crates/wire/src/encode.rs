@@ -1,13 +1,38 @@
 //! What the server sends, into bytes. Every message goes to the end of one output buffer, which the
 //! connection writes to its socket as rarely as the protocol allows.
 
+use firn_base::encoding::Encoding;
 use firn_base::{Error, Type};
 use firn_session::{Column, CommandTag, CopyFormat, Notification, TransactionStatus};
 
 use crate::decode::{Format, format_of};
+use std::ops::{Deref, DerefMut};
 
-/// The output buffer.
-pub(crate) type Output = Vec<u8>;
+/// The output buffer, and in which encoding strings are appended to it.
+#[derive(Default)]
+pub(crate) struct Output {
+    bytes: Vec<u8>,
+    pub(crate) encoding: Encoding,
+}
+
+impl Deref for Output {
+    type Target = Vec<u8>;
+
+    fn deref(&self) -> &Vec<u8> {
+        &self.bytes
+    }
+}
+
+impl DerefMut for Output {
+    fn deref_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+}
+
+/// Whether strings are not sent as they are.
+pub(crate) fn converts(encoding: Encoding) -> bool {
+    !matches!(encoding, Encoding::Utf8 | Encoding::SqlAscii)
+}
 
 /// Appends a message: its tag, its length, and what `body` appends.
 #[inline]
@@ -29,6 +54,18 @@ pub(crate) fn length_prefixed(output: &mut Output, extra: usize, body: impl FnOn
 /// Appends a string and the zero byte that ends it. Zero bytes inside would end it early, so they
 /// are left out; only a message that quotes broken input can hold one.
 fn text(output: &mut Output, text: &str) {
+    if converts(output.encoding) {
+        // A character that the client has no code for is shown as a question mark: there is nobody to tell.
+        let mut buffer = [0; 4];
+        for character in text.chars().filter(|character| *character != '\0') {
+            let encoding = output.encoding;
+            if encoding.write(character.encode_utf8(&mut buffer), output).is_err() {
+                output.push(b'?');
+            }
+        }
+        output.push(0);
+        return;
+    }
     for piece in text.as_bytes().split(|byte| *byte == 0) {
         output.extend_from_slice(piece);
     }
@@ -253,7 +290,7 @@ mod tests {
 
     #[test]
     fn an_error_carries_every_field_it_has() {
-        let mut output = Vec::new();
+        let mut output = Output::default();
         let failure = Error::new(SqlState::UNIQUE_VIOLATION, "dup\0licate")
             .with_detail("d")
             .with_hint("h")
@@ -270,17 +307,25 @@ mod tests {
 
     #[test]
     fn a_message_counts_its_own_length_field_but_not_its_tag() {
-        let mut output = Vec::new();
+        let mut output = Output::default();
         command_complete(&mut output, &CommandTag { verb: "BEGIN", rows: None });
         ready_for_query(&mut output, TransactionStatus::InBlock);
-        assert_eq!(output, b"C\0\0\0\x0aBEGIN\0Z\0\0\0\x05T");
+        assert_eq!(&output[..], b"C\0\0\0\x0aBEGIN\0Z\0\0\0\x05T");
     }
+
+    #[test]
+    fn strings_are_sent_in_the_encoding_of_the_client() {
+        let mut output = Output { encoding: Encoding::Latin1, ..Output::default() };
+        parameter_status(&mut output, "n\u{e4}me", "5 \u{20ac}");
+        assert_eq!(&output[5..], b"n\xe4me\x005 ?\0");
+    }
+
     #[test]
     fn a_command_tag_is_sent_as_it_is_displayed() {
         for (verb, rows) in
             [("BEGIN", None), ("SHOW", Some(1)), ("INSERT", Some(12)), ("COPY", Some(u64::MAX))]
         {
-            let mut output = Vec::new();
+            let mut output = Output::default();
             let tag = CommandTag { verb, rows };
             command_complete(&mut output, &tag);
             assert_eq!(output[5..output.len() - 1], *tag.to_string().as_bytes());

@@ -2,7 +2,7 @@
 
 use crate::decode::Format;
 use firn_base::binary::{self, utf8};
-use firn_base::{Error, Result, TextStyle, Type, TypeId, Value, text};
+use firn_base::{Error, Representation, Result, TextStyle, Type, TypeId, Value, text};
 
 /// The type that a client declares for a parameter. `unknown` leaves it to inference, like 0.
 pub(crate) fn declared(oid: u32) -> Result<Option<TypeId>> {
@@ -27,6 +27,12 @@ pub(crate) fn read(bytes: Option<&[u8]>, format: Format, ty: Type, style: &TextS
         (_, Format::Text) => read_text(utf8(bytes)?, ty, style),
         (_, Format::Binary) => binary::decode_any(bytes, ty),
     }
+}
+
+/// Whether a value is sent as characters.
+pub(crate) fn is_text(format: Format, ty: Type) -> bool {
+    let of_type = ty.representation();
+    format == Format::Text || matches!(of_type, Some(Representation::Text | Representation::PaddedText))
 }
 
 /// A value from its text. The text of a type that names an object of the catalog stays a text: the session reads it when

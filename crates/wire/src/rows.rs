@@ -4,10 +4,8 @@
 //! D  length:i32  columns:i16  then per column  length:i32 (-1 for NULL)  bytes
 //! ```
 
-use std::io;
-
 use firn_base::sync::Arc;
-use firn_base::{Error, Representation, TextStyle, Type, TypeId, Value, binary, text};
+use firn_base::{Error, Representation, Result, TextStyle, Type, TypeId, Value, binary, text};
 use firn_session::{Column, CommandTag, Datum, ResultChunk, RowChunk, Rows};
 
 use crate::client::{Fault, Sink};
@@ -96,9 +94,10 @@ pub(crate) fn send_values(
     formats: &[Format],
     writer: &mut CellWriter,
     sink: &mut Sink,
-) -> io::Result<()> {
+) -> std::result::Result<(), Fault> {
     let width = columns.len();
     for row in 0..rows {
+        let start = sink.output.len();
         encode::message(&mut sink.output, b'D', |output| {
             output.extend_from_slice(&(width as u16).to_be_bytes());
             let row = &values[row * width..][..width];
@@ -106,6 +105,7 @@ pub(crate) fn send_values(
                 writer.value(value, column.ty, format_of(formats, index), output);
             }
         });
+        writer.check(start, &mut sink.output)?;
         sink.flush_if_large()?;
     }
     Ok(())
@@ -126,6 +126,7 @@ fn send_vectors(
         }
     }
     for row in rows {
+        let start = sink.output.len();
         encode::message(&mut sink.output, b'D', |output| {
             output.extend_from_slice(&(columns.len() as u16).to_be_bytes());
             for (index, (vector, column)) in chunk.values.vectors().iter().zip(columns).enumerate() {
@@ -134,6 +135,7 @@ fn send_vectors(
                 writer.datum(vector.datum(row), column.ty, format, output);
             }
         });
+        writer.check(start, &mut sink.output)?;
         sink.flush_if_large()?;
     }
     Ok(())
@@ -152,6 +154,8 @@ pub(crate) struct CellWriter {
     style: TextStyle,
     /// What the text of one cell is written into before it is copied out.
     scratch: String,
+    /// Of a character that the client's encoding does not have.
+    failed: Option<Error>,
 }
 
 /// The length of a cell that is NULL.
@@ -159,7 +163,7 @@ const NULL: [u8; 4] = (-1i32).to_be_bytes();
 
 impl CellWriter {
     pub(crate) fn new(style: TextStyle) -> CellWriter {
-        CellWriter { style, scratch: String::new() }
+        CellWriter { style, scratch: String::new(), failed: None }
     }
 
     /// Writes values in this style from now on.
@@ -167,11 +171,39 @@ impl CellWriter {
         self.style = style;
     }
 
+    /// Takes a row back of which a cell could not be sent: 22P05.
+    #[inline]
+    fn check(&mut self, start: usize, output: &mut Output) -> Result<()> {
+        match self.failed.take() {
+            None => Ok(()),
+            Some(error) => {
+                output.truncate(start);
+                Err(error)
+            }
+        }
+    }
+
+    /// A cell that is text.
+    #[inline]
+    fn text(&mut self, text: &str, output: &mut Output) {
+        match encode::converts(output.encoding) {
+            false => write_bytes(text.as_bytes(), output),
+            true => {
+                let encoding = output.encoding;
+                encode::length_prefixed(output, 0, |output| {
+                    if let Err(error) = encoding.write(text, output) {
+                        self.failed = Some(error);
+                    }
+                });
+            }
+        }
+    }
+
     #[inline]
     fn value(&mut self, value: &Value, ty: Type, format: Format, output: &mut Output) {
         match (value, format) {
             (Value::Null, _) => output.extend_from_slice(&NULL),
-            (Value::Text(text), _) => write_bytes(text.as_bytes(), output),
+            (Value::Text(text), _) => self.text(text, output),
             (value, Format::Binary) => {
                 encode::length_prefixed(output, 0, |output| binary::encode_any(value, ty, output));
             }
@@ -181,16 +213,23 @@ impl CellWriter {
             (value, Format::Text) => {
                 self.scratch.clear();
                 text::write_any(value, ty, &self.style, &mut self.scratch);
-                write_bytes(self.scratch.as_bytes(), output);
+                self.written(output);
             }
         }
+    }
+
+    /// A cell of the text that has been written.
+    fn written(&mut self, output: &mut Output) {
+        let text = std::mem::take(&mut self.scratch);
+        self.text(&text, output);
+        self.scratch = text;
     }
 
     #[inline]
     fn datum(&mut self, datum: Datum<'_>, ty: Type, format: Format, output: &mut Output) {
         match (datum, format) {
             (Datum::Null, _) => output.extend_from_slice(&NULL),
-            (Datum::Text(text), _) => write_bytes(text.as_bytes(), output),
+            (Datum::Text(text), _) => self.text(text, output),
             (Datum::Int16(number), Format::Text) => write_integer(number, output),
             (Datum::Int64(number), Format::Text) if ty.id == TypeId::INT8 => write_integer(number, output),
             (Datum::Int32(number), Format::Text) if ty.id == TypeId::INT4 => write_integer(number, output),
@@ -202,7 +241,7 @@ impl CellWriter {
             (datum, Format::Text) => {
                 self.scratch.clear();
                 text::write_any(&datum.to_value(ty), ty, &self.style, &mut self.scratch);
-                write_bytes(self.scratch.as_bytes(), output);
+                self.written(output);
             }
         }
     }
@@ -247,13 +286,13 @@ mod tests {
     }
 
     fn written(value: Value, ty: Type, format: Format) -> Option<Vec<u8>> {
-        let mut output = Vec::new();
+        let mut output = Output::default();
         CellWriter::new(TextStyle::DEFAULT).value(&value, ty, format, &mut output);
         cell(&output).map(<[u8]>::to_vec)
     }
 
     fn written_datum(datum: Datum<'_>, ty: Type, format: Format) -> Option<Vec<u8>> {
-        let mut output = Vec::new();
+        let mut output = Output::default();
         CellWriter::new(TextStyle::DEFAULT).datum(datum, ty, format, &mut output);
         cell(&output).map(<[u8]>::to_vec)
     }
@@ -303,7 +342,7 @@ mod tests {
             (Datum::Bytes(&[b'a', 0]), TypeId::BYTEA, "a\\000"),
             (Datum::Float64(0.1 + 0.2), TypeId::FLOAT8, "0.3"),
         ] {
-            let mut output = Vec::new();
+            let mut output = Output::default();
             writer.datum(datum, Type::new(ty), Format::Text, &mut output);
             assert_eq!(cell(&output), Some(text.as_bytes()));
         }

@@ -274,7 +274,7 @@ impl Shared {
             let _ = finished.join(); // A panic has been reported where it happened.
         }
         if threads.len() >= self.config.max_connections + STARTING_CLIENTS {
-            let mut output = Vec::new();
+            let mut output = encode::Output::default();
             encode::error(&mut output, Severity::Fatal, &too_many_clients());
             return socket.flush(&mut output);
         }

@@ -47,6 +47,14 @@ impl Socket {
         }
     }
 
+    /// Where the server is for it and its port.
+    pub(crate) fn local(&self) -> Option<(IpAddr, u16)> {
+        match self {
+            Socket::Tcp(stream) => stream.local_addr().ok().map(|local| (local.ip(), local.port())),
+            Socket::Unix(_) => None,
+        }
+    }
+
     /// Whether the client has closed its side and said nothing more than that it goes: there is nobody to answer.
     pub(crate) fn is_left(&self) -> bool {
         /// Of a `Terminate`.

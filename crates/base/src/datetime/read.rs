@@ -4,7 +4,7 @@
 
 use super::{
     MICROS_PER_DAY, MICROS_PER_SECOND, Manner, Present, civil_from_days, days_from_civil, days_in_month,
-    infinite, to_local,
+    to_local,
 };
 use crate::error::{Error, Result, SqlState};
 use crate::text_style::DateOrder;
@@ -25,12 +25,6 @@ pub(super) struct Fields {
 impl Fields {
     /// Reads the text of a value of that type.
     pub(super) fn read(text: &str, ty: SqlType, manner: Manner<'_>) -> Result<Fields> {
-        // Elsewhere in a text, and for times, the word means nothing.
-        let sole = text.trim_ascii();
-        let unsigned = sole.strip_prefix(['-', '+']).unwrap_or(sole);
-        if ty != SqlType::Time && unsigned.eq_ignore_ascii_case("infinity") {
-            return Err(infinite(ty));
-        }
         let mut reading = Reading::new(text, ty, manner);
         let tokens = Token::all(text).ok_or_else(|| syntax(text, ty))?;
         for (place, token) in tokens.iter().enumerate() {
@@ -46,6 +40,16 @@ impl Fields {
             .and_then(|midnight| midnight.checked_add(self.time.unwrap_or(0)));
         super::check_timestamp(micros).map_err(|_| out_of_range(text))
     }
+}
+
+/// Whether a text is `infinity` or `-infinity`, and which. In other texts, and for times, the word means nothing.
+pub(super) fn infinity(text: &str) -> Option<bool> {
+    let sole = text.trim_ascii();
+    let (unsigned, is_positive) = match sole.strip_prefix('-') {
+        Some(unsigned) => (unsigned.trim_ascii_start(), false),
+        None => (sole, true),
+    };
+    unsigned.eq_ignore_ascii_case("infinity").then_some(is_positive)
 }
 
 /// A part of a text.

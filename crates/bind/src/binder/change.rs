@@ -1,6 +1,7 @@
 //! INSERT, UPDATE and DELETE: targets, assignments, defaults, and RETURNING.
 
 use super::conflict::ConflictingRow;
+use super::part::TargetPlace;
 use super::states::GENERATED_ALWAYS;
 use super::target::BoundTarget;
 use super::{Binder, Clause, Item, ItemColumn, Operand, Output, Rows, Table};
@@ -80,6 +81,11 @@ impl Binder<'_> {
                 _ => self.inserted_query(&relation, &places, query, insert)?,
             },
         };
+        if places.iter().any(|target| !target.path.is_empty()) {
+            // Subscripts may have sub-queries.
+            let scalars: Vec<Scalar> = values.iter().map(|(_, value)| value.clone()).collect();
+            node = self.attach(node, &scalars);
+        }
         self.fill_row(&relation, &mut values)?;
         let conflicts = match &insert.on_conflict {
             Some(conflict) => {
@@ -98,7 +104,8 @@ impl Binder<'_> {
         let alias = insert.alias.as_ref().map(|alias| &*alias.text);
         self.level().items.clear();
         let may_exist = !conflicts.is_empty() && !insert.returning.is_empty();
-        let images = self.image_table(&relation, alias, false, None, may_exist);
+        let mut images = self.image_table(&relation, alias, false, None, may_exist);
+        images.push(self.id_image());
         let node = self.plan.add(Operator::Insert(Insert {
             input: node,
             target,
@@ -110,38 +117,41 @@ impl Binder<'_> {
     }
 
     /// The places of the columns that a statement names; all if it names none.
-    pub(super) fn target_columns(
+    pub(super) fn target_columns<'t>(
         &self,
         relation: &Relation,
-        columns: &[TargetColumn],
-    ) -> Result<Vec<(usize, u32)>> {
+        columns: &'t [TargetColumn],
+    ) -> Result<Vec<TargetPlace<'t>>> {
         if columns.is_empty() {
-            return Ok((0..relation.columns.len()).map(|place| (place, 0)).collect());
+            let whole = |place| TargetPlace { place, at: 0, path: &[] };
+            return Ok((0..relation.columns.len()).map(whole).collect());
         }
-        let mut places: Vec<(usize, u32)> = Vec::with_capacity(columns.len());
+        let mut places: Vec<TargetPlace<'_>> = Vec::with_capacity(columns.len());
         for column in columns {
-            let at = column.name.span.start;
-            let place = self.target_column(relation, column)?;
-            if places.iter().any(|(other, _)| *other == place) {
+            let target = self.target_column(relation, column)?;
+            let is_whole = |other: &TargetPlace<'_>| other.path.is_empty() || target.path.is_empty();
+            if places.iter().any(|other| other.place == target.place && is_whole(other)) {
                 let message = format!("column \"{}\" specified more than once", column.name.text);
-                return Err(self.error(SqlState::DUPLICATE_COLUMN, message, at));
+                return Err(self.error(SqlState::DUPLICATE_COLUMN, message, target.at));
             }
-            places.push((place, at));
+            places.push(target);
         }
         Ok(places)
     }
 
-    pub(super) fn target_column(&self, relation: &Relation, column: &TargetColumn) -> Result<usize> {
-        let at = column.name.span.start;
-        let Some((place, _)) = relation.column(&column.name.text) else {
-            let message =
-                format!("column \"{}\" of relation \"{}\" does not exist", column.name.text, relation.name);
-            return Err(self.error(SqlState::UNDEFINED_COLUMN, message, at));
-        };
-        if !column.path.is_empty() {
-            return Err(self.unsupported("an assignment to a part of a column", at));
+    /// The values of a row by column, of which parts may be given.
+    fn row_of(
+        &mut self,
+        relation: &Relation,
+        places: &[TargetPlace<'_>],
+        values: impl Iterator<Item = Scalar>,
+    ) -> Result<Vec<(i16, Scalar)>> {
+        let mut row = Vec::with_capacity(places.len());
+        for (target, value) in places.iter().zip(values) {
+            let attribute = &relation.columns[target.place];
+            self.add_target(&mut row, attribute, *target, None, value, Clause::InsertTargets)?;
         }
-        Ok(place)
+        Ok(row)
     }
 
     /// VALUES as the rows of an INSERT: DEFAULT is allowed, and literals take the types of the columns.
@@ -149,7 +159,7 @@ impl Binder<'_> {
     fn inserted_rows(
         &mut self,
         relation: &Relation,
-        places: &[(usize, u32)],
+        places: &[TargetPlace<'_>],
         rows: &[Vec<Expr>],
         insert: &tree::Insert,
     ) -> Result<(NodeId, Vec<(i16, Scalar)>)> {
@@ -168,17 +178,18 @@ impl Binder<'_> {
         let mut bound = Vec::with_capacity(rows.len());
         for row in rows {
             let mut scalars = Vec::with_capacity(width);
-            for (value, (place, _)) in row.iter().zip(places) {
-                let attribute = &relation.columns[*place];
+            for (value, target) in row.iter().zip(places) {
+                let attribute = &relation.columns[target.place];
                 scalars.push(
                     if matches!(value.kind, ExprKind::Default)
                         || insert.overriding == Some(Overriding::User) && is_identity(attribute)
                     {
+                        self.check_default(*target)?;
                         self.default_of(attribute)?
                     } else {
                         self.check_given(attribute, insert.overriding == Some(Overriding::System))?;
                         let operand = self.within(Clause::Values, |binder| binder.expression(value))?;
-                        self.assigned(operand, attribute)?.scalar
+                        self.assigned_to(operand, attribute, *target)?.scalar
                     },
                 );
             }
@@ -189,17 +200,14 @@ impl Binder<'_> {
             let row = bound.pop().expect("there is one");
             let node = self.plan.add(Operator::Values { columns: Vec::new(), rows: vec![Vec::new()] });
             let node = self.attach(node, &row);
-            let pairs = places.iter().zip(row);
-            let values =
-                pairs.map(|((place, _), scalar)| (relation.columns[*place].number, scalar)).collect();
+            let values = self.row_of(relation, places, row.into_iter())?;
             return Ok((node, values));
         }
-        let types: Vec<Type> = places[..width].iter().map(|(place, _)| relation.columns[*place].ty).collect();
+        let ty = |target: &TargetPlace<'_>| self.target_type(&relation.columns[target.place], *target);
+        let types: Vec<Type> = places[..width].iter().map(ty).collect();
         let starts = vec![0; width];
         let rows = self.listed(bound, &types, &starts);
-        let pairs = places.iter().zip(rows.columns);
-        let values =
-            pairs.map(|((place, _), output)| (relation.columns[*place].number, output.value)).collect();
+        let values = self.row_of(relation, places, rows.columns.into_iter().map(|output| output.value))?;
         Ok((rows.node, values))
     }
 
@@ -207,7 +215,7 @@ impl Binder<'_> {
     fn inserted_query(
         &mut self,
         relation: &Relation,
-        places: &[(usize, u32)],
+        places: &[TargetPlace<'_>],
         query: &tree::Query,
         insert: &tree::Insert,
     ) -> Result<(NodeId, Vec<(i16, Scalar)>)> {
@@ -215,10 +223,10 @@ impl Binder<'_> {
         self.check_width(rows.columns.len(), places, insert, |place| rows.columns[place].at)?;
         let id = self.level().id;
         let mut values = Vec::with_capacity(rows.columns.len());
-        for (output, (place, _)) in rows.columns.into_iter().zip(places) {
-            let attribute = &relation.columns[*place];
+        for (output, target) in rows.columns.into_iter().zip(places) {
+            let attribute = &relation.columns[target.place];
             if insert.overriding == Some(Overriding::User) && is_identity(attribute) {
-                values.push((attribute.number, self.default_of(attribute)?));
+                values.push(self.default_of(attribute)?);
                 continue;
             }
             self.check_given(attribute, insert.overriding == Some(Overriding::System))?;
@@ -226,15 +234,16 @@ impl Binder<'_> {
                 self.owners.insert(column, id);
             }
             let operand = Operand { scalar: output.value, ty: output.ty, at: output.at };
-            values.push((attribute.number, self.assigned(operand, attribute)?.scalar));
+            values.push(self.assigned_to(operand, attribute, *target)?.scalar);
         }
+        let values = self.row_of(relation, places, values.into_iter())?;
         Ok((rows.node, values))
     }
 
     fn check_width(
         &self,
         width: usize,
-        places: &[(usize, u32)],
+        places: &[TargetPlace<'_>],
         insert: &tree::Insert,
         at: impl Fn(usize) -> u32,
     ) -> Result<()> {
@@ -244,7 +253,7 @@ impl Binder<'_> {
         }
         if !insert.columns.is_empty() && width < places.len() {
             let message = "INSERT has more target columns than expressions";
-            return Err(self.error(SqlState::SYNTAX_ERROR, message, places[width].1));
+            return Err(self.error(SqlState::SYNTAX_ERROR, message, places[width].at));
         }
         Ok(())
     }
@@ -285,7 +294,7 @@ impl Binder<'_> {
 
     /// The default of a column; NULL without one. That of a generated column stands for what the writer computes.
     pub(super) fn default_of(&mut self, attribute: &Attribute) -> Result<Scalar> {
-        match attribute.default.clone() {
+        match attribute.default.clone().filter(|_| attribute.generated != Generated::Stored) {
             Some(text) => self.default_expression(&text, attribute),
             None => Ok(Scalar::Constant(attribute.ty, Value::Null)),
         }
@@ -296,13 +305,14 @@ impl Binder<'_> {
         let expression = firn_syntax::parse_expression(text, firn_syntax::Options::default())?;
         let levels = std::mem::take(&mut self.levels);
         let guards = std::mem::take(&mut self.guards);
-        let has_positions = std::mem::replace(&mut self.has_positions, false);
-        self.open();
-        self.level().clause = Clause::Default;
-        self.add_item(Table::derived("", Vec::new()));
-        let value = self.expression(&expression);
-        let value = value.and_then(|value| self.assigned(value, attribute));
-        (self.levels, self.guards, self.has_positions) = (levels, guards, has_positions);
+        let value = self.kept(|binder| {
+            binder.open();
+            binder.level().clause = Clause::Default;
+            binder.add_item(Table::derived("", Vec::new()));
+            let value = binder.expression(&expression)?;
+            binder.assigned(value, attribute)
+        });
+        (self.levels, self.guards) = (levels, guards);
         Ok(value?.scalar)
     }
 
@@ -358,6 +368,15 @@ impl Binder<'_> {
         images
     }
 
+    /// The ids of inserted rows, as a column of the item that was added last.
+    fn id_image(&mut self) -> Image {
+        let info = ColumnInfo::new(Type::new(TypeId::TID), false).named("ctid");
+        let output = self.new_column(info);
+        let table = self.level().tables.last_mut().expect("the item has been added");
+        table.system.insert(ROW_ID, output);
+        Image { output, attribute: ROW_ID, old: false }
+    }
+
     /// RETURNING over the rows that a change gives.
     pub(super) fn returning(&mut self, node: NodeId, targets: &[Target]) -> Result<Rows> {
         let targets = self.targets(targets, Clause::Returning)?;
@@ -395,7 +414,7 @@ impl Binder<'_> {
         let (scan, item) = self.scan(relation.clone(), alias.as_ref(), at)?;
         let node = self.within(Clause::From, |binder| binder.joined_items(Some(scan), &update.from))?;
         let mut node = node.expect("the target is there");
-        let set = self.assignments(&update.assignments, &relation, Clause::UpdateTargets)?;
+        let set = self.assignments(&update.assignments, &relation, item, Clause::UpdateTargets)?;
         node = self.where_clause(node, update.condition.as_ref())?;
         let scalars: Vec<Scalar> = set.iter().map(|(_, scalar)| scalar.clone()).collect();
         node = self.attach(node, &scalars);
@@ -435,37 +454,38 @@ impl Binder<'_> {
         }
     }
 
-    /// SET
+    /// SET. `item` is the table's place in the namespace: parts of its columns are assigned.
     pub(super) fn assignments(
         &mut self,
         assignments: &[tree::Assignment],
         relation: &Relation,
+        item: usize,
         clause: Clause,
     ) -> Result<Vec<(i16, Scalar)>> {
-        let mut set: Vec<(i16, Scalar)> = Vec::with_capacity(assignments.len());
+        let mut set = Set { relation, item, clause, values: Vec::new(), parts: Vec::new() };
+        set.values.reserve(assignments.len());
         for assignment in assignments {
             match assignment {
                 tree::Assignment::Single { column, value } => {
-                    let place = self.target_column(relation, column)?;
-                    let attribute = &relation.columns[place];
-                    let scalar = self.assigned_value(value, attribute, clause)?;
-                    self.add_assignment(&mut set, attribute, scalar)?;
+                    let target = self.target_column(relation, column)?;
+                    let scalar = self.assigned_value(value, relation, target, clause)?;
+                    self.add_assignment(&mut set, target, scalar)?;
                 }
                 tree::Assignment::Multiple { columns, value } => {
-                    let mut attributes = Vec::with_capacity(columns.len());
+                    let mut targets = Vec::with_capacity(columns.len());
                     for column in columns {
-                        attributes.push(&relation.columns[self.target_column(relation, column)?]);
+                        targets.push(self.target_column(relation, column)?);
                     }
                     let at = value.span.start;
                     let operands = match &value.kind {
                         ExprKind::Row(row) => {
-                            if row.items.len() != attributes.len() {
+                            if row.items.len() != targets.len() {
                                 let message = "number of columns does not match number of values";
                                 return Err(self.error(SqlState::SYNTAX_ERROR, message, at));
                             }
-                            for (item, attribute) in row.items.iter().zip(&attributes) {
-                                let scalar = self.assigned_value(item, attribute, clause)?;
-                                self.add_assignment(&mut set, attribute, scalar)?;
+                            for (item, target) in row.items.iter().zip(targets) {
+                                let scalar = self.assigned_value(item, relation, target, clause)?;
+                                self.add_assignment(&mut set, target, scalar)?;
                             }
                             continue;
                         }
@@ -475,28 +495,37 @@ impl Binder<'_> {
                             return Err(self.unsupported_as(message, at));
                         }
                     };
-                    if operands.len() != attributes.len() {
+                    if operands.len() != targets.len() {
                         let message = "number of columns does not match number of values";
                         return Err(self.error(SqlState::SYNTAX_ERROR, message, at));
                     }
-                    for (operand, attribute) in operands.into_iter().zip(attributes) {
+                    for (operand, target) in operands.into_iter().zip(targets) {
+                        let attribute = &relation.columns[target.place];
                         self.check_updated(attribute)?;
-                        let scalar = self.assigned(operand, attribute)?.scalar;
-                        self.add_assignment(&mut set, attribute, scalar)?;
+                        let scalar = self.assigned_to(operand, attribute, target)?.scalar;
+                        self.add_assignment(&mut set, target, scalar)?;
                     }
                 }
             }
         }
-        Ok(set)
+        Ok(set.values)
     }
 
-    fn assigned_value(&mut self, value: &Expr, attribute: &Attribute, clause: Clause) -> Result<Scalar> {
+    fn assigned_value(
+        &mut self,
+        value: &Expr,
+        relation: &Relation,
+        target: TargetPlace<'_>,
+        clause: Clause,
+    ) -> Result<Scalar> {
+        let attribute = &relation.columns[target.place];
         if matches!(value.kind, ExprKind::Default) {
+            self.check_default(target)?;
             return self.default_of(attribute);
         }
         self.check_updated(attribute)?;
         let operand = self.within(clause, |binder| binder.expression(value))?;
-        Ok(self.assigned(operand, attribute)?.scalar)
+        Ok(self.assigned_to(operand, attribute, target)?.scalar)
     }
 
     fn check_updated(&self, attribute: &Attribute) -> Result<()> {
@@ -510,18 +539,32 @@ impl Binder<'_> {
         Err(Error::new(GENERATED_ALWAYS, message).with_detail(format!("Column \"{name}\" {detail}")))
     }
 
-    fn add_assignment(
-        &self,
-        set: &mut Vec<(i16, Scalar)>,
-        attribute: &Attribute,
-        value: Scalar,
-    ) -> Result<()> {
-        if set.iter().any(|(number, _)| *number == attribute.number) {
+    fn add_assignment(&mut self, set: &mut Set<'_>, target: TargetPlace<'_>, value: Scalar) -> Result<()> {
+        let attribute = &set.relation.columns[target.place];
+        let is_part = !target.path.is_empty();
+        let is_set = set.values.iter().any(|(number, _)| *number == attribute.number);
+        if is_set && !(is_part && set.parts.contains(&target.place)) {
             let message = format!("multiple assignments to same column \"{}\"", attribute.name);
             return Err(Error::new(SqlState::SYNTAX_ERROR, message));
         }
-        set.push((attribute.number, value));
-        Ok(())
+        let base = match is_part && !is_set {
+            true => {
+                set.parts.push(target.place);
+                Some(self.column_of_item(set.item, &attribute.name, target.at))
+            }
+            false => None,
+        };
+        self.add_target(&mut set.values, attribute, target, base, value, set.clause)
+    }
+
+    /// A column of an item of the query at hand.
+    fn column_of_item(&mut self, item: usize, name: &str, at: u32) -> Scalar {
+        let level = self.levels.last().expect("a statement is being bound");
+        let entry = &level.items[item];
+        let column = entry.columns.iter().find(|column| &*column.name == name);
+        let column = column.expect("the table has its columns").clone();
+        let (alias, owner) = (level.tables[entry.table].alias.clone(), level.id);
+        self.reference(column, alias, owner, at).scalar
     }
 
     fn delete(&mut self, delete: &tree::Delete) -> Result<Rows> {
@@ -539,6 +582,17 @@ impl Binder<'_> {
         let node = self.plan.add(Operator::Delete { input: node, target, row, images });
         self.returning(node, &delete.returning)
     }
+}
+
+/// The assignments of a statement so far.
+struct Set<'r> {
+    relation: &'r Relation,
+    item: usize,
+    clause: Clause,
+    /// By attribute.
+    values: Vec<(i16, Scalar)>,
+    /// The places of the columns of which parts have been assigned.
+    parts: Vec<usize>,
 }
 
 pub(super) fn is_identity(attribute: &Attribute) -> bool {

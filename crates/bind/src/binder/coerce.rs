@@ -117,7 +117,7 @@ impl Binder<'_> {
             && target.id == TypeId::INTERVAL
         {
             // The modifier says what a number without a unit counts.
-            let span = interval::parse_within(text, target.modifier, self.catalog.style().intervals);
+            let span = interval::parse_within(text, target.modifier, self.style().intervals);
             let span = span.map_err(|error| self.placed(error, operand.at))?;
             let ty = Type::new(TypeId::INTERVAL);
             let value = Value::Interval(span);

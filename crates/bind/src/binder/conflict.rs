@@ -2,10 +2,10 @@
 
 use super::attach::Pending;
 use super::{Binder, Clause, ItemColumn, Operand, Table};
-use crate::catalog::{Generated, Key, Relation};
-use firn_base::{Error, Result, SqlState};
+use crate::catalog::{Attribute, Generated, Key, Relation};
+use firn_base::{Error, Result, SqlState, Type, TypeId};
 use firn_plan::RegistryEvaluator;
-use firn_plan::operator::{Assignment, ConflictArm, ConflictUpdate, JoinKind, Scan, SourceId};
+use firn_plan::operator::{Assignment, ConflictArm, ConflictUpdate, JoinKind, ROW_ID, Scan, SourceId};
 use firn_plan::rewrite::computed::{all_implied, forget_casts};
 use firn_plan::rewrite::fold::fold_alone;
 use firn_plan::{Column, ColumnInfo, NodeId, Operator, Scalar};
@@ -98,7 +98,7 @@ impl Binder<'_> {
         let alias = alias.map(|alias| &*alias.text);
         let mut existing = self.local_table(relation, alias);
         let mut excluded = self.local_table(relation, Some("excluded"));
-        let mut set = self.assignments(&update.assignments, relation, Clause::UpdateTargets)?;
+        let mut set = self.assignments(&update.assignments, relation, 0, Clause::UpdateTargets)?;
         let mut conditions = match &update.condition {
             None => Vec::new(),
             Some(condition) => {
@@ -110,20 +110,7 @@ impl Binder<'_> {
         };
         let scalars: Vec<Scalar> = set.iter().map(|(_, scalar)| scalar).chain(&conditions).cloned().collect();
         if scalars.iter().any(|scalar| self.has_pending(scalar)) {
-            if keys.iter().any(|key| key.condition.is_some()) {
-                return Err(self.unsupported("a sub-query in ON CONFLICT by a partial index", at));
-            }
-            if keys.iter().any(|key| !key.expressions.is_empty()) {
-                return Err(self.unsupported("a sub-query in ON CONFLICT by an expression", at));
-            }
-            // Nothing below the insertion has their values.
-            if relation.columns.iter().any(|attribute| attribute.generated == Generated::Stored) {
-                return Err(
-                    self.unsupported("a sub-query in ON CONFLICT of a table with generated columns", at)
-                );
-            }
-            let key = &keys[0].columns;
-            self.join_existing(row, key, (&existing, &excluded), (&set, &conditions), at)?;
+            self.join_existing(row, &keys, (&existing, &excluded), (&set, &conditions), at)?;
             // In the arm these are the columns of the rows as they are when it is applied.
             let mut renamed: Vec<(Column, Column)> = Vec::new();
             for (column, _) in existing.iter_mut().chain(&mut excluded) {
@@ -146,41 +133,46 @@ impl Binder<'_> {
     fn join_existing(
         &mut self,
         row: ConflictingRow<'_>,
-        key: &[i16],
+        keys: &[Key],
         (existing, excluded): (Attributes<'_>, Attributes<'_>),
         (set, conditions): (&[(i16, Scalar)], &[Scalar]),
         at: u32,
     ) -> Result<()> {
+        let relation = row.relation;
         let mut outputs = Vec::with_capacity(excluded.len());
-        for (column, attribute) in excluded {
-            let value = row.values.iter_mut().find(|(number, _)| number == attribute);
-            let (_, value) = value.expect("a row has all columns");
+        let mut generated = Vec::new();
+        for ((column, number), attribute) in excluded.iter().zip(&relation.columns) {
             self.plan.columns[*column].nullable = true;
+            if attribute.generated == Generated::Stored {
+                // The writer computes them later, of the same values.
+                let text = attribute.default.as_deref().expect("a generated column has an expression");
+                let value = self.over_row(relation, excluded, text, Clause::Generated)?;
+                let mut value = self.assigned(value, attribute)?.scalar;
+                self.inline(&mut value);
+                generated.push((*column, value));
+                continue;
+            }
+            let value = row.values.iter_mut().find(|(other, _)| other == number);
+            let (_, value) = value.expect("a row has all columns");
             outputs.push((*column, std::mem::replace(value, Scalar::Column(*column))));
         }
         let left = self.map(*row.node, outputs);
-        let name = Some(row.relation.name.clone());
-        let scan = Scan { source: row.source, name, columns: existing.to_vec(), conditions: Vec::new() };
+        let left = self.map(left, generated);
+        let name = Some(relation.name.clone());
+        // The id says whether there is a row.
+        let info = ColumnInfo::new(Type::new(TypeId::TID), false).named("ctid");
+        let id = self.new_column(info);
+        let mut columns = existing.to_vec();
+        columns.push((id, ROW_ID));
+        let scan = Scan { source: row.source, name, columns, conditions: Vec::new() };
         let right = self.plan.add(Operator::Scan(scan));
-        let mut keys = Vec::with_capacity(key.len());
-        let mut is_there = None;
-        for number in key {
-            let of = |columns: &[(Column, i16)]| {
-                let (column, _) =
-                    columns.iter().find(|(_, attribute)| attribute == number).expect("it is a column");
-                *column
-            };
-            let (old, new) = (of(existing), of(excluded));
-            let ty = self.plan.columns[old].ty;
-            let operand = |column| Operand { scalar: Scalar::Column(column), ty, at };
-            keys.push(self.comparison(&tree::Operator::Equal, operand(new), operand(old), at)?);
-            is_there.get_or_insert(Scalar::IsNull(Box::new(Scalar::Column(old)), true));
-        }
+        let same = self.same_key(relation, keys, (existing, excluded), at)?;
         self.padded.extend(existing.iter().map(|(column, _)| *column));
+        self.padded.insert(id);
         self.uses_may_be_null = true;
-        *row.node = self.join(JoinKind::Left, false, left, right, keys);
+        *row.node = self.join(JoinKind::Left, false, left, right, same);
         // A sub-query is evaluated only for the pairs that it is asked for.
-        let mut guards = vec![is_there.expect("a key has columns")];
+        let mut guards = vec![Scalar::IsNull(Box::new(Scalar::Column(id)), true)];
         for condition in conditions {
             self.guard_queries(condition, &guards);
             *row.node = self.attach(*row.node, [condition]);
@@ -191,6 +183,76 @@ impl Binder<'_> {
             *row.node = self.attach(*row.node, [value]);
         }
         Ok(())
+    }
+
+    /// When two rows have the same key by one of several unique indexes, which are over the same columns and expressions. Those that
+    /// are partial have only the rows of their conditions.
+    fn same_key(
+        &mut self,
+        relation: &Arc<Relation>,
+        keys: &[Key],
+        (existing, excluded): (Attributes<'_>, Attributes<'_>),
+        at: u32,
+    ) -> Result<Vec<Scalar>> {
+        let key = &keys[0];
+        let mut same = Vec::with_capacity(key.columns.len() + key.expressions.len());
+        for number in &key.columns {
+            let of = |columns: &[(Column, i16)]| {
+                let (column, _) =
+                    columns.iter().find(|(_, attribute)| attribute == number).expect("it is a column");
+                *column
+            };
+            let (old, new) = (of(existing), of(excluded));
+            let ty = self.plan.columns[old].ty;
+            let operand = |column| Operand { scalar: Scalar::Column(column), ty, at };
+            same.push(self.comparison(&tree::Operator::Equal, operand(new), operand(old), at)?);
+        }
+        for text in &key.expressions {
+            let new = self.over_row(relation, excluded, text, Clause::IndexExpression)?;
+            let old = self.over_row(relation, existing, text, Clause::IndexExpression)?;
+            let mut compared = self.comparison(&tree::Operator::Equal, new, old, at)?;
+            self.inline(&mut compared);
+            same.push(compared);
+        }
+        let conditions: Option<Vec<&str>> = keys.iter().map(|key| key.condition.as_deref()).collect();
+        let Some(conditions) = conditions else { return Ok(same) };
+        let mut any = Vec::with_capacity(conditions.len());
+        for text in conditions {
+            let mut both = Vec::with_capacity(2);
+            for row in [excluded, existing] {
+                let mut scalar = self.over_row(relation, row, text, Clause::IndexPredicate)?.scalar;
+                self.inline(&mut scalar);
+                both.push(scalar);
+            }
+            any.push(Scalar::And(both));
+        }
+        match any.len() {
+            1 => same.extend(any),
+            _ => same.push(Scalar::Or(any)),
+        }
+        Ok(same)
+    }
+
+    /// An expression that the catalog keeps, over the columns of a row.
+    fn over_row(
+        &mut self,
+        relation: &Arc<Relation>,
+        row: Attributes<'_>,
+        text: &str,
+        clause: Clause,
+    ) -> Result<Operand> {
+        let expression = firn_syntax::parse_expression(text, firn_syntax::Options::default())?;
+        let item = |((column, _), attribute): (&(Column, i16), &Attribute)| ItemColumn {
+            name: (&*attribute.name).into(),
+            value: Scalar::Column(*column),
+            ty: attribute.ty,
+        };
+        let columns = row.iter().zip(&relation.columns).map(item).collect();
+        let operand = self.kept(|binder| binder.over_columns(&expression, relation, columns, clause));
+        // They are still columns of the query at hand.
+        let id = self.level().id;
+        self.owners.extend(row.iter().map(|(column, _)| (*column, id)));
+        operand
     }
 
     /// Has the sub-queries of a scalar evaluated only where conditions hold.
@@ -219,7 +281,7 @@ impl Binder<'_> {
         self.add_item(Table::of_relation(relation.clone(), None, columns, None));
         let value = self.expression(expression);
         let value = value.and_then(|value| match clause {
-            Clause::IndexExpression => Ok(value),
+            Clause::IndexExpression | Clause::Generated => Ok(value),
             _ => self.boolean(value, "WHERE"),
         });
         (self.levels, self.guards) = (levels, guards);
@@ -268,10 +330,7 @@ impl<'r> Row<'r> {
     /// As [`Row::bind`], of a text that the catalog keeps.
     fn bind_kept(&mut self, binder: &mut Binder<'_>, text: &str, clause: Clause) -> Result<Scalar> {
         let expression = firn_syntax::parse_expression(text, firn_syntax::Options::default())?;
-        let has_positions = std::mem::replace(&mut binder.has_positions, false);
-        let bound = self.bind(binder, &expression, clause);
-        binder.has_positions = has_positions;
-        bound
+        binder.kept(|binder| self.bind(binder, &expression, clause))
     }
 
     /// Whether a key is over just these expressions, and its condition is TRUE where that of the statement is.

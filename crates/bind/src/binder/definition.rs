@@ -6,12 +6,11 @@ use super::names::{Found, is_system_column};
 use super::{Binder, Clause, Item, ItemColumn, LevelId, Operand, OutputColumn, Table, bind_with};
 use crate::catalog::{Attribute, Catalog, Generated, Relation};
 use crate::resolve::name as type_name;
-use firn_base::{Error, Result, SqlState, SqlType, TextStyle, TimeZoneSetting, Type, TypeId, Value, text};
+use firn_base::{Error, Result, SqlState, TextStyle, TimeZoneSetting, Type, TypeId, Value, text};
 use firn_plan::function::{Function, Volatility};
 use firn_plan::{Column, ColumnInfo, Columns, Origin, Scalar};
 use firn_syntax::Span;
 use firn_syntax::tree::{self, Expr, JoinConstraint, Name, ObjectName, Query, Statement};
-use firn_vector::Registry;
 use firn_vector::registry::CastContext;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -95,8 +94,7 @@ pub struct Uses {
 
 /// An expression of a definition over the columns of a relation, if it sees any. `text` is what it was parsed from.
 ///
-/// What is stored must not depend on the session that computes it: in the expressions of generated columns and of indexes literals
-/// are read in UTC.
+/// Literals are read as the session reads them. [`BoundExpression::literals`] are those that the text to be kept must have others for.
 pub fn bind_expression(
     text: &str,
     expression: &Expr,
@@ -104,31 +102,11 @@ pub fn bind_expression(
     relation: Option<&Arc<Relation>>,
     catalog: &dyn Catalog,
 ) -> Result<BoundExpression> {
-    let in_utc;
-    let catalog = match place.must_be_immutable() {
-        None => catalog,
-        Some(_) => {
-            in_utc = InUtc(catalog);
-            &in_utc
-        }
-    };
-    bind_in(text, expression, place, relation, catalog)
+    bind_in(Binder::new(text, &[], catalog), expression, place, relation)
 }
 
-/// Whether such an expression would mean something else with literals as the session reads them.
-pub fn reads_session(
-    text: &str,
-    expression: &Expr,
-    place: Place<'_>,
-    relation: &Arc<Relation>,
-    catalog: &dyn Catalog,
-) -> Result<bool> {
-    let here = bind_in(text, expression, place, Some(relation), catalog)?;
-    let in_utc = bind_in(text, expression, place, Some(relation), &InUtc(catalog))?;
-    Ok(here.scalar != in_utc.scalar)
-}
-
-fn bind_in(
+/// As [`bind_expression`], of a text that the catalog keeps: it means the same in every session.
+pub fn bind_kept_expression(
     text: &str,
     expression: &Expr,
     place: Place<'_>,
@@ -136,6 +114,16 @@ fn bind_in(
     catalog: &dyn Catalog,
 ) -> Result<BoundExpression> {
     let mut binder = Binder::new(text, &[], catalog);
+    binder.is_kept = true;
+    bind_in(binder, expression, place, relation)
+}
+
+fn bind_in(
+    mut binder: Binder<'_>,
+    expression: &Expr,
+    place: Place<'_>,
+    relation: Option<&Arc<Relation>>,
+) -> Result<BoundExpression> {
     // A definition has no parameters.
     binder.uses = Some(Box::default());
     binder.open();
@@ -218,31 +206,6 @@ impl Place<'_> {
             Place::IndexPredicate => Some("functions in index predicate must be marked IMMUTABLE"),
             Place::Default { .. } | Place::Check | Place::CopyWhere | Place::Using { .. } => None,
         }
-    }
-}
-
-/// A catalog as a session in UTC sees it.
-struct InUtc<'c>(&'c dyn Catalog);
-
-impl Catalog for InUtc<'_> {
-    fn registry(&self) -> &Registry {
-        self.0.registry()
-    }
-
-    fn relation(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Relation>>> {
-        self.0.relation(schema, name)
-    }
-
-    fn has_schema(&self, name: &str) -> bool {
-        self.0.has_schema(name)
-    }
-
-    fn database(&self) -> &str {
-        self.0.database()
-    }
-
-    fn type_named(&self, schema: Option<&str>, name: &str) -> Option<TypeId> {
-        self.0.type_named(schema, name)
     }
 }
 
@@ -382,9 +345,8 @@ impl Binder<'_> {
                 let message = "index creation on system columns is not supported";
                 Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message))
             }
-            None if name == "tableoid" => {
-                Err(self.unsupported("tableoid in a column generation expression", at))
-            }
+            // The same in all rows.
+            None if name == "tableoid" => Ok(()),
             None => {
                 let message = format!("cannot use system column \"{name}\" in column generation expression");
                 Err(self.error(SqlState::INVALID_COLUMN_REFERENCE, message, at))
@@ -468,21 +430,22 @@ impl Binder<'_> {
     /// Notes a string of a definition, read as a value of a type, if not every session would read it so.
     pub(super) fn note_literal(&mut self, written: &str, ty: Type, value: &Value, at: u32) {
         use firn_base::text_style::{DateOrder, IntervalStyle};
+        let element = ty.element().filter(|_| ty.info().is_some_and(|info| info.is_array()));
         let is_of_time = matches!(
-            ty.id,
+            element.unwrap_or(ty).id,
             TypeId::DATE | TypeId::TIME | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ | TypeId::INTERVAL
         );
-        let (true, Some(uses), Ok(kind)) = (is_of_time, self.noted(), SqlType::try_from(ty)) else { return };
+        let (true, Some(uses)) = (is_of_time, self.noted()) else { return };
         let far = TextStyle::in_zone(TimeZoneSetting::Fixed(3600));
         let styles = [
             TextStyle::DEFAULT,
             TextStyle { order: DateOrder::Dmy, intervals: IntervalStyle::SqlStandard, ..far },
             TextStyle { order: DateOrder::Ymd, ..far },
         ];
-        let is_same = |style| text::parse(written, kind, style).is_ok_and(|other| other == *value);
+        let is_same = |style| text::parse_any(written, ty, style).is_ok_and(|other| other == *value);
         if !styles.iter().all(is_same) {
             let mut fixed = String::new();
-            text::write(value, kind, &TextStyle::DEFAULT, &mut fixed);
+            text::write_any(value, ty, &TextStyle::DEFAULT, &mut fixed);
             uses.literals.push((at, fixed.into()));
         }
     }

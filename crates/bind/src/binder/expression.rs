@@ -607,35 +607,53 @@ impl Binder<'_> {
             );
             return Err(self.error(SqlState::DATATYPE_MISMATCH, message, start));
         }
-        let most = firn_base::array::MAX_DIMENSIONS;
-        if accessors.len() > most {
-            let message = format!(
-                "number of array dimensions ({}) exceeds the maximum allowed ({most})",
-                accessors.len()
-            );
-            // PostgreSQL reports it without a position.
-            return Err(firn_base::Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
-        }
-        let number = |value: i32| Operand {
-            scalar: Scalar::Constant(Type::new(TypeId::INT4), Value::Integer(value)),
-            ty: Type::new(TypeId::INT4),
-            at,
-        };
+        self.check_subscripts(accessors)?;
         let ty = left.ty;
         let is_slice = accessors.iter().any(|accessor| matches!(accessor, Accessor::Slice(_)));
         let mut arguments = vec![left];
         if !is_slice {
-            for accessor in accessors {
-                if let Accessor::Subscript(value) = accessor {
-                    arguments.push(self.subscript(value)?);
-                }
-            }
+            arguments.extend(self.element_subscripts(accessors)?);
             let call = self.call_named("array_subscript", arguments, at)?;
             // Elements lie as values without precision and scale do.
             let element = ty.element().expect("it was checked");
             let is_alike = element.representation() == call.ty.representation();
             return Ok(Operand { ty: if is_alike { element } else { call.ty }, at: start, ..call });
         }
+        arguments.extend(self.bounds(accessors, at)?);
+        let call = self.call_named("array_slice", arguments, at)?;
+        Ok(Operand { ty, at: start, ..call })
+    }
+
+    /// 54000 of more subscripts than an array has dimensions.
+    pub(super) fn check_subscripts(&self, accessors: &[&Accessor]) -> Result<()> {
+        let most = firn_base::array::MAX_DIMENSIONS;
+        if accessors.len() <= most {
+            return Ok(());
+        }
+        let message =
+            format!("number of array dimensions ({}) exceeds the maximum allowed ({most})", accessors.len());
+        // PostgreSQL reports it without a position.
+        Err(firn_base::Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message))
+    }
+
+    /// The subscripts of an element.
+    pub(super) fn element_subscripts(&mut self, accessors: &[&Accessor]) -> Result<Vec<Operand>> {
+        let mut subscripts = Vec::with_capacity(accessors.len());
+        for accessor in accessors {
+            if let Accessor::Subscript(value) = accessor {
+                subscripts.push(self.subscript(value)?);
+            }
+        }
+        Ok(subscripts)
+    }
+
+    /// Which bounds of a slice are not written, as `array_slice` takes them, and the bounds.
+    pub(super) fn bounds(&mut self, accessors: &[&Accessor], at: u32) -> Result<Vec<Operand>> {
+        let number = |value: i32| Operand {
+            scalar: Scalar::Constant(Type::new(TypeId::INT4), Value::Integer(value)),
+            ty: Type::new(TypeId::INT4),
+            at,
+        };
         let (mut bounds, mut omitted) = (Vec::with_capacity(accessors.len() * 2), 0);
         for accessor in accessors {
             match accessor {
@@ -658,10 +676,8 @@ impl Binder<'_> {
                 Accessor::Field(_) | Accessor::AllFields => unreachable!("these are no subscripts"),
             }
         }
-        arguments.push(number(omitted));
-        arguments.extend(bounds);
-        let call = self.call_named("array_slice", arguments, at)?;
-        Ok(Operand { ty, at: start, ..call })
+        bounds.insert(0, number(omitted));
+        Ok(bounds)
     }
 
     fn subscript(&mut self, value: &Expr) -> Result<Operand> {

@@ -292,9 +292,8 @@ impl Binder<'_> {
         };
         let levels = std::mem::take(&mut self.levels);
         let guards = std::mem::take(&mut self.guards);
-        let has_positions = std::mem::replace(&mut self.has_positions, false);
-        let rows = self.query(&query, true).and_then(|rows| self.projected(rows));
-        (self.levels, self.guards, self.has_positions) = (levels, guards, has_positions);
+        let rows = self.kept(|binder| binder.query(&query, true).and_then(|rows| binder.projected(rows)));
+        (self.levels, self.guards) = (levels, guards);
         rows
     }
 

@@ -20,8 +20,34 @@ pub(super) struct Grouping {
     is_given: bool,
 }
 
+impl Grouping {
+    /// Whether there are several sets of keys.
+    pub(super) fn has_sets(&self) -> bool {
+        self.sets.is_some()
+    }
+}
+
 /// More grouping sets than a statement may have.
 const MOST_SETS: usize = 4096;
+
+/// Sets in the order in which PostgreSQL gives their rows: those of constants need no sorting and come first, the
+/// largest before those that it contains, the empty one among them.
+fn in_order(sets: Vec<Vec<u32>>, is_constant: impl Fn(&u32) -> bool) -> Vec<Vec<u32>> {
+    let (mut constant, others): (Vec<_>, Vec<_>) =
+        sets.into_iter().partition(|set| set.iter().all(&is_constant));
+    constant.sort_by_key(|set| std::cmp::Reverse(set.len()));
+    let mut ordered: Vec<Vec<u32>> = Vec::new();
+    let mut apart = Vec::new();
+    for set in constant {
+        match ordered.last() {
+            Some(last) if !set.iter().all(|key| last.contains(key)) => apart.push(set),
+            _ => ordered.push(set),
+        }
+    }
+    ordered.extend(apart);
+    ordered.extend(others);
+    ordered
+}
 
 impl Binder<'_> {
     /// GROUP BY. Its expressions are found in the select list, or added to it.
@@ -63,7 +89,10 @@ impl Binder<'_> {
                 }
                 sets = distinct;
             }
-            grouping.sets = Some(sets);
+            let is_constant = |key: &u32| {
+                matches!(targets[grouping.keys[*key as usize]].operand.scalar, Scalar::Constant(..))
+            };
+            grouping.sets = Some(in_order(sets, is_constant));
         }
         Ok(grouping)
     }

@@ -2,7 +2,7 @@
 
 use super::{Binder, Operand};
 use firn_base::datetime::Present;
-use firn_base::{ArrayValue, Numeric, Result, SqlState, SqlType, Type, TypeId, Value};
+use firn_base::{ArrayValue, Numeric, Result, SqlState, SqlType, TextStyle, Type, TypeId, Value};
 use firn_base::{array, text};
 use firn_plan::Scalar;
 use firn_plan::scalar::Cast;
@@ -47,7 +47,7 @@ impl Binder<'_> {
 
     /// What a string means as a value of a type; `None` if only the running statement knows.
     fn literal_value(&self, value: &str, ty: Type) -> Option<Result<Value>> {
-        let style = self.catalog.style();
+        let style = self.style();
         let is_of_time =
             matches!(ty.id, TypeId::DATE | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ | TypeId::TIME);
         match ty.id {
@@ -71,7 +71,12 @@ impl Binder<'_> {
             _ => {
                 if let Some(element) = ty.element().filter(|_| ty.info().is_some_and(|info| info.is_array()))
                 {
-                    if !Self::has_plain_text(element.id) {
+                    let is_moment = matches!(
+                        element.id,
+                        TypeId::DATE | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ | TypeId::TIME
+                    );
+                    let is_read = Self::has_plain_text(element.id) || is_moment && !names_the_present(value);
+                    if !is_read {
                         return None;
                     }
                     return Some(array::parse_any(value, element, style).map(Value::Array));
@@ -80,6 +85,20 @@ impl Binder<'_> {
                 Some(text::parse(value, kind, style))
             }
         }
+    }
+
+    /// How literals are read: as the session says, unless the catalog keeps the text at hand, which means the same in all sessions.
+    pub(super) fn style(&self) -> &TextStyle {
+        if self.is_kept { &TextStyle::DEFAULT } else { self.catalog.style() }
+    }
+
+    /// Binds a text that the catalog keeps. No place in it is one of the statement.
+    pub(super) fn kept<T>(&mut self, bind: impl FnOnce(&mut Self) -> T) -> T {
+        let before =
+            (std::mem::replace(&mut self.has_positions, false), std::mem::replace(&mut self.is_kept, true));
+        let bound = bind(self);
+        (self.has_positions, self.is_kept) = before;
+        bound
     }
 
     /// Whether values of a type are read from text without a session.

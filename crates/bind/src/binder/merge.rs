@@ -64,7 +64,7 @@ impl Binder<'_> {
                 tree::MergeAction::Nothing => MergeAction::Nothing,
                 tree::MergeAction::Delete => MergeAction::Delete,
                 tree::MergeAction::Update(assignments) => {
-                    let set = self.assignments(assignments, &relation, Clause::UpdateTargets)?;
+                    let set = self.assignments(assignments, &relation, item, Clause::UpdateTargets)?;
                     let scalars: Vec<Scalar> = set.iter().map(|(_, scalar)| scalar.clone()).collect();
                     node = self.attach(node, &scalars);
                     MergeAction::Update(assigned(set))
@@ -83,21 +83,22 @@ impl Binder<'_> {
                     }
                     if !columns.is_empty() && values.len() < places.len() {
                         let message = "INSERT has more target columns than expressions";
-                        return Err(self.error(SqlState::SYNTAX_ERROR, message, places[values.len()].1));
+                        return Err(self.error(SqlState::SYNTAX_ERROR, message, places[values.len()].at));
                     }
-                    for (value, (place, _)) in values.iter().zip(&places) {
-                        let attribute = &relation.columns[*place];
+                    for (value, target) in values.iter().zip(&places) {
+                        let attribute = &relation.columns[target.place];
                         let scalar = if matches!(value.kind, tree::ExprKind::Default)
                             || *overriding == Some(tree::Overriding::User) && is_identity(attribute)
                         {
+                            self.check_default(*target)?;
                             self.default_of(attribute)?
                         } else {
                             self.check_given(attribute, *overriding == Some(tree::Overriding::System))?;
                             let operand =
                                 self.within(Clause::InsertTargets, |binder| binder.expression(value))?;
-                            self.assigned(operand, attribute)?.scalar
+                            self.assigned_to(operand, attribute, *target)?.scalar
                         };
-                        set.push((attribute.number, scalar));
+                        self.add_target(&mut set, attribute, *target, None, scalar, Clause::InsertTargets)?;
                     }
                     let scalars: Vec<Scalar> = set.iter().map(|(_, scalar)| scalar.clone()).collect();
                     node = self.attach(node, &scalars);

@@ -26,10 +26,12 @@ mod operator;
 mod order;
 mod output;
 mod parameter;
+mod part;
 mod query;
 mod recursion;
 mod row;
 mod same;
+mod search;
 mod select;
 mod sets;
 mod special;
@@ -43,7 +45,7 @@ mod with;
 
 pub use copy::bind_assignments;
 pub use definition::{
-    BoundExpression, Described, Place, Uses as RelationUses, bind_expression, describe, reads_session,
+    BoundExpression, Described, Place, Uses as RelationUses, bind_expression, bind_kept_expression, describe,
 };
 pub use names::is_system_column;
 pub use output::index_column_name;
@@ -135,6 +137,8 @@ pub(crate) struct Binder<'a> {
     text: &'a str,
     /// Whether the tree at hand is that of `text`: not while the text of a view or default is bound.
     has_positions: bool,
+    /// Whether the catalog keeps the text at hand: its literals are read in the same way in every session.
+    is_kept: bool,
     catalog: &'a dyn Catalog,
     registry: &'a Registry,
     handles: Handles,
@@ -232,6 +236,8 @@ pub(crate) struct Table {
     is_common: bool,
     /// Whether it is the changed rows that RETURNING sees.
     is_image: bool,
+    /// How many of its last columns `*` does not mean.
+    unexpanded: usize,
     columns: Rc<[ItemColumn]>,
     /// The scan of a relation, and the system columns that it has been asked for.
     scan: Option<NodeId>,
@@ -327,6 +333,7 @@ impl<'a> Binder<'a> {
         Binder {
             text,
             has_positions: true,
+            is_kept: false,
             catalog,
             registry: catalog.registry(),
             handles: Handles::default(),

@@ -5,7 +5,7 @@
 //! columns of its sides and shows its own, in which USING and NATURAL have merged some.
 
 use super::states::AMBIGUOUS_ALIAS;
-use super::{Binder, Item, ItemColumn, LevelId, Operand, Reference, Table};
+use super::{Binder, Clause, Item, ItemColumn, LevelId, Operand, Reference, Table};
 use crate::catalog::{Relation, RelationKind};
 use firn_base::{Error, Result, SqlState, Type, TypeId, Value};
 use firn_plan::operator::{ROW_ID, XMAX};
@@ -158,6 +158,9 @@ impl Binder<'_> {
         let table = &level.tables[level.items[found.item].table];
         let Some(relation) = table.relation.clone() else { return Ok(None) };
         let id = Type::new(ty);
+        if level.clause == Clause::Generated && number == TABLE_OID {
+            return Ok(Some(Operand { scalar: Scalar::Constant(id, Value::Oid(relation.oid)), ty: id, at }));
+        }
         if table.is_image {
             if let Some(column) = table.system.get(&number) {
                 let (column, alias, owner) = (*column, table.alias.clone(), level.id);
@@ -165,7 +168,7 @@ impl Binder<'_> {
                 return Ok(Some(self.reference(column, alias, owner, at)));
             }
             let scalar = match number {
-                ROW_ID => return Err(self.unsupported("ctid in RETURNING of INSERT and MERGE", at)),
+                ROW_ID => return Err(self.unsupported("ctid in RETURNING of MERGE", at)),
                 TABLE_OID => Scalar::Constant(id, Value::Oid(relation.oid)),
                 XMIN => self.row_version(found, at),
                 _ => Scalar::Constant(id, Value::Oid(0)),
@@ -351,11 +354,12 @@ impl Binder<'_> {
         let item = &level.items[found.item];
         let (columns, alias, owner) =
             (item.columns.clone(), level.tables[item.table].alias.clone(), level.id);
+        let shown = columns.len() - level.tables[item.table].unexpanded;
         let operand = |column: &ItemColumn| {
             let name = column.name.clone();
             (name, self.reference(column.clone(), alias.clone(), owner, at))
         };
-        columns.iter().map(operand).collect()
+        columns[..shown].iter().map(operand).collect()
     }
 
     /// The columns of all items of the query at hand: `*`.
@@ -427,6 +431,7 @@ impl Table {
             is_function: false,
             is_common: false,
             is_image: false,
+            unexpanded: 0,
             columns: columns.into(),
             scan: None,
             system: Default::default(),
@@ -449,6 +454,7 @@ impl Table {
             is_function: false,
             is_common: false,
             is_image: false,
+            unexpanded: 0,
             columns: columns.into(),
             scan,
             system: Default::default(),

@@ -1,10 +1,11 @@
 //! WITH RECURSIVE: which common tables read themselves, and the two terms of one that does.
 
 use super::coerce::common_modifier;
+use super::search::Added;
 use super::with::{CommonState, CommonTableEntry};
 use super::{Binder, Output, Rows};
 use crate::resolve::name as type_name;
-use firn_base::{Result, SqlState, Type, TypeId};
+use firn_base::{Error, Result, SqlState, Type, TypeId};
 use firn_plan::operator::Iterate;
 use firn_plan::{Column, ColumnInfo, NodeId, Operator};
 use firn_syntax::tree::{CommonTable, Query, QueryBody, SetOperator, SetStep, Statement, With};
@@ -76,18 +77,17 @@ impl Binder<'_> {
                 );
                 return Err(self.error(super::states::INVALID_RECURSION, message, at));
             }
-            return self.projected(rows?);
+            let rows = rows?;
+            self.refuse_additions(table)?;
+            return self.projected(rows);
         };
-        if table.search.is_some() || table.cycle.is_some() {
-            return Err(self.unsupported("SEARCH and CYCLE", at));
-        }
         self.open();
         let definitions = match &query.with {
             Some(with) => self.with_clause(with)?,
             None => Vec::new(),
         };
         entry.borrow_mut().state = CommonState::Forbidden("within its non-recursive term");
-        let initial = match body {
+        let mut initial = match body {
             [] => self.set_operand(first(query))?,
             steps => {
                 let mut left = self.set_operand(first(query))?;
@@ -100,16 +100,45 @@ impl Binder<'_> {
         };
         let named = self.named_columns(table, initial.columns.clone())?;
         let known = |ty: Type| if ty.id == TypeId::UNKNOWN { Type::new(TypeId::TEXT) } else { ty };
-        let columns: Vec<(Rc<str>, Type)> =
+        let mut columns: Vec<(Rc<str>, Type)> =
             named.iter().map(|(name, output)| (name.clone(), known(output.ty))).collect();
+        let whole = if body.is_empty() { first(query) } else { &query.body };
+        let added = self.added_columns(table, &columns, last, whole)?;
+        if let Some(added) = &added {
+            initial = self.with_added_columns(initial, added, true)?;
+            let more = initial.columns[columns.len()..].iter();
+            columns.extend(more.map(|output| (output.name.clone(), output.ty)));
+        }
         let iterate = self.new_iterate();
-        entry.borrow_mut().state = CommonState::Recursive { iterate, columns: columns.clone(), reads: 0, at };
-        let step = self.set_operand(&last.right)?;
+        let unexpanded = added.as_ref().map_or(0, Added::count);
+        entry.borrow_mut().state =
+            CommonState::Recursive { iterate, columns: columns.clone(), unexpanded, reads: 0, at };
+        let step = match &added {
+            None => self.set_operand(&last.right)?,
+            Some(added) => match Self::with_columns_before(table, added, &last.right) {
+                Some(term) => {
+                    let rows = self.set_operand(&term)?;
+                    self.with_added_columns(rows, added, false)?
+                }
+                None => {
+                    self.set_operand(&last.right)?;
+                    if matches!(entry.borrow().state, CommonState::Recursive { reads: 1.., .. }) {
+                        let message = format!(
+                            "with a SEARCH or CYCLE clause, the recursive reference to WITH query \"{}\" must be at the top level of its right-hand SELECT",
+                            table.name.text
+                        );
+                        return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+                    }
+                    return Err(self.not_recursive(table));
+                }
+            },
+        };
         let reads = match &entry.borrow().state {
             CommonState::Recursive { reads, .. } => *reads,
             _ => unreachable!("it was set"),
         };
         if reads == 0 {
+            self.refuse_additions(table)?;
             let rows = self.combine(initial, step, last.operator, last.is_all)?;
             let node = self.with_definitions(definitions, rows.node);
             self.close();
@@ -190,7 +219,20 @@ impl Binder<'_> {
         }));
         let node = self.with_definitions(definitions, node);
         self.close();
+        outputs.truncate(outputs.len() - added.as_ref().map_or(0, Added::hidden));
         Ok(Rows { node, columns: outputs })
+    }
+
+    /// SEARCH and CYCLE of a common table that does not read itself.
+    pub(super) fn refuse_additions(&self, table: &CommonTable) -> Result<()> {
+        match table.search.is_some() || table.cycle.is_some() {
+            true => Err(self.not_recursive(table)),
+            false => Ok(()),
+        }
+    }
+
+    fn not_recursive(&self, table: &CommonTable) -> Error {
+        self.error(SqlState::SYNTAX_ERROR, "WITH query is not recursive", table.name.span.start)
     }
 }
 

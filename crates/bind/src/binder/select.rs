@@ -43,7 +43,7 @@ impl Binder<'_> {
             }
             None => None,
         };
-        let order = self.sort_clause(&query.order_by, &mut targets)?;
+        let mut order = self.sort_clause(&query.order_by, &mut targets)?;
         let grouping = self.group_clause(select, &mut targets, count)?;
         let distinct_on = match &select.distinct {
             Some(Distinct::On(list)) => {
@@ -67,6 +67,11 @@ impl Binder<'_> {
             if resolve || late(place) {
                 target.operand = self.known(target.operand.clone())?;
             }
+        }
+
+        // PostgreSQL does not sort by constants, not even by those that are NULL in some grouping sets.
+        if grouping.has_sets() && !query.limit.as_ref().is_some_and(|limit| limit.with_ties) {
+            order.0.retain(|item| !matches!(targets[item.target].operand.scalar, Scalar::Constant(..)));
         }
 
         if let Some(condition) = condition {

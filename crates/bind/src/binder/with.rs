@@ -21,7 +21,14 @@ pub(crate) enum CommonState {
     /// Its query is being bound, and must not read it here.
     Forbidden(&'static str),
     /// Its recursive term is being bound, which has read it at `at`.
-    Recursive { iterate: IterateId, columns: Vec<(Rc<str>, Type)>, reads: u32, at: u32 },
+    Recursive {
+        iterate: IterateId,
+        columns: Vec<(Rc<str>, Type)>,
+        /// How many of the last columns `*` does not mean.
+        unexpanded: usize,
+        reads: u32,
+        at: u32,
+    },
     /// It has been bound.
     Bound { shared: SharedId, columns: Vec<(Rc<str>, Column)>, readers: Vec<NodeId>, is_change: bool },
 }
@@ -63,14 +70,7 @@ impl Binder<'_> {
             let rows = if with.is_recursive && !is_change && self.mentions(table, &table.name.text) {
                 self.recursive_table(table, entry)?
             } else {
-                if let Some(search) = &table.search {
-                    let message = "WITH query is not recursive";
-                    return Err(self.error(SqlState::SYNTAX_ERROR, message, search.span.start));
-                }
-                if let Some(cycle) = &table.cycle {
-                    let message = "WITH query is not recursive";
-                    return Err(self.error(SqlState::SYNTAX_ERROR, message, cycle.span.start));
-                }
+                self.refuse_additions(table)?;
                 self.plain_table(table)?
             };
             let columns = self.named_columns(table, rows.columns)?;
@@ -175,6 +175,7 @@ impl Binder<'_> {
         });
         let Some((_, entry)) = found else { return Ok(None) };
         let known_as = alias.map_or(name, |alias| &alias.name.text);
+        let mut unexpanded = 0;
         let mut borrowed = entry.borrow_mut();
         let (node, columns) = match &mut borrowed.state {
             CommonState::Later => return Ok(None),
@@ -182,7 +183,8 @@ impl Binder<'_> {
                 let message = format!("recursive reference to query \"{name}\" must not appear {place}");
                 return Err(self.error(super::states::INVALID_RECURSION, message, at));
             }
-            CommonState::Recursive { iterate, columns, reads, at: read_at } => {
+            CommonState::Recursive { iterate, columns, unexpanded: last, reads, at: read_at } => {
+                unexpanded = *last;
                 *reads += 1;
                 *read_at = at;
                 if *reads > 1 {
@@ -234,6 +236,7 @@ impl Binder<'_> {
         let level = self.level();
         let table = level.items[item].table;
         level.tables[table].is_common = true;
+        level.tables[table].unexpanded = unexpanded;
         Ok(Some(node))
     }
 

@@ -4,7 +4,7 @@ use super::{Compile, Needed, Part, ProgramEffects, with_uses};
 use crate::expression::{Conditions, Layout, representation_of};
 use crate::inputs::ChangedPlan;
 use crate::sinks::{
-    ArmPlan, Assignments, Change, ChangeKind, ChangePlan, ConflictUpdatePlan, ImagePlan, InsertPlan,
+    ArmPlan, Assignments, Change, ChangeKind, ChangePlan, ConflictUpdatePlan, ImageOf, ImagePlan, InsertPlan,
     MergeActionPlan, MergeArmPlan, MergePlan, UpdatePlan,
 };
 use crate::template::Template;
@@ -12,8 +12,8 @@ use crate::write::column_id;
 use firn_base::Result;
 use firn_base::sync::Arc;
 use firn_plan::operator::{
-    Assignment, ConflictArm, ConflictUpdate, Image, Insert, JoinKind, Merge, MergeAction, SourceId, Update,
-    XMAX,
+    Assignment, ConflictArm, ConflictUpdate, Image, Insert, JoinKind, Merge, MergeAction, ROW_ID, SourceId,
+    Update, XMAX,
 };
 use firn_plan::{Column, NodeId, Operator, Plan, Scalar};
 
@@ -137,7 +137,11 @@ impl Compile<'_> {
             && (is_insert || self.gives_distinct_rows(input, target));
         let kept: Vec<&Image> = images.iter().filter(|image| needed.contains(&image.output)).collect();
         let image = |image: &&Image| ImagePlan {
-            column: (image.attribute != XMAX).then(|| column_id(image.attribute)),
+            of: match image.attribute {
+                XMAX => ImageOf::Holder,
+                ROW_ID => ImageOf::Id,
+                attribute => ImageOf::Column(column_id(attribute)),
+            },
             old: image.old,
             representation: representation_of(self.plan.columns[image.output].ty),
         };

@@ -9,7 +9,7 @@ use crate::source;
 use crate::stages::{Callee, FilterPlan, FlatMapPlan, LimitBounds, LimitPlan, MapPlan, SetCallPlan};
 use crate::template::Template;
 use firn_base::sync::Arc;
-use firn_base::{Representation, Result, Type};
+use firn_base::{Representation, Result, Type, TypeId};
 use firn_plan::operator::{Limit, Scan, SetCall, SetCalls, SortKey};
 use firn_plan::properties::{Scope, scope_above};
 use firn_plan::{Column, NodeId, Operator, Scalar};
@@ -222,11 +222,13 @@ impl Compile<'_> {
             let callee = Callee::Set(kernel.clone(), Arc::new(signature), arguments);
             return Ok(SetCallPlan { callee, representations });
         }
+        // Several columns are the fields of a record.
+        let ty = if types.len() == 1 { types[0] } else { Type::new(TypeId::RECORD) };
         let scalar = Scalar::Call(Box::new(firn_plan::scalar::Call {
             function: call.function.clone(),
             as_operator: false,
             arguments: call.arguments.clone(),
-            ty: types[0],
+            ty,
         }));
         Ok(SetCallPlan { callee: Callee::Scalar(self.scalars.general(&scalar, layout)?), representations })
     }

@@ -650,6 +650,8 @@ impl<'p> Compile<'p> {
             ChangeKind::Delete(_) => table.columns_to_delete(),
         };
         let is_image = |image: &&Image| self.used[image.output.0 as usize];
+        // The ids of new rows are given by the sink alone.
+        change.images.iter().filter(is_image).all(|image| image.attribute != ROW_ID).then_some(())?;
         let images: Vec<(&Image, ColumnId)> =
             change.images.iter().filter(is_image).map(|image| (image, column_id(image.attribute))).collect();
         let is_read =

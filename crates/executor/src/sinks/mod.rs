@@ -13,8 +13,8 @@ pub use build::{
     stored_nulls,
 };
 pub use change::{
-    ArmPlan, Assignments, Change, ChangeKind, ChangePlan, Changed, ConflictUpdatePlan, ImagePlan, InsertPlan,
-    MergeActionPlan, MergeArmPlan, MergePlan, UpdatePlan,
+    ArmPlan, Assignments, Change, ChangeKind, ChangePlan, Changed, ConflictUpdatePlan, ImageOf, ImagePlan,
+    InsertPlan, MergeActionPlan, MergeArmPlan, MergePlan, UpdatePlan,
 };
 pub use drained::{DrainPlan, Drained};
 pub(crate) use group::new_rows;

@@ -113,7 +113,14 @@ impl Calling {
             match &mut self.set {
                 Progress::Ended => break,
                 Progress::Once => {
-                    columns[0].push(self.arguments[0].datum(row));
+                    match self.arguments[0].datum(row) {
+                        Datum::Record(record) if columns.len() > 1 => {
+                            for (field, column) in columns.iter_mut().enumerate() {
+                                column.push(record.get(field).1);
+                            }
+                        }
+                        value => columns.iter_mut().for_each(|column| column.push(value)),
+                    }
                     self.set = Progress::Ended;
                 }
                 Progress::Set(set) => {

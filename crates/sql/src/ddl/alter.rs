@@ -340,7 +340,8 @@ fn add_column(
         // It is bound over the new table, and computed of the rows of the old one.
         context.put_table(new.clone())?;
         let column = new.columns.last().expect("it has been added");
-        expression::check_generated(context, text, &new, column, expression)?;
+        let kept = expression::check_generated(context, text, &new, column, expression)?;
+        new.columns.last_mut().expect("it has been added").generated = Some(kept);
         context.put_table(table.clone())?;
     }
     rewrite::table(context, &table, new, &sources)?;

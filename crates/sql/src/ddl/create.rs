@@ -152,9 +152,11 @@ pub(super) fn table(context: &mut Context<'_>, text: &str, create: &CreateTable)
     let (columns, generated): (Vec<ColumnDef>, Vec<_>) =
         parts.into_iter().map(|part| (part.column, part.generated)).unzip();
     let mut table = add(context, oid, schema, &name.name, columns, settings)?;
-    for (column, expression) in table.columns.iter().zip(&generated) {
+    for (place, expression) in generated.iter().enumerate() {
         if let Some(expression) = expression {
-            expression::check_generated(context, text, &table, column, expression)?;
+            let column = &table.columns[place];
+            let kept = expression::check_generated(context, text, &table, column, expression)?;
+            table.columns[place].generated = Some(kept);
         }
     }
     for (source, like) in &sources {

@@ -73,8 +73,9 @@ pub(super) fn check_default(
     let text = format!("({default})::{old}");
     let expression = parse_expression(&text)?;
     let place = Place::Default { column, ty: new };
-    let bound = context.bound(|catalog| firn_bind::bind_expression(&text, &expression, place, None, catalog));
-    bound.map(drop).map_err(|error| match error.state() {
+    let bind =
+        |catalog: &dyn Catalog| firn_bind::bind_kept_expression(&text, &expression, place, None, catalog);
+    context.bound(bind).map(drop).map_err(|error| match error.state() {
         SqlState::DATATYPE_MISMATCH => Error::new(
             SqlState::DATATYPE_MISMATCH,
             format!("default for column \"{column}\" cannot be cast automatically to type {new}"),
@@ -93,23 +94,28 @@ pub(super) fn check(
 ) -> Result<(String, Vec<u16>)> {
     let bound = over_table(context, script, table, condition, Place::Check)?;
     let columns = bound.inputs.iter().map(|(_, number)| *number as u16 - 1).collect();
-    let mut condition = condition.clone();
-    visit::expression(&mut FixLiterals(&bound.literals), &mut condition);
-    Ok((unqualified(&condition), columns))
+    Ok((kept(condition, &bound), columns))
 }
 
-/// Checks the expression of a generated column. The table is in the catalog, with the text of the expression. `script` is what the
-/// expression was parsed from.
+/// The text of an expression over a table that always means what it means now.
+fn kept(expression: &Expr, bound: &BoundExpression) -> String {
+    let mut expression = expression.clone();
+    visit::expression(&mut FixLiterals(&bound.literals), &mut expression);
+    unqualified(&expression)
+}
+
+/// Checks the expression of a generated column; the text to be kept. The table is in the catalog, with a text of the expression.
+/// `script` is what the expression was parsed from.
 pub(super) fn check_generated(
     context: &Context<'_>,
     script: &str,
     table: &TableDef,
     column: &ColumnDef,
     expression: &Expr,
-) -> Result<()> {
+) -> Result<String> {
     let place = Place::Generated { column: &column.name, ty: column.ty.declared };
-    over_table(context, script, table, expression, place)?;
-    refuse_session(context, script, table, expression, place)
+    let bound = over_table(context, script, table, expression, place)?;
+    Ok(kept(expression, &bound))
 }
 
 /// The generated columns of a table over one of its columns.
@@ -141,36 +147,17 @@ fn relation(context: &Context<'_>, table: &TableDef, catalog: &dyn Catalog) -> R
     relation.ok_or_else(|| Error::internal("the table of an expression is not in the catalog"))
 }
 
-/// Checks an expression or the condition of an index over a table that is in the catalog.
+/// Checks an expression or the condition of an index over a table that is in the catalog; the text to be kept with it.
 pub(super) fn check_indexed(
     context: &Context<'_>,
     script: &str,
     table: &TableDef,
     expression: &Expr,
     place: Place<'_>,
-) -> Result<BoundExpression> {
+) -> Result<(BoundExpression, String)> {
     let bound = over_table(context, script, table, expression, place)?;
-    refuse_session(context, script, table, expression, place)?;
-    Ok(bound)
-}
-
-/// 0A000 for an expression whose literals mean something else in UTC, in which it is computed.
-fn refuse_session(
-    context: &Context<'_>,
-    script: &str,
-    table: &TableDef,
-    expression: &Expr,
-    place: Place<'_>,
-) -> Result<()> {
-    let reads_session = context.bound(|catalog| {
-        let relation = relation(context, table, catalog)?;
-        firn_bind::reads_session(script, expression, place, &relation, catalog)
-    });
-    match reads_session? {
-        false => Ok(()),
-        true => Err(Error::unsupported("a stored date or time that depends on the session")
-            .with_hint("Write its time zone: timestamptz '2030-01-01 00:00:00+00'.")),
-    }
+    let text = kept(expression, &bound);
+    Ok((bound, text))
 }
 
 /// The text of an expression without the names of relations.

@@ -209,15 +209,16 @@ fn part(
 
 /// An expression of an index, bound over a table that is in the catalog.
 fn computed(context: &Context<'_>, script: &str, table: &TableDef, expression: &Expr) -> Result<Computed> {
-    let bound = expression::check_indexed(context, script, table, expression, Place::IndexExpression)?;
+    let (bound, text) =
+        expression::check_indexed(context, script, table, expression, Place::IndexExpression)?;
     let name = firn_bind::index_column_name(expression);
-    Ok(Computed { text: expression::unqualified(expression), ty: column::stored_type(&name, bound.ty)? })
+    Ok(Computed { text, ty: column::stored_type(&name, bound.ty)? })
 }
 
 /// WHERE of an index, as it is kept.
 fn predicate(context: &Context<'_>, script: &str, table: &TableDef, condition: &Expr) -> Result<String> {
-    expression::check_indexed(context, script, table, condition, Place::IndexPredicate)?;
-    Ok(expression::unqualified(condition))
+    let (_, text) = expression::check_indexed(context, script, table, condition, Place::IndexPredicate)?;
+    Ok(text)
 }
 
 /// The expression of the column that says which rows belong to a partial index.
@@ -321,29 +322,44 @@ pub(super) fn hidden_columns(
 ) -> Result<Vec<u16>> {
     let old = table.clone();
     let mut found = Vec::with_capacity(wanted.len());
+    let mut is_written_anew = false;
     for Computed { text, ty } in wanted {
         let is_it = |column: &ColumnDef| {
             column.hidden && column.generated.as_deref() == Some(text.as_str()) && column.ty == *ty
         };
         let place = table.columns.iter().position(is_it).unwrap_or_else(|| {
             let generated = Some(text.clone());
-            table.columns.push(ColumnDef {
-                generated,
-                hidden: true,
-                ..create::plain_column(shown(text), *ty)
-            });
-            table.columns.len() - 1
+            let column = ColumnDef { generated, hidden: true, ..create::plain_column(shown(text), *ty) };
+            is_written_anew = true;
+            match table.columns.iter().position(is_free) {
+                Some(place) => {
+                    table.columns[place] = column;
+                    place
+                }
+                None => {
+                    table.columns.push(column);
+                    table.columns.len() - 1
+                }
+            }
         });
         found.push(place as u16);
     }
     if table.columns.len() > create::MOST_COLUMNS {
         return Err(create::too_many_columns());
     }
-    if table.columns.len() > old.columns.len() {
+    if is_written_anew {
         rewrite::table(context, &old, table.clone(), &identity_sources(&old))?;
         *table = TableDef::clone(&context.table(old.oid));
     }
     Ok(found)
+}
+
+/// How the names of dropped columns begin whose places are taken by the next hidden columns.
+const FREE: &str = "........free.";
+
+/// Whether it was hidden and has been dropped: nobody has seen the number of the column.
+fn is_free(column: &ColumnDef) -> bool {
+    column.dropped && column.name.starts_with(FREE)
 }
 
 /// Drops the hidden columns that no index has any more.
@@ -352,7 +368,7 @@ pub(super) fn drop_hidden_columns(table: &mut TableDef) {
         let is_used = |index: &IndexDef| index.columns.iter().any(|part| usize::from(part.column) == number);
         if table.columns[number].hidden && !table.indexes.iter().any(is_used) {
             let column = &mut table.columns[number];
-            column.name = format!("........dropped.{}........", number + 1);
+            column.name = format!("{FREE}{}........", number + 1);
             (column.dropped, column.hidden, column.generated) = (true, false, None);
         }
     }

@@ -62,13 +62,9 @@ pub(super) fn table(
 ) -> Result<()> {
     let name = new.name.clone();
     new.storage = create_storage(context, &name, &new.columns)?.0;
-    // A table without columns still has rows, but no row without columns can be stored.
-    if sources.iter().any(Option::is_some) {
+    // No row without columns can be stored; those that were dropped count.
+    if !new.columns.is_empty() {
         fill(context, old, &new, sources)?;
-    } else if new.columns.iter().any(|column| column.generated.is_some()) {
-        return Err(Error::unsupported(
-            "a generated column or an expression index of a table without other columns",
-        ));
     }
     for definition in &new.indexes {
         index::build(context, &new, definition)?;

@@ -80,7 +80,8 @@ fn bound(
             Some(firn_bind::Catalog::relation(&binding, Some(schema), &table.name).ok()??)
         }
     };
-    let bound = firn_bind::bind_expression(text, &expression, place, relation.as_ref(), &binding).ok()?;
+    let bound =
+        firn_bind::bind_kept_expression(text, &expression, place, relation.as_ref(), &binding).ok()?;
     let name = |(column, number): &(Column, i16)| {
         let attribute = relation.as_ref()?.columns.iter().find(|attribute| attribute.number == *number)?;
         Some((*column, quote_name(&attribute.name).to_string()))

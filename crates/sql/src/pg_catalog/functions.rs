@@ -6,11 +6,12 @@ use super::facts::{COLLATIONS, procedures};
 use super::names::{procedure_name, type_names};
 use super::relation::Cell;
 use super::{DATABASE, OWNER, Source, comments, deparse, types};
+use crate::activity::Client;
 use crate::operator_classes;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
 use firn_storage::Table;
-use firn_txn::catalog::{ColumnDef, SequenceDef, TableDef};
+use firn_txn::catalog::{ColumnDef, Oid, SequenceDef, TableDef};
 use firn_vector::registry::{Body, Function, FunctionId, Mode, OperatorId, Parallel, Volatility};
 use std::fmt::Write;
 
@@ -119,16 +120,22 @@ pub(crate) static FUNCTIONS: &[Spec] = &[
     spec("current_schemas", current_schemas),
     spec("pg_blocking_pids", blocking_pids),
     spec("pg_safe_snapshot_blocking_pids", |_, _| Ok(Vec::<i64>::new().into())),
-    spec("pg_client_encoding", |_, _| Ok("UTF8".into())),
+    spec("pg_client_encoding", |source, _| {
+        let setting = source.services().and_then(|services| services.setting("client_encoding"));
+        Ok(setting.unwrap_or_else(|| "UTF8".to_owned()).into())
+    }),
     spec("getdatabaseencoding", |_, _| Ok("UTF8".into())),
     spec("pg_is_in_recovery", no),
     spec("pg_my_temp_schema", zero),
     spec("pg_is_other_temp_schema", no),
-    spec("inet_server_port", none),
-    spec("inet_client_port", |source, _| {
-        let client = source.session().and_then(|asking| asking.activity().client().address);
-        Ok(client.map(|(_, port)| i64::from(port)).into())
+    spec("inet_client_addr", |source, _| {
+        Ok(client(source)?.address.map(|(address, _)| address.to_string()).into())
     }),
+    spec("inet_client_port", |source, _| Ok(client(source)?.address.map(|(_, port)| i64::from(port)).into())),
+    spec("inet_server_addr", |source, _| {
+        Ok(client(source)?.server.map(|(address, _)| address.to_string()).into())
+    }),
+    spec("inet_server_port", |source, _| Ok(client(source)?.server.map(|(_, port)| i64::from(port)).into())),
     spec("pg_postmaster_start_time", started),
     spec("pg_conf_load_time", started),
     spec("pg_current_wal_lsn", log_place),
@@ -136,6 +143,7 @@ pub(crate) static FUNCTIONS: &[Spec] = &[
     spec("pg_current_wal_flush_lsn", |source, _| {
         Ok(source.session().map(|asking| asking.engine().log_bytes().1 as i64).into())
     }),
+    spec("pg_switch_wal", log_place),
     spec("pg_is_wal_replay_paused", no_recovery),
     spec("pg_last_wal_receive_lsn", none),
     spec("pg_last_wal_replay_lsn", none),
@@ -497,14 +505,7 @@ pub(super) fn described(source: &Source, arguments: &[Cell]) -> Result<Option<(&
     let class = super::numbered(class as u32).map_or("", |relation| relation.name);
     Ok(match class {
         "pg_class" => source.object(object).map(|found| {
-            let kind = match found {
-                Object::Table(_) => "table",
-                Object::Index(..) => "index",
-                Object::View(_) => "view",
-                Object::Sequence(_) => "sequence",
-                Object::System(_, relation) if relation.relkind == "r" => "table",
-                Object::System(..) => "view",
-            };
+            let kind = relation_kind(&found);
             let name = format!("{kind} {}", source.name_to_find(&found));
             match column_name(&found, column) {
                 Some(column) => ("table column", format!("column {column} of {name}")),
@@ -540,6 +541,84 @@ fn column_name(object: &Object<'_>, column: i64) -> Option<String> {
     columns.get(place).map(|column| quote_identifier(&column.name))
 }
 
+/// `pg_identify_object`: the type of an object, its schema, its name if that and the schema identify it, and its identity.
+/// `None` for what is none.
+pub(crate) fn identified(
+    source: &Source,
+    class: u32,
+    object: i64,
+    column: i64,
+) -> Option<[Option<String>; 4]> {
+    let quoted = |schema: Oid| quote_identifier(source.schema_name(schema));
+    let class = super::numbered(class).map_or("", |relation| relation.name);
+    match class {
+        "pg_class" => {
+            let Some(found) = source.object(object) else {
+                return Some([Some("relation".to_owned()), None, None, None]);
+            };
+            let kind = relation_kind(&found);
+            let (schema, name) = (quoted(found.schema()), quote_identifier(found.name()));
+            let identity = format!("{schema}.{name}");
+            Some(match column_name(&found, column) {
+                None if column != 0 => [Some(format!("{kind} column")), None, None, None],
+                None => [Some(kind.to_owned()), Some(schema), Some(name), Some(identity)],
+                Some(column) => {
+                    let identity = format!("{identity}.{column}");
+                    [Some(format!("{kind} column")), Some(schema), Some(name), Some(identity)]
+                }
+            })
+        }
+        "pg_type" => {
+            let Some(ty) = types::numbered(object) else {
+                return Some([Some("type".to_owned()), None, None, None]);
+            };
+            let identity = types::format_type(object, None);
+            Some([
+                Some("type".to_owned()),
+                Some("pg_catalog".to_owned()),
+                Some(ty.name.to_string()),
+                identity,
+            ])
+        }
+        "pg_proc" => {
+            let name = procedure_name(source, object as u32);
+            let qualified = |name: String| match name.contains('.') {
+                true => name,
+                false => format!("pg_catalog.{name}"),
+            };
+            let schema = name.as_ref().map(|_| "pg_catalog".to_owned());
+            Some([Some("function".to_owned()), schema, None, name.map(qualified)])
+        }
+        "pg_namespace" => {
+            let schema = source.schemas().find(|(schema, _)| number(*schema) == object);
+            let name = schema.map(|(_, name)| quote_identifier(name));
+            Some([Some("schema".to_owned()), None, name.clone(), name])
+        }
+        "pg_constraint" => {
+            let found = source.catalog.tables.values().find_map(|table| {
+                let constraint = table.constraints.iter().find(|found| number(found.oid) == object)?;
+                let name = quote_identifier(&constraint.name);
+                let schema = quoted(table.schema);
+                Some((schema.clone(), format!("{name} on {schema}.{}", quote_identifier(&table.name))))
+            });
+            let (schema, identity) = found.unzip();
+            Some([Some("table constraint".to_owned()), schema, None, identity])
+        }
+        _ => None,
+    }
+}
+
+fn relation_kind(object: &Object<'_>) -> &'static str {
+    match object {
+        Object::Table(_) => "table",
+        Object::Index(..) => "index",
+        Object::View(_) => "view",
+        Object::Sequence(_) => "sequence",
+        Object::System(_, relation) if relation.relkind == "r" => "table",
+        Object::System(..) => "view",
+    }
+}
+
 /// The comment on an object, by its oid and perhaps the name of its catalog.
 fn description(source: &Source, arguments: &[Cell]) -> Result<Cell> {
     let catalog = match arguments.get(1) {
@@ -560,6 +639,11 @@ fn current_schemas(source: &Source, arguments: &[Cell]) -> Result<Cell> {
 
 fn started(source: &Source, _: &[Cell]) -> Result<Cell> {
     Ok(source.session().map(|asking| asking.sessions().begun()).into())
+}
+
+/// Who asks.
+fn client(source: &Source) -> Result<Client> {
+    Ok(source.session().ok_or_else(no_session)?.activity().client())
 }
 
 fn log_place(source: &Source, _: &[Cell]) -> Result<Cell> {

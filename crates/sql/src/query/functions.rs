@@ -2,16 +2,17 @@
 //!
 //! A call finds them in its context: [`Source`]. Functions of the catalogs are called with its cells.
 
-use super::sets;
+use super::{sets, snapshots};
 use crate::advisory::{Mode, Scope};
 use crate::information_schema;
-use crate::pg_catalog::functions::{FUNCTIONS, Spec};
+use crate::pg_catalog::functions::{FUNCTIONS, Spec, identified};
 use crate::pg_catalog::{Cell, Source};
 use crate::run::SessionServices;
 use crate::services::Services;
 use crate::session_facts::SessionFacts;
-use firn_base::{Error, Representation, Result, SqlState};
+use firn_base::{Error, Representation, Result, SqlState, Type, TypeId};
 use firn_vector::Datum;
+use firn_vector::builder::Builder;
 use firn_vector::kernel::{Any, Call, Rest, Text};
 use firn_vector::registry::{Missing, RegistryBuilder};
 
@@ -23,7 +24,26 @@ pub fn register(builder: &mut RegistryBuilder) {
         }
     }
     sets::register(builder);
+    snapshots::register(builder);
     information_schema::functions::register(builder);
+    builder.scalar::<(u32, u32, i32), _>(
+        "pg_identify_object(oid,oid,int4)",
+        |call, (class, object, column)| {
+            let Some(fields) = identified(source(call)?, class, object.into(), column.into()) else {
+                return Err(Error::new(
+                    SqlState::UNDEFINED_OBJECT,
+                    format!("unsupported object class {class}"),
+                ));
+            };
+            let field = |field: Option<String>| {
+                let mut builder = Builder::new(Representation::Text);
+                builder.push(field.as_deref().map_or(Datum::Null, Datum::Text));
+                (Type::new(TypeId::TEXT), builder.finish())
+            };
+            call.value.set_record(fields.into_iter().map(field).collect());
+            Ok(Any)
+        },
+    );
     session(builder);
     advisory_locks(builder);
     notifications(builder);

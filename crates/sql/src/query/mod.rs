@@ -8,6 +8,7 @@ mod objects;
 mod registry;
 mod relations;
 mod sets;
+mod snapshots;
 mod statement;
 
 pub use binding::with_catalog;

@@ -1,8 +1,8 @@
 //! Functions that return sets and need the catalog or the session.
 
 use super::functions::source;
-use crate::pg_catalog::{self, Relation};
-use firn_base::{Representation, Result, Value};
+use crate::pg_catalog::{self, Cell, Relation};
+use firn_base::{Representation, Result, Type, TypeId, Value};
 use firn_executor::values;
 use firn_syntax::{Category, KEYWORDS, Keyword};
 use firn_vector::Datum;
@@ -24,6 +24,7 @@ pub(super) fn register(builder: &mut RegistryBuilder) {
         builder.set(signature, Rows { relation });
     }
     builder.set("pg_get_keywords()", Keywords);
+    builder.set("pg_stat_get_activity(int4)", Sessions);
     builder.set("pg_listening_channels()", Channels);
     // There are no privileges that are granted, and no partitions.
     builder.set("aclexplode(_aclitem) pg_partition_ancestors(regclass) pg_partition_tree(regclass)", Nothing);
@@ -65,6 +66,75 @@ impl Set for Values {
         }
         self.next = end;
         Ok(end < self.count)
+    }
+}
+
+/// `pg_stat_get_activity`: all sessions, or the one of a number.
+struct Sessions;
+
+impl Sessions {
+    /// Its columns, as `pg_proc` lists them. What `pg_stat_activity` does not have is of encrypted connections.
+    const COLUMNS: [(&str, TypeId); 30] = [
+        ("datid", TypeId::OID),
+        ("pid", TypeId::INT4),
+        ("usesysid", TypeId::OID),
+        ("application_name", TypeId::TEXT),
+        ("state", TypeId::TEXT),
+        ("query", TypeId::TEXT),
+        ("wait_event_type", TypeId::TEXT),
+        ("wait_event", TypeId::TEXT),
+        ("xact_start", TypeId::TIMESTAMPTZ),
+        ("query_start", TypeId::TIMESTAMPTZ),
+        ("backend_start", TypeId::TIMESTAMPTZ),
+        ("state_change", TypeId::TIMESTAMPTZ),
+        ("client_addr", TypeId::TEXT),
+        ("client_hostname", TypeId::TEXT),
+        ("client_port", TypeId::INT4),
+        ("backend_xid", TypeId::XID),
+        ("backend_xmin", TypeId::XID),
+        ("backend_type", TypeId::TEXT),
+        ("ssl", TypeId::BOOL),
+        ("sslversion", TypeId::TEXT),
+        ("sslcipher", TypeId::TEXT),
+        ("sslbits", TypeId::INT4),
+        ("ssl_client_dn", TypeId::TEXT),
+        ("ssl_client_serial", TypeId::NUMERIC),
+        ("ssl_issuer_dn", TypeId::TEXT),
+        ("gss_auth", TypeId::BOOL),
+        ("gss_princ", TypeId::TEXT),
+        ("gss_enc", TypeId::BOOL),
+        ("leader_pid", TypeId::INT4),
+        ("query_id", TypeId::INT8),
+    ];
+}
+
+impl SetKernel for Sessions {
+    fn can_fail(&self) -> bool {
+        false
+    }
+
+    fn begin(&self, call: &mut Call<'_>, arguments: &[Datum<'_>]) -> Result<Option<Box<dyn Set>>> {
+        let relation = pg_catalog::find("pg_catalog", "pg_stat_activity").expect("it is a relation");
+        let (count, cells) = relation.cells(source(call)?);
+        let column_of = |name: &str| relation.columns.iter().position(|column| column.name == name);
+        let pids = &cells[column_of("pid").expect("it has the column")];
+        let rows: Vec<usize> = (0..count)
+            .filter(|row| match arguments[0] {
+                Datum::Int32(pid) => pids[*row] == Cell::Integer(pid.into()),
+                _ => true,
+            })
+            .collect();
+        let columns = Sessions::COLUMNS.iter().map(|(name, ty)| {
+            let ty = Type::new(*ty);
+            let cell = |row: &usize| match column_of(name) {
+                Some(column) => cells[column][*row].clone(),
+                None if ty.id == TypeId::BOOL => Cell::Boolean(false),
+                None => Cell::Null,
+            };
+            let values = rows.iter().map(|row| cell(row).into_value(ty).unwrap_or(Value::Null));
+            (ty.representation().expect("they have built-in types"), values.collect())
+        });
+        Ok(Some(Box::new(Values { columns: columns.collect(), next: 0, count: rows.len() })))
     }
 }
 

@@ -290,8 +290,8 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     parameter(
         "session_replication_role",
         "origin",
-        Kind::Choice(&["origin"]),
-        "Constraints are always checked.",
+        Kind::Choice(&["origin", "replica", "local"]),
+        "With replica foreign keys are not checked, and their actions not carried out.",
     ),
     parameter(
         "standard_conforming_strings",

@@ -3,8 +3,22 @@
 use super::Transaction;
 use crate::catalog::{Deferral, Oid};
 use crate::deferred::Check;
+use firn_base::sync::{Arc, AtomicBool, Ordering};
 
 impl Transaction {
+    /// Foreign keys are not checked, and their actions not carried out, whenever this is raised.
+    #[inline]
+    pub fn set_trusts_references(&mut self, flag: Arc<AtomicBool>) {
+        self.trusts_references = Some(flag);
+    }
+
+    /// Whether foreign keys are not checked now.
+    #[inline]
+    pub fn trusts_references(&self) -> bool {
+        // Relaxed: the session sets it between statements.
+        self.trusts_references.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
+    }
+
     /// Whether a constraint's checks are deferred to the end of the transaction.
     #[inline]
     pub fn defers(&self, constraint: Oid, deferral: Deferral) -> bool {

@@ -13,11 +13,13 @@ CREATE TEMP VIEW known AS SELECT oid FROM pg_type WHERE $known;"
 
 query "$@" > functions.tsv <<SQL
 $prelude
+\\set foreign '''{inet,txid_snapshot,pg_snapshot}''::regtype[]::oid[]'
 SELECT p.oid, proname, prokind, proretset, provolatile, proisstrict, proparallel, provariadic, prorettype,
        proargtypes::text,
        coalesce((SELECT string_agg(coalesce(nullif(proargnames[i], ''), '-'), ' ' ORDER BY i)
                  FROM generate_subscripts(coalesce(proallargtypes, proargtypes::oid[]), 1) AS s(j), LATERAL (SELECT s.j + CASE WHEN proallargtypes IS NULL THEN 1 ELSE 0 END) AS n(i)), ''),
-       coalesce(array_to_string(proallargtypes, ' '), ''),
+       -- Addresses are text.
+       coalesce(array_to_string(array_replace(proallargtypes, 'inet'::regtype::oid, 'text'::regtype::oid), ' '), ''),
        coalesce(array_to_string(proargmodes, ''), ''),
        coalesce((SELECT string_agg(pg_get_function_arg_default(p.oid, i), '|' ORDER BY i) FROM generate_series(1, pronargs) AS s(i)), '')
 FROM pg_proc AS p
@@ -26,6 +28,14 @@ WHERE pronamespace = 'pg_catalog'::regnamespace
   AND NOT (prorettype = 'internal'::regtype OR 'internal'::regtype = ANY (proargtypes::oid[]))
   AND prorettype NOT IN ('trigger'::regtype, 'event_trigger'::regtype, 'language_handler'::regtype)
 ORDER BY p.oid;
+-- Functions whose type is not built in have text in its place.
+SELECT oid, proname, prokind, proretset, provolatile, proisstrict, proparallel, 0,
+       CASE WHEN prorettype = ANY (:foreign) THEN 25 ELSE prorettype END,
+       (SELECT coalesce(string_agg(CASE WHEN t = ANY (:foreign) THEN 25 ELSE t END::text, ' ' ORDER BY i), '')
+        FROM unnest(proargtypes::oid[]) WITH ORDINALITY AS a(t, i)), rtrim(repeat('- ', pronargs)), '', '', ''
+FROM pg_proc
+WHERE oid IN (2196, 2198, 2944, 2945, 2946, 2947, 2948, 5061, 5062, 5063, 5064, 5065)
+ORDER BY oid;
 SQL
 
 query "$@" > operators.tsv <<SQL

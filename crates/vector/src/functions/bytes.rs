@@ -5,6 +5,7 @@
 use super::encoding_names::{encoding_name, encoding_number};
 use crate::kernel::{Bytes, Call, Text};
 use crate::registry::RegistryBuilder;
+use firn_base::encoding::Encoding;
 use firn_base::{Error, Result, SqlState};
 use sha2::Digest;
 use std::fmt::Write;
@@ -54,19 +55,18 @@ pub fn register(builder: &mut RegistryBuilder) {
     builder.scalar::<(&[u8],), _>("sha512(bytea)", |call, (bytes,)| digest::<sha2::Sha512>(bytes, call));
 
     builder.scalar::<(&[u8], &str), _>("convert_from(bytea,name)", |call, (bytes, encoding)| {
-        let text = Encoding::named(encoding, "source")?.read(bytes)?;
+        let text = named(encoding, "source")?.read(bytes)?;
         call.text.push_str(&text);
         Ok::<_, Error>(Text)
     });
     builder.scalar::<(&str, &str), _>("convert_to(text,name)", |call, (text, encoding)| {
-        Encoding::named(encoding, "destination")?.write(text, &mut call.bytes)?;
+        named(encoding, "destination")?.write(text, &mut call.bytes)?;
         Ok::<_, Error>(Bytes)
     });
     builder.scalar::<(&[u8], &str, &str), _>(
         "convert(bytea,name,name)",
         |call, (bytes, source, destination)| {
-            let (source, destination) =
-                (Encoding::named(source, "source")?, Encoding::named(destination, "destination")?);
+            let (source, destination) = (named(source, "source")?, named(destination, "destination")?);
             if source == destination || source == Encoding::SqlAscii && destination != Encoding::Utf8 {
                 destination.check(bytes)?;
                 call.bytes.extend_from_slice(bytes);
@@ -77,7 +77,7 @@ pub fn register(builder: &mut RegistryBuilder) {
         },
     );
     builder.scalar::<(&[u8], &str), _>("length(bytea,name)", |_, (bytes, encoding)| {
-        let encoding = Encoding::named(encoding, "").map_err(|error| match error.state() {
+        let encoding = named(encoding, "").map_err(|error| match error.state() {
             SqlState::INVALID_PARAMETER_VALUE => {
                 Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("invalid encoding name \"{encoding}\""))
             }
@@ -181,159 +181,15 @@ fn digest<D: Digest>(bytes: &[u8], call: &mut Call<'_>) -> Bytes {
     Bytes
 }
 
-/// An encoding of characters.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Encoding {
-    /// Bytes without a meaning.
-    SqlAscii,
-    Utf8,
-    /// ISO 8859-1.
-    Latin1,
-    /// ISO 8859-15.
-    Latin9,
-    /// Windows code page 1252.
-    Windows1252,
-}
-
-/// The characters of ISO 8859-15 that are others in ISO 8859-1.
-const LATIN9: [(u8, char); 8] =
-    [(0xa4, '€'), (0xa6, 'Š'), (0xa8, 'š'), (0xb4, 'Ž'), (0xb8, 'ž'), (0xbc, 'Œ'), (0xbd, 'œ'), (0xbe, 'Ÿ')];
-
-/// The characters of 0x80 to 0x9f in code page 1252; `\0` is none.
-const WINDOWS: [char; 32] = [
-    '€', '\0', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\0', 'Ž', '\0', '\0', '‘', '’', '“',
-    '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\0', 'ž', 'Ÿ',
-];
-
-impl Encoding {
-    /// The encoding of a name, of which case and punctuation do not matter.
-    fn named(name: &str, role: &str) -> Result<Encoding> {
-        Ok(match encoding_number(name).and_then(encoding_name) {
-            Some("SQL_ASCII") => Encoding::SqlAscii,
-            Some("UTF8") => Encoding::Utf8,
-            Some("LATIN1") => Encoding::Latin1,
-            Some("LATIN9") => Encoding::Latin9,
-            Some("WIN1252") => Encoding::Windows1252,
-            Some(_) => return Err(Error::unsupported(format!("the encoding \"{name}\""))),
-            None => {
-                let message = format!("invalid {role} encoding name \"{name}\"");
-                return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
-            }
-        })
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Encoding::SqlAscii => "SQL_ASCII",
-            Encoding::Utf8 => "UTF8",
-            Encoding::Latin1 => "LATIN1",
-            Encoding::Latin9 => "LATIN9",
-            Encoding::Windows1252 => "WIN1252",
+/// The encoding of a name, of which case and punctuation do not matter.
+fn named(name: &str, role: &str) -> Result<Encoding> {
+    match encoding_number(name).and_then(encoding_name) {
+        Some(known) => {
+            Encoding::of(known).ok_or_else(|| Error::unsupported(format!("the encoding \"{name}\"")))
+        }
+        None => {
+            let message = format!("invalid {role} encoding name \"{name}\"");
+            Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message))
         }
     }
-
-    /// 22021 of bytes that are no text in the encoding.
-    fn check(self, bytes: &[u8]) -> Result<()> {
-        let wrong = match self {
-            Encoding::Utf8 => match std::str::from_utf8(bytes) {
-                Ok(_) => bytes.iter().position(|byte| *byte == 0),
-                // A zero before the first wrong byte comes first.
-                Err(error) => {
-                    let valid = error.valid_up_to();
-                    Some(bytes[..valid].iter().position(|byte| *byte == 0).unwrap_or(valid))
-                }
-            },
-            _ => bytes.iter().position(|byte| *byte == 0),
-        };
-        let Some(place) = wrong else { return Ok(()) };
-        // As many bytes are shown as the first one says that the character has.
-        let width = match (self, bytes[place]) {
-            (Encoding::Utf8, 0xc0..=0xdf) => 2,
-            (Encoding::Utf8, 0xe0..=0xef) => 3,
-            (Encoding::Utf8, 0xf0..=0xf7) => 4,
-            _ => 1,
-        };
-        let shown: Vec<String> =
-            bytes[place..].iter().take(width).map(|byte| format!("0x{byte:02x}")).collect();
-        let message = format!("invalid byte sequence for encoding \"{}\": {}", self.name(), shown.join(" "));
-        Err(Error::new(SqlState::new("22021"), message))
-    }
-
-    /// Bytes of the encoding as text.
-    fn read(self, bytes: &[u8]) -> Result<String> {
-        let own = if self == Encoding::SqlAscii { Encoding::Utf8 } else { self };
-        own.check(bytes)?;
-        let mut text = String::with_capacity(bytes.len());
-        for (place, byte) in bytes.iter().enumerate() {
-            let character = match self {
-                Encoding::Utf8 | Encoding::SqlAscii => {
-                    return Ok(std::str::from_utf8(bytes).expect("it was checked").to_owned());
-                }
-                Encoding::Latin1 => char::from(*byte),
-                Encoding::Latin9 => LATIN9
-                    .iter()
-                    .find(|(code, _)| code == byte)
-                    .map_or(char::from(*byte), |(_, other)| *other),
-                Encoding::Windows1252 => match byte {
-                    0x80..=0x9f if WINDOWS[usize::from(byte - 0x80)] == '\0' => {
-                        return Err(no_equivalent(&bytes[place..=place], self, Encoding::Utf8));
-                    }
-                    0x80..=0x9f => WINDOWS[usize::from(byte - 0x80)],
-                    byte => char::from(*byte),
-                },
-            };
-            text.push(character);
-        }
-        Ok(text)
-    }
-
-    /// Appends text as bytes of the encoding.
-    fn write(self, text: &str, out: &mut Vec<u8>) -> Result<()> {
-        for character in text.chars() {
-            let code = u32::from(character);
-            let byte = match self {
-                Encoding::Utf8 | Encoding::SqlAscii => {
-                    out.extend_from_slice(text.as_bytes());
-                    return Ok(());
-                }
-                Encoding::Latin1 => u8::try_from(code).ok(),
-                Encoding::Latin9 => match LATIN9.iter().find(|(_, other)| *other == character) {
-                    Some((byte, _)) => Some(*byte),
-                    None => {
-                        u8::try_from(code).ok().filter(|byte| LATIN9.iter().all(|(other, _)| other != byte))
-                    }
-                },
-                Encoding::Windows1252 => {
-                    match WINDOWS.iter().position(|other| *other == character && code != 0) {
-                        Some(place) => Some(0x80 + place as u8),
-                        None => u8::try_from(code).ok().filter(|byte| !(0x80..=0x9f).contains(byte)),
-                    }
-                }
-            };
-            let Some(byte) = byte else {
-                let mut buffer = [0; 4];
-                return Err(no_equivalent(
-                    character.encode_utf8(&mut buffer).as_bytes(),
-                    Encoding::Utf8,
-                    self,
-                ));
-            };
-            out.push(byte);
-        }
-        Ok(())
-    }
-}
-
-#[cold]
-fn no_equivalent(bytes: &[u8], source: Encoding, destination: Encoding) -> Error {
-    let shown: Vec<String> = bytes.iter().map(|byte| format!("0x{byte:02x}")).collect();
-    Error::new(
-        SqlState::new("22P05"),
-        format!(
-            "character with byte sequence {} in encoding \"{}\" has no equivalent in encoding \"{}\"",
-            shown.join(" "),
-            source.name(),
-            destination.name()
-        ),
-    )
 }

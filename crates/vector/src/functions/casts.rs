@@ -159,9 +159,9 @@ pub fn first_characters(text: &str, count: usize) -> &str {
 }
 
 fn moments(builder: &mut RegistryBuilder) {
-    builder.scalar::<(i64,), _>("date(timestamp)", |_, (moment,)| moment.div_euclid(MICROS_PER_DAY) as i32);
+    builder.scalar::<(i64,), _>("date(timestamp)", |_, (moment,)| datetime::day_of(moment));
     builder.scalar::<(i64,), _>("date(timestamptz)", |call, (moment,)| {
-        Ok::<_, Error>(datetime::to_local(moment, call.context.zone())?.div_euclid(MICROS_PER_DAY) as i32)
+        Ok::<_, Error>(datetime::day_of(datetime::to_local(moment, call.context.zone())?))
     });
     builder.scalar::<(i32,), _>("timestamp(date)", |_, (days,)| datetime::date_to_timestamp(days));
     builder.scalar::<(i32,), _>("timestamptz(date)", |call, (days,)| {
@@ -180,9 +180,9 @@ fn moments(builder: &mut RegistryBuilder) {
     builder.scalar::<(i64,), _>("timestamptz(timestamp)", |call, (moment,)| {
         datetime::to_utc(moment, call.context.zone())
     });
-    builder.scalar::<(i64,), _>("time(timestamp)", |_, (moment,)| moment.rem_euclid(MICROS_PER_DAY));
+    builder.scalar::<(i64,), _>("time(timestamp)", |_, (moment,)| datetime::time_of(moment));
     builder.scalar::<(i64,), _>("time(timestamptz)", |call, (moment,)| {
-        Ok::<_, Error>(datetime::to_local(moment, call.context.zone())?.rem_euclid(MICROS_PER_DAY))
+        Ok::<_, Error>(datetime::time_of(datetime::to_local(moment, call.context.zone())?))
     });
     builder.scalar::<(Interval,), _>("time(interval)", |_, (span,)| {
         span.microseconds().rem_euclid(MICROS_PER_DAY)
@@ -199,7 +199,10 @@ fn moments(builder: &mut RegistryBuilder) {
 }
 
 fn at(days: i32, time: i64) -> Result<i64> {
-    datetime::check_timestamp(datetime::date_to_timestamp(days)?.checked_add(time))
+    match datetime::date_to_timestamp(days)? {
+        midnight if datetime::is_finite(midnight) => datetime::check_timestamp(midnight.checked_add(time)),
+        infinite => Ok(infinite),
+    }
 }
 
 /// Microseconds with so many decimals of a second; halves go away from zero.
@@ -214,6 +217,9 @@ fn round(micros: i64, digits: i32) -> i64 {
 
 /// A timestamp with so many decimals of its seconds, rounded away from 2000-01-01, from which PostgreSQL counts.
 pub fn round_timestamp(moment: i64, digits: i32) -> Result<i64> {
+    if !datetime::is_finite(moment) {
+        return Ok(moment);
+    }
     let epoch = i64::from(POSTGRES_EPOCH_DAYS) * MICROS_PER_DAY;
     let rounded = moment.checked_sub(epoch).map(|moment| round(moment, digits));
     datetime::check_timestamp(rounded.and_then(|moment| moment.checked_add(epoch)))

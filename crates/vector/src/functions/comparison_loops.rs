@@ -149,11 +149,24 @@ fn constant(vector: &Vector) -> Option<(i128, Unit)> {
     })
 }
 
+/// Whether it is the infinite value of a date or timestamp.
+fn is_infinite(value: i128, unit: Unit) -> bool {
+    match unit {
+        Unit::Days => value == i32::MAX.into() || value == i32::MIN.into(),
+        Unit::Micros => value == i64::MAX.into() || value == i64::MIN.into(),
+        _ => false,
+    }
+}
+
 fn with_constant(test: Test, column: &Vector, vector: &Vector) -> Option<BooleanBuffer> {
     if let (Data::Strings(strings), Data::Strings(constant)) = (column.data()?, vector.data()?) {
         return equal_to_string(test, column.representation(), strings, constant.bytes(0));
     }
     let (value, of_constant) = constant(vector)?;
+    if is_infinite(value, of_constant) && unit(column.representation())? != of_constant {
+        // An infinite date is no number of an infinite timestamp's microseconds.
+        return None;
+    }
     let range = Range::of(test, value, ratio(unit(column.representation())?, of_constant)?);
     match column.data()? {
         Data::Int16(values) => Some(range.bits(values, i16::MIN, i16::MAX, |bound| bound as i16)),
@@ -229,7 +242,12 @@ fn of_columns(test: Test, left: &Vector, right: &Vector) -> Option<BooleanBuffer
         let is_text = [left, right].iter().all(|side| side.representation() == Representation::Text);
         return is_text.then(|| equal_strings(test, left_strings, right_strings)).flatten();
     }
-    let ratio = ratio(unit(left.representation())?, unit(right.representation())?)?;
+    let units = (unit(left.representation())?, unit(right.representation())?);
+    if matches!(units, (Unit::Days, Unit::Micros) | (Unit::Micros, Unit::Days)) {
+        // Infinite values are in no ratio.
+        return None;
+    }
+    let ratio = ratio(units.0, units.1)?;
     match (left_data, right_data, ratio) {
         (Data::Int16(left), Data::Int16(right), Ratio::Left(1)) => Some(pairs(test, left, right)),
         (Data::Int32(left), Data::Int32(right), Ratio::Left(1)) => Some(pairs(test, left, right)),

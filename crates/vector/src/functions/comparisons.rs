@@ -10,7 +10,7 @@ use crate::registry::RegistryBuilder;
 use crate::selection::Rows;
 use crate::vector::Vector;
 use crate::{Datum, lists::List, lists::Record};
-use firn_base::datetime::{MICROS_PER_DAY, to_utc};
+use firn_base::datetime::{MICROS_PER_DAY, is_finite, is_finite_date, to_utc};
 use firn_base::numeric::Numeric;
 use firn_base::operators::{compare_blank_padded, compare_floats};
 use firn_base::sync::Arc;
@@ -61,10 +61,10 @@ pub fn register(builder: &mut RegistryBuilder) {
         compare_date(right, left).reverse()
     });
     in_zone::<i32, i64>(builder, "date_%_timestamptz(date,timestamptz)", |left, right, zone| {
-        compare_local(i128::from(left) * i128::from(MICROS_PER_DAY), right, zone)
+        compare_local(midnight(left), right, zone)
     });
     in_zone::<i64, i32>(builder, "timestamptz_%_date(timestamptz,date)", |left, right, zone| {
-        compare_local(i128::from(right) * i128::from(MICROS_PER_DAY), left, zone).reverse()
+        compare_local(midnight(right), left, zone).reverse()
     });
     in_zone::<i64, i64>(builder, "timestamp_%_timestamptz(timestamp,timestamptz)", |left, right, zone| {
         compare_local(left.into(), right, zone)
@@ -110,11 +110,10 @@ pub fn register(builder: &mut RegistryBuilder) {
         compare_date(right, left).reverse()
     });
     builder.scalar::<(i32, i64), _>("date_cmp_timestamptz(date,timestamptz)", |call, (left, right)| {
-        compare_local(i128::from(left) * i128::from(MICROS_PER_DAY), right, call.context.zone()) as i32
+        compare_local(midnight(left), right, call.context.zone()) as i32
     });
     builder.scalar::<(i64, i32), _>("timestamptz_cmp_date(timestamptz,date)", |call, (left, right)| {
-        compare_local(i128::from(right) * i128::from(MICROS_PER_DAY), left, call.context.zone()).reverse()
-            as i32
+        compare_local(midnight(right), left, call.context.zone()).reverse() as i32
     });
     builder.scalar::<(i64, i64), _>(
         "timestamp_cmp_timestamptz(timestamp,timestamptz)",
@@ -312,11 +311,27 @@ fn larger_string<const LARGER: bool>(
 
 /// A day, by its midnight, and a moment. A day may lie beyond all moments.
 fn compare_date(days: i32, moment: i64) -> Ordering {
-    (i128::from(days) * i128::from(MICROS_PER_DAY)).cmp(&i128::from(moment))
+    match is_finite_date(days) || is_finite(moment) {
+        true => midnight(days).cmp(&moment.into()),
+        // Both are infinite.
+        false => (days > 0).cmp(&(moment > 0)),
+    }
+}
+
+/// The midnight of a day.
+fn midnight(days: i32) -> i128 {
+    i128::from(days) * i128::from(MICROS_PER_DAY)
 }
 
 /// A moment on the clocks of a zone, which may lie beyond all moments, and a moment.
 fn compare_local(local: i128, moment: i64, zone: &TimeZoneSetting) -> Ordering {
+    // What is infinite is as large as an infinite moment, and a day that is beyond all moments is not.
+    let largest = midnight(i32::MAX);
+    match local {
+        local if local == largest && moment == i64::MAX => return Ordering::Equal,
+        local if local == midnight(i32::MIN) && moment == i64::MIN => return Ordering::Equal,
+        _ => {}
+    }
     match i64::try_from(local).ok().and_then(|local| to_utc(local, zone).ok()) {
         Some(utc) => utc.cmp(&moment),
         None if local > 0 => Ordering::Greater,

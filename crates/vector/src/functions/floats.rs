@@ -94,7 +94,7 @@ pub fn register(builder: &mut RegistryBuilder) {
         true => Err(power_error("cannot take square root of a negative number")),
         false => Ok(value.sqrt()),
     });
-    one(builder, "dcbrt(float8) cbrt(float8)", f64::cbrt);
+    one(builder, "dcbrt(float8) cbrt(float8)", cube_root);
     builder.scalar::<(f64, f64), _>(
         "dpow(float8,float8) pow(float8,float8) power(float8,float8)",
         |_, (base, exponent)| power(base, exponent),
@@ -359,4 +359,38 @@ mod degrees {
         };
         if x >= 0.0 { positive(x) } else { 90.0 + asin_positive(-x) }
     }
+}
+/// The cube root as the GNU C library before 2.41 computes it, and so PostgreSQL on most systems: its last digit is not always
+/// that of the nearest number. A polynomial estimates the root of the mantissa, and one step of Halley's method makes it precise.
+#[allow(clippy::excessive_precision)]
+fn cube_root(value: f64) -> f64 {
+    /// The cube root of 2.
+    const ROOT: f64 = 1.259_921_049_894_873_164_8;
+    /// The cube root of 4.
+    const SQUARED: f64 = 1.587_401_051_968_199_474_8;
+    const FACTORS: [f64; 5] = [1.0 / SQUARED, 1.0 / ROOT, 1.0, ROOT, SQUARED];
+    if value == 0.0 || !value.is_finite() {
+        return value;
+    }
+    let (mantissa, exponent) = split(value.abs());
+    let inner = 1.834_692_774_836_130_86
+        - (0.784_932_344_976_639_262 - 0.145_263_899_385_486_367 * mantissa) * mantissa;
+    let middle = 2.114_994_941_673_712_87 - (2.446_931_225_635_344_30 - inner * mantissa) * mantissa;
+    let estimate = 0.354_895_765_043_919_860 + (1.508_191_937_815_848_96 - middle * mantissa) * mantissa;
+    let cube = estimate * estimate * estimate;
+    let factor = FACTORS[(2 + exponent % 3) as usize];
+    let root = estimate * (cube + 2.0 * mantissa) / (2.0 * cube + mantissa) * factor;
+    // The exponent of a root is far from the limits.
+    (root * f64::powi(2.0, exponent / 3)).copysign(value)
+}
+
+/// A finite number above zero as one from 0.5 up to 1 and a power of 2.
+fn split(value: f64) -> (f64, i32) {
+    const MANTISSA: u64 = (1 << 52) - 1;
+    if value < f64::MIN_POSITIVE {
+        let (mantissa, exponent) = split(value * f64::powi(2.0, 64));
+        return (mantissa, exponent - 64);
+    }
+    let bits = value.to_bits();
+    (f64::from_bits(bits & MANTISSA | 1022 << 52), (bits >> 52) as i32 - 1022)
 }

@@ -6,10 +6,13 @@
 //! | `greatest`, `least` | GREATEST and LEAST: NULLs are left out |
 //! | `array_subscript(a, i, j, …)` | `a[i][j]` |
 //! | `array_slice(a, omitted, low, high, …)` | `a[low:high]…`; bit 2n of `omitted` says that the lower bound of dimension n is not written, bit 2n + 1 the same of the upper one |
+//! | `array_set_element(a, value, i, j, …)` | `SET a[i][j] = value`: the array with an element replaced |
+//! | `array_set_slice(a, source, omitted, low, high, …)` | `SET a[low:high]… = source`, `omitted` as above |
 //! | `limit_count`, `offset_count` | the numbers of LIMIT and OFFSET: 2201W or 2201X below zero |
 //!
 //! Invariant: their oids are from 9000 to 9099; PostgreSQL assigns none of 8000 to 9999 in a release.
 
+use super::array_parts::{set_element, set_slice};
 use crate::Datum;
 use crate::builder::Builder;
 use crate::kernel::scalar::scalar;
@@ -52,6 +55,27 @@ pub fn register(builder: &mut RegistryBuilder) {
         TypeId::ANYARRAY,
         |call, (list, omitted, bounds)| slice(call, &list, omitted as u32, &bounds),
     );
+    let element = (TypeId::ANYELEMENT, Mode::In);
+    let parameters = [array, element, numbers];
+    add_lax::<(Option<List>, Option<Datum>, List), _>(
+        builder,
+        9006,
+        "array_set_element",
+        &parameters,
+        TypeId::ANYARRAY,
+        |call, (list, value, subscripts)| set_element(call, list.as_ref(), value, &subscripts),
+    );
+    let parameters = [array, array, (TypeId::INT4, Mode::In), numbers];
+    add_lax::<(Option<List>, Option<List>, i32, List), _>(
+        builder,
+        9007,
+        "array_set_slice",
+        &parameters,
+        TypeId::ANYARRAY,
+        |call, (list, source, omitted, bounds)| {
+            set_slice(call, list.as_ref(), source.as_ref(), omitted as u32, &bounds)
+        },
+    );
     let counts = [
         (9004, "limit_count", "2201W", "LIMIT must not be negative"),
         (9005, "offset_count", "2201X", "OFFSET must not be negative"),
@@ -65,6 +89,18 @@ pub fn register(builder: &mut RegistryBuilder) {
     }
 }
 
+/// As [`add`], of a function that is called where arguments are NULL.
+fn add_lax<A: Arguments, O: Outcome + 'static>(
+    builder: &mut RegistryBuilder,
+    oid: u32,
+    name: &str,
+    parameters: &[(TypeId, Mode)],
+    result: TypeId,
+    call: impl for<'a> Fn(&mut Call<'_>, A::Row<'a>) -> O + Send + Sync + 'static,
+) {
+    builder.add(Function { is_strict: false, ..function::<A, O>(oid, name, parameters, result, call) });
+}
+
 fn add<A: Arguments, O: Outcome + 'static>(
     builder: &mut RegistryBuilder,
     oid: u32,
@@ -73,10 +109,20 @@ fn add<A: Arguments, O: Outcome + 'static>(
     result: TypeId,
     call: impl for<'a> Fn(&mut Call<'_>, A::Row<'a>) -> O + Send + Sync + 'static,
 ) {
+    builder.add(function::<A, O>(oid, name, parameters, result, call));
+}
+
+fn function<A: Arguments, O: Outcome + 'static>(
+    oid: u32,
+    name: &str,
+    parameters: &[(TypeId, Mode)],
+    result: TypeId,
+    call: impl for<'a> Fn(&mut Call<'_>, A::Row<'a>) -> O + Send + Sync + 'static,
+) -> Function {
     let parameter =
         |(ty, mode): &(TypeId, Mode)| Parameter { ty: *ty, name: None, mode: *mode, default: None };
     let kernel = scalar::<A, O>(call);
-    builder.add(Function {
+    Function {
         id: FunctionId(oid),
         schema: None,
         name: name.into(),
@@ -89,7 +135,7 @@ fn add<A: Arguments, O: Outcome + 'static>(
         can_fail: kernel.can_fail(),
         cannot_fail: None,
         body: Body::Scalar(Kernels { general: Arc::new(kernel), special: Vec::new() }),
-    });
+    }
 }
 
 /// The first element that all others are not beyond; NULL if all are NULL.

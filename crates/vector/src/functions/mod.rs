@@ -1,6 +1,7 @@
 //! The functions of this crate, a file a family.
 
 mod aggregates;
+mod array_parts;
 mod arrays;
 mod bytes;
 mod casts;

@@ -7,7 +7,7 @@ use crate::kernel::{Argument, Call, Outcome, Text};
 use crate::registry::RegistryBuilder;
 use firn_base::datetime::{self, MICROS_PER_DAY, MICROS_PER_SECOND, civil_from_days, days_from_civil};
 use firn_base::numeric::Numeric;
-use firn_base::operators::{shift, shift_in_zone, span};
+use firn_base::operators::{days_between, move_date, shift, shift_in_zone, span};
 use firn_base::sync::Arc;
 use firn_base::{Error, Interval, Result, SqlState, TimeZoneSetting, clock};
 use std::fmt::Write;
@@ -45,19 +45,13 @@ fn write_time_of_day(moment: i64, zone: &TimeZoneSetting, out: &mut String) {
 }
 
 fn arithmetic(builder: &mut RegistryBuilder) {
-    builder.scalar::<(i32, i32), _>("date_mi(date,date)", |_, (left, right)| {
-        left.checked_sub(right)
-            .ok_or_else(|| Error::new(SqlState::DATETIME_FIELD_OVERFLOW, "date out of range"))
-    });
-    builder.scalar::<(i32, i32), _>("date_pli(date,int4)", |_, (days, more)| {
-        datetime::check_date(i64::from(days) + i64::from(more))
-    });
+    builder.scalar::<(i32, i32), _>("date_mi(date,date)", |_, (left, right)| days_between(left, right));
+    builder.scalar::<(i32, i32), _>("date_pli(date,int4)", |_, (days, more)| move_date(days, more.into()));
     builder.scalar::<(i32, i32), _>("integer_pl_date(int4,date)", |_, (more, days)| {
-        datetime::check_date(i64::from(days) + i64::from(more))
+        move_date(days, more.into())
     });
-    builder.scalar::<(i32, i32), _>("date_mii(date,int4)", |_, (days, less)| {
-        datetime::check_date(i64::from(days) - i64::from(less))
-    });
+    builder
+        .scalar::<(i32, i32), _>("date_mii(date,int4)", |_, (days, less)| move_date(days, -i64::from(less)));
     builder.scalar::<(i32, Interval), _>("date_pl_interval(date,interval)", |_, (days, by)| {
         shift(datetime::date_to_timestamp(days)?, &by)
     });
@@ -143,14 +137,24 @@ fn arithmetic(builder: &mut RegistryBuilder) {
         datetime::to_utc(local, &TimeZoneSetting::named(zone)?)
     });
     builder.scalar::<(Interval, i64), _>("timezone(interval,timestamptz)", |_, (offset, moment)| {
-        datetime::check_timestamp(moment.checked_add(zone_offset(offset)?))
+        move_clock(moment, zone_offset(offset)?)
     });
     builder.scalar::<(Interval, i64), _>("timezone(interval,timestamp)", |_, (offset, local)| {
-        datetime::check_timestamp(local.checked_sub(zone_offset(offset)?))
+        move_clock(local, -zone_offset(offset)?)
     });
-    builder.scalar::<(i32,), _>("isfinite(date)", |_, (_,)| true);
-    builder.scalar::<(i64,), _>("isfinite(timestamp) isfinite(timestamptz)", |_, (_,)| true);
+    builder.scalar::<(i32,), _>("isfinite(date)", |_, (days,)| datetime::is_finite_date(days));
+    builder.scalar::<(i64,), _>("isfinite(timestamp) isfinite(timestamptz)", |_, (moment,)| {
+        datetime::is_finite(moment)
+    });
     builder.scalar::<(Interval,), _>("isfinite(interval)", |_, (_,)| true);
+}
+
+/// A moment so many microseconds later.
+fn move_clock(moment: i64, by: i64) -> Result<i64> {
+    match datetime::is_finite(moment) {
+        true => datetime::check_timestamp(moment.checked_add(by)),
+        false => Ok(moment),
+    }
 }
 
 /// A time of day moved by some microseconds, round the clock.
@@ -175,6 +179,9 @@ fn zone_offset(offset: Interval) -> Result<i64> {
 
 /// The span between two moments on the clock in years, months, days and time.
 fn age(later: i64, earlier: i64) -> Result<Interval> {
+    if !datetime::is_finite(later) || !datetime::is_finite(earlier) {
+        return Err(Error::new(SqlState::DATETIME_FIELD_OVERFLOW, "timestamp out of range"));
+    }
     if later < earlier {
         return age(earlier, later)?.checked_neg();
     }
@@ -271,7 +278,8 @@ fn fields(builder: &mut RegistryBuilder) {
     of_unit::<Interval, _>(builder, "extract(text,interval)", |_, unit, span| {
         unit.extract(Moment::Span(span))
     });
-    let part = |unit: &Named, moment: Moment| Ok::<_, Error>(unit.extract(moment)?.to_f64());
+    let part =
+        |unit: &Named, moment: Moment| Ok::<_, Error>(unit.extract(moment)?.map(|field| field.to_f64()));
     // A date has the fields of its midnight here.
     of_unit::<i32, _>(builder, "date_part(text,date)", move |_, unit, days| {
         part(unit, Moment::Point(datetime::date_to_timestamp(days)?, None))
@@ -310,6 +318,9 @@ fn of_unit<A: Argument, O: Outcome + 'static>(
 }
 
 fn in_zone(moment: i64, zone: &TimeZoneSetting) -> Result<Moment> {
+    if !datetime::is_finite(moment) {
+        return Ok(Moment::Point(moment, Some(0)));
+    }
     Ok(Moment::Point(datetime::to_local(moment, zone)?, Some(zone.offset_at(moment))))
 }
 
@@ -390,18 +401,49 @@ impl Named {
         Named { name: name.into(), unit: unit_named(name) }
     }
 
-    /// The field of a value.
-    fn extract(&self, moment: Moment) -> Result<Numeric> {
+    /// The field of a value; `None` of an infinite one if it does not grow with time.
+    fn extract(&self, moment: Moment) -> Result<Option<Numeric>> {
         extract_unit(&self.name, self.unit, moment)
     }
 }
 
-/// A field of a value.
-pub fn extract(name: &str, moment: Moment) -> Result<Numeric> {
+/// A field of a value; `None` of an infinite one if it does not grow with time.
+pub fn extract(name: &str, moment: Moment) -> Result<Option<Numeric>> {
     Named::new(name).extract(moment)
 }
 
-fn extract_unit(name: &str, unit: Option<Unit>, moment: Moment) -> Result<Numeric> {
+fn extract_unit(name: &str, unit: Option<Unit>, moment: Moment) -> Result<Option<Numeric>> {
+    let is_positive = match moment {
+        Moment::Day(days) if !datetime::is_finite_date(days) => days > 0,
+        Moment::Point(local, _) if !datetime::is_finite(local) => local > 0,
+        moment => return finite_unit(name, unit, moment).map(Some),
+    };
+    let grows = matches!(
+        unit,
+        Some(
+            Unit::Year
+                | Unit::Decade
+                | Unit::Century
+                | Unit::Millennium
+                | Unit::Julian
+                | Unit::IsoYear
+                | Unit::Epoch
+        )
+    );
+    let is_zone = matches!(unit, Some(Unit::Zone | Unit::ZoneHour | Unit::ZoneMinute));
+    if !grows && !(is_zone && matches!(moment, Moment::Point(..))) {
+        // What no value of the type has is no field of this one either.
+        let sample = match moment {
+            Moment::Day(_) => Moment::Day(0),
+            Moment::Point(_, offset) => Moment::Point(0, offset),
+            other => other,
+        };
+        finite_unit(name, unit, sample)?;
+    }
+    Ok(grows.then_some(if is_positive { Numeric::INFINITY } else { Numeric::NEGATIVE_INFINITY }))
+}
+
+fn finite_unit(name: &str, unit: Option<Unit>, moment: Moment) -> Result<Numeric> {
     let ty = match moment {
         Moment::Day(_) => "date",
         Moment::Time(_) => "time without time zone",
@@ -521,6 +563,9 @@ pub fn is_day_or_shorter(unit: &str) -> bool {
 }
 
 fn truncate_in_zone(unit: &Named, moment: i64, zone: &TimeZoneSetting) -> Result<i64> {
+    if !datetime::is_finite(moment) {
+        return Ok(moment);
+    }
     let local = truncate(unit, datetime::to_local(moment, zone)?, "timestamp with time zone")?;
     // Units below a day do not depend on how the clocks are set.
     match unit.unit {
@@ -531,6 +576,9 @@ fn truncate_in_zone(unit: &Named, moment: i64, zone: &TimeZoneSetting) -> Result
 
 /// A moment on the clock with everything below the unit cut off.
 fn truncate(named: &Named, local: i64, ty: &str) -> Result<i64> {
+    if !datetime::is_finite(local) {
+        return Ok(local);
+    }
     let days = local.div_euclid(MICROS_PER_DAY);
     let (year, month, _) = civil_from_days(days);
     let at = |year: i64, month: u32| days_from_civil(year, month, 1) * MICROS_PER_DAY;
@@ -627,7 +675,10 @@ fn making(builder: &mut RegistryBuilder) {
     );
     builder.scalar::<(f64,), _>("to_timestamp(float8)", |_, (seconds,)| {
         if seconds.is_infinite() {
-            return Err(Error::unsupported("an infinite timestamp with time zone"));
+            return Ok(match seconds > 0.0 {
+                true => datetime::TIMESTAMP_INFINITY,
+                false => datetime::TIMESTAMP_MINUS_INFINITY,
+            });
         }
         if seconds.is_nan() {
             return Err(Error::new(SqlState::DATETIME_FIELD_OVERFLOW, "timestamp cannot be NaN"));

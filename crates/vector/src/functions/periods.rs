@@ -93,6 +93,12 @@ fn bin(stride: Interval, moment: i64, origin: i64) -> Result<i64> {
     if length <= 0 {
         return Err(refused("stride must be greater than zero"));
     }
+    if !datetime::is_finite(moment) {
+        return Ok(moment);
+    }
+    if !datetime::is_finite(origin) {
+        return Err(refused("origin out of range"));
+    }
     let distance = moment.checked_sub(origin).ok_or_else(firn_base::interval::out_of_range)?;
     datetime::check_timestamp(moment.checked_sub(distance.rem_euclid(length)))
 }

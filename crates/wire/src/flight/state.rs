@@ -104,7 +104,7 @@ impl State {
         {
             connection.adopt_settings(settings);
         }
-        connection.set_client_address(caller.address.map(|address| (address.ip(), address.port())));
+        connection.set_addresses(caller.address.map(|address| (address.ip(), address.port())), None);
         connection
     }
 

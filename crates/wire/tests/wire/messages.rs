@@ -474,3 +474,36 @@ fn rows_of_returning_are_copied_out() {
     assert_eq!(raw.answers(&query("COPY (DELETE FROM t) TO STDOUT")), "E0A000 ZI");
     assert_eq!(count(&mut raw), "2");
 }
+
+/// Strings come and go in `client_encoding`: of statements, parameters, rows, names and errors.
+#[test]
+fn strings_are_in_the_encoding_of_the_client() {
+    let server = serve_plainly();
+    let mut raw = Raw::silent(&server);
+    raw.send(&startup(3 << 16, b"user\0tester\0client_encoding\0LATIN1\0\0"));
+    let received = raw.until('Z');
+    assert!(received.iter().any(|(tag, body)| *tag == 'S' && body == b"client_encoding\0LATIN1\0"));
+    let cell = |received: &[Received]| {
+        let (_, row) = received.iter().find(|(tag, _)| *tag == 'D').expect("a row");
+        row[6..].to_vec()
+    };
+    let latin = |sql: &[u8]| message(b'Q', &[sql, &b"\0"[..]].concat());
+    raw.send(&latin(b"SELECT '\xe4' || chr(246) AS \"\xfc\", length('\xe4')"));
+    let received = raw.until('Z');
+    let (_, names) = &received[0];
+    assert_eq!(names[2..4], *b"\xfc\0");
+    assert_eq!(cell(&received), b"\xe4\xf6\0\0\0\x011");
+    let bound = bind_in("", "", &[Some(b"\xe4")], 0, 0);
+    let parameter = [parse("", "SELECT upper($1), $1 = chr(228)"), bound, execute("", 0), sync()];
+    raw.send(&parameter.concat());
+    assert_eq!(cell(&raw.until('Z')), b"\xc4\0\0\0\x01t");
+    // What has no code fails with its row, and in an error it is a question mark.
+    assert_eq!(raw.answers(&query("SELECT chr(8364)")), "T E22P05 ZI");
+    raw.send(&latin(b"SELECT \"\xe4\""));
+    let received = raw.until('Z');
+    let shown = b"column \"\xe4\" does not exist";
+    assert!(received[0].1.windows(shown.len()).any(|part| part == shown));
+    assert_eq!(raw.answers(&query("SET client_encoding = UTF8")), "C S ZI");
+    raw.send(&query("SELECT 'ä'"));
+    assert_eq!(cell(&raw.until('Z')), "ä".as_bytes());
+}

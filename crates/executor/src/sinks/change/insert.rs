@@ -41,11 +41,12 @@ impl Applying<'_, '_> {
                 }
             }
             true => {
+                let mut ids = Vec::with_capacity(until);
                 for row in &rows[..until] {
-                    self.insert_row(&new, usize::from(*row))?;
+                    ids.push(self.insert_row(&new, usize::from(*row))?);
                 }
                 if violated.is_none() {
-                    self.done(&rows, chunk, None, Some(&new))?;
+                    self.done_with(&rows, chunk, None, Some(&new), &[], &ids)?;
                 }
             }
             false => {
@@ -68,7 +69,10 @@ impl Applying<'_, '_> {
     fn inserts_together(&self, rows: usize) -> bool {
         /// Fewer rows are faster one by one.
         const LEAST: usize = 8;
-        self.change.rows_are_distinct && rows >= LEAST && self.state.writer.inserts_together(self.target)
+        self.change.rows_are_distinct
+            && rows >= LEAST
+            && !self.shows_ids()
+            && self.state.writer.inserts_together(self.target)
     }
 
     /// All columns of new rows with these values, and which of a chunk's rows they are.
@@ -114,6 +118,7 @@ impl Applying<'_, '_> {
         let rows: Vec<u16> = (0..length).map(|row| row as u16).collect();
         // An insertion passes nothing on.
         let existed: Vec<bool> = written.iter().map(|(_, existed)| *existed).collect();
-        self.done_with(&rows, &Chunk::new(length, Vec::new()), None, Some(&new), &existed)
+        let ids: Vec<RowId> = written.iter().map(|(id, _)| *id).collect();
+        self.done_with(&rows, &Chunk::new(length, Vec::new()), None, Some(&new), &existed, &ids)
     }
 }

@@ -93,7 +93,7 @@ impl Applying<'_, '_> {
                 for (builder, image) in builders.iter_mut().zip(&images) {
                     // RETURNING of a deleted row is over the row as it was.
                     let is_old = image.old || matches!(arm.action, Action::Delete);
-                    let column = image.column.expect("MERGE has no row in conflict");
+                    let column = image.column().expect("MERGE shows columns alone");
                     let vector = if is_old { &arm.old } else { &arm.new }.get(column);
                     match vector {
                         Some(vector) => {

@@ -64,12 +64,32 @@ pub enum ChangeKind {
 /// A column of a changed row.
 #[derive(Clone, Copy)]
 pub struct ImagePlan {
-    /// Which column; none stands for `xmax`.
-    pub column: Option<ColumnId>,
+    /// What it shows.
+    pub of: ImageOf,
     /// Whether it is that of the row before the change.
     pub old: bool,
     /// How its values shall lie.
     pub representation: Representation,
+}
+
+/// What a column of a changed row shows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum ImageOf {
+    /// A column of the table.
+    Column(ColumnId),
+    /// `xmax`
+    Holder,
+    /// `ctid` of an inserted row.
+    Id,
+}
+
+impl ImagePlan {
+    fn column(&self) -> Option<ColumnId> {
+        match self.of {
+            ImageOf::Column(column) => Some(column),
+            ImageOf::Holder | ImageOf::Id => None,
+        }
+    }
 }
 
 /// Values for columns of a table.
@@ -227,7 +247,7 @@ impl<'s, 't> Applying<'s, 't> {
     fn image_columns(&self, old: bool, set: &[ColumnId]) -> impl Iterator<Item = ColumnId> {
         let wanted = self.change.images.iter().filter(|image| image.old == old);
         let columns: Vec<ColumnId> =
-            wanted.filter_map(|image| image.column).filter(|column| !set.contains(column)).collect();
+            wanted.filter_map(ImagePlan::column).filter(|column| !set.contains(column)).collect();
         columns.into_iter()
     }
 
@@ -239,10 +259,16 @@ impl<'s, 't> Applying<'s, 't> {
         old: Option<&RowVectors>,
         new: Option<&RowVectors>,
     ) -> Result<()> {
-        self.done_with(rows, chunk, old, new, &[])
+        self.done_with(rows, chunk, old, new, &[], &[])
     }
 
-    /// As [`Applying::done`]. The transaction has found the rows for which `existed` is true, and locked them.
+    /// Whether a column shows the ids of inserted rows.
+    fn shows_ids(&self) -> bool {
+        self.change.images.iter().any(|image| image.of == ImageOf::Id)
+    }
+
+    /// As [`Applying::done`]. The transaction has found the rows for which `existed` is true, and locked them. `ids` are those of the
+    /// rows, if they are shown.
     fn done_with(
         &mut self,
         rows: &[u16],
@@ -250,18 +276,28 @@ impl<'s, 't> Applying<'s, 't> {
         old: Option<&RowVectors>,
         new: Option<&RowVectors>,
         existed: &[bool],
+        ids: &[RowId],
     ) -> Result<()> {
         // What PostgreSQL shows is the number of the transaction that holds the lock. Ours have none that lasts: any but 0 says it.
         let own = u32::MAX;
         self.changed.count += rows.len() as u64;
         let length = chunk.length();
         let selected = Rows::at(rows, length);
-        let image = |image: &ImagePlan| match (if image.old { old } else { new }, image.column) {
-            (Some(columns), Some(column)) => {
+        let image = |image: &ImagePlan| match (if image.old { old } else { new }, image.of) {
+            (Some(columns), ImageOf::Column(column)) => {
                 converted(columns.vector(column), image.representation, selected)
             }
-            (None, Some(_)) => Vector::null(image.representation, length),
-            (_, None) => {
+            (None, ImageOf::Column(_)) => Vector::null(image.representation, length),
+            (_, ImageOf::Id) => {
+                let mut of_rows = vec![Datum::Null; length];
+                for (row, id) in rows.iter().zip(ids) {
+                    of_rows[usize::from(*row)] = Datum::Int64(id.to_bits() as i64);
+                }
+                let mut builder = Builder::new(image.representation);
+                of_rows.into_iter().for_each(|id| builder.push(id));
+                builder.finish()
+            }
+            (_, ImageOf::Holder) => {
                 let mut builder = Builder::new(image.representation);
                 let holder = |row: usize| if existed.get(row) == Some(&true) { own } else { 0 };
                 (0..length).for_each(|row| builder.push(Datum::UInt32(holder(row))));

@@ -17,9 +17,14 @@ pub use write::ordinal_suffix;
 /// Adds the family.
 pub fn register(builder: &mut RegistryBuilder) {
     builder.scalar::<(i64, &str), _>("to_char(timestamp,text)", |call, (local, template)| {
+        // An infinite one has no fields.
+        let local = datetime::is_finite(local).then_some(local)?;
         fill(call, template, &Values::of_moment(local, None)).expect("timestamps have all fields")
     });
     builder.scalar::<(i64, &str), _>("to_char(timestamptz,text)", |call, (moment, template)| {
+        if !datetime::is_finite(moment) {
+            return Ok(None);
+        }
         let zone = call.context.zone();
         let local = datetime::to_local(moment, zone)?;
         fill(call, template, &Values::of_moment(local, Some((zone, moment))))
