@@ -11,7 +11,8 @@
 use crate::cache::PlanCache;
 use crate::connection::{CommandTag, Connection, Outcome, TransactionStatus};
 use crate::copy::Home;
-use crate::rest::{self, AtRest, Resting};
+use crate::place::{Loss, Place};
+use crate::rest::{self, Resting};
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, clock};
 use firn_sql::services::TransactionMark;
@@ -30,14 +31,7 @@ pub(crate) enum Block {
 
 /// A block that has begun and not ended.
 pub(crate) struct Open {
-    /// Away while a statement works in it, and while the connection is idle if that is watched; gone for
-    /// good after a panic, and when it was idle for too long.
-    transaction: Option<Transaction>,
-    resting: Option<Resting>,
-    /// Whether it was idle for too long.
-    timed_out: bool,
-    /// Where the transaction is while a COPY from the client is under way.
-    lent: Option<Arc<Home>>,
+    place: Place,
     savepoints: Vec<NamedSavepoint>,
     read_only: bool,
     isolation: Isolation,
@@ -65,27 +59,17 @@ struct NamedSavepoint {
 impl Open {
     /// Whether a COPY from the client has come to nothing, or the block was idle for too long.
     pub fn has_failed_meanwhile(&self) -> bool {
-        self.lent.as_ref().is_some_and(|home| home.has_failed())
-            || self.resting.as_ref().is_some_and(Resting::has_ended)
+        self.place.has_failed_meanwhile()
     }
 
-    /// The transaction comes back from its rest; false if it does not.
-    fn wake(&mut self) -> bool {
-        if let Some(resting) = self.resting.take() {
-            match resting.wake() {
-                Some(AtRest { transaction, old_plans }) => {
-                    self.transaction = Some(transaction);
-                    self.old_plans = old_plans;
-                }
-                None => self.timed_out = true,
-            }
-        }
-        !self.timed_out
+    /// Whether it was idle for too long.
+    fn has_timed_out(&self) -> bool {
+        self.place.loss() == Some(Loss::TimedOut)
     }
 
     /// What it has failed of, if it has.
     fn why_failed(&self) -> Option<Error> {
-        if self.timed_out { Some(rest::ended()) } else { self.failure.clone() }
+        if self.has_timed_out() { Some(rest::ended()) } else { self.failure.clone() }
     }
 }
 
@@ -114,14 +98,14 @@ impl Block {
 
     /// Takes the transaction out for a statement to work in.
     pub fn take_transaction(&mut self) -> Option<Transaction> {
-        self.open()?.transaction.take()
+        self.open()?.place.take()
     }
 
     /// The transaction, for a statement that only reads in it.
     pub fn transaction(&self) -> Option<&Transaction> {
         match self {
             Block::Idle => None,
-            Block::Open(open) | Block::Failed(open) => open.transaction.as_ref(),
+            Block::Open(open) | Block::Failed(open) => open.place.transaction(),
         }
     }
 
@@ -154,14 +138,14 @@ impl Block {
 
     /// The transaction, if its next statement is to read the newest state.
     fn transaction_to_refresh(&mut self) -> Option<&mut Transaction> {
-        let transaction = self.open()?.transaction.as_mut()?;
+        let transaction = self.open()?.place.transaction_mut()?;
         (transaction.isolation() == Isolation::ReadCommitted).then_some(transaction)
     }
 
     /// Puts it back.
     pub fn put_transaction(&mut self, transaction: Transaction) {
         match self.open() {
-            Some(open) => open.transaction = Some(transaction),
+            Some(open) => open.place.put(transaction),
             None => transaction.rollback(),
         }
     }
@@ -169,8 +153,15 @@ impl Block {
     /// Remembers to whom the transaction has been lent; where ROLLBACK TO could want it to be, if anywhere.
     pub fn lend(&mut self, home: Arc<Home>) -> Option<Savepoint> {
         let open = self.open()?;
-        open.lent = Some(home);
+        open.place.lend(home);
         open.savepoints.last().map(|last| last.savepoint)
+    }
+
+    /// A panic has unwound whatever worked in the transaction, which ends.
+    pub fn lose_transaction(&mut self) {
+        if let Some(open) = self.open() {
+            open.place.lose(Loss::Panicked);
+        }
     }
 }
 
@@ -200,17 +191,16 @@ impl Connection {
     pub(crate) fn rest(&mut self) {
         if let (Some(timeout), true) = (self.idle_in_transaction_timeout, self.ends_itself_when_idle)
             && let Some(open) = self.block.open()
-            && let Some(transaction) = open.transaction.take()
         {
-            let streams = self.streams.list();
-            let at_rest = AtRest { transaction, old_plans: std::mem::take(&mut open.old_plans) };
-            open.resting = Some(Resting::new(at_rest, streams, &self.shared, open.changed_catalog, timeout));
+            let (shared, changed_catalog) = (&self.shared, open.changed_catalog);
+            let lay = |at_rest| Resting::new(at_rest, self.streams.list(), shared, changed_catalog, timeout);
+            open.place.rest(&mut open.old_plans, lay);
         }
     }
 
     /// It no longer is.
     pub(crate) fn wake(&mut self) {
-        if self.block.open().is_some_and(|open| !open.wake()) {
+        if self.block.open().is_some_and(|open| !open.place.wake(&mut open.old_plans)) {
             self.streams.abandon();
             self.block = match std::mem::replace(&mut self.block, Block::Idle) {
                 Block::Open(open) => Block::Failed(open),
@@ -222,7 +212,7 @@ impl Connection {
     /// What a statement in a failed block is told.
     pub(crate) fn why_failed(&self) -> Error {
         match &self.block {
-            Block::Failed(open) if open.timed_out => rest::ended(),
+            Block::Failed(open) if open.has_timed_out() => rest::ended(),
             _ => Error::new(
                 SqlState::IN_FAILED_SQL_TRANSACTION,
                 "current transaction is aborted, commands ignored until end of transaction block",
@@ -261,10 +251,7 @@ impl Connection {
     /// Takes back a transaction that was lent, in whatever state the block is: whether its COPY has failed. One
     /// that is still under way has: its transaction cannot go on.
     fn take_home(&mut self) -> Option<bool> {
-        let open = self.block.open()?;
-        let (transaction, failed) = open.lent.take()?.take();
-        open.transaction = transaction;
-        Some(failed)
+        self.block.open()?.place.recall()
     }
 
     /// As [`Connection::fail_block`], for an error that the session has met.
@@ -304,9 +291,7 @@ impl Connection {
         open.old_plans = PlanCache::default();
         match open.savepoints.last() {
             None => {
-                if let Some(transaction) = open.transaction.take() {
-                    transaction.rollback();
-                }
+                open.place.lose(Loss::RolledBack);
                 if open.changed_catalog {
                     self.shared.note_end_of_ddl();
                 }
@@ -315,7 +300,9 @@ impl Connection {
             Some(last) => {
                 self.services.undo_to(last.mark);
                 let savepoint = last.savepoint;
-                open.transaction.iter_mut().for_each(|transaction| transaction.rollback_to(savepoint));
+                if let Some(transaction) = open.place.transaction_mut() {
+                    transaction.rollback_to(savepoint);
+                }
             }
         }
     }
@@ -383,7 +370,7 @@ impl Connection {
                 let mark = self.services.mark();
                 let open = self.block.open().expect("there is a block");
                 open.used = true;
-                let transaction = open.transaction.as_mut().expect("the transaction is at home");
+                let transaction = open.place.transaction_mut().expect("the transaction is here");
                 let savepoint = transaction.savepoint();
                 open.savepoints.push(NamedSavepoint {
                     name: name.text.to_string(),
@@ -457,10 +444,7 @@ impl Connection {
         self.options.now = clock::wall_clock_micros();
         self.stream_failure.begin_block();
         self.block = Block::Open(Box::new(Open {
-            transaction: Some(transaction),
-            resting: None,
-            timed_out: false,
-            lent: None,
+            place: Place::Here(transaction),
             savepoints: Vec::new(),
             read_only,
             isolation,
@@ -504,7 +488,7 @@ impl Connection {
         open.isolation = isolation.unwrap_or(open.isolation);
         open.read_only = modes.read_only.unwrap_or(open.read_only);
         if !open.used
-            && let Some(transaction) = &mut open.transaction
+            && let Some(transaction) = open.place.transaction_mut()
         {
             transaction.set_isolation(effective(open.isolation, open.read_only));
             transaction.report_isolation(open.isolation);
@@ -528,7 +512,7 @@ impl Connection {
         if self.status() == TransactionStatus::Failed {
             // That it has failed a client may not know yet if it has only been idle.
             let lost =
-                matches!(&self.block, Block::Failed(open) if open.timed_out).then(|| self.why_failed());
+                matches!(&self.block, Block::Failed(open) if open.has_timed_out()).then(|| self.why_failed());
             self.end(false)?;
             if let Some(error) = lost {
                 return Err(error);
@@ -609,9 +593,9 @@ impl Connection {
             Block::Open(open) | Block::Failed(open) => *open,
         };
         let failure = open.why_failed();
-        let Open { transaction, settings, changed_catalog, isolation, .. } = open;
+        let Open { place, settings, changed_catalog, isolation, .. } = open;
         let mut begun = None;
-        let result = match transaction {
+        let result = match place.into_transaction() {
             Some(mut transaction) if commit => {
                 let checked = lost.map_or(Ok(()), Err);
                 match checked.and_then(|()| self.make_deferred_checks(&mut transaction)) {
@@ -665,16 +649,10 @@ impl Connection {
         let has_failed = matches!(self.block, Block::Failed(_));
         let open = self.block.open().expect("there is a block");
         let position = find_savepoint(open, name)?;
-        if open.timed_out {
-            return Err(rest::ended());
+        if let Some(loss) = open.place.loss() {
+            return Err(loss.error());
         }
-        let Some(transaction) = &mut open.transaction else {
-            return Err(Error::new(
-                SqlState::IN_FAILED_SQL_TRANSACTION,
-                "the transaction has been rolled back after an internal error",
-            )
-            .with_hint("Use ROLLBACK."));
-        };
+        let transaction = open.place.transaction_mut().expect("the transaction is here");
         open.savepoints.truncate(position + 1);
         let saved = &open.savepoints[position];
         transaction.rollback_to(saved.savepoint);

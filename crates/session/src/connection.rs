@@ -798,7 +798,7 @@ impl Connection {
     /// What was in hand has been unwound, and with it the transaction, unless it was only read in.
     #[cold]
     pub(crate) fn after_panic(&mut self, panic: &(dyn Any + Send)) -> Error {
-        drop(self.block.take_transaction());
+        self.block.lose_transaction();
         self.streams.abandon();
         self.fail_block();
         internal_error(panic)

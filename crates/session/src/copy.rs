@@ -42,14 +42,23 @@ enum HomeState {
     Left,
 }
 
+/// What has become of a lent transaction.
+pub(crate) enum Recalled {
+    /// The COPY has ended.
+    Done(Transaction),
+    /// The COPY has failed; there is a transaction if ROLLBACK TO can go on with it.
+    Failed(Option<Transaction>),
+    /// The COPY has not ended.
+    UnderWay,
+}
+
 impl Home {
-    /// The transaction, if there is one to go on with, and whether the COPY has failed. One that is under way has:
-    /// its transaction is given up.
-    pub fn take(&self) -> (Option<Transaction>, bool) {
+    /// Takes what has become of the transaction. That of a COPY that is under way is given up.
+    pub fn recall(&self) -> Recalled {
         match std::mem::replace(&mut *self.0.lock(), HomeState::Left) {
-            HomeState::Returned(transaction) => (Some(transaction), false),
-            HomeState::Failed(transaction) => (transaction, true),
-            HomeState::Away | HomeState::Left => (None, true),
+            HomeState::Returned(transaction) => Recalled::Done(transaction),
+            HomeState::Failed(transaction) => Recalled::Failed(transaction),
+            HomeState::Away | HomeState::Left => Recalled::UnderWay,
         }
     }
 

@@ -74,6 +74,7 @@ mod errors;
 mod new_file;
 mod parameters;
 mod patience;
+mod place;
 mod positioned;
 mod rest;
 mod rows;

@@ -54,7 +54,7 @@ impl Resting {
     }
 
     /// Takes the transaction back; `None` if it has been ended.
-    pub fn wake(self) -> Option<AtRest> {
+    pub fn wake(&self) -> Option<AtRest> {
         self.rest.at_rest.lock().take()
     }
 
