@@ -8,7 +8,8 @@ use firn_bench::columns::Columns;
 use firn_bench::schema::{ColumnSchema, TableSchema};
 use firn_bench::tpcc::load::insert_columns;
 use firn_bench::{median, short_duration};
-use firn_session::{Connection, Database, Outcome as Ran, RowChunk, Statement};
+use firn_session::server::RowChunk;
+use firn_session::{Connection, Database, Outcome as Ran, Statement};
 use std::time::{Duration, Instant};
 
 /// Arguments of `point-reads`.

@@ -18,6 +18,7 @@ pub mod value;
 pub mod array;
 pub mod binary;
 pub mod coerce;
+mod conversions;
 pub mod datetime;
 pub mod encoding;
 pub mod interval;

@@ -1,7 +1,7 @@
 //! Waiting for the engine without the interpreter, and Ctrl-C meanwhile.
 //!
 //! Python only notes a signal when it arrives; its handlers run when the main thread asks for them. So the engine
-//! asks now and then, through the watch of its cancel flag ([`firn_session::Connection::watch`]), and the
+//! asks now and then, through the watch of its cancel flag ([`firn_session::server::ServerConnection::set_interrupt_hook`]), and the
 //! thread that is Python's main one and waits for it looks. A handler that raises, as Ctrl-C's does,
 //! cancels the statement; the exception waits here until the engine has returned.
 

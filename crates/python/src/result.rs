@@ -12,7 +12,8 @@ use crate::to_python::{tuples_of_values, tuples_of_vectors};
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 use firn_session::base::{Error, Result, SqlState, Value};
-use firn_session::{Column, CommandTag, ResultChunk, RowChunk, Rows};
+use firn_session::server::{ResultChunk, RowChunk};
+use firn_session::{Column, CommandTag, Rows};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
@@ -272,7 +273,7 @@ impl RowSet {
         let drawn = &self.source.drawn;
         interrupt::released(py, || {
             let Some(drawn) = lock(drawn) else { return -1 };
-            match drawn.tag.told_rows() {
+            match drawn.tag.shown_rows() {
                 Some(rows) if drawn.ended => rows as i64,
                 _ => -1,
             }

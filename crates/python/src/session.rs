@@ -8,9 +8,8 @@ use crate::interrupt::{self, interrupted, lock};
 use crate::result::{Drawn, RowSet};
 use crate::statements::{Bound as BoundStatement, Statements, located};
 use firn_session::base::{Error, Result, SqlState, Value};
-use firn_session::{
-    CancelHandle, CommandTag, Connection, Outcome, TransactionStatus, parse_cooling_time, parse_memory,
-};
+use firn_session::server::{ServerConnection as _, parse_cooling_time, parse_memory};
+use firn_session::{CancelHandle, CommandTag, Connection, Outcome, TransactionStatus};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -158,7 +157,7 @@ impl State {
                 Ok(Outcome::Done(tag))
             }
             Ok(Outcome::CopyIn(_) | Outcome::CopyOut(_)) => {
-                self.connection.tell_idle();
+                self.connection.report_idle();
                 Err(Error::unsupported("COPY with the client in a program's own process")
                     .with_hint("Use COPY with a file, register(), or arrow()."))
             }
@@ -297,7 +296,7 @@ pub struct Session {
 impl Session {
     fn new(database: Arc<Open>, autocommit: bool) -> Session {
         let connection = database.database.connect();
-        connection.watch(interrupted);
+        connection.set_interrupt_hook(interrupted);
         let cancel = connection.cancel_handle();
         let state = State {
             connection,

@@ -8,7 +8,8 @@
 use firn_session::base::{
     ArrayValue, Error, Numeric, Representation, Result, SqlState, Type, TypeId, Value, text,
 };
-use firn_session::{Connection, Numbered, Statement, number_parameters};
+use firn_session::server::{Numbered, ServerConnection as _, number_parameters};
+use firn_session::{Connection, Statement};
 use std::collections::HashMap;
 use std::sync::Arc;
 

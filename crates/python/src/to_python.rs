@@ -4,9 +4,10 @@
 //! never rounded. An interval is a `timedelta`; one whose parts that would mix up is a `firndb.Interval`.
 
 use crate::error;
+use firn_session::Column;
 use firn_session::base::datetime::civil_from_days;
 use firn_session::base::{Error, Interval, Numeric, SqlState, Type, TypeId, Value};
-use firn_session::{Column, Datum, ResultChunk};
+use firn_session::server::{Datum, ResultChunk};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;

@@ -1,6 +1,7 @@
 //! When rows become cold, as the server and the benchmarks are told.
 
-use firn_session::{Config, parse_cooling_time};
+use firn_session::Config;
+use firn_session::server::parse_cooling_time;
 use std::time::Duration;
 
 /// After which times blocks are frozen and encoded.

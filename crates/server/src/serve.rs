@@ -7,7 +7,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use firn_base::{Error, SqlState};
-use firn_session::{Config, Database, parse_memory};
+use firn_session::server::{ServerDatabase as _, parse_memory};
+use firn_session::{Config, Database};
 use firn_wire::{Auth, FlightConfig, FlightServer, FlightTls, Server, Users, Verifier, WireConfig};
 
 use crate::Failure;

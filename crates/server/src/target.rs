@@ -1,6 +1,7 @@
 //! Where a command finds its database: in a directory or in memory, both behind a socket of this process, or at a server.
 
 use firn_session::Database;
+use firn_session::server::ServerDatabase as _;
 use firn_wire::{Server, WireConfig};
 
 use crate::Failure;

@@ -1,5 +1,6 @@
 //! What sessions do to one another beside rows: advisory locks and notifications; and settings that functions change.
 
+use crate::server::ServerConnection as _;
 use crate::{Connection, Database};
 use firn_base::thread;
 use firn_base::{SqlState, Value};

@@ -236,7 +236,7 @@ impl Connection {
     pub(crate) fn recall(&mut self) {
         self.wake();
         match self.take_home() {
-            Some(true) => self.fail_block(),
+            Some(true) => self.fail_open_block(),
             Some(false) => {}
             None => {
                 if matches!(self.block, Block::Open(_))
@@ -254,10 +254,10 @@ impl Connection {
         self.block.open()?.place.recall()
     }
 
-    /// As [`Connection::fail_block`], for an error that the session has met.
+    /// As [`Connection::fail_open_block`], for an error that the session has met.
     pub(crate) fn fail_block_of(&mut self, error: &Error) {
         let is_open = matches!(self.block, Block::Open(_));
-        self.fail_block();
+        self.fail_open_block();
         if let Block::Failed(open) = &mut self.block
             && is_open
         {
@@ -267,7 +267,7 @@ impl Connection {
 
     /// Fails the open transaction block, if there is one: for mistakes that a protocol finds before a
     /// statement reaches the session. Only ROLLBACK helps then.
-    pub fn fail_block(&mut self) {
+    pub(crate) fn fail_open_block(&mut self) {
         self.wake();
         // A protocol says so after a COPY that has failed, which has brought its transaction home before.
         self.take_home();
@@ -323,22 +323,8 @@ impl Connection {
         self.notices.push(Error::new(state, message));
     }
 
-    /// Opens a block as BEGIN does, for a protocol whose client has asked for one without saying so.
-    pub fn open_block(&mut self) -> Result<()> {
-        self.guarded(|connection| connection.begin(TransactionModes::default()))
-    }
-
-    /// Ends the block: as COMMIT, or as ROLLBACK if it has failed.
-    pub fn close_block(&mut self) -> Result<()> {
-        self.guarded(|connection| match connection.status() {
-            TransactionStatus::Idle => Ok(()),
-            TransactionStatus::InBlock => connection.commit(false).map(drop),
-            TransactionStatus::Failed => connection.roll_back(false).map(drop),
-        })
-    }
-
     /// Does what the statements of transaction control do, with all that goes around a statement but its text.
-    fn guarded(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+    pub(crate) fn guarded(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         self.activity.begin(self.in_block(), None);
         let caught = catch_unwind(AssertUnwindSafe(|| {
             self.recall();
@@ -349,7 +335,7 @@ impl Connection {
         if let Err(error) = &result {
             self.fail_block_of(error);
         }
-        self.tell_idle();
+        self.note_idle();
         self.rest();
         result
     }
@@ -507,7 +493,7 @@ impl Connection {
         Ok(())
     }
 
-    fn commit(&mut self, chain: bool) -> Result<&'static str> {
+    pub(crate) fn commit(&mut self, chain: bool) -> Result<&'static str> {
         let modes = self.chained_modes(chain)?;
         if self.status() == TransactionStatus::Failed {
             // That it has failed a client may not know yet if it has only been idle.
@@ -542,7 +528,7 @@ impl Connection {
         }
     }
 
-    fn roll_back(&mut self, chain: bool) -> Result<&'static str> {
+    pub(crate) fn roll_back(&mut self, chain: bool) -> Result<&'static str> {
         let modes = self.chained_modes(chain)?;
         if !self.in_block() {
             self.warn(SqlState::NO_ACTIVE_SQL_TRANSACTION, "there is no transaction in progress");
@@ -636,7 +622,7 @@ impl Connection {
             *current != during
         });
         if changed {
-            self.heed_settings();
+            self.apply_settings();
         }
         match result? {
             Some(ticket) => self.finish_commit(ticket, begun),
@@ -672,7 +658,7 @@ impl Connection {
             other => other,
         };
         self.services.with_settings(|current| *current = settings);
-        self.heed_settings();
+        self.apply_settings();
         self.stream_failure.lower();
         Ok(())
     }

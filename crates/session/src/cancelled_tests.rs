@@ -4,6 +4,7 @@
 
 use crate::file_tests::{Folder, connection, rows};
 use crate::interrupted_tests::{LARGE, Load, SMALL, Way, database, load_files, loads_in, open, spills};
+use crate::server::ServerConnection as _;
 use crate::{Connection, Outcome};
 use firn_base::sync::{Arc, AtomicBool, AtomicI64, Ordering};
 use firn_base::{Error, SqlState};
@@ -24,7 +25,7 @@ impl Looks {
     fn of(connection: &Connection) -> Looks {
         let left = Arc::new(AtomicI64::new(Looks::FOR_EVER));
         let watched = left.clone();
-        connection.watch(move || watched.fetch_sub(1, Ordering::Relaxed) <= 0);
+        connection.set_interrupt_hook(move || watched.fetch_sub(1, Ordering::Relaxed) <= 0);
         Looks(left)
     }
 
@@ -112,7 +113,7 @@ fn files_of_columns_and_streams_of_them_can_be_cancelled_as_well() {
     for looks in [0, 1, 10, Looks::FOR_EVER] {
         let Outcome::CopyIn(mut copy) = connection.run(&statement, &[]).unwrap() else { panic!() };
         left.set(looks);
-        let sent = data.chunks(10_000).try_for_each(|piece| copy.write(piece));
+        let sent = data.chunks(10_000).try_for_each(|piece| copy.write_data(piece));
         let sent = sent.and_then(|()| connection.finish_copy(*copy));
         left.set(Looks::FOR_EVER);
         match sent {
@@ -191,7 +192,7 @@ fn a_copy_of_a_pipe_that_stays_silent_can_be_cancelled() {
     assert_eq!(copying.execute(&copy).unwrap_err().state(), SqlState::WRONG_OBJECT_TYPE);
     // Whoever watches may look on the thread that runs the statement alone, as Python does.
     let (here, raised) = (std::thread::current().id(), Arc::new(AtomicBool::new(true)));
-    copying.watch({
+    copying.set_interrupt_hook({
         let raised = raised.clone();
         move || raised.load(Ordering::Relaxed) && std::thread::current().id() == here
     });
@@ -312,10 +313,10 @@ fn a_copy_that_takes_too_long_ends() {
             connection.execute("SET statement_timeout = 200").unwrap();
             let statement = connection.prepare(&format!("COPY {table} FROM STDIN")).unwrap();
             let Outcome::CopyIn(mut copy) = connection.run(&statement, &[]).unwrap() else { panic!() };
-            copy.write(b"1\n").unwrap();
+            copy.write_data(b"1\n").unwrap();
             std::thread::sleep(Duration::from_millis(400));
             let error = match at_end {
-                false => copy.write(b"2\n").unwrap_err(),
+                false => copy.write_data(b"2\n").unwrap_err(),
                 true => connection.finish_copy(*copy).map(|_| ()).unwrap_err(),
             };
             assert_told(&error, TOO_LATE);

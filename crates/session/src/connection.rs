@@ -18,12 +18,10 @@ use crate::patience::Patience;
 use crate::rows::{Drawing, OpenStreams, Reading, Rows, StreamFailure};
 use crate::statement::{Kind, Prepared, Statement, Text};
 use crate::timer::Alarm;
-use arrow_array::RecordBatch;
-use arrow_schema::Schema;
 use firn_base::random::Random;
 use firn_base::stack;
 use firn_base::sync::{Arc, AtomicBool, AtomicUsize, Ordering};
-use firn_base::{Error, Result, SqlState, TextStyle, TypeId, Value, clock};
+use firn_base::{Error, Result, SqlState, TypeId, Value, clock};
 use firn_sql::activity::{Activity, State};
 use firn_sql::notifications::Notification;
 use firn_sql::parse::Parsed;
@@ -33,13 +31,12 @@ use firn_sql::refused::refuse;
 use firn_sql::services::Services;
 use firn_sql::session_facts::SessionFacts;
 use firn_sql::settings::Settings;
-use firn_sql::sources::{Source, Sources};
+use firn_sql::sources::Sources;
 use firn_sql::statement::ends_failed_block;
 use firn_sql::{Cancel, Column, RunOptions, cancelled, parse};
 use firn_txn::{Isolation, TableWaitLimit, Ticket, Transaction, Waited};
 use std::any::Any;
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -59,33 +56,33 @@ const CANCEL_INTERVAL: Duration = Duration::from_millis(10);
 /// Whether a connection is inside a transaction block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TransactionStatus {
-    /// No.
+    /// Outside a transaction block.
     Idle,
-    /// Yes.
+    /// Inside a transaction block.
     InBlock,
-    /// Yes, and it has failed: only ROLLBACK helps.
+    /// Inside a transaction block that has failed: only ROLLBACK helps.
     Failed,
 }
 
-/// What running one statement yields.
+/// What running one statement returns: [`Connection::run`].
 pub enum Outcome {
-    /// Rows, to be drawn from [`Rows`]; the tag is complete once they are drained.
+    /// Rows, to be read; their [`tag`](Rows::tag) is complete once all are.
     Rows(Rows),
-    /// Nothing but a command tag such as `INSERT 0 3`, `BEGIN`, `CREATE TABLE`.
+    /// No rows: a command tag such as `INSERT 0 3`, `BEGIN`, `CREATE TABLE`.
     Done(CommandTag),
-    /// The client is to send data. Boxed, as it is ten times the others, which every statement moves.
+    /// COPY FROM STDIN, which waits for data. Boxed, as it is ten times the others, which every statement moves.
     CopyIn(Box<CopyIn>),
-    /// Data for the client.
+    /// COPY TO STDOUT, whose data is to be read.
     CopyOut(Box<CopyOut>),
     /// The statement text was empty.
     Empty,
 }
 
-/// What running one statement yields whose caller brings memory for rows.
+/// What running one statement returns whose caller brings memory for rows.
 pub enum Ran {
-    /// The rows of a query that touches few, whose values have been given row-major: how many.
+    /// How many rows a short query has returned, whose values are row-major in that memory.
     Rows(usize),
-    /// Whatever else there is.
+    /// Everything else.
     Outcome(Outcome),
 }
 
@@ -102,25 +99,25 @@ impl Ran {
     }
 }
 
-/// What a statement did, as PostgreSQL's command tags say it.
+/// What a statement has done, as PostgreSQL's command tags show it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CommandTag {
     /// `SELECT`, `INSERT`, `CREATE TABLE`, …
     pub verb: &'static str,
-    /// Rows selected or changed, for the verbs that tell.
+    /// Rows returned or changed; `None` for statements that do neither.
     pub rows: Option<u64>,
 }
 
 impl CommandTag {
-    /// The number that the tag tells: `SHOW` and `EXPLAIN` yield rows that nobody counts.
-    pub fn told_rows(&self) -> Option<u64> {
+    /// The number that the tag shows: none for `SHOW` and `EXPLAIN`, although they return rows.
+    pub fn shown_rows(&self) -> Option<u64> {
         self.rows.filter(|_| !matches!(self.verb, "SHOW" | "EXPLAIN"))
     }
 }
 
 impl std::fmt::Display for CommandTag {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match (self.verb, self.told_rows()) {
+        match (self.verb, self.shown_rows()) {
             ("INSERT", Some(rows)) => write!(f, "INSERT 0 {rows}"),
             (verb, Some(rows)) => write!(f, "{verb} {rows}"),
             (verb, None) => f.write_str(verb),
@@ -128,11 +125,23 @@ impl std::fmt::Display for CommandTag {
     }
 }
 
-/// The settings of a session, kept apart from it. Copies are cheap.
-#[derive(Clone, Debug)]
-pub struct SessionSettings(Settings);
-
-/// Stops what a connection is running, from another thread.
+/// Cancels the statement that a connection runs, from another thread: [`Connection::cancel_handle`]. Cheap to clone.
+///
+/// ```
+/// # fn main() -> firn_session::Result<()> {
+/// # let mut connection = firn_session::Database::memory()?.connect();
+/// let cancel = connection.cancel_handle();
+/// std::thread::scope(|scope| {
+///     scope.spawn(move || {
+///         std::thread::sleep(std::time::Duration::from_millis(50));
+///         cancel.cancel();
+///     });
+///     let endless = "SELECT count(*) FROM generate_series(1, 100000) a, generate_series(1, 100000) b";
+///     assert_eq!(connection.execute(endless).unwrap_err().state().as_str(), "57014");
+/// });
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct CancelHandle {
     cancel: Cancel,
@@ -176,11 +185,11 @@ pub struct Connection {
     statement_timeout: Option<Duration>,
     /// How long a client may be idle in a block, and outside.
     pub(crate) idle_in_transaction_timeout: Option<Duration>,
-    idle_session_timeout: Option<Duration>,
+    pub(crate) idle_session_timeout: Option<Duration>,
     /// Whether nobody else ends it when it is idle for too long.
     pub(crate) ends_itself_when_idle: bool,
     /// Counts changes of the settings.
-    settings_version: u64,
+    pub(crate) settings_version: u64,
     /// Those with a name, of PREPARE and of a protocol.
     pub(crate) prepared: HashMap<String, Statement>,
     /// How often some of them were forgotten.
@@ -233,21 +242,20 @@ impl Connection {
             stream_failure: Arc::default(),
             random: Random::from_entropy(),
         };
-        connection.heed_settings();
-        connection.tell_identity();
+        connection.apply_settings();
+        connection.report_identity();
         connection
     }
 
     // Statements.
 
-    /// Splits a script into statements. Syntax errors (42601) carry their position in the script, as do all errors of what
-    /// [`Connection::prepare_parsed`] makes of the statements.
-    pub fn parse_script(&self, script: &str) -> Result<Vec<Parsed>> {
+    /// Splits a script into statements.
+    pub(crate) fn split_script(&self, script: &str) -> Result<Vec<Parsed>> {
         stack::with_room_for_tree(|| parse::parse_with(script, self.facts.standard_strings))
     }
 
-    /// Prepares a statement of a script. Otherwise as [`Connection::prepare_typed`].
-    pub fn prepare_parsed(&mut self, parsed: Parsed, types: &[Option<TypeId>]) -> Result<Statement> {
+    /// Prepares a statement of a script.
+    pub(crate) fn prepare_tree(&mut self, parsed: Parsed, types: &[Option<TypeId>]) -> Result<Statement> {
         let prepared = self.prepare_guarded(|connection| connection.prepare_inner(Some(parsed), types));
         if let Err(error) = &prepared {
             self.fail_block_of(error);
@@ -255,19 +263,18 @@ impl Connection {
         prepared
     }
 
-    /// Prepares one statement. Types of parameters may be given; the others are inferred (42P18 if
-    /// they cannot be). An empty text is fine.
+    /// Prepares one statement, with the types of its parameters as far as they are given; the others are inferred (42P18 if
+    /// they cannot be). 42601 for a text of several statements; an empty one does nothing when it is run.
     pub fn prepare_typed(&mut self, sql: &str, types: &[Option<TypeId>]) -> Result<Statement> {
-        let prepared = self.try_prepare(sql, types);
+        let prepared = self.prepare_text(sql, types);
         if let Err(error) = &prepared {
             self.fail_block_of(error);
         }
         prepared
     }
 
-    /// As [`Connection::prepare_typed`], but an error does not fail the transaction block: for callers that
-    /// try several types.
-    pub fn try_prepare(&mut self, sql: &str, types: &[Option<TypeId>]) -> Result<Statement> {
+    /// As [`Connection::prepare_typed`], but an error does not fail the transaction block.
+    pub(crate) fn prepare_text(&mut self, sql: &str, types: &[Option<TypeId>]) -> Result<Statement> {
         self.prepare_guarded(|connection| {
             connection.prepare_inner(parse::parse_one_with(sql, connection.facts.standard_strings)?, types)
         })
@@ -290,7 +297,19 @@ impl Connection {
         prepared.map_err(|error| timed_out(error, alarm.as_ref()))
     }
 
-    /// Prepares one statement, inferring the types of its parameters.
+    /// Prepares one statement, which then runs quicker than its text. The types of its parameters are inferred.
+    /// Errors as of [`Connection::prepare_typed`].
+    ///
+    /// ```
+    /// # fn main() -> firn_session::Result<()> {
+    /// # let mut connection = firn_session::Database::memory()?.connect();
+    /// let double = connection.prepare("SELECT $1::bigint * 2")?;
+    /// for number in 1..=3_i64 {
+    ///     assert_eq!(connection.query_row_as::<i64>(&double, (number,))?, Some(2 * number));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn prepare(&mut self, sql: &str) -> Result<Statement> {
         self.prepare_typed(sql, &[])
     }
@@ -335,19 +354,17 @@ impl Connection {
 
     // Running.
 
-    /// Runs a statement. Rows that are left of an earlier one stay valid (they borrow nothing):
-    /// inside a transaction block they are read ahead first, outside they have a transaction of
-    /// their own. Parameters are coerced to the statement's types as an assignment would do.
+    /// Runs a prepared statement of any kind. Rows that are left of an earlier one stay valid (they borrow nothing):
+    /// inside a transaction they are read into memory first, outside they have a transaction of
+    /// their own. Parameters are converted to the statement's types as an assignment would do.
     pub fn run(&mut self, statement: &Statement, parameters: &[Value]) -> Result<Outcome> {
         let mut values = Vec::new();
-        let ran = self.run_into(statement, parameters, &mut values)?;
+        let ran = self.run_reusing(statement, parameters, &mut values)?;
         Ok(ran.into_outcome(statement, values))
     }
 
-    /// As [`Connection::run`], for callers that run many short queries and use the memory for their rows
-    /// again: `values`, which are emptied first. What they hold after an error, or another outcome, means
-    /// nothing.
-    pub fn run_into(
+    /// As [`Connection::run`]; a short query appends its rows to `values`, which are emptied first.
+    pub(crate) fn run_reusing(
         &mut self,
         statement: &Statement,
         parameters: &[Value],
@@ -355,7 +372,7 @@ impl Connection {
     ) -> Result<Ran> {
         // An earlier one may have failed amid its rows.
         values.clear();
-        self.tell_statement(statement);
+        self.report_statement(statement);
         let run = || stack::with_room_for_tree(|| self.run_inner(statement, parameters, values));
         let result = match catch_unwind(AssertUnwindSafe(run)) {
             Ok(result) => result,
@@ -367,9 +384,9 @@ impl Connection {
             Ok(Ran::Outcome(Outcome::CopyIn(_) | Outcome::CopyOut(_))) => {}
             Err(error) if error.state() == SqlState::OUT_OF_MEMORY => {
                 self.shared.engine.statistics().out_of_memory.count();
-                self.tell_idle();
+                self.note_idle();
             }
-            _ => self.tell_idle(),
+            _ => self.note_idle(),
         }
         self.rest();
         result
@@ -377,7 +394,7 @@ impl Connection {
 
     /// Tells others of a statement that begins.
     #[inline]
-    fn tell_statement(&mut self, statement: &Statement) {
+    fn report_statement(&mut self, statement: &Statement) {
         let text = &statement.prepared.text;
         let place = Arc::as_ptr(text).addr();
         let is_new = self.told.swap(place, Ordering::Relaxed) != place;
@@ -385,7 +402,7 @@ impl Connection {
     }
 
     /// Tells others of a statement that is planned, unless it runs already; whether it has.
-    pub(crate) fn tell_planning(&self, text: impl FnOnce() -> Arc<Text>) -> bool {
+    pub(crate) fn report_planning(&self, text: impl FnOnce() -> Arc<Text>) -> bool {
         if self.activity.state().0 == State::Active {
             return false;
         }
@@ -395,10 +412,9 @@ impl Connection {
         true
     }
 
-    /// Tells others that it is the client's turn: after every statement, and once the rows of a query have been
-    /// sent or are left for later.
+    /// Reports that the session waits for its client.
     #[inline]
-    pub fn tell_idle(&self) {
+    pub(crate) fn note_idle(&self) {
         self.activity.rest(self.idle_state());
     }
 
@@ -473,7 +489,7 @@ impl Connection {
             Kind::Utility => self.run_utility(statement, parsed, parameters).map(Ran::Outcome),
         };
         match &result {
-            Ok(Ran::Outcome(Outcome::Rows(rows))) if rows.are_drawn() => self.heed_touched_settings(),
+            Ok(Ran::Outcome(Outcome::Rows(rows))) if rows.are_drawn() => self.apply_touched_settings(),
             result => self.end_statement_alone(result.is_ok()),
         }
         if let Err(error) = &result {
@@ -757,7 +773,7 @@ impl Connection {
 
     /// Lets others go ahead before a retry, for a random while that may double each time.
     #[cold]
-    fn pause(&mut self, retries: u32) -> Result<()> {
+    pub(crate) fn pause(&mut self, retries: u32) -> Result<()> {
         self.check_cancel()?;
         let longest = LONGEST_PAUSE.min(Duration::from_micros(4 << retries.min(20)));
         clock::sleep(Duration::from_nanos(self.random.uniform(0, longest.as_nanos() as i64) as u64));
@@ -800,159 +816,26 @@ impl Connection {
     pub(crate) fn after_panic(&mut self, panic: &(dyn Any + Send)) -> Error {
         self.block.lose_transaction();
         self.streams.abandon();
-        self.fail_block();
+        self.fail_open_block();
         internal_error(panic)
-    }
-
-    // Convenience.
-
-    /// Runs statements separated by semicolons and throws their rows away; how many rows the last
-    /// one touched. Outside a transaction block every statement commits on its own.
-    ///
-    /// ```
-    /// # fn main() -> firn_base::Result<()> {
-    /// # let mut connection = firn_session::Database::memory()?.connect();
-    /// let inserted = connection.execute(
-    ///     "CREATE TABLE planets (name text PRIMARY KEY, moons integer);
-    ///      INSERT INTO planets VALUES ('Earth', 1), ('Mars', 2)",
-    /// )?;
-    /// assert_eq!(inserted, 2);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn execute(&mut self, sql: &str) -> Result<u64> {
-        stack::with_room_for_tree(|| self.execute_script(sql))
-    }
-
-    fn execute_script(&mut self, sql: &str) -> Result<u64> {
-        let mut touched = 0;
-        let statements = match self.parse_script(sql) {
-            Ok(statements) => statements,
-            Err(error) => {
-                self.fail_block_of(&error);
-                return Err(error);
-            }
-        };
-        for parsed in statements {
-            let statement = self.prepare_parsed(parsed, &[])?;
-            touched = self.execute_statement(&statement, &[])?;
-        }
-        Ok(touched)
-    }
-
-    /// Runs a prepared statement and throws its rows away; how many rows it touched.
-    pub fn execute_statement(&mut self, statement: &Statement, parameters: &[Value]) -> Result<u64> {
-        match self.run(statement, parameters)? {
-            Outcome::Done(tag) => Ok(tag.rows.unwrap_or(0)),
-            Outcome::Rows(mut rows) => {
-                while rows.next_chunk()?.is_some() {}
-                Ok(rows.tag().rows.unwrap_or(0))
-            }
-            Outcome::Empty => Ok(0),
-            Outcome::CopyIn(_) | Outcome::CopyOut(_) => Err(Error::unsupported("COPY with a client here")
-                .with_hint("Use Connection::run, or COPY with a file.")),
-        }
-    }
-
-    /// Runs one query and collects its rows as Arrow batches.
-    ///
-    /// ```
-    /// # fn main() -> firn_base::Result<()> {
-    /// # let mut connection = firn_session::Database::memory()?.connect();
-    /// let batches = connection.query("SELECT 1 AS one, 'two' AS two")?;
-    /// assert_eq!(batches.iter().map(|batch| batch.num_rows()).sum::<usize>(), 1);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn query(&mut self, sql: &str) -> Result<Vec<RecordBatch>> {
-        let statement = self.prepare(sql)?;
-        self.query_statement(&statement, &[])
-    }
-
-    /// Runs a prepared query and collects its rows as Arrow batches.
-    pub fn query_statement(
-        &mut self,
-        statement: &Statement,
-        parameters: &[Value],
-    ) -> Result<Vec<RecordBatch>> {
-        self.rows(statement, parameters)?.into_batches()
-    }
-
-    /// Runs a prepared query and collects its rows as values.
-    ///
-    /// ```
-    /// # use firn_base::Value;
-    /// # fn main() -> firn_base::Result<()> {
-    /// # let mut connection = firn_session::Database::memory()?.connect();
-    /// let statement = connection.prepare("SELECT $1::bigint * 2")?;
-    /// let rows = connection.query_values(&statement, &[Value::BigInt(21)])?;
-    /// assert_eq!(rows, [[Value::BigInt(42)]]);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn query_values(&mut self, statement: &Statement, parameters: &[Value]) -> Result<Vec<Vec<Value>>> {
-        self.rows(statement, parameters)?.into_values()
-    }
-
-    /// The one row of a query; `None` if it yields none. 21000 if it yields more.
-    pub fn query_row(&mut self, sql: &str, parameters: &[Value]) -> Result<Option<Vec<Value>>> {
-        let statement = self.prepare(sql)?;
-        let mut rows = self.query_values(&statement, parameters)?;
-        match rows.len() {
-            0 | 1 => Ok(rows.pop()),
-            _ => Err(Error::new(SqlState::CARDINALITY_VIOLATION, "the query yields more than one row")),
-        }
-    }
-
-    fn rows(&mut self, statement: &Statement, parameters: &[Value]) -> Result<Rows> {
-        match self.run(statement, parameters)? {
-            Outcome::Rows(rows) => Ok(rows),
-            _ => Err(Error::new(SqlState::SYNTAX_ERROR, "the statement yields no rows")
-                .with_hint("Use Connection::execute.")),
-        }
     }
 
     // Settings.
 
-    /// The value of a setting, as SHOW prints it.
+    /// The value of a setting, as SHOW prints it. 42704 for an unknown one.
     pub fn setting(&self, name: &str) -> Result<String> {
         self.services.with_settings(|settings| settings.show(name).map(str::to_owned))
     }
 
-    /// Sets a setting for the session, as SET does: for start-up parameters.
+    /// Sets a setting for the session, as SET does: `connection.set("statement_timeout", "5s")`. 42704 for an unknown one, 22023
+    /// for a value that it cannot have.
     pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
         self.services.with_settings(|settings| settings.set(name, Some(value), false))?;
-        self.heed_settings();
+        self.apply_settings();
         Ok(())
     }
 
-    /// What is set in this session, for another one to go on with.
-    pub fn session_settings(&self) -> SessionSettings {
-        SessionSettings(self.services.with_settings(|settings| settings.clone()))
-    }
-
-    /// Takes over what another session of the database has set. Outside a transaction block only.
-    pub fn adopt_settings(&mut self, settings: &SessionSettings) {
-        self.services.with_settings(|own| own.clone_from(&settings.0));
-        self.heed_settings();
-    }
-
-    /// Says who is connected and to what, as `current_user` and `current_database()` tell it.
-    pub fn identify(&mut self, user: &str, database: &str) {
-        let facts =
-            SessionFacts { user: user.to_owned(), database: database.to_owned(), ..(*self.facts).clone() };
-        self.facts = Arc::new(facts);
-        self.services.with_settings(|settings| settings.set_user(user));
-        self.heed_settings();
-        self.tell_identity();
-    }
-
-    /// Says where the client is, for `pg_stat_activity`, and where the server is for it.
-    pub fn set_addresses(&mut self, client: Option<(IpAddr, u16)>, server: Option<(IpAddr, u16)>) {
-        self.activity.set_client(|told| (told.address, told.server) = (client, server));
-    }
-
-    fn tell_identity(&self) {
+    pub(crate) fn report_identity(&self) {
         let SessionFacts { user, database, .. } = &*self.facts;
         self.activity.set_client(|client| {
             client.user.clone_from(user);
@@ -962,19 +845,19 @@ impl Connection {
 
     /// Takes over what functions have set.
     #[inline]
-    fn heed_touched_settings(&mut self) {
+    fn apply_touched_settings(&mut self) {
         if self.services.take_touched() {
             if !self.in_block() {
                 // What was set for the transaction is gone with it.
                 self.services.with_settings(Settings::end_transaction);
             }
-            self.heed_settings();
+            self.apply_settings();
         }
     }
 
     /// A statement has ended; outside a block its transaction has, with its advisory locks and notifications.
     #[inline]
-    fn end_statement_alone(&mut self, succeeded: bool) {
+    pub(crate) fn end_statement_alone(&mut self, succeeded: bool) {
         if self.services.has_effects() && !self.in_block() {
             if succeeded {
                 let sent = self.services.commit(|| Ok(()));
@@ -982,42 +865,19 @@ impl Connection {
             }
             self.services.end_transaction();
         }
-        self.heed_touched_settings();
+        self.apply_touched_settings();
     }
 
-    /// What other sessions and this one have sent to the channels to which it listens (LISTEN), since this was last
-    /// asked.
+    /// The notifications of the channels to which the connection listens (LISTEN) that have arrived since the last call, those of its
+    /// own among them.
     pub fn take_notifications(&mut self) -> Vec<Arc<Notification>> {
         self.services.sessions().notifications().take(self.activity.id())
     }
 
-    /// Whether it listens to a channel.
-    pub fn is_listening(&self) -> bool {
-        !self.services.channels().is_empty()
-    }
-
-    /// Has `wake` called when something has arrived at a session that has taken all that came before: by the thread of the session
-    /// that has sent it, so that it is not to wait.
-    pub fn wake_by_notifications(&self, wake: impl Fn() + Send + Sync + 'static) {
-        self.services.sessions().notifications().wake_by(self.activity.id(), wake);
-    }
-
-    /// A number that changes when settings have changed: for protocols, which report some of them to clients.
-    #[inline]
-    pub fn settings_version(&mut self) -> u64 {
-        self.end_statement_alone(true);
-        self.settings_version
-    }
-
-    /// How the session reads and writes values as text: for protocols and programs that do that themselves.
-    pub fn text_style(&self) -> &TextStyle {
-        &self.options.style
-    }
-
-    /// Takes over what settings say.
-    pub(crate) fn heed_settings(&mut self) {
+    /// Copies what settings say to where statements look at it.
+    pub(crate) fn apply_settings(&mut self) {
         self.settings_version += 1;
-        let heed = |settings: &mut Settings| {
+        let copy = |settings: &mut Settings| {
             self.synchronous_commit = settings.synchronous_commit();
             self.default_read_only = settings.default_read_only();
             self.default_isolation = settings.default_isolation();
@@ -1037,7 +897,7 @@ impl Connection {
             }
             (settings.search_path(), settings.has_standard_strings())
         };
-        let (search_path, standard_strings) = self.services.with_settings(heed);
+        let (search_path, standard_strings) = self.services.with_settings(copy);
         let (facts, style) = (&*self.facts, self.options.style);
         if facts.search_path != search_path
             || facts.style != style
@@ -1053,8 +913,8 @@ impl Connection {
         self.services.set_facts(self.facts.clone());
     }
 
-    /// Warnings and notices since the last call, in order; an [`Error`] each, with SQLSTATE. Those that
-    /// `client_min_messages` leaves out are not among them.
+    /// Warnings and notices since the last call, in order; each an [`Error`] with SQLSTATE. Those that
+    /// `client_min_messages` excludes are left out.
     pub fn take_notices(&mut self) -> Vec<Error> {
         let mut notices = std::mem::take(&mut self.notices);
         if !notices.is_empty() {
@@ -1067,99 +927,19 @@ impl Connection {
         notices
     }
 
-    /// Leaves it to the caller to end the connection when its client is idle for too long
-    /// ([`Connection::idle_timeout`]): a protocol can tell its client. Without, what the client has left
-    /// open is rolled back, which it finds out with its next statement (25P03).
-    pub fn leave_idling_to_caller(&mut self) {
-        self.ends_itself_when_idle = false;
-    }
-
-    /// How long the client may now be idle.
-    #[inline]
-    pub fn idle_timeout(&self) -> Option<Duration> {
-        if self.in_block() { self.idle_in_transaction_timeout } else { self.idle_session_timeout }
-    }
-
-    /// How long the client may be idle in a block.
-    pub fn idle_in_transaction_timeout(&self) -> Option<Duration> {
-        self.idle_in_transaction_timeout
-    }
-
-    /// It was idle for longer: what its connection is to be ended with, as its block is.
-    pub fn idle_for_too_long(&mut self) -> Error {
-        self.shared.engine.statistics().idle_timeouts.count();
-        let (state, message) = match self.in_block() {
-            true => (
-                SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
-                "terminating connection due to idle-in-transaction timeout",
-            ),
-            false => (SqlState::IDLE_SESSION_TIMEOUT, "terminating connection due to idle-session timeout"),
-        };
-        let error = Error::new(state, message);
-        self.fail_block_of(&error);
-        error
-    }
-
-    /// Has `watch` asked now and then, while a statement runs or waits or its rows are drawn, whether that is to
-    /// be cancelled: by whatever thread works for it, the calling one among them. For programs that get to know of
-    /// interrupts only by asking. Only the first one given counts.
-    pub fn watch(&self, watch: impl Fn() -> bool + Send + Sync + 'static) {
-        self.options.cancel.watch(watch);
-    }
-
     // Sources.
-
-    /// Lets this connection read Arrow batches as a table of that name, until it gives the name to another one or
-    /// up. Such a source goes before tables of its name that are not qualified by their schema, and can only be read.
-    /// The batches are read where they lie. 0A000 if a column's type is near to none of SQL's, 42701 if two have
-    /// one name.
-    ///
-    /// ```
-    /// # use firn_base::Value;
-    /// # fn main() -> firn_base::Result<()> {
-    /// # let mut connection = firn_session::Database::memory()?.connect();
-    /// let batches = connection.query("SELECT 1 AS id, 'pencil' AS item UNION ALL SELECT 2, 'paper'")?;
-    /// connection.register("stationery", &batches[0].schema(), batches)?;
-    /// connection.execute("CREATE TABLE items AS SELECT * FROM stationery")?;
-    /// assert_eq!(connection.query_row("SELECT count(*) FROM items", &[])?, Some(vec![Value::BigInt(2)]));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn register(&mut self, name: &str, schema: &Schema, batches: Vec<RecordBatch>) -> Result<()> {
-        self.set_sources(self.facts.sources.with(name, Source::new(schema, batches)?));
-        Ok(())
-    }
-
-    /// Gives up a source. Rows of it that are still being drawn are not affected. 42704 if there is none.
-    pub fn unregister(&mut self, name: &str) -> Result<()> {
-        let without = self.facts.sources.without(name).ok_or_else(|| {
-            Error::new(SqlState::UNDEFINED_OBJECT, format!("source \"{name}\" is not registered"))
-        })?;
-        self.set_sources(without);
-        Ok(())
-    }
 
     pub(crate) fn set_sources(&mut self, sources: Sources) {
         self.facts = Arc::new(SessionFacts { sources, ..(*self.facts).clone() });
-        self.heed_settings();
+        self.apply_settings();
     }
 
-    /// Lets other sessions end this one (`pg_terminate_backend`): for servers, by whose client it then goes.
-    pub fn let_others_end_it(&self, end: impl Fn() + Send + Sync + 'static) {
-        self.activity.set_end(end);
-    }
-
-    /// Has its statements be cancelled once the client for which they run has gone: for servers, which know how to find out.
-    pub fn let_clients_go(&self, has_gone: impl Fn() -> bool + Send + Sync + 'static) {
-        self.activity.set_client_has_gone(has_gone);
-    }
-
-    /// A handle to cancel with.
+    /// A handle by which another thread cancels the statement that runs.
     pub fn cancel_handle(&self) -> CancelHandle {
         CancelHandle { cancel: self.options.cancel.clone() }
     }
 
-    /// Whether it is in a transaction block.
+    /// Whether the connection is in a transaction block, and whether that has failed.
     pub fn status(&self) -> TransactionStatus {
         match &self.block {
             Block::Idle => TransactionStatus::Idle,

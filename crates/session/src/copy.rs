@@ -75,7 +75,22 @@ impl Home {
     }
 }
 
-/// COPY … FROM STDIN in progress. Dropping it aborts the statement.
+/// COPY … FROM STDIN in progress: takes data as an [`io::Write`] or as Arrow batches until [`CopyIn::finish`]. Dropping it aborts
+/// the statement. Inside a transaction it uses that one: another statement of the connection aborts it.
+///
+/// ```
+/// use std::io::Write;
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let mut connection = firn_session::Database::memory()?.connect();
+/// connection.execute("CREATE TABLE items (id integer, name text)")?;
+/// let mut copy = connection.copy_in("COPY items FROM STDIN (FORMAT csv)")?;
+/// for (id, name) in [(1, "pencil"), (2, "paper")] {
+///     writeln!(copy, "{id},{name}")?;
+/// }
+/// assert_eq!(copy.finish()?.rows, Some(2));
+/// # Ok(())
+/// # }
+/// ```
 pub struct CopyIn {
     copy: Option<CopyFrom>,
     columns: usize,
@@ -93,7 +108,7 @@ enum End {
     /// It is committed.
     Commit { shared: Arc<Shared>, wait: bool },
     /// It goes home; after a mistake it lets go of its rows at once, up to the last savepoint of the block if there
-    /// is one, as after any other error ([`Connection::fail_block`]).
+    /// is one, as after any other error ([`Connection::fail_open_block`]).
     Return { home: Arc<Home>, last: Option<Savepoint> },
 }
 
@@ -109,8 +124,8 @@ impl CopyIn {
     }
 
     /// Takes the next bytes of data, cut anywhere. After an error the statement has been rolled
-    /// back.
-    pub fn write(&mut self, data: &[u8]) -> Result<()> {
+    /// back. As an [`io::Write`] it returns the error within an [`io::Error`].
+    pub fn write_data(&mut self, data: &[u8]) -> Result<()> {
         self.step(|copy, transaction, options| copy.write(transaction, options, data))
     }
 
@@ -135,7 +150,7 @@ impl CopyIn {
         result.map_err(|error| self.failed(error))
     }
 
-    /// Ends the data. Who wants the notices has [`Connection::finish_copy`] do it.
+    /// Ends the data: only now are the rows stored, and returned by later statements.
     pub fn finish(self) -> Result<CommandTag> {
         Ok(self.finish_with_notices()?.0)
     }
@@ -206,18 +221,53 @@ impl CopyIn {
     }
 }
 
+impl io::Write for CopyIn {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        self.write_data(data).map_err(io::Error::other)?;
+        Ok(data.len())
+    }
+
+    /// Does nothing: only [`CopyIn::finish`] ends the data.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 impl Drop for CopyIn {
     fn drop(&mut self) {
         self.abort();
     }
 }
 
+/// How much is read at once of what a program gives.
+const READ_BYTES: usize = 64 << 10;
+
+#[cold]
+fn not_a_copy(what: &str) -> Error {
+    Error::new(SqlState::WRONG_OBJECT_TYPE, format!("the statement is not {what}"))
+        .with_hint("Use Connection::execute for other statements, and for COPY with a file.")
+}
+
 fn ended() -> Error {
     Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "the COPY has ended")
 }
 
-/// COPY … TO STDOUT in progress.
+/// COPY … TO STDOUT in progress: an [`io::Read`] of the data, which is computed while it is read.
+///
+/// ```
+/// use std::io::Read;
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let mut connection = firn_session::Database::memory()?.connect();
+/// let mut text = String::new();
+/// connection.copy_out("COPY (VALUES (1, 'a'), (2, NULL)) TO STDOUT")?.read_to_string(&mut text)?;
+/// assert_eq!(text, "1\ta\n2\t\\N\n");
+/// # Ok(())
+/// # }
+/// ```
 pub struct CopyOut {
+    /// The rest of a piece that was read in part, and where it begins.
+    piece: Vec<u8>,
+    read: usize,
     columns: usize,
     format: CopyFormat,
     rows: Rows,
@@ -354,13 +404,105 @@ impl Rows {
     }
 }
 
+impl io::Read for CopyOut {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.read == self.piece.len() {
+            match self.next_chunk().map_err(io::Error::other)? {
+                Some(piece) => (self.piece, self.read) = (piece, 0),
+                None => return Ok(0),
+            }
+        }
+        let rest = &self.piece[self.read..];
+        let bytes = rest.len().min(buffer.len());
+        buffer[..bytes].copy_from_slice(&rest[..bytes]);
+        self.read += bytes;
+        Ok(bytes)
+    }
+}
+
 impl Connection {
+    /// Begins COPY … FROM STDIN, which is to be given its data: see [`CopyIn`]. 42809 for another statement.
+    pub fn copy_in(&mut self, sql: &str) -> Result<CopyIn> {
+        let statement = self.prepare(sql)?;
+        if statement.copies_from_client() != Some(true) {
+            return Err(not_a_copy("COPY FROM STDIN"));
+        }
+        match self.run(&statement, &[])? {
+            Outcome::CopyIn(copy) => Ok(*copy),
+            _ => Err(not_a_copy("COPY FROM STDIN")),
+        }
+    }
+
+    /// Begins COPY … TO STDOUT, whose data is to be read: see [`CopyOut`]. 42809 for another statement.
+    pub fn copy_out(&mut self, sql: &str) -> Result<CopyOut> {
+        let statement = self.prepare(sql)?;
+        if statement.copies_from_client() != Some(false) {
+            return Err(not_a_copy("COPY TO STDOUT"));
+        }
+        match self.run(&statement, &[])? {
+            Outcome::CopyOut(copy) => Ok(*copy),
+            _ => Err(not_a_copy("COPY TO STDOUT")),
+        }
+    }
+
+    /// Runs COPY … FROM STDIN with all that a reader returns; how many rows were stored. If the reader fails (58030), none
+    /// is.
+    ///
+    /// ```
+    /// # fn main() -> firn_session::Result<()> {
+    /// # let mut connection = firn_session::Database::memory()?.connect();
+    /// connection.execute("CREATE TABLE items (id integer, name text)")?;
+    /// let data: &[u8] = b"1\tpencil\n2\tpaper\n"; // or a std::fs::File
+    /// assert_eq!(connection.copy_from("COPY items FROM STDIN", data)?, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn copy_from(&mut self, sql: &str, mut reader: impl io::Read) -> Result<u64> {
+        let mut copy = self.copy_in(sql)?;
+        let mut buffer = vec![0; READ_BYTES];
+        loop {
+            match reader.read(&mut buffer) {
+                Ok(0) => return Ok(self.end_copy(copy)?.rows.unwrap_or(0)),
+                Ok(bytes) => copy.write_data(&buffer[..bytes])?,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let message = format!("could not read the data of COPY FROM STDIN: {error}");
+                    return Err(Error::new(SqlState::IO_ERROR, message));
+                }
+            }
+        }
+    }
+
+    /// Runs COPY … TO STDOUT and writes its data; how many rows it has. 58030 if the writer fails.
+    ///
+    /// ```
+    /// # fn main() -> firn_session::Result<()> {
+    /// # let mut connection = firn_session::Database::memory()?.connect();
+    /// let mut csv = Vec::new(); // or a std::fs::File
+    /// let rows = connection.copy_to("COPY (SELECT 1 AS a) TO STDOUT (FORMAT csv, HEADER)", &mut csv)?;
+    /// assert_eq!((rows, csv.as_slice()), (1, b"a\n1\n".as_slice()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn copy_to(&mut self, sql: &str, mut writer: impl io::Write) -> Result<u64> {
+        let mut copy = self.copy_out(sql)?;
+        let failed = |error: io::Error| {
+            let message = format!("could not write the data of COPY TO STDOUT: {error}");
+            Error::new(SqlState::IO_ERROR, message)
+        };
+        while let Some(piece) = copy.next_chunk()? {
+            writer.write_all(&piece).map_err(failed)?;
+        }
+        writer.flush().map_err(failed)?;
+        Ok(copy.tag().rows.unwrap_or(0))
+    }
+
     /// COPY, which `parsed` is.
     pub(crate) fn copy(&mut self, parsed: &Parsed, copy: &tree::Copy) -> Result<Outcome> {
         match (copy.is_from, &copy.target) {
             (true, CopyTarget::Standard) => {
                 self.refuse_read_only("COPY FROM")?;
-                self.copy_in(parsed, copy)
+                self.begin_copy_in(parsed, copy)
             }
             (true, CopyTarget::File(path)) => {
                 self.refuse_read_only("COPY FROM")?;
@@ -369,7 +511,7 @@ impl Connection {
             }
             (false, CopyTarget::Standard) => {
                 let alarm = self.alarm();
-                self.copy_out(parsed, copy, alarm).map(|copy| Outcome::CopyOut(Box::new(copy)))
+                self.begin_copy_out(parsed, copy, alarm).map(|copy| Outcome::CopyOut(Box::new(copy)))
             }
             (false, CopyTarget::File(path)) => {
                 let rows = self.copy_to_file(parsed, copy, path)?;
@@ -380,18 +522,18 @@ impl Connection {
     }
 
     /// Ends the data of a COPY that this connection has begun, and takes over its notices.
-    pub fn finish_copy(&mut self, copy: CopyIn) -> Result<CommandTag> {
+    pub(crate) fn end_copy(&mut self, copy: CopyIn) -> Result<CommandTag> {
         let (tag, mut notices) = copy.finish_with_notices()?;
         self.notices.append(&mut notices);
         Ok(tag)
     }
 
-    fn copy_in(&mut self, parsed: &Parsed, copy: &tree::Copy) -> Result<Outcome> {
+    fn begin_copy_in(&mut self, parsed: &Parsed, copy: &tree::Copy) -> Result<Outcome> {
         let (options, alarm) = (self.options.clone(), self.alarm());
         self.begin_statement();
         if let Some(mut transaction) = self.block.take_transaction() {
             self.streams.read_ahead();
-            let from = self.copy_from(&mut transaction, parsed, copy);
+            let from = self.make_copy_from(&mut transaction, parsed, copy);
             let from = match from {
                 Ok(from) => from,
                 Err(error) => {
@@ -417,7 +559,7 @@ impl Connection {
         }
         self.services.set_read_only(false);
         let mut transaction = self.begin_transaction(self.default_isolation)?;
-        let from = self.copy_from(&mut transaction, parsed, copy);
+        let from = self.make_copy_from(&mut transaction, parsed, copy);
         let from = from.map_err(|error| timed_out(error, alarm.as_ref()))?;
         self.activity.show_copy(from.progress());
         from.release_snapshot(&mut transaction);
@@ -435,7 +577,7 @@ impl Connection {
     }
 
     /// Makes ready what takes the rows, also of those that are left out.
-    fn copy_from(
+    fn make_copy_from(
         &mut self,
         transaction: &mut Transaction,
         parsed: &Parsed,
@@ -456,7 +598,12 @@ impl Connection {
         CopyFrom::new(transaction, &self.facts, parsed, self.options.style)
     }
 
-    fn copy_out(&mut self, parsed: &Parsed, copy: &tree::Copy, alarm: Option<Alarm>) -> Result<CopyOut> {
+    fn begin_copy_out(
+        &mut self,
+        parsed: &Parsed,
+        copy: &tree::Copy,
+        alarm: Option<Alarm>,
+    ) -> Result<CopyOut> {
         // Else the statement lasts until the file is written.
         let is_drawn = matches!(copy.target, CopyTarget::Standard);
         let has_effects = self.with_planner(|connection, transaction| {
@@ -510,7 +657,8 @@ impl Connection {
     ) -> CopyOut {
         self.activity.show_copy(to.progress());
         let (columns, format, progress) = (to.columns(), to.format(), to.progress().clone());
-        CopyOut { columns, format, rows: Rows::of(copy, &to), progress, source: source(self, to) }
+        let rows = Rows::of(copy, &to);
+        CopyOut { piece: Vec::new(), read: 0, columns, format, rows, progress, source: source(self, to) }
     }
 
     fn copy_from_file(&mut self, parsed: &Parsed, copy: &tree::Copy, path: &str) -> Result<u64> {
@@ -520,7 +668,7 @@ impl Connection {
             if is_pipe && std::mem::replace(&mut has_begun, true) {
                 return Err(read_once(path));
             }
-            let from = connection.copy_from(transaction, parsed, copy)?;
+            let from = connection.make_copy_from(transaction, parsed, copy)?;
             connection.activity.show_copy(from.progress());
             from.release_snapshot(transaction);
             let failed = |deed: Deed, error: &io::Error| match deed {
@@ -541,7 +689,7 @@ impl Connection {
             return Err(Error::new(SqlState::new("42602"), "relative path not allowed for COPY to file"));
         }
         let alarm = self.alarm();
-        let out = self.copy_out(parsed, copy, None);
+        let out = self.begin_copy_out(parsed, copy, None);
         let mut out = out.map_err(|error| timed_out(error, alarm.as_ref()))?;
         let failed = |what: String, error: &io::Error| match self.options.cancel.is_cancelled() {
             // A pipe that nobody reads is not waited for any more.

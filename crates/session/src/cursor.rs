@@ -6,14 +6,13 @@
 //! the memory with it.
 
 use crate::Column;
-use crate::rows::{RowChunk, Rows};
+use crate::rows::Rows;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, Value, clock};
-use firn_sql::KeptRows;
-use firn_sql::RunOptions;
 use firn_sql::named::NamedCursor;
 use firn_sql::query::kept_rows;
 use firn_sql::tree::{DeclareCursor, FetchDirection};
+use firn_sql::{KeptRows, RowChunk, RunOptions};
 use firn_txn::catalog::Oid;
 use std::collections::VecDeque;
 

@@ -97,22 +97,7 @@ impl Database {
 
     /// A new connection. It keeps the database open.
     pub fn connect(&self) -> Connection {
-        self.connect_as(self.reserve_session())
-    }
-
-    /// The number of a connection to come, by which `pg_backend_pid()` and others know it.
-    pub fn reserve_session(&self) -> u32 {
-        self.shared.sessions.reserve()
-    }
-
-    /// Cancels statements whose [clients have gone](Connection::let_clients_go): what a server does now and then.
-    pub fn cancel_for_clients_that_have_gone(&self) {
-        self.shared.sessions.cancel_for_clients_that_have_gone();
-    }
-
-    /// A new connection under a number that was reserved.
-    pub fn connect_as(&self, session: u32) -> Connection {
-        Connection::new(self.shared.clone(), session)
+        Connection::new(self.shared.clone(), self.shared.sessions.reserve())
     }
 
     /// Sets what a setting is in connections from now on, unless they set it: such as
@@ -136,15 +121,7 @@ impl Database {
         self.close_alone()
     }
 
-    /// As [`Database::close`], at the end of a process: memory is left to the system, which takes it back as a whole. To free
-    /// rows and indexes one by one takes a tenth of a second a gigabyte. The directory stays locked until the process has ended.
-    pub fn close_at_end(self) -> Result<()> {
-        let closed = self.close_alone();
-        std::mem::forget(self);
-        closed
-    }
-
-    fn close_alone(&self) -> Result<()> {
+    pub(crate) fn close_alone(&self) -> Result<()> {
         if Arc::strong_count(&self.shared) > 1 {
             return Err(Error::new(
                 SqlState::OBJECT_IN_USE,

@@ -242,7 +242,7 @@ fn copied_rows_are_tested_at_the_end_of_the_transaction() {
         let crate::Outcome::CopyIn(mut copy) = connection.run(&statement, &[]).unwrap() else {
             panic!("COPY FROM STDIN wants data")
         };
-        copy.write(rows.as_bytes()).unwrap();
+        copy.write_data(rows.as_bytes()).unwrap();
         copy.finish().map(drop)
     };
     let error = copy(&mut connection, "1\t1\n2\t9\n").unwrap_err();
@@ -408,7 +408,7 @@ fn copied_rows_have_keys_of_their_own() {
     let crate::Outcome::CopyIn(mut copy) = connection.run(&statement, &[]).unwrap() else {
         panic!("COPY FROM STDIN wants data")
     };
-    copy.write(b"4\t4\n5\t4\n").unwrap();
+    copy.write_data(b"4\t4\n5\t4\n").unwrap();
     assert_eq!(copy.finish().unwrap_err().detail(), Some("Key (place)=(4) already exists."));
     assert_eq!(count(&database, "SELECT count(*) FROM seats"), 3);
 }

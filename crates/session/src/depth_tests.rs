@@ -3,6 +3,7 @@
 //!
 //! A stack that overflows ends the process, and with it these tests, which run on threads with small stacks.
 
+use crate::server::ServerConnection as _;
 use crate::{Connection, Database};
 use firn_base::SqlState;
 use firn_base::sync::Arc;
@@ -335,7 +336,7 @@ fn planning_can_be_cancelled_wherever_it_looks() {
     let mut connection = database.connect();
     let left = Arc::new(AtomicI64::new(i64::MAX));
     let watched = left.clone();
-    connection.watch(move || watched.fetch_sub(1, Ordering::Relaxed) <= 0);
+    connection.set_interrupt_hook(move || watched.fetch_sub(1, Ordering::Relaxed) <= 0);
     let mut looks = 0;
     for i in 0.. {
         left.store(looks, Ordering::Relaxed);

@@ -1,5 +1,6 @@
 //! What a session promises of files in queries: they are tables as their content says, and always as they are now.
 
+use crate::server::ServerConnection as _;
 use crate::{Connection, Database, Outcome, interrupted_tests};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use firn_base::disk::SimulatedDisk;
@@ -887,7 +888,7 @@ fn a_key_that_waits_may_be_taken_by_another() {
             let statement = loading.prepare("COPY t FROM STDIN").unwrap();
             let Outcome::CopyIn(mut copy) = loading.run(&statement, &[]).unwrap() else { panic!() };
             // Not in order, so that they wait.
-            copy.write(b"3\tx\n1\tx\n2\tx\n").unwrap();
+            copy.write_data(b"3\tx\n1\tx\n2\tx\n").unwrap();
             other.execute("BEGIN; INSERT INTO t VALUES (1, 'other')").unwrap();
             other.execute(if commits { "COMMIT" } else { "ROLLBACK" }).unwrap();
             let ended = copy.finish();
@@ -997,7 +998,7 @@ fn others_see_how_far_a_copy_is() {
     let copy = copying.prepare("COPY t FROM STDIN (ON_ERROR ignore, FORMAT json) WHERE i > 1").unwrap();
     let Outcome::CopyIn(mut copy) = copying.run(&copy, &[]).unwrap() else { panic!() };
     let record = "{\"i\": 1}\n{\"i\": \"x\"}\n";
-    copy.write(record.as_bytes()).unwrap();
+    copy.write_data(record.as_bytes()).unwrap();
     let line = |in_all: &str, rest: &str| format!("t|COPY FROM|{rest}").replace("@", in_all);
     assert_eq!(
         seen(&mut looking, "firn_stat_progress_copy", ours),
@@ -1062,7 +1063,7 @@ fn a_copy_does_not_keep_up_beyond_a_change_of_its_table() {
         changing.execute("ALTER TABLE t ADD CHECK (i > 0)").unwrap();
         // Long enough for it to keep up before its first row.
         std::thread::sleep(std::time::Duration::from_millis(30));
-        let outcome = copy.write(b"-1\n").and_then(|()| copy.finish()).map(|_| ());
+        let outcome = copy.write_data(b"-1\n").and_then(|()| copy.finish()).map(|_| ());
         let error = outcome.unwrap_err();
         assert_eq!(error.state(), SqlState::SERIALIZATION_FAILURE, "{isolation}: {error}");
         if in_block {
@@ -1090,7 +1091,7 @@ fn a_copy_of_its_own_holds_no_versions_back() {
         }
         let copy = copying.prepare(&format!("COPY {table} FROM STDIN")).unwrap();
         let Outcome::CopyIn(mut copy) = copying.run(&copy, &[]).unwrap() else { panic!() };
-        copy.write(b"0\n").unwrap();
+        copy.write_data(b"0\n").unwrap();
         for _ in 0..200 {
             changing.execute("INSERT INTO hot VALUES (1)").unwrap();
             changing.execute("DELETE FROM hot WHERE i = 1").unwrap();
@@ -1130,7 +1131,7 @@ fn a_copy_that_found_a_key_taken_has_read_that() {
             copying.execute("SAVEPOINT s").unwrap();
             let copy = copying.prepare("COPY t FROM STDIN").unwrap();
             let Outcome::CopyIn(mut copy) = copying.run(&copy, &[]).unwrap() else { panic!() };
-            let outcome = copy.write(b"2\t1\n").and_then(|()| copying.finish_copy(*copy).map(|_| ()));
+            let outcome = copy.write_data(b"2\t1\n").and_then(|()| copying.finish_copy(*copy).map(|_| ()));
             let error = outcome.unwrap_err();
             assert_eq!((error.state(), error.constraint()), (SqlState::UNIQUE_VIOLATION, Some("t_b_key")));
             copying.execute("ROLLBACK TO s").unwrap();
@@ -1159,7 +1160,7 @@ fn a_copy_whose_table_was_dropped_before_its_first_row_says_so() {
         changing.execute("DROP TABLE t").unwrap();
         // Until it is forgotten.
         std::thread::sleep(std::time::Duration::from_millis(100));
-        let error = copy.write(b"-1\n").and_then(|()| copy.finish().map(|_| ())).unwrap_err();
+        let error = copy.write_data(b"-1\n").and_then(|()| copy.finish().map(|_| ())).unwrap_err();
         assert_ne!(error.state(), SqlState::INTERNAL_ERROR, "{error}");
         assert_eq!(rows(&mut copying, "SELECT 1"), ["Integer(1)"]);
     }

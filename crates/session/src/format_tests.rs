@@ -398,7 +398,7 @@ fn clients_send_and_get_the_same_formats() {
         for piece in [1, 7, data.len()] {
             let sql = format!("COPY back FROM STDIN (FORMAT {format})");
             let Outcome::CopyIn(mut copy) = begin(&mut connection, &sql) else { panic!("{sql}") };
-            data.chunks(piece).for_each(|piece| copy.write(piece).unwrap());
+            data.chunks(piece).for_each(|piece| copy.write_data(piece).unwrap());
             copy.finish().unwrap();
             assert_eq!(rows(&mut connection, &all.replace("every", "back")), expected, "{format} {piece}");
             connection.execute("DELETE FROM back").unwrap();
@@ -406,7 +406,7 @@ fn clients_send_and_get_the_same_formats() {
         // What is cut off is not taken for whole.
         let sql = format!("COPY back FROM STDIN (FORMAT {format})");
         let Outcome::CopyIn(mut copy) = begin(&mut connection, &sql) else { panic!("{sql}") };
-        let cut = copy.write(&data[..data.len() / 2]).and_then(|()| copy.finish());
+        let cut = copy.write_data(&data[..data.len() / 2]).and_then(|()| copy.finish());
         assert_eq!(cut.unwrap_err().state(), SqlState::BAD_COPY_FILE_FORMAT, "{format}");
         assert_eq!(rows(&mut connection, "SELECT count(*) FROM back"), ["BigInt(0)"]);
     }
@@ -748,7 +748,7 @@ fn the_mark_that_ends_data_ends_json_as_well() {
             let Outcome::CopyIn(mut copy) = begin(&mut connection, "COPY t FROM STDIN (FORMAT json)") else {
                 panic!()
             };
-            data.as_bytes().chunks(piece).for_each(|piece| copy.write(piece).unwrap());
+            data.as_bytes().chunks(piece).for_each(|piece| copy.write_data(piece).unwrap());
             assert_eq!(copy.finish().unwrap().rows, Some(2));
         }
     }
@@ -779,7 +779,7 @@ fn streams_without_rows_are_of_some_columns_all_the_same() {
             else {
                 panic!()
             };
-            data.chunks(piece).for_each(|piece| copy.write(piece).unwrap());
+            data.chunks(piece).for_each(|piece| copy.write_data(piece).unwrap());
             assert_eq!(copy.finish().unwrap().rows, Some(0));
         }
     }

@@ -22,7 +22,7 @@ fn run(connection: &mut Connection, statements: &[&str]) {
 fn copy(connection: &mut Connection, sql: &str, data: &str) -> Result<(), Error> {
     let statement = connection.prepare(sql)?;
     let Outcome::CopyIn(mut copy) = connection.run(&statement, &[])? else { panic!("{sql} wants data") };
-    copy.write(data.as_bytes())?;
+    copy.write_data(data.as_bytes())?;
     copy.finish().map(drop)
 }
 

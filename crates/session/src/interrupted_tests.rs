@@ -5,6 +5,7 @@
 //! large one has of full blocks goes into a file beside the load, which its commit names, and only redo of the rest is spilled.
 
 use crate::file_tests::Folder;
+use crate::server::ServerConnection as _;
 use crate::{Config, Connection, Database, Outcome};
 use firn_base::disk::{Disk, Fault, SimulatedDisk};
 use firn_base::random::Random;
@@ -108,7 +109,7 @@ impl Load {
             Way::Client | Way::Truncated => {
                 let statement = connection.prepare("COPY loaded FROM STDIN (FORMAT csv)")?;
                 let Outcome::CopyIn(mut copy) = connection.run(&statement, &[])? else { panic!() };
-                csv.as_bytes().chunks(100_000).try_for_each(|piece| copy.write(piece))?;
+                csv.as_bytes().chunks(100_000).try_for_each(|piece| copy.write_data(piece))?;
                 copy.finish().map(drop)
             }
         }
@@ -248,7 +249,7 @@ fn a_load_whose_client_is_still_sending_leaves_nothing_after_a_crash() {
         let written = |disk: &SimulatedDisk| spills(disk) + load_files(disk);
         let (at_first, mut has_written) = (written(&disk), false);
         for piece in load.csv().as_bytes().chunks(400_000) {
-            copy.write(piece).unwrap();
+            copy.write_data(piece).unwrap();
             let killed = disk.after_kill();
             has_written |= written(&killed) > at_first;
             let with = [&before[..], &[load]].concat();

@@ -1,45 +1,129 @@
 //! FirnDB in your program: a [`Database`], [`Connection`]s to it, statements, rows.
 //!
-//! ```
-//! use firn_base::Value;
-//! use firn_session::Database;
+//! | to | call |
+//! |---|---|
+//! | run statements without parameters | [`Connection::execute`] |
+//! | run one with parameters | [`Connection::execute_statement`] |
+//! | collect rows | [`query_as`](Connection::query_as) as Rust values, [`query`](Connection::query) as Arrow batches, [`query_values`](Connection::query_values) as [`Value`]s |
+//! | read one row | [`query_row_as`](Connection::query_row_as), [`query_row`](Connection::query_row) |
+//! | read a large result | [`Connection::stream`] |
+//! | run a statement often | [`Connection::prepare`] |
+//! | run a transaction, again after conflicts | [`Connection::retry`] |
+//! | control a transaction yourself | [`Connection::transaction`], [`Transaction::savepoint`] |
+//! | load or write many rows | [`copy_from`](Connection::copy_from), [`copy_to`](Connection::copy_to), [`CopyIn`], [`CopyOut`] |
+//! | read Arrow batches as a table | [`Connection::register`] |
+//! | stop a statement from another thread | [`Connection::cancel_handle`] |
+//! | reach rows without SQL | [`native`] |
+//! | build a server | [`server`] |
 //!
-//! # fn main() -> firn_base::Result<()> {
+//! ```
+//! use firn_session::{Database, Result};
+//!
+//! # fn main() -> Result<()> {
 //! let database = Database::memory()?; // or Database::open("directory")?
 //! let mut connection = database.connect();
-//! connection.execute("CREATE TABLE orders (id bigint PRIMARY KEY, item text NOT NULL, price numeric(10,2))")?;
+//! connection.execute("CREATE TABLE orders (id bigint PRIMARY KEY, item text NOT NULL, price numeric(10,2), note text)")?;
 //!
-//! // Prepared statements take typed parameters and are the quickest way to run anything often.
-//! let insert = connection.prepare("INSERT INTO orders VALUES ($1, $2, $3)")?;
+//! // Prepared statements are the quickest way to run anything often. None is NULL.
+//! let insert = connection.prepare("INSERT INTO orders VALUES ($1, $2, $3, $4)")?;
 //! for (id, item) in [(1, "pencil"), (2, "paper")] {
-//!     let price = Value::Numeric { unscaled: 150 * i128::from(id), scale: 2 };
-//!     connection.execute_statement(&insert, &[Value::BigInt(id), Value::Text(item.into()), price])?;
+//!     connection.execute_statement(&insert, (id, item, 1.5 * id as f64, None::<&str>))?;
 //! }
 //!
-//! // Queries yield Arrow batches, or values for a few rows.
+//! // Rows as Rust values: a tuple, or one value of a result with one column.
+//! let orders: Vec<(i64, String, f64, Option<String>)> =
+//!     connection.query_as("SELECT * FROM orders WHERE id <= $1 ORDER BY id", (2,))?;
+//! assert_eq!(orders[1], (2, "paper".to_owned(), 3.0, None));
+//! let count: Option<i64> = connection.query_row_as("SELECT count(*) FROM orders", ())?;
+//! assert_eq!(count, Some(2));
+//!
+//! // Rows as Arrow batches.
 //! let batches = connection.query("SELECT item, price FROM orders ORDER BY price DESC")?;
 //! assert_eq!(batches[0].num_rows(), 2);
-//! let row = connection.query_row("SELECT item FROM orders WHERE id = $1", &[Value::BigInt(2)])?;
-//! assert_eq!(row, Some(vec![Value::Text("paper".into())]));
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! A connection is one client's state and is used by one thread at a time; give every thread its
-//! own. Outside a transaction block every statement is a transaction, and is run again by itself
-//! when it meets a concurrent change; [`Connection::transaction`] begins a block as a guard that
-//! rolls back when dropped. Transactions are serializable unless they are asked to be less; one that
-//! cannot be fails with 40001, at its commit at the latest, and is to be run again.
+//! # Transactions
 //!
-//! Errors are [`firn_base::Error`]: SQLSTATE, message, detail, hint, as PostgreSQL has them.
+//! A connection is one client's state and is used by one thread at a time; give every thread its
+//! own. Outside a transaction every statement is one, and runs again by itself when it meets a concurrent change.
+//!
+//! Transactions are serializable unless they are asked to be less. One that
+//! cannot be fails with 40001, at its commit at the latest, and is to be run again. [`Connection::retry`] does so:
 //!
 //! ```
+//! # use firn_session::{Database, Result};
+//! # fn main() -> Result<()> {
+//! # let mut connection = Database::memory()?.connect();
+//! connection.execute("CREATE TABLE counters (name text PRIMARY KEY, value bigint NOT NULL)")?;
+//! connection.execute("INSERT INTO counters VALUES ('visits', 0)")?;
+//! let visits = connection.retry(|transaction| {
+//!     let visits: Option<i64> =
+//!         transaction.query_row_as("SELECT value FROM counters WHERE name = $1", ("visits",))?;
+//!     let visits = visits.unwrap_or(0) + 1;
+//!     transaction.execute_statement("UPDATE counters SET value = $1 WHERE name = $2", (visits, "visits"))?;
+//!     Ok(visits)
+//! })?;
+//! assert_eq!(visits, 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Connection::transaction`] returns a guard, a [`Transaction`], which rolls back when it is dropped; its
+//! [`savepoint`](Transaction::savepoint) is a transaction within it.
+//!
+//! # Values
+//!
+//! Parameters are tuples of what converts into a [`Value`] ([`Parameters`]); rows are read as what a `Value` converts to
+//! ([`FromValue`], [`FromRow`]). `Option` stands for what may be NULL. Types without a Rust type of their own are
+//! `Value`s, such as [`Value::Date`], which counts days since 1970-01-01; a cast of text in the
+//! statement, `$1::text::date` and `day::text`, does without.
+//!
+//! # Large results, COPY
+//!
+//! ```
+//! # use firn_session::{Database, Result};
+//! # fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+//! # let mut connection = Database::memory()?.connect();
+//! connection.execute("CREATE TABLE readings (sensor integer, value double precision)")?;
+//! let csv: &[u8] = b"1,20.5\n2,NaN\n1,21.0\n"; // or a file, or anything else that is io::Read
+//! connection.copy_from("COPY readings FROM STDIN (FORMAT csv)", csv)?;
+//!
+//! // Rows are computed while they are read: memory stays flat, however many there are.
+//! let mut largest = f64::MIN;
+//! for row in connection.stream("SELECT sensor, value FROM readings", ())?.into_typed()? {
+//!     let (_, value): (i32, f64) = row?;
+//!     largest = largest.max(value);
+//! }
+//! assert_eq!(largest, 21.0);
+//! for batch in connection.stream("SELECT sensor, value FROM readings", ())? {
+//!     assert!(batch?.num_rows() > 0); // an arrow::RecordBatch
+//! }
+//!
+//! let mut out = Vec::new(); // or anything else that is io::Write
+//! assert_eq!(connection.copy_to("COPY readings TO STDOUT (FORMAT csv)", &mut out)?, 3);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Errors
+//!
+//! An [`Error`] has SQLSTATE, message, detail, hint and position, as PostgreSQL has them. The documentation of a method names
+//! the SQLSTATEs that it adds to those of the statement.
+//!
+//! ```
+//! use firn_session::SqlState;
 //! # let mut connection = firn_session::Database::memory().unwrap().connect();
 //! let error = connection.execute("SELECT * FROM nowhere").unwrap_err();
+//! assert_eq!(error.state(), SqlState::UNDEFINED_TABLE);
 //! assert_eq!(error.state().as_str(), "42P01");
+//! assert_eq!(error.message(), "relation \"nowhere\" does not exist");
 //! ```
 //!
-//! Programs that cannot spare the time for SQL reach the rows by themselves ([`native`]).
+//! # Without SQL
+//!
+//! Programs that cannot spare the time for SQL reach rows by themselves ([`native`]).
 //!
 //! ```
 //! use firn_session::native::{TableAccess, pin};
@@ -58,11 +142,8 @@
 //!     Ok(left - 3)
 //! })?;
 //! assert_eq!(left, 97);
-//! # Ok::<(), firn_base::Error>(())
+//! # Ok::<(), firn_session::Error>(())
 //! ```
-//!
-//! It is also what the wire protocol stands on: [`Connection::run`] is all that a protocol needs
-//! to drive a connection.
 
 mod block;
 mod cache;
@@ -76,15 +157,20 @@ mod parameters;
 mod patience;
 mod place;
 mod positioned;
+mod queries;
 mod rest;
 mod rows;
+pub mod server;
 mod statement;
 mod timer;
 mod transaction;
 mod utility;
+mod values;
 
 #[cfg(test)]
 mod anomaly_tests;
+#[cfg(test)]
+mod api_tests;
 #[cfg(test)]
 mod between_sessions_tests;
 #[cfg(test)]
@@ -135,31 +221,33 @@ mod waiting_tests;
 mod zone_tests;
 
 /// Rows without SQL: access paths with the types of their values, and transactions as closures.
+///
+/// A [`RowTransaction`] is what the closures get: it reads and changes rows, and runs no SQL. A [`Guard`] keeps what it
+/// has read from being freed.
 pub mod native {
     pub use firn_txn::native::*;
-    pub use firn_txn::{Guard, Isolation, Str, Text, Ticket, Transaction, pin};
+    pub use firn_txn::{Guard, Isolation, Str, Text, Ticket, Transaction as RowTransaction, pin};
 }
 
-pub use connection::{
-    CancelHandle, CommandTag, Connection, Outcome, Ran, SessionSettings, TransactionStatus,
-};
+pub use connection::{CancelHandle, CommandTag, Connection, Outcome, TransactionStatus};
 pub use copy::{CopyIn, CopyOut};
 pub use database::Database;
 pub use firn_base as base;
+pub use firn_base::{ArrayValue, Error, Interval, Numeric, Result, SqlState, Type, TypeId, Value};
 pub use firn_sql::arrow;
 pub use firn_sql::copy::CopyFormat;
 pub use firn_sql::notifications::Notification;
-pub use firn_sql::parse::{Numbered, Parsed, number_parameters};
-pub use firn_sql::settings::{cooling_time as parse_cooling_time, parse_memory};
-pub use firn_sql::{Column, Datum, ResultChunk, arrow_type};
+pub use firn_sql::{Column, arrow_type};
 pub use firn_txn::{Config, Granularity, Isolation, Progress, Running};
-pub use rows::{RowChunk, Rows};
+pub use queries::AsStatement;
+pub use rows::{Batches, Rows, TypedRows};
 pub use statement::Statement;
 pub use transaction::Transaction;
+pub use values::{FromRow, FromValue, Parameters};
 
-/// Says how many bytes the queries that run in this process may hold together in their hash tables and sort buffers: those that
-/// need more write to temporary files, or fail (53200). To be said before the first database is opened, else 55000; half of the
-/// process's memory if it is not.
+/// Sets how many bytes the queries that run in this process may hold together in their hash tables and sort buffers: those that
+/// need more write to temporary files, or fail (53200). Half of the process's memory unless it is set. 55000 once a database has
+/// been opened.
 pub fn limit_query_memory(bytes: u64) -> base::Result<()> {
     match firn_sql::limit_query_memory(bytes) {
         true => Ok(()),
@@ -167,6 +255,6 @@ pub fn limit_query_memory(bytes: u64) -> base::Result<()> {
             base::SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
             "the memory of queries cannot be limited any more",
         )
-        .with_hint("Say it once, before the first database is opened.")),
+        .with_hint("Set it once, before the first database is opened.")),
     }
 }

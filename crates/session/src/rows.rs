@@ -7,20 +7,25 @@
 //! draws the rows so far is told, and then the block fails.
 
 use crate::timer::Alarm;
+use crate::values::{FromRow, check_columns};
 use crate::{Column, CommandTag};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use firn_base::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, Weak};
 use firn_base::{Error, Result, SqlState, Value};
-pub use firn_sql::RowChunk;
+use firn_sql::RowChunk;
 use firn_sql::Stream;
 use firn_sql::activity::{Activity, State};
 use firn_sql::services::Services;
 use firn_txn::Transaction;
 use std::collections::VecDeque;
+use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Rows in the making.
+/// The rows of a statement, computed while they are read. They borrow nothing of their connection.
+///
+/// Iterating over them returns Arrow batches; [`Rows::into_typed`] returns Rust values. What is not read is not computed:
+/// dropping the rest of a result ends its query. See [`Connection::stream`](crate::Connection::stream).
 pub struct Rows {
     columns: Arc<[Column]>,
     verb: &'static str,
@@ -398,6 +403,12 @@ impl Rows {
         CommandTag { verb: self.verb, rows: Some(self.told.unwrap_or(self.rows)) }
     }
 
+    /// The rows as Rust values, one at a time: see [`FromRow`]. 42804 if a row of the type has another number of columns.
+    pub fn into_typed<T: FromRow>(self) -> Result<TypedRows<T>> {
+        check_columns::<T>(self.columns.len())?;
+        Ok(TypedRows { rows: Some(self), waiting: Vec::new().into_iter(), is_of: PhantomData })
+    }
+
     /// All rows as Arrow batches.
     pub fn into_batches(mut self) -> Result<Vec<RecordBatch>> {
         let schema = self.schema();
@@ -415,6 +426,77 @@ impl Rows {
             rows.append(&mut chunk.into_values(&self.columns));
         }
         Ok(rows)
+    }
+}
+
+/// The rows of a result as Arrow batches, computed while they are read. After an error it ends.
+pub struct Batches {
+    rows: Option<Rows>,
+    schema: SchemaRef,
+}
+
+impl Batches {
+    /// The schema of all batches.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+}
+
+impl Iterator for Batches {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Result<RecordBatch>> {
+        let rows = self.rows.as_mut()?;
+        let next = rows
+            .next_chunk()
+            .and_then(|chunk| chunk.map(|chunk| chunk.into_batch(&rows.columns, &self.schema)).transpose());
+        if !matches!(next, Ok(Some(_))) {
+            self.rows = None;
+        }
+        next.transpose()
+    }
+}
+
+impl IntoIterator for Rows {
+    type Item = Result<RecordBatch>;
+    type IntoIter = Batches;
+
+    /// The rows as Arrow batches.
+    fn into_iter(self) -> Batches {
+        Batches { schema: self.schema(), rows: Some(self) }
+    }
+}
+
+/// The rows of a result as Rust values, computed while they are read. After an error it ends.
+pub struct TypedRows<T> {
+    rows: Option<Rows>,
+    /// The rest of a chunk.
+    waiting: std::vec::IntoIter<Vec<Value>>,
+    is_of: PhantomData<fn() -> T>,
+}
+
+impl<T: FromRow> Iterator for TypedRows<T> {
+    type Item = Result<T>;
+
+    fn next(&mut self) -> Option<Result<T>> {
+        loop {
+            let rows = self.rows.as_mut()?;
+            if let Some(row) = self.waiting.next() {
+                let row = T::from_row(row);
+                if row.is_err() {
+                    self.rows = None;
+                }
+                return Some(row);
+            }
+            match rows.next_chunk() {
+                Ok(Some(chunk)) => self.waiting = chunk.into_values(&rows.columns).into_iter(),
+                Ok(None) => self.rows = None,
+                Err(error) => {
+                    self.rows = None;
+                    return Some(Err(error));
+                }
+            }
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a session promises of registered sources: names, types, and that nothing is copied.
 
+use crate::server::ServerConnection as _;
 use crate::{Connection, Database, Outcome};
 use arrow_array::builder::{LargeListBuilder, StringDictionaryBuilder};
 use arrow_array::cast::AsArray;
@@ -310,7 +311,7 @@ fn a_watch_cancels_statements_from_whichever_thread_looks() {
     // How often it may be asked before it cancels. Planning asks as well.
     let left = Arc::new(AtomicU64::new(20));
     let counter = left.clone();
-    connection.watch(move || {
+    connection.set_interrupt_hook(move || {
         counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err()
     });
     assert_eq!(state(&mut connection, "SELECT count(*) FROM t x, t y, t z"), SqlState::QUERY_CANCELED);
@@ -361,7 +362,7 @@ fn nor_do_they_by_parameters_and_texts_of_statements() {
     let insert = connection.prepare("INSERT INTO t VALUES ($1)").unwrap();
     let search = connection.prepare("SELECT t FROM t WHERE t = ANY ($1::text[])").unwrap();
     for (statement, value) in [(&insert, zero.clone()), (&search, Value::Array(vec![zero].into()))] {
-        let error = connection.query_values(statement, &[value]).unwrap_err();
+        let error = connection.run(statement, &[value]).map(drop).unwrap_err();
         assert_eq!(error.state(), SqlState::CHARACTER_NOT_IN_REPERTOIRE);
         assert_eq!(error.message(), "invalid byte sequence for encoding \"UTF8\": 0x00");
     }

@@ -331,10 +331,10 @@ impl Connection {
     /// Plans a statement. Planning can take long: others see it as they see a statement that runs, and it ends once the client has gone.
     #[cold]
     fn new_plan(&self, parsed: &Parsed, types: &[Option<TypeId>], transaction: &Transaction) -> Result<Plan> {
-        let is_told = self.tell_planning(|| Arc::new(Text(parsed.text().to_owned())));
+        let is_told = self.report_planning(|| Arc::new(Text(parsed.text().to_owned())));
         let plan = Plan::new(transaction, &self.facts, parsed, types, &self.options);
         if is_told {
-            self.tell_idle();
+            self.note_idle();
         }
         plan
     }
@@ -393,6 +393,21 @@ impl Statement {
     pub fn controls_transactions(&self) -> bool {
         let parsed = self.prepared.parsed.as_ref();
         parsed.is_none_or(|parsed| controls_transactions(&parsed.statement))
+    }
+
+    /// Whether it is COPY FROM STDIN or COPY TO STDOUT.
+    pub(crate) fn copies_with_client(&self) -> bool {
+        self.copies_from_client().is_some()
+    }
+
+    /// Of a COPY with the client, whether it is FROM STDIN.
+    pub(crate) fn copies_from_client(&self) -> Option<bool> {
+        match &self.prepared.parsed.as_ref()?.statement {
+            tree::Statement::Copy(copy) if matches!(copy.target, tree::CopyTarget::Standard) => {
+                Some(copy.is_from)
+            }
+            _ => None,
+        }
     }
 
     /// Whether it is a query: what it does lies in the rows that it yields, so that it may as well be run when

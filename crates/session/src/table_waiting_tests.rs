@@ -1,6 +1,7 @@
 //! Statements that wait for tables, or to change the catalog: for whom, where that is shown, and rings of such waits.
 
 use crate::Database;
+use crate::server::ServerConnection as _;
 use crate::tests::texts;
 use crate::waiting_tests::{ADD_ONE, ADD_TEN, database, rows, run, state};
 use firn_base::sync::{Arc, AtomicBool, Ordering};

@@ -1,7 +1,8 @@
 //! What a session promises beyond what SQL says; SQL's part is in the corpus (`tests/slt`).
 
+use crate::server::{RowChunk, ServerConnection as _};
 use crate::table_waiting_tests::until_nobody_holds_a_guard_of_before;
-use crate::{Connection, Database, Outcome, RowChunk, TransactionStatus};
+use crate::{Connection, Database, Outcome, TransactionStatus};
 use firn_base::disk::SimulatedDisk;
 use firn_base::random::Random;
 use firn_base::sync::{Arc, AtomicBool, Ordering};
@@ -364,7 +365,7 @@ fn rows_of_a_query_that_failed_midway_are_nobodys() {
     assert_eq!(state(connection.run_into(&failing, &[], &mut values)), SqlState::DIVISION_BY_ZERO);
     let next = connection.prepare("SELECT a FROM t WHERE a = 2").unwrap();
     let ran = connection.run_into(&next, &[], &mut values).unwrap();
-    assert!(matches!(ran, crate::Ran::Rows(1)));
+    assert!(matches!(ran, crate::server::Ran::Rows(1)));
     assert_eq!(values, [Value::Integer(2)]);
 }
 
@@ -548,7 +549,7 @@ fn a_copy_that_fails_in_a_block_is_an_error_like_any_other() {
     for is_told in [false, true] {
         let fail = |connection: &mut Connection| {
             let Outcome::CopyIn(mut data) = connection.run(&copy, &[]).unwrap() else { panic!() };
-            data.write(b"0\t7\n").unwrap();
+            data.write_data(b"0\t7\n").unwrap();
             assert_eq!(state(data.finish()), SqlState::UNIQUE_VIOLATION);
             if is_told {
                 connection.fail_block();
@@ -734,19 +735,19 @@ fn copy_in_stores_all_rows_or_none() {
     let Outcome::CopyIn(mut data) = connection.run(&copy, &[]).unwrap() else { panic!() };
     assert_eq!(data.columns(), 2);
     for piece in ["1\t1", "0\n2", "\t20\n"] {
-        data.write(piece.as_bytes()).unwrap();
+        data.write_data(piece.as_bytes()).unwrap();
     }
     assert_eq!(data.finish().unwrap().to_string(), "COPY 2");
     assert_eq!(one(&mut connection, "SELECT sum(b)::bigint FROM t"), Value::BigInt(30));
 
     // Abandoned, outside a block and inside one.
     let Outcome::CopyIn(mut data) = connection.run(&copy, &[]).unwrap() else { panic!() };
-    data.write(b"3\t30\n").unwrap();
+    data.write_data(b"3\t30\n").unwrap();
     drop(data);
     assert_eq!(one(&mut connection, "SELECT count(*) FROM t"), Value::BigInt(2));
     connection.execute("BEGIN").unwrap();
     let Outcome::CopyIn(mut data) = connection.run(&copy, &[]).unwrap() else { panic!() };
-    data.write(b"3\t30\n").unwrap();
+    data.write_data(b"3\t30\n").unwrap();
     drop(data);
     assert_eq!(connection.status(), TransactionStatus::Failed);
     assert_eq!(state(connection.execute("SELECT 1")), SqlState::IN_FAILED_SQL_TRANSACTION);
@@ -755,7 +756,7 @@ fn copy_in_stores_all_rows_or_none() {
     // Finished inside a block that goes on.
     connection.execute("BEGIN").unwrap();
     let Outcome::CopyIn(mut data) = connection.run(&copy, &[]).unwrap() else { panic!() };
-    data.write(b"3\t30\n").unwrap();
+    data.write_data(b"3\t30\n").unwrap();
     data.finish().unwrap();
     assert_eq!(one(&mut connection, "SELECT count(*) FROM t"), Value::BigInt(3));
     connection.execute("COMMIT").unwrap();
@@ -763,10 +764,10 @@ fn copy_in_stores_all_rows_or_none() {
 
     // Mistakes in the data.
     let Outcome::CopyIn(mut data) = connection.run(&copy, &[]).unwrap() else { panic!() };
-    let result = data.write(b"4\tx\n").and_then(|()| data.finish().map(drop));
+    let result = data.write_data(b"4\tx\n").and_then(|()| data.finish().map(drop));
     assert_eq!(state(result), SqlState::INVALID_TEXT_REPRESENTATION);
     let Outcome::CopyIn(mut data) = connection.run(&copy, &[]).unwrap() else { panic!() };
-    let result = data.write(b"1\t1\n").and_then(|()| data.finish().map(drop));
+    let result = data.write_data(b"1\t1\n").and_then(|()| data.finish().map(drop));
     assert_eq!(state(result), SqlState::UNIQUE_VIOLATION);
     assert_eq!(one(&mut connection, "SELECT count(*) FROM t"), Value::BigInt(3));
 }
@@ -1048,7 +1049,7 @@ fn transactions_that_come_to_nothing_are_told_by_cause() {
         }
         run(&mut b, "BEGIN; SELECT * FROM t").unwrap();
         if by_caller {
-            assert_eq!(b.idle_for_too_long().state(), SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT);
+            assert_eq!(b.expire().state(), SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT);
             run(&mut b, "ROLLBACK").unwrap();
         }
     }

@@ -339,7 +339,7 @@ impl Connection {
             Some(name) => self.set_setting(&setting_name(name), None, false)?,
             None => {
                 self.services.with_settings(Settings::reset_all);
-                self.heed_settings();
+                self.apply_settings();
             }
         }
         done("RESET")
@@ -371,7 +371,7 @@ impl Connection {
             return self.set_modes(modes);
         }
         self.services.with_settings(|settings| settings.set(name, value, local))?;
-        self.heed_settings();
+        self.apply_settings();
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! Statements about the session itself: their arguments, options, tags and errors are PostgreSQL's.
 
+use crate::server::ServerConnection as _;
 use crate::{Connection, Database, Outcome};
 use firn_base::{Error, Numeric, Type, TypeId, Value};
 
@@ -94,7 +95,7 @@ fn positions_of_errors_are_those_of_the_script() {
     let error = error(&mut connection, "SELECT 'é';\n SELECT nowhere FROM t");
     assert_eq!((error.state().as_str(), error.position()), ("42703", Some(21)));
     let statements = connection.parse_script("SELECT 1; SELECT b FROM t").unwrap();
-    let texts: Vec<&str> = statements.iter().map(crate::Parsed::text).collect();
+    let texts: Vec<&str> = statements.iter().map(crate::server::Parsed::text).collect();
     assert_eq!(texts, ["SELECT 1", "SELECT b FROM t"]);
     let mut statements = statements.into_iter();
     connection.prepare_parsed(statements.next().unwrap(), &[]).unwrap();

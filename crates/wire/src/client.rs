@@ -24,9 +24,8 @@ use firn_base::binary::utf8;
 use firn_base::encoding::Encoding;
 use firn_base::sync::{Arc, AtomicBool, Ordering};
 use firn_base::{Error, Result, SqlState, TextStyle, Value};
-use firn_session::{
-    CommandTag, Connection, CopyIn, CopyOut, Outcome, Parsed, Ran, Statement, TransactionStatus,
-};
+use firn_session::server::{Parsed, Ran, ServerConnection as _};
+use firn_session::{CommandTag, Connection, CopyIn, CopyOut, Outcome, Statement, TransactionStatus};
 
 use crate::decode::{Bind, Format, Message, Parse, Target, format_of};
 use crate::encode::{self, Output, Severity};
@@ -319,7 +318,7 @@ impl Portal {
 
 impl Client {
     pub(crate) fn new(mut session: Connection) -> Client {
-        session.leave_idling_to_caller();
+        session.leave_timeouts_to_caller();
         Client {
             session,
             statements: Statements::default(),
@@ -341,11 +340,11 @@ impl Client {
         }
     }
 
-    /// Lets other sessions end this one: its thread sees that nothing comes any more, and in the flag why.
-    pub(crate) fn let_others_end_it(&mut self, socket: &Arc<Socket>, is_ended: &Arc<AtomicBool>) {
+    /// Lets other sessions end this one (`pg_terminate_backend`): its thread sees that nothing comes any more, and in the flag why.
+    pub(crate) fn set_terminate_hook(&mut self, socket: &Arc<Socket>, is_ended: &Arc<AtomicBool>) {
         self.is_ended = is_ended.clone();
         let (socket, is_ended) = (Arc::downgrade(socket), is_ended.clone());
-        self.session.let_others_end_it(move || {
+        self.session.set_terminate_hook(move || {
             is_ended.store(true, Ordering::Relaxed);
             if let Some(socket) = socket.upgrade() {
                 socket.shutdown(Shutdown::Read);
@@ -356,7 +355,7 @@ impl Client {
     /// Has what it runs be cancelled once its client has gone.
     pub(crate) fn let_it_go(&self, socket: &Arc<Socket>) {
         let socket = Arc::downgrade(socket);
-        self.session.let_clients_go(move || socket.upgrade().is_none_or(|socket| socket.is_left()));
+        self.session.set_client_gone_hook(move || socket.upgrade().is_none_or(|socket| socket.is_left()));
     }
 
     /// Tells the client the settings that it follows, and that it may go on.
@@ -368,7 +367,7 @@ impl Client {
             self.report_settings(output);
         }
         encode::ready_for_query(output, self.session.status());
-        self.session.tell_idle();
+        self.session.report_idle();
         self.idle = true;
     }
 
@@ -392,7 +391,7 @@ impl Client {
         if self.has_listened && self.arrivals.is_none() {
             let arrivals = Arc::new(Arrivals::new().ok()?);
             let waker = arrivals.clone();
-            self.session.wake_by_notifications(move || waker.wake());
+            self.session.set_notification_hook(move || waker.wake());
             // What has arrived before has woken nobody.
             arrivals.wake();
             self.arrivals = Some(arrivals);
@@ -406,9 +405,9 @@ impl Client {
         if self.idle { self.session.idle_timeout() } else { None }
     }
 
-    /// It was silent for longer.
-    pub(crate) fn idle_for_too_long(&mut self) -> Error {
-        self.session.idle_for_too_long()
+    /// The client was idle for longer.
+    pub(crate) fn expire(&mut self) -> Error {
+        self.session.expire()
     }
 
     fn report_settings(&mut self, output: &mut Output) {
@@ -900,7 +899,7 @@ impl Client {
     fn take_copy_message(&mut self, message: Message<'_>, sink: &mut Sink) -> Answered<Next> {
         let Mode::CopyIn(copy, _) = &mut self.mode else { unreachable!("called in this mode only") };
         let written = match message {
-            Message::CopyData(data) => copy.write(data),
+            Message::CopyData(data) => copy.write_data(data),
             Message::CopyDone => return self.end_copy(None, sink),
             Message::CopyFail(reason) => {
                 let reason = String::from_utf8_lossy(reason);

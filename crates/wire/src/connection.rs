@@ -7,6 +7,7 @@ use std::time::Duration;
 use firn_base::clock;
 use firn_base::sync::{Arc, AtomicBool, Ordering};
 use firn_base::{Error, Result, SqlState};
+use firn_session::server::{ServerConnection as _, ServerDatabase as _};
 
 use crate::client::{Client, Next, Sink};
 use crate::decode::{Message, Startup, decode_message, decode_startup};
@@ -37,7 +38,7 @@ fn serve_until_it_ends(socket: &Arc<Socket>, shared: &Arc<Shared>) {
     let end = match start(&mut input, &mut sink, shared) {
         // Both are gone before the last words: what the client had begun is rolled back by then.
         Ok(Some((mut client, _registration))) => {
-            client.let_others_end_it(socket, &is_ended);
+            client.set_terminate_hook(socket, &is_ended);
             client.let_it_go(socket);
             input.set_max_message_bytes(shared.config.max_message_bytes);
             serve_messages(&mut client, &mut input, &mut sink, shared)
@@ -116,13 +117,13 @@ fn try_serve_messages(
                         client.deliver(&mut sink.output);
                         continue;
                     }
-                    Arrived::TimedOut => return Err(Fate::Refused(client.idle_for_too_long())),
+                    Arrived::TimedOut => return Err(Fate::Refused(client.expire())),
                 }
             }
             sink.limit_silence(limit)?;
             match input.fill(&sink.socket) {
                 Err(End::TimedOut) if limit.is_some() => {
-                    return Err(Fate::Refused(client.idle_for_too_long()));
+                    return Err(Fate::Refused(client.expire()));
                 }
                 filled => filled?,
             }

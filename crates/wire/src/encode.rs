@@ -206,7 +206,7 @@ pub(crate) fn command_complete(output: &mut Output, tag: &CommandTag) {
     }
     message(output, b'C', |output| {
         output.extend_from_slice(tag.verb.as_bytes());
-        if let Some(rows) = tag.told_rows() {
+        if let Some(rows) = tag.shown_rows() {
             output.extend_from_slice(if tag.verb == "INSERT" { b" 0 " } else { b" " });
             output.extend_from_slice(itoa::Buffer::new().format(rows).as_bytes());
         }

@@ -6,7 +6,8 @@
 
 use firn_base::sync::Arc;
 use firn_base::{Error, Representation, Result, TextStyle, Type, TypeId, Value, binary, text};
-use firn_session::{Column, CommandTag, Datum, ResultChunk, RowChunk, Rows};
+use firn_session::server::{Datum, ResultChunk, RowChunk};
+use firn_session::{Column, CommandTag, Rows};
 
 use crate::client::{Fault, Sink};
 use crate::decode::{Format, format_of};

@@ -16,6 +16,7 @@ use std::time::Duration;
 use firn_base::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering, Weak};
 use firn_base::thread::{self, JoinHandle};
 use firn_base::{Error, Result, SqlState, clock, random};
+use firn_session::server::ServerDatabase as _;
 use firn_session::{CancelHandle, Database};
 use socket2::SockRef;
 use subtle::ConstantTimeEq;
@@ -216,7 +217,7 @@ impl Shared {
         let mut is_at_the_end = is_at_the_end.lock();
         while !*is_at_the_end {
             ended.wait_for(&mut is_at_the_end, LOOKS_EVERY);
-            self.database.cancel_for_clients_that_have_gone();
+            self.database.cancel_for_gone_clients();
         }
     }
 

@@ -4,6 +4,7 @@
 use crate::shown;
 use firn_base::{Error, Value, text};
 use firn_session::native::pin;
+use firn_session::server::ServerConnection as _;
 use firn_session::{Column, Config, Connection, Outcome, Progress, TransactionStatus};
 use firn_wire::{Server, WireConfig};
 use postgres::{Client, NoTls, SimpleQueryMessage};

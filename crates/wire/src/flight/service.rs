@@ -23,6 +23,7 @@ use arrow_schema::{Schema, SchemaRef};
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, SqlState, Value, random};
 use firn_session::Statement;
+use firn_session::server::ServerConnection as _;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use prost::Message;
 use prost::bytes::Bytes;

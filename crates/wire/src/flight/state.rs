@@ -11,7 +11,8 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use firn_base::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, Weak};
 use firn_base::{Error, Result, SqlState, Value, clock, random};
-use firn_session::{CancelHandle, Connection, Database, SessionSettings, Statement, TransactionStatus};
+use firn_session::server::{ServerConnection as _, SessionSettings};
+use firn_session::{CancelHandle, Connection, Database, Statement, TransactionStatus};
 use tokio::sync::Semaphore;
 
 use super::FlightConfig;

@@ -13,6 +13,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, Representation, Result, SqlState, Type, Value, clock};
+use firn_session::server::ServerConnection as _;
 use firn_session::{CommandTag, Connection, Outcome, Rows, Statement, TransactionStatus};
 use http_body::Frame;
 use tokio::sync::{OwnedSemaphorePermit, TryAcquireError, mpsc};
@@ -278,7 +279,7 @@ impl TransactionState {
 impl Done {
     fn take(&mut self, outcome: Outcome, caller: &Caller, keep: bool) -> Result<()> {
         match outcome {
-            Outcome::Done(tag) => self.rows += tag.told_rows().unwrap_or(0),
+            Outcome::Done(tag) => self.rows += tag.shown_rows().unwrap_or(0),
             Outcome::Empty => {}
             Outcome::Rows(rows) => self.take_rows(rows, caller, keep)?,
             Outcome::CopyIn(_) | Outcome::CopyOut(_) => return Err(copy_refused()),

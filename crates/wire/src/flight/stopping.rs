@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering};
 use firn_base::{Error, Result, SqlState};
+use firn_session::server::ServerConnection as _;
 use firn_session::{CancelHandle, Connection};
 
 /// How often it is tried to stop what draws rows.
@@ -46,7 +47,7 @@ impl Stop {
     pub fn alone(connection: &Connection) -> Stop {
         let asked = Arc::new(AtomicBool::new(false));
         let flag = asked.clone();
-        connection.watch(move || flag.load(Ordering::Relaxed));
+        connection.set_interrupt_hook(move || flag.load(Ordering::Relaxed));
         Stop {
             asked,
             phase: Arc::new(Mutex::new(Phase::Waiting)),
@@ -141,8 +142,9 @@ impl Turns {
     pub fn of(connection: &Connection) -> Arc<Turns> {
         let turns = Arc::new(Turns::default());
         let watched = turns.clone();
-        connection
-            .watch(move || watched.0.lock().as_ref().is_some_and(|asked| asked.load(Ordering::Relaxed)));
+        connection.set_interrupt_hook(move || {
+            watched.0.lock().as_ref().is_some_and(|asked| asked.load(Ordering::Relaxed))
+        });
         turns
     }
 
