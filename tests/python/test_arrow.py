@@ -392,6 +392,143 @@ def test_nulls_in_dictionaries_and_values_out_of_range(connection):
     connection.rollback()
 
 
+def test_lists_of_frames_are_arrays(connection):
+    columns = {"id": [1, 2, 3], "n": [[1, 2], [], None], "s": [["a", None], ["b"], []]}
+    rows = [(1, [1, 2], ["a", None]), (2, [], ["b"]), (3, None, [])]
+    for source in (
+        pyarrow.table(columns),
+        pyarrow.table({**columns, "n": pyarrow.array(columns["n"], pyarrow.large_list(pyarrow.int16()))}),
+        polars.DataFrame(columns),
+        pandas.DataFrame(columns),
+    ):
+        connection.register("source", source)
+        assert connection.execute("SELECT id, n, s FROM source ORDER BY id").fetchall() == rows
+        assert connection.execute("SELECT id FROM source WHERE 2 = ANY (n) AND s[1] = 'a'").fetchall() == [(1,)]
+        assert connection.execute("SELECT sum(u) FROM source, unnest(n) AS u").fetchone() == (3,)
+        connection.execute("CREATE TABLE t (id integer PRIMARY KEY, n integer[], s text[])")
+        assert connection.load_arrow(source, "t") == 3
+        assert connection.execute("SELECT * FROM t ORDER BY id").fetchall() == rows
+        connection.rollback()
+    pairs = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array([1, 2, 3, 4]), 2)
+    nested = pyarrow.array([[[1, 2], [3, 4]], [[5, 6]]])
+    connection.register("source", pyarrow.table({"pair": pairs, "nested": nested}))
+    assert connection.execute("SELECT pair, nested FROM source").fetchall() == [
+        ([1, 2], [[1, 2], [3, 4]]),
+        ([3, 4], [[5, 6]]),
+    ]
+    assert connection.execute("SELECT pair FROM source").arrow().to_pylist() == [{"pair": [1, 2]}, {"pair": [3, 4]}]
+
+
+module_frame = pyarrow.table({"id": [1, 2, 3]})
+items = pyarrow.table({"id": [9]})
+
+
+def test_a_name_without_a_table_is_a_frame_of_the_callers_scope(connection):
+    items = polars.DataFrame({"id": [1, 2], "name": ["a", "b"]})  # noqa: F841 - SQL reads it
+
+    def counted(name):
+        Local = pandas.DataFrame({"id": [1, 2, 3, 4]})  # noqa: F841
+        return connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0]
+
+    # Local variables before those of the module, as they are written or in another case.
+    assert connection.execute("SELECT count(*), max(name) FROM items WHERE id > ?", (0,)).fetchone() == (2, "b")
+    assert counted("items") == 1
+    assert counted("module_frame") == 3
+    assert counted("Local") == counted('"Local"') == counted("local") == 4
+    # Several in one statement, within every clause that reads.
+    assert connection.execute(
+        "WITH c AS (SELECT id FROM items) SELECT count(*) FROM module_frame m JOIN c USING (id) "
+        "WHERE EXISTS (SELECT FROM items i WHERE i.id = m.id)"
+    ).fetchone() == (2,)
+    connection.execute("CREATE TABLE target (id integer PRIMARY KEY)")
+    assert connection.execute("INSERT INTO target SELECT id FROM items").rowcount == 2
+    assert connection.execute("DELETE FROM target USING items WHERE target.id = items.id AND name = 'a'").rowcount == 1
+    connection.executemany("INSERT INTO target SELECT id + ? FROM module_frame", [(10,), (20,)])
+    connection.executescript("CREATE TABLE made AS SELECT * FROM items; INSERT INTO made SELECT * FROM items")
+    assert connection.execute("SELECT (SELECT count(*) FROM target), (SELECT count(*) FROM made)").fetchone() == (7, 4)
+    assert connection.execute("EXPLAIN SELECT * FROM items").fetchall()
+    # Rows are read on when the variable is another one, and a statement reads what it is then.
+    rows = connection.execute("SELECT id FROM items ORDER BY id")
+    items = pyarrow.table({"id": [5]})
+    assert rows.fetchall() == [(1,), (2,)]
+    assert connection.execute("SELECT id FROM items").fetchall() == [(5,)]
+    connection.commit()
+
+
+def test_tables_views_and_registered_frames_go_before_frames_that_are_found(connection):
+    items = pyarrow.table({"id": [1, 2]})
+    connection.execute("CREATE TABLE items (id integer)")
+    assert connection.execute("SELECT count(*) FROM items").fetchone() == (0,)
+    connection.register("items", items.slice(1))
+    assert connection.execute("SELECT count(*) FROM items").fetchone() == (1,)
+    connection.unregister("items")
+    connection.execute("DROP TABLE items")
+    assert connection.execute("SELECT count(*) FROM items").fetchone() == (2,)
+    # With a schema it is no frame.
+    connection.commit()
+    with pytest.raises(firndb.ProgrammingError, match="does not exist"):
+        connection.execute("SELECT count(*) FROM public.items")
+    connection.rollback()
+    # A statement that is kept reads none, and a frame is no table to change.
+    for sql in ("CREATE VIEW v AS SELECT * FROM items", "PREPARE p AS SELECT * FROM items"):
+        with pytest.raises(firndb.ProgrammingError, match='relation "items" does not exist'):
+            connection.execute(sql)
+        connection.rollback()
+    for sql in ("DELETE FROM items", "INSERT INTO items VALUES (1)", "UPDATE items SET id = 1"):
+        with pytest.raises(firndb.ProgrammingError):
+            connection.execute(sql)
+        connection.rollback()
+
+
+def test_frames_are_looked_up_without_harm_to_the_transaction(connection):
+    frame = pyarrow.table({"id": [1, 2]})  # noqa: F841
+    connection.execute("CREATE TABLE t (id integer PRIMARY KEY)")
+    connection.commit()
+    connection.execute("INSERT INTO t VALUES (1)")
+    assert connection.execute("SELECT count(*) FROM frame").fetchone() == (2,)
+    connection.execute("CREATE TABLE made AS SELECT id FROM frame").close()
+    connection.execute("SELECT id INTO other FROM frame").close()
+    connection.commit()
+    assert connection.execute("SELECT (SELECT count(*) FROM made), (SELECT count(*) FROM other)").fetchone() == (2, 2)
+    # Without a frame it is the error that it was, and fails the transaction.
+    for sql in ("SELECT * FROM nowhere", "CREATE TABLE again AS SELECT * FROM nowhere"):
+        with pytest.raises(firndb.ProgrammingError, match='relation "nowhere" does not exist') as caught:
+            connection.execute(sql)
+        assert caught.value.sqlstate == "42P01"
+        with pytest.raises(firndb.InternalError):
+            connection.execute("SELECT 1")
+        connection.rollback()
+    # What cannot be read says why.
+    nowhere = pyarrow.chunked_array([[1]])  # noqa: F841
+    with pytest.raises((TypeError, ValueError)):
+        connection.execute("SELECT * FROM nowhere")
+    number = 7  # noqa: F841
+    with pytest.raises(firndb.ProgrammingError, match="does not exist"):
+        connection.execute("SELECT * FROM number")
+
+
+def test_the_look_up_of_frames_can_be_switched_off(connection):
+    frame = pyarrow.table({"id": [1]})  # noqa: F841
+    with firndb.connect(find_frames=False) as other:
+        assert other.find_frames is False and other.connect().find_frames is False
+        with pytest.raises(firndb.ProgrammingError, match='relation "frame" does not exist'):
+            other.execute("SELECT * FROM frame")
+    assert connection.find_frames
+    connection.find_frames = False
+    with pytest.raises(firndb.ProgrammingError, match="does not exist"):
+        connection.execute("SELECT * FROM frame")
+    connection.rollback()
+
+
+def test_memory_of_a_found_frame_is_given_back(connection):
+    frame = pyarrow.table({"id": pyarrow.array(range(1_000_000))})
+    before = pyarrow.total_allocated_bytes()
+    assert connection.execute("SELECT count(*) FROM frame").fetchone() == (1_000_000,)
+    del frame
+    gc.collect()
+    assert before - pyarrow.total_allocated_bytes() > 7_000_000
+
+
 def test_a_source_is_read_only_and_goes_before_tables(connection):
     connection.execute("CREATE TABLE t (id integer)")
     connection.commit()

@@ -120,13 +120,54 @@ def test_parameters_are_question_marks_or_numbers(connection):
         ("SELECT ?", (1, 2), firndb.ProgrammingError),
         ("SELECT ?, $1", (1,), firndb.ProgrammingError),
         ("SELECT ?", "x", TypeError),
-        ("SELECT ?", {"a": 1}, TypeError),
+        ("SELECT ?", {"a": 1}, firndb.ProgrammingError),
         ("SELECT ?", (object(),), TypeError),
         ("SELECT ?", ({"a": 1},), TypeError),
     ]:
         with pytest.raises(kind):
             connection.execute(sql, values)
         connection.rollback()
+
+
+def test_parameters_may_have_names(connection):
+    one = lambda sql, values: connection.execute(sql, values).fetchone()
+    # A cast, a slice, a string and a comment hold none; a name is taken as it is written, also a keyword.
+    row = one("SELECT $a::text, '$b', ($list::int[])[1:2], $A, $select || $a -- $c", {"a": "x", "list": [1, 2, 3], "A": 7, "select": "y", "z": object()})
+    assert row == ("x", "$b", [1, 2], 7, "yx")
+    assert one("SELECT 1", {}) == (1,)
+    connection.execute("CREATE TABLE t (id integer PRIMARY KEY, name text)")
+    connection.executemany("INSERT INTO t VALUES ($id, $name)", [{"id": n, "name": None} for n in range(3)])
+    assert one("SELECT count(*) FROM t WHERE id < $most", {"most": 2}) == (2,)
+    connection.commit()
+    for sql, values, state, message in [
+        ("SELECT $a", {"b": 1}, "42P02", r"there is no value for parameter \$a"),
+        ("SELECT $a, ?", {"a": 1}, "42601", "values with names are for parameters with names"),
+        ("SELECT $1", {"a": 1}, "42601", "values with names are for parameters with names"),
+        ("SELECT $a", (1,), "42601", "Give the values of .name as a dict"),
+        ("SELECT $a", None, "42601", "Give the values of .name as a dict"),
+    ]:
+        with pytest.raises(firndb.ProgrammingError, match=message) as caught:
+            connection.execute(sql, values)
+        assert caught.value.sqlstate == state
+        connection.rollback()
+    for rows in ([{"id": 8}, (9,)], [(8,), {"id": 9}]):
+        with pytest.raises(TypeError, match="all sequences or all mappings"):
+            connection.executemany("INSERT INTO t VALUES ($id)", rows)
+    # Positions are those of the text as it is written.
+    with pytest.raises(firndb.ProgrammingError) as caught:
+        connection.execute("SELECT $parameter::int, nonsense", {"parameter": 1})
+    assert caught.value.position == 25
+    connection.rollback()
+
+
+def test_arrays_in_returning_are_lists(connection):
+    connection.execute("CREATE TABLE t (id integer PRIMARY KEY, l integer[], s text[])")
+    changed = connection.execute("INSERT INTO t VALUES (1, ?, ?) RETURNING l, s, l[2], ARRAY[l, l]", ([1, None], ["a", "b,c"]))
+    assert changed.description[0][1] == "integer[]"
+    assert changed.fetchall() == [([1, None], ["a", "b,c"], None, [[1, None], [1, None]])]
+    table = connection.execute("UPDATE t SET l = l || 3 RETURNING l, s").arrow()
+    assert table.to_pylist() == [{"l": [1, None, 3], "s": ["a", "b,c"]}]
+    assert connection.execute("DELETE FROM t RETURNING s").fetchone() == (["a", "b,c"],)
 
 
 def test_a_parameters_type_is_the_statements_or_the_values_own(connection):

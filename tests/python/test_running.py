@@ -227,6 +227,37 @@ def test_ctrl_c_stops_what_runs(connection, way):
     other.close()
 
 
+@pytest.mark.parametrize("shape", ["aggregate", "sort", "rows", "one row", "insert"])
+def test_ctrl_c_is_prompt_for_statements_that_other_threads_run(auto, shape):
+    """What takes longer than a millisecond runs on other threads, which learn of no signal; the main one waits."""
+    auto.execute("CREATE TABLE t (a bigint)")
+    # A handler of its own notes when the signal was there.
+    pressed = []
+
+    def handler(number, frame):
+        pressed.append(time.monotonic())
+        raise KeyboardInterrupt
+
+    sql = {
+        "aggregate": ENDLESS,
+        "sort": f"SELECT a.a {CROSS} ORDER BY a.a * b.b % 7, c.c",
+        "rows": f"SELECT a.a {CROSS} WHERE a + b + c = 0",
+        "one row": f"SELECT 1 {CROSS} WHERE a + b + c = 0 LIMIT 1",
+        "insert": f"INSERT INTO t SELECT a.a {CROSS} WHERE a + b + c = 0",
+    }[shape]
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        timer = interrupt_soon()
+        with pytest.raises(KeyboardInterrupt):
+            auto.execute(sql).fetchall()
+        assert time.monotonic() - pressed[0] < 2
+        timer.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    # Nobody works on, and the connection is of use.
+    assert auto.execute("SELECT count(*) FROM t").fetchone() == (0,)
+
+
 def test_a_signal_handler_that_raises_nothing_stops_nothing(auto):
     seen = []
 

@@ -3,10 +3,12 @@
 use crate::error;
 use firn_session::base::operators::one_nan;
 use firn_session::base::{ArrayValue, Error, Interval, Numeric, SqlState, Value};
-use pyo3::exceptions::PyTypeError;
+use firn_session::server::{Numbered, number_named_parameters};
+use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
+use std::sync::Arc;
 
 /// The days from the first of January of the year 1 to 1970, as Python's ordinals count them.
 const EPOCH: i64 = 719_163;
@@ -39,8 +41,75 @@ fn classes(py: Python<'_>) -> PyResult<&'static Classes> {
     })
 }
 
+/// The values that a statement is run with.
+#[derive(Clone)]
+pub struct Given {
+    pub values: Vec<Value>,
+    /// The statement with numbers, if the values came by names.
+    pub numbered: Option<Arc<Numbered>>,
+}
+
+/// Reads the parameters of a statement, as often as it runs: by their places or by their names, but not both.
+pub struct Reader<'s> {
+    sql: &'s str,
+    way: Option<Way<'s>>,
+}
+
+enum Way<'s> {
+    Places,
+    Names(Arc<Numbered>, Vec<&'s str>),
+}
+
+impl<'s> Reader<'s> {
+    pub fn new(sql: &'s str) -> Reader<'s> {
+        Reader { sql, way: None }
+    }
+
+    /// The values of a sequence or a mapping; of none without.
+    pub fn given(&mut self, parameters: Option<&Bound<'_, PyAny>>) -> PyResult<Given> {
+        // What is a mapping takes longer to find out.
+        let is_sequence =
+            |object: &Bound<'_, PyAny>| object.cast::<PyTuple>().is_ok() || object.cast::<PyList>().is_ok();
+        let mapping = parameters
+            .filter(|parameters| !is_sequence(parameters))
+            .and_then(|parameters| parameters.cast::<PyMapping>().ok());
+        match (mapping, &self.way) {
+            (None, None | Some(Way::Places)) => {
+                self.way = Some(Way::Places);
+                Ok(Given { values: sequence(parameters)?, numbered: None })
+            }
+            (Some(mapping), Some(Way::Names(numbered, names))) => named(mapping, numbered, names),
+            (Some(mapping), None) => {
+                let raised = |error: Error| error::raised(mapping.py(), &error);
+                let (numbered, names) = number_named_parameters(self.sql).map_err(raised)?;
+                let numbered = Arc::new(numbered);
+                let given = named(mapping, &numbered, &names);
+                self.way = Some(Way::Names(numbered, names));
+                given
+            }
+            (Some(_), Some(Way::Places)) | (None, Some(Way::Names(..))) => {
+                Err(PyTypeError::new_err("the parameters of executemany() are all sequences or all mappings"))
+            }
+        }
+    }
+}
+
+/// The values of a mapping under those names.
+fn named(mapping: &Bound<'_, PyMapping>, numbered: &Arc<Numbered>, names: &[&str]) -> PyResult<Given> {
+    let values = names.iter().map(|name| match mapping.get_item(*name) {
+        Ok(object) => value(&object),
+        Err(error) if error.is_instance_of::<PyKeyError>(mapping.py()) => {
+            let message = format!("there is no value for parameter ${name}");
+            let error = Error::new(SqlState::UNDEFINED_PARAMETER, message);
+            Err(error::raised(mapping.py(), &error))
+        }
+        Err(error) => Err(error),
+    });
+    Ok(Given { values: values.collect::<PyResult<_>>()?, numbered: Some(numbered.clone()) })
+}
+
 /// The values of a sequence of parameters; of none without.
-pub fn parameters(parameters: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Value>> {
+fn sequence(parameters: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Value>> {
     let Some(parameters) = parameters else { return Ok(Vec::new()) };
     if let Ok(tuple) = parameters.cast::<PyTuple>() {
         return tuple.iter().map(|object| value(&object)).collect();
@@ -50,12 +119,8 @@ pub fn parameters(parameters: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Value>>
     }
     if parameters.cast::<PyString>().is_ok() || parameters.cast::<PyBytes>().is_ok() {
         return Err(PyTypeError::new_err(
-            "parameters are a sequence with a value for each ? or $1, $2, …; a single one is (value,)",
-        ));
-    }
-    if parameters.cast::<PyMapping>().is_ok() {
-        return Err(PyTypeError::new_err(
-            "parameters are a sequence: they have numbers (? or $1, $2, …), not names",
+            "parameters are a sequence with a value for each ? or $1, $2, …, or a dict for $name; a single one is \
+             (value,)",
         ));
     }
     parameters.try_iter()?.map(|object| value(&object?)).collect()

@@ -3,11 +3,13 @@
 use crate::capsule;
 use crate::database::{self, Open, Wishes, has_forked, refuse_fork};
 use crate::error;
-use crate::from_python::parameters;
+use crate::from_python::{Given, Reader};
 use crate::interrupt::{self, interrupted, lock};
 use crate::result::{Drawn, RowSet};
-use crate::statements::{Bound as BoundStatement, Statements, located};
-use firn_session::base::{Error, Result, SqlState, Value};
+use crate::statements::{Bound as BoundStatement, Statements, located, undefined_table};
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use firn_session::base::{Error, Result, SqlState};
 use firn_session::server::{ServerConnection as _, parse_cooling_time, parse_memory};
 use firn_session::{CancelHandle, CommandTag, Connection, Outcome, TransactionStatus};
 use parking_lot::Mutex;
@@ -41,7 +43,36 @@ pub struct State {
     statements: Statements,
     notices: VecDeque<String>,
     autocommit: bool,
+    looking: Looking,
 }
+
+/// Whether a name that no table has may be that of a frame of the program.
+#[derive(Default)]
+enum Looking {
+    #[default]
+    No,
+    /// For others than those that were found already.
+    For { found: Vec<String> },
+    /// The statement cannot run without this one.
+    Missed(String),
+}
+
+/// A frame of the program that a statement reads by the name of its variable.
+struct Frame {
+    name: String,
+    schema: SchemaRef,
+    batches: Vec<RecordBatch>,
+}
+
+/// What came of a statement that may read frames.
+enum Attempt<T> {
+    Done(T),
+    /// Nothing: it reads a table of this name, which there is not.
+    Misses(String),
+}
+
+/// The savepoint before a statement that may have to run again with a frame.
+const SAVEPOINT: &str = "firndb_frames";
 
 impl Core {
     /// Works on the connection, while others may use the interpreter.
@@ -123,11 +154,63 @@ impl State {
         database::close(self.database)
     }
 
+    /// Does work with frames under their names, which only this work sees.
+    fn attempt<T>(
+        &mut self,
+        frames: &[Frame],
+        looks: bool,
+        work: &mut dyn FnMut(&mut State) -> Result<T>,
+    ) -> Result<Attempt<T>> {
+        if !frames.is_empty() {
+            self.statements.clear();
+        }
+        if looks {
+            let found = frames.iter().map(|frame| frame.name.clone()).collect();
+            self.looking = Looking::For { found };
+        }
+        self.statements.spares_block = looks;
+        let registered = frames.iter().try_for_each(|Frame { name, schema, batches }| {
+            self.connection.register(name, schema, batches.clone())
+        });
+        let done = registered.and_then(|()| work(self));
+        for frame in frames {
+            // That of a column that cannot be read has not been registered.
+            let _ = self.connection.unregister(&frame.name);
+        }
+        if !frames.is_empty() {
+            self.statements.clear();
+        }
+        self.statements.spares_block = false;
+        match (done, std::mem::take(&mut self.looking)) {
+            (Err(_), Looking::Missed(name)) => Ok(Attempt::Misses(name)),
+            (done, _) => done.map(Attempt::Done),
+        }
+    }
+
+    /// Notes the name that no table has, if that is the error and a frame may have it.
+    fn misses(&mut self, error: &Error) -> bool {
+        let (Looking::For { found }, Some(name)) = (&self.looking, undefined_table(error)) else {
+            return false;
+        };
+        if found.iter().any(|found| found == name) {
+            return false;
+        }
+        self.looking = Looking::Missed(name.to_owned());
+        true
+    }
+
     /// Runs a statement; in a transaction that begins for it, unless each commits by itself.
-    fn run(&mut self, sql: &str, values: Vec<Value>) -> Result<Outcome> {
-        let mut values = values;
+    fn run(&mut self, sql: &str, given: Given) -> Result<Outcome> {
+        let mut given = given;
         for is_last in [false, true] {
-            let bound = self.statements.bind(&mut self.connection, sql, values)?;
+            let numbered = given.numbered.clone();
+            let bound = match self.statements.bind(&mut self.connection, sql, given) {
+                Ok(bound) => bound,
+                Err(error) => {
+                    self.misses(&error);
+                    return Err(error);
+                }
+            };
             match self.run_bound(&bound) {
                 // It was prepared before a table became another one. Alone it has done nothing yet.
                 Err(error)
@@ -137,7 +220,7 @@ impl State {
                         && self.connection.status() == TransactionStatus::Idle =>
                 {
                     self.statements.clear();
-                    values = bound.values;
+                    given = Given { values: bound.values, numbered };
                 }
                 done => return done,
             }
@@ -147,8 +230,25 @@ impl State {
 
     fn run_bound(&mut self, bound: &BoundStatement) -> Result<Outcome> {
         self.begin_for(bound)?;
+        // Otherwise a frame would be found too late for the block.
+        let is_guarded = matches!(self.looking, Looking::For { .. })
+            && bound.statement.binds_when_run()
+            && self.connection.status() == TransactionStatus::InBlock;
+        if is_guarded {
+            self.connection.execute(&format!("SAVEPOINT {SAVEPOINT}"))?;
+        }
         let outcome = self.connection.run(&bound.statement, &bound.values);
         self.note();
+        if let Err(error) = &outcome
+            && bound.statement.binds_when_run()
+            && self.misses(error)
+            && is_guarded
+        {
+            self.connection.execute(&format!("ROLLBACK TO SAVEPOINT {SAVEPOINT}"))?;
+        }
+        if is_guarded && self.connection.status() == TransactionStatus::InBlock {
+            self.connection.execute(&format!("RELEASE SAVEPOINT {SAVEPOINT}"))?;
+        }
         match outcome {
             Ok(Outcome::Done(tag)) => {
                 if !keeps_meaning(tag.verb) {
@@ -184,7 +284,7 @@ impl State {
     }
 
     /// Runs a change for each row of values, all or none of them.
-    fn run_many(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<CommandTag> {
+    fn run_many(&mut self, sql: &str, rows: &[Given]) -> Result<CommandTag> {
         let is_alone = self.autocommit && self.connection.status() == TransactionStatus::Idle;
         if !is_alone {
             return self.run_all(sql, rows);
@@ -205,10 +305,10 @@ impl State {
         }
     }
 
-    fn run_all(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<CommandTag> {
+    fn run_all(&mut self, sql: &str, rows: &[Given]) -> Result<CommandTag> {
         let mut whole = CommandTag { verb: "", rows: Some(0) };
-        for values in rows {
-            match self.run(sql, values.clone())? {
+        for given in rows {
+            match self.run(sql, given.clone())? {
                 Outcome::Done(tag) => {
                     let rows = whole.rows.zip(tag.rows).map(|(sum, rows)| sum + rows);
                     whole = CommandTag { verb: tag.verb, rows };
@@ -304,8 +404,36 @@ impl Session {
             statements: Statements::default(),
             notices: VecDeque::new(),
             autocommit,
+            looking: Looking::No,
         };
         Session { core: Arc::new(Core { state: Mutex::new(Some(state)), cancel, results: Mutex::default() }) }
+    }
+
+    /// Works on the connection; again with the frames that `find` returns for names that no table has. The program's
+    /// code runs while nothing of the engine is held.
+    fn with_frames<T: Send>(
+        &self,
+        py: Python<'_>,
+        find: Option<&Bound<'_, PyAny>>,
+        mut work: impl FnMut(&mut State) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        let (mut frames, mut find): (Vec<Frame>, _) = (Vec::new(), find);
+        loop {
+            let looks = find.is_some();
+            let name = match self.core.call(py, |state| state.attempt(&frames, looks, &mut work))? {
+                Attempt::Done(value) => return Ok(value),
+                Attempt::Misses(name) => name,
+            };
+            let found = find.map(|find| find.call1((&name,))).transpose()?;
+            match found.filter(|found| !found.is_none()) {
+                Some(frame) => {
+                    let (schema, batches) = capsule::import(&frame)?;
+                    frames.push(Frame { name, schema, batches });
+                }
+                // Now the error is one.
+                None => find = None,
+            }
+        }
     }
 }
 
@@ -317,10 +445,16 @@ impl Session {
     }
 
     /// Runs one statement.
-    #[pyo3(name = "execute", signature = (sql, values=None))]
-    fn run(&self, py: Python<'_>, sql: &str, values: Option<&Bound<'_, PyAny>>) -> PyResult<RowSet> {
-        let values = parameters(values)?;
-        match self.core.call(py, |state| state.run(sql, values))? {
+    #[pyo3(name = "execute", signature = (sql, values=None, find_frame=None))]
+    fn run(
+        &self,
+        py: Python<'_>,
+        sql: &str,
+        values: Option<&Bound<'_, PyAny>>,
+        find_frame: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<RowSet> {
+        let given = Reader::new(sql).given(values)?;
+        match self.with_frames(py, find_frame, |state| state.run(sql, given.clone()))? {
             Outcome::Rows(rows) => RowSet::of_rows(py, self.core.clone(), rows),
             Outcome::Done(tag) => Ok(RowSet::of_tag(self.core.clone(), tag)),
             _ => Ok(RowSet::of_tag(self.core.clone(), CommandTag { verb: "", rows: None })),
@@ -328,24 +462,37 @@ impl Session {
     }
 
     /// Runs a statement that changes rows for each sequence of values.
-    #[pyo3(name = "executemany")]
-    fn run_many(&self, py: Python<'_>, sql: &str, rows: &Bound<'_, PyAny>) -> PyResult<RowSet> {
-        let rows = rows.try_iter()?.map(|row| parameters(Some(&row?))).collect::<PyResult<Vec<_>>>()?;
-        let tag = self.core.call(py, |state| state.run_many(sql, &rows))?;
+    #[pyo3(name = "executemany", signature = (sql, rows, find_frame=None))]
+    fn run_many(
+        &self,
+        py: Python<'_>,
+        sql: &str,
+        rows: &Bound<'_, PyAny>,
+        find_frame: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<RowSet> {
+        let mut reader = Reader::new(sql);
+        let rows = rows.try_iter()?.map(|row| reader.given(Some(&row?))).collect::<PyResult<Vec<_>>>()?;
+        let tag = self.with_frames(py, find_frame, |state| state.run_many(sql, &rows))?;
         Ok(RowSet::of_tag(self.core.clone(), tag))
     }
 
     /// Runs statements separated by semicolons and throws their rows away.
-    #[pyo3(name = "executescript")]
-    fn run_script(&self, py: Python<'_>, sql: &str) -> PyResult<()> {
-        self.core.call(py, |state| {
-            for statement in state.connection.parse_script(sql)? {
-                if let Outcome::Rows(mut rows) = state.run(statement.text(), Vec::new())? {
+    #[pyo3(name = "executescript", signature = (sql, find_frame=None))]
+    fn run_script(&self, py: Python<'_>, sql: &str, find_frame: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let texts = self.core.call(py, |state| {
+            let statements = state.connection.parse_script(sql)?;
+            Ok(statements.iter().map(|statement| statement.text().to_owned()).collect::<Vec<_>>())
+        })?;
+        for text in texts {
+            self.with_frames(py, find_frame, |state| {
+                let given = Given { values: Vec::new(), numbered: None };
+                if let Outcome::Rows(mut rows) = state.run(&text, given)? {
                     while rows.next_chunk()?.is_some() {}
                 }
-            }
-            Ok(())
-        })
+                Ok(())
+            })?;
+        }
+        Ok(())
     }
 
     /// Ends the transaction that is open, if one is: by COMMIT or ROLLBACK.

@@ -5,10 +5,11 @@
 //! know, the value's own type is declared: `WHERE id = $1` with 1.5 then finds nothing, instead of 2. Strings are as
 //! quoted literals are in SQL: of whatever type is wanted.
 
+use crate::from_python::Given;
 use firn_session::base::{
     ArrayValue, Error, Numeric, Representation, Result, SqlState, Type, TypeId, Value, text,
 };
-use firn_session::server::{Numbered, ServerConnection as _, number_parameters};
+use firn_session::server::{Numbered, ServerConnection as _, number_named_parameters, number_parameters};
 use firn_session::{Connection, Statement};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,6 +25,8 @@ pub struct Statements {
     /// Texts as the engine wants them, if they are written with question marks.
     numbered: HashMap<String, Option<Arc<Numbered>>>,
     prepared: HashMap<(String, Types), Statement>,
+    /// Whether an error that a frame of the program may cure leaves the transaction block as it is.
+    pub spares_block: bool,
 }
 
 /// A statement with the values to run it with.
@@ -40,10 +43,12 @@ impl Statements {
     }
 
     /// A statement for these values.
-    pub fn bind(&mut self, connection: &mut Connection, sql: &str, values: Vec<Value>) -> Result<Bound> {
-        let numbered = match self.numbered.get(sql) {
-            Some(known) => known.clone(),
-            None => {
+    pub fn bind(&mut self, connection: &mut Connection, sql: &str, given: Given) -> Result<Bound> {
+        let Given { values, numbered } = given;
+        let numbered = match (numbered, self.numbered.get(sql)) {
+            (Some(named), _) => Some(named),
+            (None, Some(known)) => known.clone(),
+            (None, None) => {
                 if self.numbered.len() >= MOST {
                     self.numbered.clear();
                 }
@@ -56,7 +61,7 @@ impl Statements {
         let bound = self.bind_numbered(connection, text, values);
         match (bound, numbered) {
             (Ok((statement, values)), numbered) => Ok(Bound { statement, values, numbered }),
-            (Err(error), numbered) => Err(located(error, numbered.as_deref())),
+            (Err(error), numbered) => Err(with_hint_of_names(located(error, numbered.as_deref()), sql)),
         }
     }
 
@@ -78,10 +83,12 @@ impl Statements {
         };
         let statement = match untyped {
             Ok(statement) if types.iter().all(Option::is_none) => statement,
-            Err(error) if types.iter().all(Option::is_none) => return Err(failed(connection, text, error)),
+            Err(error) if types.iter().all(Option::is_none) => {
+                return Err(self.failed(connection, text, error));
+            }
             _ => match self.prepare(connection, text, types) {
                 Ok(statement) => statement,
-                Err(error) => return Err(failed(connection, text, error)),
+                Err(error) => return Err(self.failed(connection, text, error)),
             },
         };
         check_count(statement.parameters().len(), values.len())?;
@@ -102,13 +109,33 @@ impl Statements {
         self.prepared.insert(key, statement.clone());
         Ok(statement)
     }
+
+    /// The statement cannot be prepared: now its transaction block fails, as with every error.
+    fn failed(&self, connection: &mut Connection, text: &str, error: Error) -> Error {
+        if !self.spares_block || undefined_table(&error).is_none() {
+            // It is the same error, or one about the same text.
+            let _ = connection.prepare(text);
+        }
+        error
+    }
 }
 
-/// The statement cannot be prepared: now its transaction block fails, as with every error.
-fn failed(connection: &mut Connection, text: &str, error: Error) -> Error {
-    // It is the same error, or one about the same text.
-    let _ = connection.prepare(text);
-    error
+/// The name without a schema that an error says is no table's.
+pub fn undefined_table(error: &Error) -> Option<&str> {
+    if error.state() != SqlState::UNDEFINED_TABLE {
+        return None;
+    }
+    let name = error.message().strip_prefix("relation \"")?.strip_suffix("\" does not exist")?;
+    (!name.contains(['.', '"'])).then_some(name)
+}
+
+/// A name behind a dollar is a parameter only for values that have names.
+fn with_hint_of_names(error: Error, sql: &str) -> Error {
+    let is_dollar = error.state() == SqlState::SYNTAX_ERROR && error.message().ends_with("at or near \"$\"");
+    match is_dollar && number_named_parameters(sql).is_ok_and(|(_, names)| !names.is_empty()) {
+        true => error.with_hint("Give the values of $name as a dict: {\"name\": value}."),
+        false => error,
+    }
 }
 
 /// An error whose position is that in the text as it was written.

@@ -395,6 +395,17 @@ impl Statement {
         parsed.is_none_or(|parsed| controls_transactions(&parsed.statement))
     }
 
+    /// Whether it has a query that is first bound when it runs, so that only then an unknown table is an error: CREATE TABLE AS,
+    /// SELECT INTO, and COPY of a query.
+    pub fn binds_when_run(&self) -> bool {
+        self.prepared.parsed.as_ref().is_some_and(|parsed| match &parsed.statement {
+            tree::Statement::CreateTableAs(create) => matches!(create.source, TableSource::Query(_)),
+            tree::Statement::Copy(copy) => matches!(copy.source, tree::CopySource::Query(_)),
+            tree::Statement::Query(_) => self.prepared.kind == Kind::Utility,
+            _ => false,
+        })
+    }
+
     /// Whether it is COPY FROM STDIN or COPY TO STDOUT.
     pub(crate) fn copies_with_client(&self) -> bool {
         self.copies_from_client().is_some()

@@ -90,20 +90,74 @@ pub fn parse_expression(text: &str) -> Result<Expr> {
     firn_syntax::parse_expression(text, Options::default())
 }
 
-/// A statement whose question marks have become `$1`, `$2`, …
+/// A statement whose parameters have become `$1`, `$2`, …
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Numbered {
     /// Its text.
     pub text: String,
-    /// Where the numbers begin, in characters from 1, and how many characters longer than a question mark they are.
-    grown: Vec<(u32, u32)>,
+    replaced: Vec<Replaced>,
+}
+
+/// A number that stands for something else in the original text. All counts are of characters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Replaced {
+    /// Where the number begins, from 1.
+    at: u32,
+    length: u32,
+    /// The length of what it stands for.
+    before: u32,
 }
 
 impl Numbered {
     /// The position in the original text, in characters from 1, of one in this.
     pub fn original(&self, position: u32) -> u32 {
-        let before = self.grown.iter().take_while(|(start, _)| *start < position);
-        position - before.map(|(start, longer)| (*longer).min(position - start)).sum::<u32>()
+        let (mut numbered, mut original) = (0, 0);
+        for replaced in self.replaced.iter().take_while(|replaced| replaced.at <= position) {
+            if position < replaced.at + replaced.length {
+                return replaced.at - numbered + original;
+            }
+            numbered += replaced.length;
+            original += replaced.before;
+        }
+        position - numbered + original
+    }
+}
+
+/// Writes numbers in place of parts of a text.
+struct Numbering<'t> {
+    text: &'t str,
+    /// In bytes.
+    done: usize,
+    characters: u32,
+    numbered: Numbered,
+}
+
+impl<'t> Numbering<'t> {
+    fn of(text: &'t str) -> Numbering<'t> {
+        let numbered = Numbered { text: String::with_capacity(text.len() + 16), replaced: Vec::new() };
+        Numbering { text, done: 0, characters: 0, numbered }
+    }
+
+    /// Replaces the bytes of this range, which comes after those before.
+    fn replace(&mut self, range: std::ops::Range<usize>, number: usize) {
+        let (before, replaced) = (&self.text[self.done..range.start], &self.text[range.clone()]);
+        let number = format!("${number}");
+        self.characters += before.chars().count() as u32;
+        let length = number.len() as u32;
+        self.numbered.replaced.push(Replaced {
+            at: self.characters + 1,
+            length,
+            before: replaced.chars().count() as u32,
+        });
+        self.characters += length;
+        self.numbered.text.push_str(before);
+        self.numbered.text.push_str(&number);
+        self.done = range.end;
+    }
+
+    fn finish(mut self) -> Numbered {
+        self.numbered.text.push_str(&self.text[self.done..]);
+        self.numbered
     }
 }
 
@@ -114,30 +168,66 @@ pub fn number_parameters(text: &str) -> Result<Option<Numbered>> {
         return Ok(None);
     }
     let tokens = firn_syntax::tokens(text, Options::default())?;
-    let mut numbered = Numbered { text: String::with_capacity(text.len() + 16), grown: Vec::new() };
-    let (mut done, mut characters) = (0, 0);
+    let mut numbering = Numbering::of(text);
     for token in tokens.iter().filter(|token| token.kind == TokenKind::Operator) {
         for (offset, _) in token.span.of(text).match_indices('?') {
             let at = token.span.start as usize + offset;
-            let before = &text[done..at];
-            let number = format!("${}", numbered.grown.len() + 1);
-            numbered.text.push_str(before);
-            numbered.text.push_str(&number);
-            done = at + 1;
-            characters += before.chars().count() as u32;
-            numbered.grown.push((characters + 1, number.len() as u32 - 1));
-            characters += number.len() as u32;
+            let number = numbering.numbered.replaced.len() + 1;
+            numbering.replace(at..at + 1, number);
         }
     }
-    if numbered.grown.is_empty() {
+    if numbering.numbered.replaced.is_empty() {
         return Ok(None);
     }
     if let Some(token) = tokens.iter().find(|token| token.kind == TokenKind::Parameter) {
         return Err(Error::new(SqlState::SYNTAX_ERROR, "parameters are written either ? or $1, $2, …")
             .with_position(character_position(text, token.span.start)));
     }
-    numbered.text.push_str(&text[done..]);
-    Ok(Some(numbered))
+    Ok(Some(numbering.finish()))
+}
+
+/// A text in which `$name` stands for a parameter, and the names in the order of their numbers. A name may be repeated and is
+/// taken as it is written, a keyword or not. 42601 if the text has parameters of another kind as well.
+pub fn number_named_parameters(text: &str) -> Result<(Numbered, Vec<&str>)> {
+    let tokens = firn_syntax::tokens(text, Options::default())?;
+    let mut numbering = Numbering::of(text);
+    let mut names: Vec<&str> = Vec::new();
+    for (place, token) in tokens.iter().enumerate() {
+        let start = token.span.start;
+        match token.kind {
+            TokenKind::Symbol(b'$') => {
+                let Some(name) = tokens.get(place + 1).filter(|next| {
+                    next.span.start == start + 1
+                        && matches!(next.kind, TokenKind::Identifier | TokenKind::Keyword(_))
+                }) else {
+                    continue;
+                };
+                let name = name.span.of(text);
+                let number = names.iter().position(|known| *known == name).unwrap_or_else(|| {
+                    names.push(name);
+                    names.len() - 1
+                });
+                let start = start as usize;
+                numbering.replace(start..start + 1 + name.len(), number + 1);
+            }
+            TokenKind::Parameter => return Err(mixed(text, start)),
+            TokenKind::Operator => {
+                if let Some(offset) = token.span.of(text).find('?') {
+                    return Err(mixed(text, start + offset as u32));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok((numbering.finish(), names))
+}
+
+/// 42601 for a parameter that has no name, in bytes from 0.
+#[cold]
+fn mixed(text: &str, at: u32) -> Error {
+    Error::new(SqlState::SYNTAX_ERROR, "values with names are for parameters with names, such as $name")
+        .with_hint("Give a sequence of values for ? or $1, $2, ….")
+        .with_position(character_position(text, at))
 }
 
 #[cfg(test)]
@@ -167,6 +257,22 @@ mod tests {
         let positions = [1, 13, 14, 15, 17, 21].map(|position| numbered.original(position));
         assert_eq!(numbered.text, "SELECT 'ä', $1, $2, x");
         assert_eq!(positions, [1, 13, 13, 14, 16, 19]);
+    }
+
+    #[test]
+    fn names_behind_dollars_become_numbers_and_casts_stay_casts() {
+        let text = "SELECT 'ä $a', $a::int[1:2], $date, $a, a$b, $$ $c $$, x[$d:$d] -- $e";
+        let (numbered, names) = number_named_parameters(text).unwrap();
+        assert_eq!(names, ["a", "date", "d"]);
+        assert_eq!(numbered.text, "SELECT 'ä $a', $1::int[1:2], $2, $1, a$b, $$ $c $$, x[$3:$3] -- $e");
+        // The beginning, those of the first two parameters, the middle of the second, and what follows.
+        let positions = [1, 16, 30, 31, 32].map(|position| numbered.original(position));
+        assert_eq!(positions, [1, 16, 30, 30, 35]);
+        for (text, position) in [("SELECT $a, $1", 12), ("SELECT $a, ?", 12), ("SELECT 1+?", 10)] {
+            let error = number_named_parameters(text).unwrap_err();
+            assert_eq!((error.state(), error.position()), (SqlState::SYNTAX_ERROR, Some(position)), "{text}");
+        }
+        assert_eq!(number_named_parameters("SELECT 1").unwrap().1, Vec::<&str>::new());
     }
 
     #[test]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from firndb import _errors, _files, _firndb
+from firndb import _errors, _files, _firndb, _frames
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -28,10 +28,10 @@ apilevel = "2.0"
 threadsafety = 2
 """Threads may share the module and connections, of which one statement runs at a time; not cursors."""
 paramstyle = "qmark"
-"""``WHERE id = ?``; the engine's own ``WHERE id = $1`` is understood as well."""
+"""``WHERE id = ?``; ``WHERE id = $1``, and ``WHERE id = $name`` with a dict, are understood as well."""
 
 Row = tuple[Any, ...]
-Parameters = Sequence[Any]
+Parameters = Sequence[Any] | Mapping[str, Any]
 Isolation = Literal["serializable", "repeatable read", "read committed"]
 T = TypeVar("T")
 
@@ -60,6 +60,7 @@ def connect(
     memory_limit: int | str | None = None,
     freeze_after: datetime.timedelta | str | None = None,
     compact_after: datetime.timedelta | str | None = None,
+    find_frames: bool = True,
     **settings: object,
 ) -> Connection:
     """Opens a database and connects to it.
@@ -73,12 +74,15 @@ def connect(
     memory if left out, 0 for no limit.
     ``freeze_after`` and ``compact_after`` say when rows that nobody writes to become cold, as a time like ``"10s"`` or
     ``"never"``: first frozen, so that results are lent without a copy (5 seconds if left out), then compact, so that they take
-    less memory (a minute later). Tables may have times of their own. Other arguments are settings as ``SET`` takes them: ``connect(path, statement_timeout="5s")``.
+    less memory (a minute later). Tables may have times of their own.
+    ``find_frames`` has names in ``FROM`` that no table has stand for the caller's variables, if those are data frames
+    (:attr:`Connection.find_frames`). Other arguments are settings as ``SET`` takes them: ``connect(path, statement_timeout="5s")``.
     """
     directory = None if database == ":memory:" else os.fspath(database)
     limit = None if memory_limit is None else str(memory_limit)
     session = _firndb.connect(directory, limit, _time(freeze_after), _time(compact_after), autocommit)
     connection = Connection(session)
+    connection.find_frames = find_frames
     try:
         for name, value in settings.items():
             connection._session.set(name, _setting(value))
@@ -125,14 +129,27 @@ class Connection:
     ProgrammingError = _errors.ProgrammingError
     NotSupportedError = _errors.NotSupportedError
 
+    find_frames: bool
+    """Whether a name in ``FROM`` that no table has stands for a variable of the caller that is a data frame.
+
+    Variables of the function that calls :meth:`execute` and its like go before those of its module. Switch it off where
+    the text of statements comes from others: they could read any frame.
+    """
+
     def __init__(self, session: _firndb.Session) -> None:
         self._session = session
+        self.find_frames = True
         _sessions.add(session)
 
     def connect(self, *, autocommit: bool | None = None) -> Connection:
         """Another connection to the same database, with transactions and settings of its own."""
         wanted = self.autocommit if autocommit is None else autocommit
-        return Connection(self._session.connect(wanted))
+        other = Connection(self._session.connect(wanted))
+        other.find_frames = self.find_frames
+        return other
+
+    def _finder(self) -> Callable[[str], object | None] | None:
+        return _frames.find_frame if self.find_frames else None
 
     def cursor(self) -> Cursor:
         """A cursor. Cursors of one connection share its transaction."""
@@ -145,12 +162,12 @@ class Connection:
         return self.cursor().execute(sql, parameters)
 
     def executemany(self, sql: str, parameters: Iterable[Parameters]) -> Cursor:
-        """Runs a statement for each of the sequences of values, on a new cursor."""
+        """Runs a statement for each of the sequences or dicts of values, on a new cursor."""
         return self.cursor().executemany(sql, parameters)
 
     def executescript(self, sql: str) -> None:
         """Runs statements separated by semicolons, without parameters; their rows are thrown away."""
-        self._session.executescript(sql)
+        self._session.executescript(sql, self._finder())
 
     # Transactions.
 
@@ -614,13 +631,13 @@ class Cursor:
         return self._connection
 
     def execute(self, sql: str, parameters: Parameters | None = None) -> Cursor:
-        """Runs one statement, with a value for each ``?`` (or ``$1``, ``$2``, …) in it."""
-        self._run(lambda session: session.execute(sql, parameters))
+        """Runs one statement, with a value for each ``?`` (or ``$1``, ``$2``, …) in it, or a dict for each ``$name``."""
+        self._run(lambda session: session.execute(sql, parameters, self._connection._finder()))
         return self
 
     def executemany(self, sql: str, parameters: Iterable[Parameters]) -> Cursor:
-        """Runs a statement that changes rows for each of the sequences of values; for all of them or none."""
-        self._run(lambda session: session.executemany(sql, parameters))
+        """Runs a statement that changes rows for each of the sequences or dicts of values; for all of them or none."""
+        self._run(lambda session: session.executemany(sql, parameters, self._connection._finder()))
         return self
 
     def _run(self, run: Callable[[_firndb.Session], _firndb.RowSet]) -> None:

@@ -97,6 +97,10 @@ class QueryCanceled(OperationalError):
     """The statement was cancelled, or took longer than ``statement_timeout`` (57014)."""
 
 
+# They are shown by the names under which programs know them.
+for _name in __all__:
+    globals()[_name].__module__ = "firndb"
+
 # As psycopg maps them.
 _CLASSES: dict[str, type[DatabaseError]] = {
     "0A": NotSupportedError,
