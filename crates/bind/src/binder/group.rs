@@ -30,23 +30,30 @@ impl Grouping {
 /// More grouping sets than a statement may have.
 const MOST_SETS: usize = 4096;
 
-/// Sets in the order in which PostgreSQL gives their rows: those of constants need no sorting and come first, the
-/// largest before those that it contains, the empty one among them.
+/// Sets in the order in which PostgreSQL gives their rows. Empty ones come first, but for those that follow sets of
+/// constants, for which its rows are in order as they are: the smallest of the sets and those that contain it.
 fn in_order(sets: Vec<Vec<u32>>, is_constant: impl Fn(&u32) -> bool) -> Vec<Vec<u32>> {
-    let (mut constant, others): (Vec<_>, Vec<_>) =
-        sets.into_iter().partition(|set| set.iter().all(&is_constant));
-    constant.sort_by_key(|set| std::cmp::Reverse(set.len()));
-    let mut ordered: Vec<Vec<u32>> = Vec::new();
-    let mut apart = Vec::new();
-    for set in constant {
-        match ordered.last() {
-            Some(last) if !set.iter().all(|key| last.contains(key)) => apart.push(set),
-            _ => ordered.push(set),
+    let mut by_size: Vec<usize> = (0..sets.len()).filter(|&place| !sets[place].is_empty()).collect();
+    by_size.sort_by_key(|&place| sets[place].len());
+    let mut chain: Vec<usize> = Vec::new();
+    for place in by_size {
+        let set = &sets[place];
+        let is_next = chain.last().is_none_or(|&last| {
+            sets[last].len() < set.len() && sets[last].iter().all(|key| set.contains(key))
+        });
+        if is_next {
+            chain.push(place);
         }
     }
-    ordered.extend(apart);
-    ordered.extend(others);
-    ordered
+    if !chain.iter().all(|&place| sets[place].iter().all(&is_constant)) {
+        chain.clear();
+    }
+    let mut places: Vec<usize> = (0..sets.len()).collect();
+    places.sort_by_key(|place| match chain.iter().rev().position(|other| other == place) {
+        Some(number) => (0, number),
+        None => (1 + usize::from(!sets[*place].is_empty()), 0),
+    });
+    places.into_iter().map(|place| sets[place].clone()).collect()
 }
 
 impl Binder<'_> {
