@@ -431,7 +431,7 @@ fn extract_unit(name: &str, unit: Option<Unit>, moment: Moment) -> Result<Option
         )
     );
     let is_zone = matches!(unit, Some(Unit::Zone | Unit::ZoneHour | Unit::ZoneMinute));
-    if !grows && !(is_zone && matches!(moment, Moment::Point(..))) {
+    if !(grows || is_zone && matches!(moment, Moment::Point(..))) {
         // What no value of the type has is no field of this one either.
         let sample = match moment {
             Moment::Day(_) => Moment::Day(0),
