@@ -43,6 +43,9 @@ pub struct Run {
     alone: AtomicU64,
 }
 
+/// A scan that has been opened, and the joins that have no use for some of its rows.
+pub(crate) type OpenedScan = (Arc<dyn Scan>, Arc<[JoinFilter]>);
+
 /// A join above a scan which has no use for rows without a partner.
 #[derive(Clone)]
 pub struct JoinFilter {
@@ -58,7 +61,7 @@ impl Run {
     /// An execution of pipelines which has its scans and look-ups; the parameters are constant vectors of one row.
     pub(crate) fn new(
         pipelines: Arc<[Option<Pipeline>]>,
-        scans: Vec<(Arc<dyn Scan>, Arc<[JoinFilter]>)>,
+        scans: Vec<OpenedScan>,
         lookups: Vec<Arc<dyn Lookup>>,
         parameters: Vec<Vector>,
         options: Options,

@@ -9,6 +9,8 @@ use firn_base::{Result, clock};
 use firn_plan::NodeId;
 use firn_vector::Chunk;
 use std::any::Any;
+use std::cell::Cell;
+use std::time::Duration;
 
 /// Where an operator is measured.
 #[derive(Clone)]
@@ -23,12 +25,21 @@ impl Gauge {
         Gauge { measures, node }
     }
 
+    /// Some inputs run those below them, whose time is not theirs.
     fn time<T>(&self, body: impl FnOnce() -> T) -> T {
+        let before = WITHIN.replace(Duration::ZERO);
         let begin = clock::now();
         let result = body();
-        self.measures.add_time(self.node, begin.elapsed());
+        let all = begin.elapsed();
+        self.measures.add_time(self.node, all.saturating_sub(WITHIN.get()));
+        WITHIN.set(before + all);
         result
     }
+}
+
+thread_local! {
+    /// How long clocks have run on this thread within the one that runs.
+    static WITHIN: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
 /// A stage that counts rows.

@@ -570,7 +570,7 @@ fn rows_that_are_left_out_are_kept_in_a_table() {
     let statement =
         connection.prepare("COPY t FROM STDIN (ON_ERROR ignore, REJECTS_TABLE rejected)").unwrap();
     let Outcome::CopyIn(mut stdin) = connection.run(&statement, &[]).unwrap() else { panic!() };
-    stdin.write(b"8\th\nnine\ti\n").unwrap();
+    stdin.write_data(b"8\th\nnine\ti\n").unwrap();
     connection.finish_copy(*stdin).unwrap();
     let of_client = rows(&mut connection, "SELECT file, line, record FROM rejected");
     assert_eq!(of_client, ["STDIN|BigInt(2)|nine\ti"]);

@@ -18,6 +18,10 @@ use firn_base::{Error, SqlState};
 use firn_txn::Transaction;
 
 /// See the module.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a block is boxed already, and each statement takes the transaction out and puts it back"
+)]
 pub(crate) enum Place {
     /// Here, between two statements.
     Here(Transaction),

@@ -192,8 +192,10 @@ fn a_join_tells_the_scan_below_it_which_keys_it_asks_for() {
     let database = Database::open_with(config).unwrap();
     let mut connection = database.connect();
     for sql in [
-        "CREATE TABLE big (id bigint, k int, t text)",
-        "INSERT INTO big SELECT g, g, 'row ' || g FROM generate_series(1, 200000) g",
+        "CREATE TABLE big (id bigint, k int, t text, odd int)",
+        "INSERT INTO big SELECT g, g, 'row ' || g, g % 2 FROM generate_series(1, 200000) g",
+        "CREATE TABLE close (odd int, k int)",
+        "INSERT INTO close SELECT 1, g FROM generate_series(1, 3000) g",
         "CREATE TABLE small (id bigint, k int)",
         "INSERT INTO small SELECT g * 10000, g * 10000 FROM generate_series(1, 20) g",
     ] {
@@ -207,10 +209,18 @@ fn a_join_tells_the_scan_below_it_which_keys_it_asks_for() {
         engine.compact(Duration::ZERO);
         // The last blocks of both tables have free slots.
         let sql = "SELECT count(*) FILTER (WHERE state = 'compact') > 3
-                      AND count(*) FILTER (WHERE state <> 'compact') < 3 FROM firn_blocks";
+                      AND count(*) FILTER (WHERE state <> 'compact') < 4 FROM firn_blocks";
         let row = database.connect().query_row(sql, &[]).unwrap().expect("it is one row");
         row[0] == Value::Boolean(true)
     });
+    // Both columns of a key are one word.
+    for query in [
+        "SELECT count(*) FROM big JOIN close USING (odd, k)",
+        "SELECT count(*) FROM big WHERE EXISTS (SELECT FROM close c WHERE c.odd = big.odd AND c.k = big.k)",
+    ] {
+        let row = connection.query_row(query, &[]).unwrap();
+        assert_eq!(row, Some(vec![Value::BigInt(1500)]), "{query}");
+    }
     for (query, is_told) in [
         ("SELECT count(*), min(t) FROM big JOIN small USING (k)", true),
         ("SELECT count(*), min(t) FROM big JOIN small USING (id, k)", true),

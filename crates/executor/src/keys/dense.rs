@@ -171,4 +171,17 @@ impl DenseWords {
     pub fn words(&self) -> WordSet {
         WordSet { least: self.least, bits: self.stretches.iter().map(|(bits, _)| *bits).collect() }
     }
+
+    /// The words that rows have, each once, rising.
+    pub fn each_word(&self) -> impl Iterator<Item = u64> + Clone + '_ {
+        let stretches = self.stretches.iter().zip((0..).map(|stretch| self.least + stretch * WORDS));
+        stretches.flat_map(|((bits, _), first)| {
+            (0..WORDS).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| first + bit)
+        })
+    }
+
+    /// How many words rows have.
+    pub fn count(&self) -> usize {
+        self.stretches.last().map_or(0, |(_, before)| *before as usize)
+    }
 }

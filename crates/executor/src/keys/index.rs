@@ -116,16 +116,23 @@ impl KeyIndex {
     /// For some columns of the key, by their places, which words its rows have there, if these lie close together: whoever looks for
     /// another one finds nothing. Words are those of keys of that column alone.
     pub fn words(&self, layout: &KeyLayout) -> Vec<(usize, WordSet)> {
-        let keys = match &self.finder {
-            Finder::Dense(dense) => return vec![(0, dense.words())],
-            Finder::Hashed(_, keys) => keys,
-        };
+        if let (Finder::Dense(dense), 1) = (&self.finder, layout.len()) {
+            return vec![(0, dense.words())];
+        }
         let of_column = |place: usize| {
             let bits = layout.bits_of(place)?;
-            let set = match keys {
-                Keys::Words(words) => WordSet::new(words.iter().map(|word| bits.of_word(*word)), words.len()),
-                Keys::Wide(words) => WordSet::new(words.iter().map(|word| bits.of_wide(*word)), words.len()),
-                Keys::Records(_) | Keys::Bytes(_) => None,
+            let set = match &self.finder {
+                // A word is all of the key.
+                Finder::Dense(dense) => {
+                    WordSet::new(dense.each_word().map(|word| bits.of_word(word)), dense.count())
+                }
+                Finder::Hashed(_, Keys::Words(words)) => {
+                    WordSet::new(words.iter().map(|word| bits.of_word(*word)), words.len())
+                }
+                Finder::Hashed(_, Keys::Wide(words)) => {
+                    WordSet::new(words.iter().map(|word| bits.of_wide(*word)), words.len())
+                }
+                Finder::Hashed(_, Keys::Records(_) | Keys::Bytes(_)) => None,
             };
             Some((place, set?))
         };
@@ -350,6 +357,47 @@ mod tests {
             let asked = alone.keys(&[of((-100..100).collect())], Rows::all(200));
             let Keys::Words(asked) = asked else { panic!("it has one word") };
             assert!(set.has_all(&asked).iter().eq((-100..100).map(|value| (-5..45).contains(&value))));
+        }
+    }
+
+    /// A key of several columns may be one word, and these words close together.
+    #[test]
+    fn each_column_of_a_dense_key_tells_which_words_it_has() {
+        let vector = |representation, values: &[i32]| {
+            let data = match representation {
+                Representation::Int16 => {
+                    Data::Int16(values.iter().map(|value| *value as i16).collect::<Vec<_>>().into())
+                }
+                Representation::Boolean => Data::Boolean(values.iter().map(|value| *value == 1).collect()),
+                _ => Data::Int32(values.to_vec().into()),
+            };
+            Vector::flat(representation, data, None)
+        };
+        let all: Vec<i32> = (0..100).collect();
+        for (first, second) in [
+            (Representation::Int32, Representation::Int32),
+            (Representation::Int16, Representation::Int16),
+            (Representation::Boolean, Representation::Int32),
+        ] {
+            let columns = [first, second].map(|it| KeyColumn::equal(it, false));
+            let layout = KeyLayout::for_equality(columns.to_vec());
+            let (ones, values): (Vec<i32>, Vec<i32>) = (10..40).step_by(3).map(|value| (1, value)).unzip();
+            let build = [vector(first, &ones), vector(second, &values)];
+            let keys = layout.keys(&build, Rows::all(ones.len()));
+            let index = KeyIndex::new(keys, &[], 1, &|| Ok(())).unwrap();
+            assert!(matches!(index.finder, Finder::Dense(_)));
+            let sets = index.words(&layout);
+            assert_eq!(sets.len(), 2);
+            for (place, set) in sets {
+                let (representation, known) = [(first, &ones), (second, &values)][place];
+                let asked = layout.of_column(place).keys(&[vector(representation, &all)], Rows::all(100));
+                let Keys::Words(asked) = asked else { panic!("it has one word") };
+                let is_known = |value: &i32| match representation {
+                    Representation::Boolean => *value == 1,
+                    _ => known.contains(value),
+                };
+                assert!(set.has_all(&asked).iter().eq(all.iter().map(is_known)), "{first} {second} {place}");
+            }
         }
     }
 

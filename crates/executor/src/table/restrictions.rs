@@ -77,6 +77,9 @@ struct Asked<'a> {
     definition: &'a TableDef,
 }
 
+/// Smaller ones are bigints when their fraction is cut off.
+const DOUBLE_IN_BIGINT: f64 = 9e18;
+
 /// A comparison of a column of whole numbers with one of them; without a value with a number that is none of them.
 struct Whole {
     column: ColumnId,
@@ -200,20 +203,25 @@ impl Asked<'_> {
     /// A comparison of whole numbers with one that need not be whole, as one of these numbers; `None` if they do not tell.
     fn compared_whole(&self, scalar: &Scalar, strategy: Strategy, value: &Value) -> Option<Whole> {
         let (column, ty) = self.as_whole_number(scalar)?;
-        let number = match value {
-            Value::Numeric { unscaled, scale } => Numeric::from_decimal(*unscaled, *scale),
-            Value::Number(number) => *number,
-            Value::Double(value) if value.is_finite() => Numeric::from_f64(*value).ok()?,
+        let floor = |number: Numeric| {
+            let below = number.floor().ok()?;
+            Some((below.to_i64().ok()?, below == number))
+        };
+        let (below, is_whole) = match value {
+            Value::Numeric { unscaled, scale } => floor(Numeric::from_decimal(*unscaled, *scale))?,
+            Value::Number(number) => floor(*number)?,
+            // As a numeric it would have 15 digits.
+            Value::Double(value) if value.abs() < DOUBLE_IN_BIGINT => {
+                (value.floor() as i64, value.floor() == *value)
+            }
             _ => return None,
         };
-        let below = number.floor().ok()?;
-        let is_whole = below == number;
         let (least, most) = match ty {
             SqlType::SmallInt => (i64::from(i16::MIN), i64::from(i16::MAX)),
             SqlType::Integer => (i64::from(i32::MIN), i64::from(i32::MAX)),
             _ => (i64::MIN, i64::MAX),
         };
-        let below = below.to_i64().ok().filter(|below| (least..most).contains(below))?;
+        (least..most).contains(&below).then_some(())?;
         let (strategy, at) = match strategy {
             Strategy::Equal | Strategy::NotEqual if !is_whole => {
                 return Some(Whole { column, ty, strategy, value: None });
