@@ -224,7 +224,7 @@ impl Connection {
     ///     let (i, rest): (i64, i64) = row?;
     ///     sum += i * rest;
     /// }
-    /// assert_eq!(sum, 149_990_007);
+    /// assert_eq!(sum, 150_005_004);
     ///
     /// let batches = connection.stream("SELECT i FROM generate_series(1, 10000) AS i", ())?;
     /// let rows = batches.into_iter().map(|batch| batch.map(|batch| batch.num_rows())).sum::<Result<usize, _>>()?;
