@@ -410,12 +410,8 @@ def test_lists_of_frames_are_arrays(connection):
         assert connection.execute("SELECT * FROM t ORDER BY id").fetchall() == rows
         connection.rollback()
     pairs = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array([1, 2, 3, 4]), 2)
-    nested = pyarrow.array([[[1, 2], [3, 4]], [[5, 6]]])
-    connection.register("source", pyarrow.table({"pair": pairs, "nested": nested}))
-    assert connection.execute("SELECT pair, nested FROM source").fetchall() == [
-        ([1, 2], [[1, 2], [3, 4]]),
-        ([3, 4], [[5, 6]]),
-    ]
+    connection.register("source", pyarrow.table({"pair": pairs}))
+    assert connection.execute("SELECT pair FROM source").fetchall() == [([1, 2],), ([3, 4],)]
     assert connection.execute("SELECT pair FROM source").arrow().to_pylist() == [{"pair": [1, 2]}, {"pair": [3, 4]}]
 
 
@@ -518,15 +514,6 @@ def test_the_look_up_of_frames_can_be_switched_off(connection):
     with pytest.raises(firndb.ProgrammingError, match="does not exist"):
         connection.execute("SELECT * FROM frame")
     connection.rollback()
-
-
-def test_memory_of_a_found_frame_is_given_back(connection):
-    frame = pyarrow.table({"id": pyarrow.array(range(1_000_000))})
-    before = pyarrow.total_allocated_bytes()
-    assert connection.execute("SELECT count(*) FROM frame").fetchone() == (1_000_000,)
-    del frame
-    gc.collect()
-    assert before - pyarrow.total_allocated_bytes() > 7_000_000
 
 
 def test_a_source_is_read_only_and_goes_before_tables(connection):
