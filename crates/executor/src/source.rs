@@ -179,7 +179,7 @@ pub trait Morsels: Send + Sync {
     fn filter(&self, _columns: &[usize], _: RowFilter) {}
 }
 
-/// Tells for each row of some vectors, of which there are so many, whether it is wanted.
+/// Computes a bit for each row of some vectors, given with their length: whether the row is wanted.
 pub type RowFilter = Arc<dyn Fn(&[Vector], usize) -> BooleanBuffer + Send + Sync>;
 
 /// A scan that has been read to its end: its table is about to change.

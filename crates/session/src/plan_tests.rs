@@ -187,7 +187,7 @@ fn no_plan_of_an_older_catalog_outlives_ddl_unlisted() {
 /// Rows of compact blocks are not even read in full if the other side of the join has no partner for them. The first morsels come
 /// before that side.
 #[test]
-fn a_join_tells_the_scan_below_it_which_keys_it_asks_for() {
+fn a_join_filters_the_scan_below_it() {
     let config = Config { freeze_after: None, compact_after: None, ..Config::default() };
     let database = Database::open_with(config).unwrap();
     let mut connection = database.connect();
@@ -221,7 +221,7 @@ fn a_join_tells_the_scan_below_it_which_keys_it_asks_for() {
         let row = connection.query_row(query, &[]).unwrap();
         assert_eq!(row, Some(vec![Value::BigInt(1500)]), "{query}");
     }
-    for (query, is_told) in [
+    for (query, is_filtered) in [
         ("SELECT count(*), min(t) FROM big JOIN small USING (k)", true),
         ("SELECT count(*), min(t) FROM big JOIN small USING (id, k)", true),
         ("SELECT count(*), min(t) FROM big WHERE k IN (SELECT k FROM small)", true),
@@ -241,7 +241,7 @@ fn a_join_tells_the_scan_below_it_which_keys_it_asks_for() {
         ),
     ] {
         let row = connection.query_row(query, &[]).unwrap();
-        let least = if is_told { "row 10000" } else { "row " };
+        let least = if is_filtered { "row 10000" } else { "row " };
         assert!(
             matches!(&row.as_deref(), Some([Value::BigInt(20), Value::Text(text)]) if text.starts_with(least)),
             "{query}: {row:?}"
@@ -254,6 +254,6 @@ fn a_join_tells_the_scan_below_it_which_keys_it_asks_for() {
             let (_, rows) = line.split_once(" big [")?.1.split_once("(actual rows=")?;
             rows.trim_end_matches(')').parse::<u64>().ok()
         });
-        assert_eq!(rows.expect("it is scanned") < 100_000, is_told, "{query}: {lines:?}");
+        assert_eq!(rows.expect("it is scanned") < 100_000, is_filtered, "{query}: {lines:?}");
     }
 }

@@ -153,10 +153,10 @@ impl TableScan {
     }
 }
 
-/// Tells for each row of some columns whether it is wanted; of rows that are not, it may say that they are.
+/// Computes a bit for each row of some columns: whether the row is wanted. It may be set for a row that is not.
 pub type RowFilter = Arc<dyn Fn(&[ArrayRef]) -> BooleanBuffer + Send + Sync>;
 
-/// A condition that whoever scans has come to while the scan goes on: that the row has a partner in a join.
+/// A condition that is added while the scan runs: that the row has a partner in a join.
 pub(crate) struct Filter {
     columns: Box<[ColumnId]>,
     passes: RowFilter,

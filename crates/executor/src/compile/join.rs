@@ -276,7 +276,7 @@ impl Compile<'_> {
         Ok(part)
     }
 
-    /// Tells the scan below the side that probes that rows without a partner are not wanted, if the keys are columns of it.
+    /// Adds a filter to the scan below the probe side, if the keys are columns of that scan.
     fn filter_scan(&mut self, probe: &Part, keys: &[Expression], slot: SlotId, layout: &KeyLayout) {
         let Some(scan) = probe.scan.map(|number| &mut self.scans[number]) else { return };
         let columns: Vec<Column> = probe.layout.columns().collect();

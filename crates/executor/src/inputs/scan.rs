@@ -1,7 +1,7 @@
 //! The rows of a scan: morsels that are cut into vectors.
 //!
-//! Where the rows go to joins, those without a partner are not wanted. Once the other side of such a join is there, the scan is told
-//! so: it can pass over rows before it has read more of them than the key (M. Shrinivas, R. Bodagala, R. Varadarajan and others,
+//! A join drops rows without a partner. Once the build side of such a join is complete, the scan gets the set of its keys as a filter. It
+//! can then pass over rows before it has read more of them than the key (M. Shrinivas, R. Bodagala, R. Varadarajan and others,
 //! "Materialization Strategies in the Vertica Analytic Database", ICDE 2013, section IV, call that sideways information passing).
 
 use crate::keys::{Keys, WordSet};
@@ -38,14 +38,14 @@ struct OpenScan {
 /// What the workers share.
 struct Shared {
     morsels: Arc<dyn Morsels>,
-    /// The joins that the scan has not been told of, and whether there are any.
+    /// The joins that have not yet given the scan a filter, and whether there are any.
     filters: Mutex<Vec<JoinFilter>>,
     has_filters: AtomicBool,
 }
 
 impl Shared {
-    /// Tells the scan of the joins whose other side has come since.
-    fn tell(&self, run: &Run) {
+    /// Adds the filters of the joins whose build side has been completed since.
+    fn add_filters(&self, run: &Run) {
         if !self.has_filters.load(Ordering::Relaxed) {
             return;
         }
@@ -96,7 +96,7 @@ impl Input for ScanInput {
         if let Some(chunk) = self.cut.next() {
             return Ok(Step::Full(chunk));
         }
-        self.shared.tell(work.run);
+        self.shared.add_filters(work.run);
         match self.shared.morsels.next()? {
             Some(chunk) => {
                 self.cut.set(chunk);

@@ -1,7 +1,7 @@
 //! Vectors in which few different keys come again and again: a query groups by a few flags, names or years.
 //!
-//! Then a key is made, hashed and looked for once for each different one of a vector, not for each row. Values are told apart by their
-//! bits: those that differ in them may still be equal (1.0 and 1.00), which the keys made of them show.
+//! Then one key is made, hashed and looked up for each distinct key of a vector, not for each row. Values are compared by their bits.
+//! Values with different bits may still be equal (1.0 and 1.00). Their keys are equal then.
 //!
 //! ```text
 //! column 1   value → code 0, 1, …     ┐

@@ -113,8 +113,8 @@ impl KeyIndex {
         }
     }
 
-    /// For some columns of the key, by their places, which words its rows have there, if these lie close together: whoever looks for
-    /// another one finds nothing. Words are those of keys of that column alone.
+    /// For some columns of the key, by their places, the set of words that its rows have there, if these lie close together. A
+    /// search for another word finds nothing. Words are those of keys of that column alone.
     pub fn words(&self, layout: &KeyLayout) -> Vec<(usize, WordSet)> {
         if let (Finder::Dense(dense), 1) = (&self.finder, layout.len()) {
             return vec![(0, dense.words())];
@@ -332,9 +332,9 @@ mod tests {
         }
     }
 
-    /// Of two columns the one whose words are close together is told, by its own words.
+    /// Of two columns only the one whose words are close together has a set.
     #[test]
-    fn each_column_of_a_key_tells_which_words_it_has() {
+    fn each_column_of_a_key_has_a_set_of_words() {
         let column = |representation| KeyColumn::equal(representation, false);
         for representation in [Representation::Int64, Representation::Int32] {
             let layout = KeyLayout::for_equality(vec![column(representation); 2]);
@@ -362,7 +362,7 @@ mod tests {
 
     /// A key of several columns may be one word, and these words close together.
     #[test]
-    fn each_column_of_a_dense_key_tells_which_words_it_has() {
+    fn each_column_of_a_dense_key_has_a_set_of_words() {
         let vector = |representation, values: &[i32]| {
             let data = match representation {
                 Representation::Int16 => {
