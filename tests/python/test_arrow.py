@@ -516,6 +516,19 @@ def test_the_look_up_of_frames_can_be_switched_off(connection):
     connection.rollback()
 
 
+def test_memory_of_a_found_frame_is_given_back(connection):
+    def count():
+        frame = pyarrow.table({"id": pyarrow.array(range(1_000_000))})
+        return connection.execute("SELECT count(*) FROM frame").fetchone(), frame.nbytes
+
+    gc.collect()
+    before = pyarrow.total_allocated_bytes()
+    assert count() == ((1_000_000,), 8_000_000)
+    connection.commit()
+    gc.collect()
+    assert pyarrow.total_allocated_bytes() - before < 1_000_000
+
+
 def test_a_source_is_read_only_and_goes_before_tables(connection):
     connection.execute("CREATE TABLE t (id integer)")
     connection.commit()
