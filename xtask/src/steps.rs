@@ -59,8 +59,8 @@ pub fn test(root: &Path) -> bool {
     run.step("benchmarks beside PostgreSQL", Run::benchmarks);
     run.step("random statements", |run| run.random_statements(&GATE_STATEMENTS));
     run.step("Python package", Run::python);
-    run.step("fuzz targets build", |run| {
-        run.cargo(&["build", "--manifest-path", "fuzz/Cargo.toml", "--locked"])
+    run.step("fuzz targets compile", |run| {
+        run.cargo(&["check", "--manifest-path", "fuzz/Cargo.toml", "--locked"])
     });
     run.finish()
 }
@@ -223,7 +223,7 @@ impl<'a> Run<'a> {
     /// PostgreSQL's clients against the server. One that cannot be had here is skipped: a machine
     /// without a network has to be able to test, too.
     fn clients(&mut self) -> Outcome {
-        let Some(firn) = self.firn() else { return Outcome::Failed };
+        let Some(firn) = self.program("firn") else { return Outcome::Failed };
         let mut clients = Command::new("tests/clients/run.sh");
         clients.arg(&firn);
         // Drivers stay from one run to the next, beside `debug`.
@@ -291,7 +291,7 @@ impl<'a> Run<'a> {
     /// TPC-H, CH-benCHmark and TPC-DS on a server of ours and on PostgreSQL 15.
     fn benchmarks(&mut self) -> Outcome {
         // The server is a process of its own.
-        if self.firn().is_none() {
+        if self.program("firn").is_none() {
             return Outcome::Failed;
         }
         self.beside(
@@ -317,11 +317,14 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Builds the server's program, for others to start.
-    fn firn(&mut self) -> Option<PathBuf> {
-        let build = self.cargo(&["build", "--locked", "--package", "firn-server", "--bin", "firn"]);
+    /// Builds a program for others to start: `firn` or `firn-random`.
+    ///
+    /// It is the one that the integration tests start. Built by itself it would have other features of a few
+    /// dependencies, and nearly all would be compiled once more.
+    fn program(&mut self, name: &str) -> Option<PathBuf> {
+        let build = self.cargo(&["test", "--workspace", "--locked", "--no-run", "--quiet"]);
         match (build, metadata::target_directory(self.root)) {
-            (Outcome::Passed, Ok(target)) => Some(target.join("debug/firn")),
+            (Outcome::Passed, Ok(target)) => Some(target.join("debug").join(name)),
             (Outcome::Passed, Err(error)) => {
                 println!("{error}");
                 None
@@ -332,13 +335,11 @@ impl<'a> Run<'a> {
 
     /// Random statements beside PostgreSQL 15. Without it the step fails.
     fn random_statements(&mut self, options: &[&str]) -> Outcome {
-        let Some(firn) = self.firn() else { return Outcome::Failed };
-        let build = self.cargo(&["build", "--locked", "--package", "firn-random"]);
-        if build != Outcome::Passed {
+        let (Some(firn), Some(random)) = (self.program("firn"), self.program("firn-random")) else {
             return Outcome::Failed;
-        }
+        };
         let Some(address) = self.postgres("random statements") else { return Outcome::Failed };
-        let mut random = Command::new(firn.with_file_name("firn-random"));
+        let mut random = Command::new(random);
         random.args(["--postgres", &address]).arg("--firn").arg(&firn).args(options);
         self.tests(&mut random)
     }
