@@ -6,7 +6,7 @@ use crate::inputs::{MatchedPlan, UnionInput, UnionPlan};
 use crate::keys::{Class, KeyColumn, KeyLayout};
 use crate::pipeline::SlotId;
 use crate::run::JoinFilter;
-use crate::sinks::{BuildPlan, BuildShape, DrainPlan};
+use crate::sinks::{BuildPlan, BuildShape, DrainPlan, GroupShape};
 use crate::stages::{JoinPlan, MarkPlan};
 use crate::template::Template;
 use firn_base::sync::Arc;
@@ -19,9 +19,13 @@ use firn_plan::{Column, NodeId, Scalar};
 struct JoinKey {
     left: Expression,
     right: Expression,
+    /// What the right one was compiled from.
+    of_right: Scalar,
     column: KeyColumn,
     /// Whether NULL has no partner.
     is_strict: bool,
+    /// Whether the comparison may be NULL.
+    may_be_null: bool,
 }
 
 /// The inputs of a join, the conditions that are keys, and the others.
@@ -83,6 +87,14 @@ impl Compile<'_> {
         let meets_all = join.kind == JoinKind::Mark && !is_one_key;
         let strict: Vec<bool> = keys.iter().map(|key| key.is_strict).collect();
         let layout = KeyLayout::for_equality(keys.iter().map(|key| key.column).collect());
+        // Rows of groups are compared that have equal keys by all equalities that are never NULL.
+        let may_be_null = keys.iter().filter(|key| key.may_be_null).count();
+        let one_null_suffices = residual.is_empty() && may_be_null == 1;
+        let is_grouped = meets_all && (1..keys.len()).contains(&may_be_null);
+        let group: Vec<&JoinKey> = keys.iter().filter(|key| is_grouped && !key.may_be_null).collect();
+        let group_layout = KeyLayout::for_equality(group.iter().map(|key| key.column).collect());
+        let group_left: Vec<Expression> = group.iter().map(|key| key.left.clone()).collect();
+        let group_right: Vec<Scalar> = group.iter().map(|key| key.of_right.clone()).collect();
         let (left_keys, right_keys): (Vec<_>, Vec<_>) =
             keys.into_iter().map(|key| (key.left, key.right)).unzip();
 
@@ -116,7 +128,13 @@ impl Compile<'_> {
                     true => Conditions::default(),
                     false => Conditions::new(self.scalars.scalars(&join.conditions, &pairs)?),
                 };
-                Some(MarkPlan { conditions: Template::new(conditions), is_one_key })
+                let groups = is_grouped.then(|| Template::new(group_left));
+                Some(MarkPlan {
+                    conditions: Template::new(conditions),
+                    is_one_key,
+                    groups,
+                    one_null_suffices,
+                })
             }
             _ => None,
         };
@@ -126,6 +144,13 @@ impl Compile<'_> {
         let build_columns: Vec<usize> = build_on.iter().map(|column| place(&table, column)).collect();
         let build_representations: Vec<Representation> =
             build_on.iter().map(|column| table.representation(*column)).collect();
+        let groups = match is_grouped {
+            true => {
+                let keys = Template::new(self.scalars.scalars(&group_right, &table)?);
+                Some(GroupShape { keys, layout: group_layout })
+            }
+            false => None,
+        };
         let build = BuildPlan {
             columns: kept.iter().map(|column| place(&right.layout, column)).collect(),
             keys: Template::new(right_keys),
@@ -136,6 +161,7 @@ impl Compile<'_> {
                 notes_matches: join.kind == JoinKind::Full,
                 keeps_nulls: join.kind == JoinKind::Full || meets_all,
                 is_divided: !strict.is_empty() && !meets_all,
+                groups,
             }),
         };
 
@@ -233,6 +259,7 @@ impl Compile<'_> {
                 notes_matches: true,
                 keeps_nulls: true,
                 is_divided: !strict.is_empty(),
+                groups: None,
             }),
         };
         let scope = scope_above(self.plan, node, vec![left.scope.clone(), right.scope.clone()]);
@@ -321,11 +348,13 @@ impl Compile<'_> {
         let Some(class) = Class::common(left_key.representation(), right_key.representation()) else {
             return Ok(None);
         };
+        let has_nulls = of_left.nullable(&|column| left.scope.nullable(column))
+            || of_right.nullable(&|column| right.scope.nullable(column));
         // A strict key of a NULL is never compared.
-        let nullable = !is_strict
-            && (of_left.nullable(&|column| left.scope.nullable(column))
-                || of_right.nullable(&|column| right.scope.nullable(column)));
+        let nullable = !is_strict && has_nulls;
         let column = KeyColumn { class, nullable, descending: false, nulls_first: false };
-        Ok(Some(JoinKey { left: left_key, right: right_key, column, is_strict }))
+        let may_be_null = is_strict && has_nulls;
+        let of_right = of_right.clone();
+        Ok(Some(JoinKey { left: left_key, right: right_key, of_right, column, is_strict, may_be_null }))
     }
 }

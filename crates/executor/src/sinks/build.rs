@@ -16,6 +16,7 @@ use crate::expression::Expression;
 use crate::keys::{KeyIndex, KeyLayout, Keys, rows_with_null};
 use crate::partitions::{PARTS, PartRows, Partitions, part_of};
 use crate::pipeline::{Sink, SinkPlan, Work};
+use crate::sinks::groups::{GroupShape, Groups};
 use crate::spill::SpillArea;
 use crate::template::Template;
 use arrow_buffer::BooleanBuffer;
@@ -49,6 +50,8 @@ pub struct BuildShape {
     pub keeps_nulls: bool,
     /// Whether rows find their partners among those with the same hash, and need not meet others.
     pub is_divided: bool,
+    /// The keys that say which rows meet those with a NULL in other keys; `None` if these meet all.
+    pub groups: Option<GroupShape>,
 }
 
 /// A build side, or a part of one.
@@ -59,6 +62,8 @@ pub struct Build {
     pub null_rows: Vec<u32>,
     /// Its rows by their keys; `None` if all pairs are candidates.
     pub index: Option<KeyIndex>,
+    /// Its rows by the keys of groups, if the join has some.
+    pub groups: Option<Groups>,
     /// What is known of all rows, in memory or not.
     pub facts: BuildFacts,
     /// The rows that are in temporary files, if some are.
@@ -112,6 +117,9 @@ impl SpilledBuild {
 /// With fewer rows than this for each row of a vector, one thread indexes all.
 const LEAST_TO_SHARE: usize = 8;
 
+/// About what a row takes in an index of groups, with its key.
+const GROUP_BYTES: usize = 48;
+
 /// A part of a build side that is in memory has at least so many bytes; they are granted however little memory is left.
 pub const LEAST_BYTES: usize = 256 << 10;
 
@@ -156,7 +164,8 @@ impl BuildRows {
     /// What an index of so many rows takes beside rows and keys.
     fn index_memory(&self, rows: usize) -> usize {
         let index = if self.shape.layout.is_empty() { 0 } else { KeyIndex::estimate(rows) };
-        index + if self.shape.notes_matches { rows } else { 0 }
+        let groups = if self.shape.groups.is_some() { GROUP_BYTES * rows } else { 0 };
+        index + groups + if self.shape.notes_matches { rows } else { 0 }
     }
 
     /// Indexes them.
@@ -173,13 +182,17 @@ impl BuildRows {
             }
         };
         let matched = if shape.notes_matches { count } else { 0 };
-        let bytes = rows.memory() + index.as_ref().map_or(0, KeyIndex::memory) + matched;
+        let groups = if shape.groups.is_some() { GROUP_BYTES * count } else { 0 };
+        let bytes = rows.memory() + index.as_ref().map_or(0, KeyIndex::memory) + matched + groups;
         // What it takes has been estimated; a little more is not refused.
         account.give_back(account.bytes().saturating_sub(bytes));
+        let table = rows.finish();
+        let groups = Groups::new(work, &shape, &table, &null_rows)?;
         Ok(Build {
-            table: rows.finish(),
+            table,
             null_rows,
             index,
+            groups,
             facts,
             spilled,
             matched: (0..matched).map(|_| AtomicBool::new(false)).collect(),

@@ -4,6 +4,7 @@ mod build;
 mod change;
 mod drained;
 mod group;
+mod groups;
 mod runs;
 mod sort;
 mod window;
@@ -19,6 +20,7 @@ pub use change::{
 pub use drained::{DrainPlan, Drained};
 pub(crate) use group::new_rows;
 pub use group::{AggregatePlan, GroupPlan, OrderPlan, SetPlan};
+pub use groups::GroupShape;
 pub use runs::{Merge, SortedRun};
 pub use sort::{Keep, SortPlan, Sorted};
 pub(crate) use window::has_distances;

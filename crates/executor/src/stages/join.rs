@@ -10,6 +10,10 @@
 //!
 //! Where the build side has not found room, rows whose partners may be in temporary files are put off, and joined at the end ([`parts`]).
 //!
+//! A mark is NULL if a condition is NULL for a pair and none is true. Rows of either side with a NULL in a key therefore meet
+//! others than those with an equal key: those of their group, if some of the conditions are equalities that are never NULL,
+//! such as those of a correlated `NOT IN`; else all.
+//!
 //! Cost of a probed row: its key (8 bytes), one cache line of the hash table, one of the keys for each row that is found, and for each
 //! pair one of each column of the build side that goes on.
 
@@ -72,6 +76,11 @@ pub struct MarkPlan {
     pub conditions: Template<Conditions>,
     /// Whether the conditions are one equality of NULL-rejecting keys: then the mark is known from keys alone.
     pub is_one_key: bool,
+    /// Equalities among the conditions that are never NULL, if there are some: the keys of this side. Those of the build side
+    /// are in its shape.
+    pub groups: Option<Template<Vec<Expression>>>,
+    /// Whether the other conditions are one equality: then all rows of a group with a NULL on one side say the same.
+    pub one_null_suffices: bool,
 }
 
 impl StagePlan for Arc<JoinPlan> {
@@ -97,6 +106,12 @@ impl StagePlan for OpenJoin {
             keys: plan.keys.copy(),
             residual: plan.residual.copy(),
             mark: plan.mark.as_ref().map(|mark| mark.conditions.copy()).unwrap_or_default(),
+            group_keys: plan
+                .mark
+                .as_ref()
+                .and_then(|mark| mark.groups.as_ref())
+                .map(Template::copy)
+                .unwrap_or_default(),
             plan: plan.clone(),
             chunk_keys: plan.layout.none(),
             hashes: Vec::new(),
@@ -114,6 +129,8 @@ struct Join {
     keys: Vec<Expression>,
     residual: Conditions,
     mark: Conditions,
+    /// The keys by which rows of the build side are grouped for a mark join, if they are.
+    group_keys: Vec<Expression>,
     /// Of the chunk that is being looked for.
     chunk_keys: Keys,
     hashes: Vec<u64>,
@@ -135,6 +152,8 @@ struct Probe {
     found: Option<Vec<u32>>,
     /// Rows that have a NULL in a key that takes none.
     has_null: Option<Vec<bool>>,
+    /// Where a NULL is compared within groups alone: the group of each row.
+    groups: Option<ProbeGroups>,
     /// The row, by its number among the selected ones, and the next candidate of it.
     row: usize,
     next: Next,
@@ -146,6 +165,14 @@ struct Probe {
     is_whole: bool,
 }
 
+/// The groups of the build side to which the rows of a chunk belong.
+struct ProbeGroups {
+    /// For each row the first row of its group among those with a NULL, or none.
+    nulls: Vec<u32>,
+    /// All rows by their group, and for each row the first one of its group, or none; only if a row of the chunk has a NULL.
+    all: Option<(Arc<KeyIndex>, Vec<u32>)>,
+}
+
 /// The candidate that comes next.
 #[derive(Clone, Copy)]
 enum Next {
@@ -155,6 +182,8 @@ enum Next {
     Equal(usize),
     /// A row of the build side that has a NULL in its key, by its number among these.
     Null(usize),
+    /// A row of the same group, by its number among these.
+    InGroup(usize),
     /// Any row.
     Any(u32),
 }
@@ -171,6 +200,7 @@ impl Stage for Join {
             positions,
             found: None,
             has_null: None,
+            groups: None,
             row: 0,
             next: Next::First,
             matched: vec![false; count],
@@ -284,12 +314,11 @@ impl Join {
         if let Some(spilled) = &build.spilled {
             self.put_off(work, probe, spilled)?;
         }
-        self.look_up(probe, build);
-        Ok(())
+        self.look_up(work, probe, build)
     }
 
     /// Looks for the rows of a chunk, whose keys have been made.
-    fn look_up(&mut self, probe: &mut Probe, build: &Build) {
+    fn look_up(&mut self, work: Work<'_>, probe: &mut Probe, build: &Build) -> Result<()> {
         let index = build.index.as_ref().expect("a build side with keys has an index");
         let mut found = Vec::with_capacity(self.chunk_keys.len());
         index.find_all(&self.chunk_keys, &mut self.hashes, &mut found);
@@ -306,6 +335,33 @@ impl Join {
             probe.row = probe.positions.len();
         }
         probe.found = Some(found);
+        self.look_up_groups(work, probe, build)
+    }
+
+    /// Looks for the groups of the rows of a chunk, if a row of either side has a NULL.
+    fn look_up_groups(&mut self, work: Work<'_>, probe: &mut Probe, build: &Build) -> Result<()> {
+        let Some(groups) = &build.groups else { return Ok(()) };
+        let has_null = probe.has_null.as_ref().is_some_and(|has_null| has_null.contains(&true));
+        if !has_null && build.null_rows.is_empty() {
+            return Ok(());
+        }
+        let keys = groups.keys(work, &mut self.group_keys, &probe.chunk)?;
+        let mut find = |index: &KeyIndex| {
+            let mut found = Vec::with_capacity(keys.len());
+            index.find_all(&keys, &mut self.hashes, &mut found);
+            found
+        };
+        let nulls = find(groups.nulls());
+        let all = match has_null {
+            false => None,
+            true => {
+                let index = groups.all(work, &build.table)?;
+                let found = find(&index);
+                Some((index, found))
+            }
+        };
+        probe.groups = Some(ProbeGroups { nulls, all });
+        Ok(())
     }
 
     /// What goes on for a chunk of which each row has at most one partner, about which nothing is asked.
@@ -480,8 +536,35 @@ impl Probe {
         self.has_null.as_ref().is_some_and(|has_null| has_null[row])
     }
 
+    /// The rows of the build side with a NULL that a row is compared with, by their numbers among these.
+    fn null_rows<'a>(&'a self, row: usize, build: &'a Build) -> NullRows<'a> {
+        match (&self.groups, &build.groups) {
+            (Some(own), Some(groups)) if own.nulls[row] != NONE => {
+                NullRows::OfGroup(groups.nulls().rows(&own.nulls[row]))
+            }
+            (_, Some(_)) => NullRows::OfGroup(&[]),
+            (_, None) => NullRows::All,
+        }
+    }
+
     fn next_row(&mut self) {
         (self.row, self.next) = (self.row + 1, Next::First);
+    }
+}
+
+/// Rows of the build side with a NULL.
+enum NullRows<'a> {
+    All,
+    /// Some of them, by their numbers.
+    OfGroup(&'a [u32]),
+}
+
+impl NullRows<'_> {
+    fn get(&self, number: usize, build: &Build) -> Option<u32> {
+        match self {
+            NullRows::All => build.null_rows.get(number).copied(),
+            NullRows::OfGroup(numbers) => numbers.get(number).map(|number| build.null_rows[*number as usize]),
+        }
     }
 }
 
@@ -505,6 +588,7 @@ fn candidates(plan: &JoinPlan, probe: &mut Probe, build: &Build, most: usize) ->
     let total = build.table.rows() as u32;
     let is_mark = plan.kind == JoinKind::Mark;
     let one_key = plan.mark.as_ref().is_some_and(|mark| mark.is_one_key);
+    let one_null_suffices = plan.mark.as_ref().is_some_and(|mark| mark.one_null_suffices);
     // Whether one partner suffices, and a partner needs not be asked anything.
     let one_suffices = matches!(plan.kind, JoinKind::Semi | JoinKind::Anti | JoinKind::Mark);
     let notes_only =
@@ -517,10 +601,16 @@ fn candidates(plan: &JoinPlan, probe: &mut Probe, build: &Build, most: usize) ->
             probe.next_row();
             continue;
         }
+        // Where a key is compared with a NULL, there is no partner any more.
+        if probe.unknown[row] && (probe.has_null(row) || matches!(probe.next, Next::Null(_))) {
+            probe.next_row();
+            continue;
+        }
         let candidate = match (&found, probe.next) {
             (None, Next::First) => Next::Any(0),
             (Some(found), Next::First) => match probe.has_null(row) {
                 // What a NULL is compared with matters only to a mark.
+                true if is_mark && !one_key && build.groups.is_some() => Next::InGroup(0),
                 true if is_mark && !one_key => Next::Any(0),
                 false if found[row] != NONE => Next::Equal(0),
                 false if is_mark && !one_key => Next::Null(0),
@@ -561,14 +651,30 @@ fn candidates(plan: &JoinPlan, probe: &mut Probe, build: &Build, most: usize) ->
                     false => probe.next_row(),
                 }
             }
-            Next::Null(number) => match build.null_rows.get(number) {
+            Next::Null(number) => match probe.null_rows(row, build).get(number, build) {
                 Some(partner) => {
                     pairs.rows.push(row as u32);
-                    pairs.partners.push(*partner);
-                    probe.next = Next::Null(number + 1);
+                    pairs.partners.push(partner);
+                    match one_null_suffices {
+                        true => probe.next_row(),
+                        false => probe.next = Next::Null(number + 1),
+                    }
                 }
                 None => probe.next_row(),
             },
+            Next::InGroup(number) => {
+                let all = probe.groups.as_ref().and_then(|groups| groups.all.as_ref());
+                let (index, of_all) = all.expect("a row has a NULL");
+                let rows = if of_all[row] == NONE { &[][..] } else { &index.rows(&of_all[row])[number..] };
+                let room = if one_null_suffices { 1 } else { most - pairs.rows.len() };
+                let stretch = rows.len().min(room);
+                pairs.rows.extend(std::iter::repeat_n(row as u32, stretch));
+                pairs.partners.extend_from_slice(&rows[..stretch]);
+                match stretch < rows.len() && !one_null_suffices {
+                    true => probe.next = Next::InGroup(number + stretch),
+                    false => probe.next_row(),
+                }
+            }
         }
     }
     probe.found = found;

@@ -264,6 +264,7 @@ impl PartJoin {
             positions: (0..length).map(|row| row as u16).collect(),
             found: None,
             has_null,
+            groups: None,
             row: 0,
             next: Next::First,
             matched,
@@ -395,7 +396,7 @@ impl Join {
                     let build = part.build.clone().expect("a round has begun");
                     if let Some(keys) = keys {
                         self.chunk_keys = keys;
-                        self.look_up(&mut probe, &build);
+                        self.look_up(work, &mut probe, &build)?;
                     }
                     self.go_on(work, probe, &build)?
                 }
