@@ -154,6 +154,7 @@ struct Fields {
     table: Option<String>,
     column: Option<String>,
     routine: Option<&'static str>,
+    missing_relation: Option<String>,
     blocker: Option<Stamp>,
     is_of_reads: bool,
     ordinal: Option<u64>,
@@ -177,6 +178,7 @@ impl Error {
             table: None,
             column: None,
             routine: None,
+            missing_relation: None,
             blocker: None,
             is_of_reads: false,
             ordinal: None,
@@ -267,6 +269,12 @@ impl Error {
     /// Adds the routine of PostgreSQL's sources that reports the error. Clients distinguish some errors of one SQLSTATE by it.
     pub fn with_routine(mut self, name: &'static str) -> Error {
         self.0.routine = Some(name);
+        self
+    }
+
+    /// Adds the name without a schema of a relation that does not exist, for programs that may then provide one.
+    pub fn with_missing_relation(mut self, name: impl Into<String>) -> Error {
+        self.0.missing_relation = Some(name.into());
         self
     }
 
@@ -390,6 +398,11 @@ impl Error {
     /// The routine of PostgreSQL's sources that reports the error.
     pub fn routine(&self) -> Option<&'static str> {
         self.0.routine
+    }
+
+    /// The name without a schema of the relation that does not exist, if that is the error.
+    pub fn missing_relation(&self) -> Option<&str> {
+        self.0.missing_relation.as_deref()
     }
 
     /// What was being done, such as which line of a file was read.

@@ -8,6 +8,9 @@ use std::ops::Range;
 /// As many characters of wrong data as an error shows.
 const SHOWN_CHARACTERS: usize = 100;
 
+/// The routine of an error that a record has too few fields or too many, by which it differs from others of its SQLSTATE.
+pub const WIDTH_ROUTINE: &str = "NextCopyFrom";
+
 /// What is wrong with a record of a chunk.
 pub(crate) struct Fault {
     /// Where the record lies, without its line feed.
@@ -33,13 +36,13 @@ pub struct Rejected {
 }
 
 impl Fault {
-    /// Something wrong with a record as such.
+    /// A record has too few fields or too many.
     #[cold]
-    pub fn of_record(record: Range<usize>, message: impl Into<String>) -> Fault {
+    pub fn of_width(record: Range<usize>, message: impl Into<String>) -> Fault {
         Fault {
             record,
             field: None,
-            error: Error::new(SqlState::BAD_COPY_FILE_FORMAT, message),
+            error: Error::new(SqlState::BAD_COPY_FILE_FORMAT, message).with_routine(WIDTH_ROUTINE),
             is_of_header: false,
         }
     }

@@ -24,12 +24,6 @@ use std::ops::Range;
 /// What ends a file before its end, where the options say so.
 pub(crate) const END_MARKER: &[u8] = b"\\.";
 
-/// How the message begins of a record that has too few fields.
-pub const MISSING_DATA: &str = "missing data for column";
-
-/// The message of a record that has too many.
-pub const EXTRA_DATA: &str = "extra data after last expected column";
-
 /// So much a chunk may come to by blanks, about.
 const MOST_FILLED: usize = 64 << 20;
 
@@ -565,8 +559,10 @@ impl RecordReader {
             return Some(Fault { record, field: None, error, is_of_header: false });
         }
         match self.target.columns.get(fields) {
-            Some((name, _)) => Some(Fault::of_record(record, format!("{MISSING_DATA} \"{name}\""))),
-            None if fields > self.width() => Some(Fault::of_record(record, EXTRA_DATA)),
+            Some((name, _)) => Some(Fault::of_width(record, format!("missing data for column \"{name}\""))),
+            None if fields > self.width() => {
+                Some(Fault::of_width(record, "extra data after last expected column"))
+            }
             None => None,
         }
     }

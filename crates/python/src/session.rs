@@ -6,7 +6,7 @@ use crate::error;
 use crate::from_python::{Given, Reader};
 use crate::interrupt::{self, interrupted, lock};
 use crate::result::{Drawn, RowSet};
-use crate::statements::{Bound as BoundStatement, Statements, located, undefined_table};
+use crate::statements::{Bound as BoundStatement, Statements, located};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use firn_session::base::{Error, Result, SqlState};
@@ -189,7 +189,7 @@ impl State {
 
     /// Notes the name that no table has, if that is the error and a frame may have it.
     fn misses(&mut self, error: &Error) -> bool {
-        let (Looking::For { found }, Some(name)) = (&self.looking, undefined_table(error)) else {
+        let (Looking::For { found }, Some(name)) = (&self.looking, error.missing_relation()) else {
             return false;
         };
         if found.iter().any(|found| found == name) {
@@ -216,7 +216,7 @@ impl State {
                 Err(error)
                     if !is_last
                         && error.state() == SqlState::FEATURE_NOT_SUPPORTED
-                        && error.message().starts_with("cached plan")
+                        && error.routine() == Some("RevalidateCachedQuery")
                         && self.connection.status() == TransactionStatus::Idle =>
                 {
                     self.statements.clear();

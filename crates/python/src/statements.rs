@@ -6,9 +6,7 @@
 //! quoted literals are in SQL: of whatever type is wanted.
 
 use crate::from_python::Given;
-use firn_session::base::{
-    ArrayValue, Error, Numeric, Representation, Result, SqlState, Type, TypeId, Value, text,
-};
+use firn_session::base::{Error, Numeric, Representation, Result, SqlState, Type, TypeId, Value};
 use firn_session::server::{Numbered, ServerConnection as _, number_named_parameters, number_parameters};
 use firn_session::{Connection, Statement};
 use std::collections::HashMap;
@@ -92,8 +90,6 @@ impl Statements {
             },
         };
         check_count(statement.parameters().len(), values.len())?;
-        let pairs = values.into_iter().zip(statement.parameters());
-        let values = pairs.map(|(value, ty)| read(value, *ty, connection)).collect::<Result<_>>()?;
         Ok((statement, values))
     }
 
@@ -112,7 +108,7 @@ impl Statements {
 
     /// The statement cannot be prepared: now its transaction block fails, as with every error.
     fn failed(&self, connection: &mut Connection, text: &str, error: Error) -> Error {
-        if !self.spares_block || undefined_table(&error).is_none() {
+        if !self.spares_block || error.missing_relation().is_none() {
             // It is the same error, or one about the same text.
             let _ = connection.prepare(text);
         }
@@ -120,18 +116,11 @@ impl Statements {
     }
 }
 
-/// The name without a schema that an error says is no table's.
-pub fn undefined_table(error: &Error) -> Option<&str> {
-    if error.state() != SqlState::UNDEFINED_TABLE {
-        return None;
-    }
-    let name = error.message().strip_prefix("relation \"")?.strip_suffix("\" does not exist")?;
-    (!name.contains(['.', '"'])).then_some(name)
-}
-
 /// A name behind a dollar is a parameter only for values that have names.
 fn with_hint_of_names(error: Error, sql: &str) -> Error {
-    let is_dollar = error.state() == SqlState::SYNTAX_ERROR && error.message().ends_with("at or near \"$\"");
+    // Positions count characters from 1.
+    let at = error.position().and_then(|position| sql.chars().nth(position as usize - 1));
+    let is_dollar = error.state() == SqlState::SYNTAX_ERROR && at == Some('$');
     match is_dollar && number_named_parameters(sql).is_ok_and(|(_, names)| !names.is_empty()) {
         true => error.with_hint("Give the values of $name as a dict: {\"name\": value}."),
         false => error,
@@ -228,19 +217,4 @@ fn wider(left: TypeId, right: TypeId) -> TypeId {
         _ => 0,
     };
     if rank(right) > rank(left) { right } else { left }
-}
-
-/// A string read as what is wanted. The session reads names of objects of the catalog.
-fn read(value: Value, ty: Type, connection: &Connection) -> Result<Value> {
-    let is_read =
-        |ty: Type| !ty.names_objects() && !ty.representation().is_some_and(Representation::is_string);
-    match (value, ty.element()) {
-        (Value::Text(written), _) if is_read(ty) => text::parse_any(&written, ty, connection.text_style()),
-        (Value::Array(array), Some(element)) if is_read(element) => {
-            let dimensions = array.dimensions().to_vec();
-            let elements = array.into_elements().into_iter().map(|value| read(value, element, connection));
-            Ok(Value::Array(ArrayValue::new(dimensions, elements.collect::<Result<_>>()?)))
-        }
-        (value, _) => Ok(value),
-    }
 }

@@ -42,11 +42,16 @@ fn parameters_and_rows_take_every_form() {
         (vec![Some(1), None], b"\x00\x01", None::<f64>),
     );
     assert_eq!(row.unwrap(), Some((vec![Some(1), None], vec![0, 1], None)));
-    // A string is text, and no literal that is read as what is wanted: the statement casts it.
-    assert_eq!(state(connection.query_values("SELECT $1::date", ("2024-02-28",))), "42804");
-    let day: Option<String> =
-        connection.query_row_as("SELECT ($1::text::date + 1)::text", ("2024-02-28",)).unwrap();
-    assert_eq!(day.as_deref(), Some("2024-02-29"));
+    // A string is read as a literal of the type would be, in an array as well.
+    let days = connection.query_row_as::<(String, String, Option<i64>)>(
+        "SELECT ($1::date + 1)::text, $2::timestamp[]::text, $3::numeric",
+        ("2024-02-28", vec![Some("2024-01-01"), None], " 7 "),
+    );
+    let expected = ("2024-02-29".to_owned(), r#"{"2024-01-01 00:00:00",NULL}"#.to_owned(), Some(7));
+    assert_eq!(days.unwrap(), Some(expected));
+    assert_eq!(state(connection.query_values("SELECT $1::date", ("tomorrow noon?",))), "22007");
+    assert_eq!(state(connection.query_values("SELECT $1::integer", ("x",))), "22P02");
+    assert_eq!(state(connection.query_values("SELECT $1::date", (1,))), "42804");
 }
 
 #[test]

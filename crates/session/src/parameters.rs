@@ -1,6 +1,9 @@
 //! Parameters: the values that a program or a client gives, as values of the statement's types.
 
-use firn_base::{Error, Result, SqlState, TextStyle, Type, Value, binary, coerce};
+use firn_base::types::TypeInfo;
+use firn_base::{
+    ArrayValue, Error, Representation, Result, SqlState, TextStyle, Type, Value, binary, coerce, text,
+};
 use std::borrow::Cow;
 
 /// The parameters as values of the statement's types.
@@ -26,12 +29,25 @@ pub(crate) fn coerced<'v>(
     if types.iter().zip(values).all(|(ty, value)| coerce::is_of(value, *ty)) {
         return Ok(Cow::Borrowed(values));
     }
-    let coerced = types.iter().zip(values).map(|(ty, value)| match value {
-        // The statement looks the name up when it runs.
-        Value::Text(_) if ty.names_objects() => Ok(value.clone()),
-        value => coerce::assign_parameter(value.clone(), *ty, style),
-    });
+    let coerced = types.iter().zip(values).map(|(ty, value)| of_type(value.clone(), *ty, style));
     coerced.collect::<Result<Vec<Value>>>().map(Cow::Owned)
+}
+
+/// The value as one of a type. A string is read as a literal is.
+fn of_type(value: Value, ty: Type, style: &TextStyle) -> Result<Value> {
+    match (value, ty.element()) {
+        // The statement looks the name up when it runs.
+        (value @ Value::Text(_), _) if ty.names_objects() => Ok(value),
+        (Value::Text(written), _) if !ty.representation().is_some_and(Representation::is_string) => {
+            text::parse_any(&written, ty, style)
+        }
+        (Value::Array(array), Some(element)) if ty.info().is_some_and(TypeInfo::is_array) => {
+            let dimensions = array.dimensions().to_vec();
+            let elements = array.into_elements().into_iter().map(|value| of_type(value, element, style));
+            Ok(Value::Array(ArrayValue::new(dimensions, elements.collect::<Result<_>>()?)))
+        }
+        (value, _) => coerce::assign_parameter(value, ty, style),
+    }
 }
 
 /// 22021 for strings with zero bytes: a protocol has refused them before, a program in this process may have some.

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 ///
 /// Everything that converts [into a `Value`](Value#trait-implementations) can be in a tuple; `None` is NULL. The statement
 /// converts a value to the type of its parameter as an assignment to a column would: 42804 if there is no such
-/// conversion, 22003 if a number is out of range.
+/// conversion, 22003 if a number is out of range. A string is read as a literal of that type would be.
 ///
 /// ```
 /// # fn main() -> firn_session::Result<()> {
@@ -18,6 +18,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// let insert = connection.prepare("INSERT INTO items VALUES ($1, $2, $3, $4)")?;
 /// connection.execute_statement(&insert, (1, "pencil", 1.50, vec!["red", "wood"]))?;
 /// connection.execute_statement(&insert, (2, None::<&str>, None::<f64>, Vec::<&str>::new()))?;
+/// let day: Option<String> = connection.query_row_as("SELECT ($1::date + 1)::text", ("2024-02-28",))?;
+/// assert_eq!(day.as_deref(), Some("2024-02-29"));
 /// # Ok(())
 /// # }
 /// ```

@@ -242,7 +242,10 @@ impl Binder<'_> {
                 ))
                 .with_hint("Use WITH RECURSIVE, or re-order the WITH items to remove forward references."));
         }
-        Err(error)
+        Err(match schema {
+            Some(_) => error,
+            None => error.with_missing_relation(&*name.name.text),
+        })
     }
 
     /// The rows of a source. Returns the place of its item as well.

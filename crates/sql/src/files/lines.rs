@@ -20,8 +20,7 @@ use firn_load::encoding::{Decoded, Encoding};
 use firn_load::sniff::{self, SAMPLE_BYTES, Sniffed, sniff};
 use firn_load::source::MARK;
 use firn_load::{
-    Batch, CopyHeader, CopyOptions, CopyReader, EXTRA_DATA, Extent, Feed, MISSING_DATA, OnError, RowFormat,
-    json, source,
+    Batch, CopyHeader, CopyOptions, CopyReader, Extent, Feed, OnError, RowFormat, WIDTH_ROUTINE, json, source,
 };
 use firn_vector::Chunk;
 use firn_vector::selection::MOST_ROWS;
@@ -477,7 +476,7 @@ impl Lines {
                 if self.reading.options.format == RowFormat::Csv
                     && !self.reading.is_by_place
                     && line_of(path, context).is_some_and(|line| line <= self.title_lines())
-                    && [MISSING_DATA, EXTRA_DATA].iter().any(|begin| error.message().starts_with(begin)) =>
+                    && error.routine() == Some(WIDTH_ROUTINE) =>
             {
                 "Lines before the header, or before the first row, are passed over with skip: read_csv('file.csv', skip => 2)."
                     .to_owned()
