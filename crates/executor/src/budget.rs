@@ -3,6 +3,7 @@
 //! An operator that keeps rows has an [`Account`] and states how much it keeps, each time it has grown. What the budget does
 //! not have is refused with 53200; an account gives back what it has when it is dropped.
 
+use crate::measures::Gauge;
 use firn_base::sync::{Arc, AtomicU64, OnceLock, Ordering};
 use firn_base::{Error, Result, SqlState, memory};
 use firn_storage::print_bytes;
@@ -114,12 +115,20 @@ fn refused(detail: String) -> Error {
 pub struct Account {
     budget: Arc<Budget>,
     bytes: usize,
+    /// Where the operator is measured, if it is.
+    gauge: Option<Gauge>,
 }
 
 impl Account {
     /// An account of nothing.
     pub fn new(budget: &Arc<Budget>) -> Account {
-        Account { budget: budget.clone(), bytes: 0 }
+        Account { budget: budget.clone(), bytes: 0, gauge: Gauge::current() }
+    }
+
+    fn measure(&self, bytes: i64) {
+        if let Some(gauge) = &self.gauge {
+            gauge.add_memory(bytes);
+        }
     }
 
     /// The budget that it is of.
@@ -138,6 +147,7 @@ impl Account {
             Some(more) => self.budget.grow(more)?,
             None => self.budget.shrink(self.bytes - bytes),
         }
+        self.measure(bytes as i64 - self.bytes as i64);
         self.bytes = bytes;
         Ok(())
     }
@@ -145,13 +155,17 @@ impl Account {
     /// Takes over what another operator keeps.
     pub fn take(&mut self, mut other: Account) {
         assert!(Arc::ptr_eq(&self.budget, &other.budget));
-        self.bytes += std::mem::take(&mut other.bytes);
+        let bytes = std::mem::take(&mut other.bytes);
+        other.measure(-(bytes as i64));
+        self.measure(bytes as i64);
+        self.bytes += bytes;
     }
 
     /// States that it keeps so many bytes less, or nothing if it keeps fewer.
     pub fn give_back(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);
         self.budget.shrink(bytes);
+        self.measure(-(bytes as i64));
         self.bytes -= bytes;
     }
 
@@ -164,6 +178,7 @@ impl Account {
 impl Drop for Account {
     fn drop(&mut self) {
         self.budget.shrink(self.bytes);
+        self.measure(-(self.bytes as i64));
     }
 }
 

@@ -12,6 +12,7 @@
 //!
 //! Files have no names: nobody else can open one, and one is gone with its last user, however that ends.
 
+use crate::measures::Gauge;
 use arrow_buffer::{ArrowNativeType, BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use firn_base::array::Dimension;
 use firn_base::disk::{Disk, DiskFile};
@@ -86,6 +87,9 @@ impl SpillFile {
         // Counted from now on, whether it is written or not.
         self.length += more;
         self.area.written.fetch_add(more, Ordering::Relaxed);
+        if let Some(gauge) = Gauge::current() {
+            gauge.add_spilled(more);
+        }
         self.file.write_at(image, at)?;
         Ok((at, image.len()))
     }

@@ -1,46 +1,13 @@
 //! Programs that are measured: a counter of rows above each operator of the plan, and a clock around each input, stage and sink that the
 //! operator has become.
 
-use crate::measures::Measures;
+use crate::measures::Gauge;
 use crate::pipeline::{Input, InputPlan, OpenInput, Output, Sink, SinkPlan, Stage, StagePlan, Step, Work};
 use crate::run::Run;
 use firn_base::sync::Arc;
-use firn_base::{Result, clock};
-use firn_plan::NodeId;
+use firn_base::Result;
 use firn_vector::Chunk;
 use std::any::Any;
-use std::cell::Cell;
-use std::time::Duration;
-
-/// Where an operator is measured.
-#[derive(Clone)]
-pub(crate) struct Gauge {
-    measures: Arc<Measures>,
-    node: NodeId,
-}
-
-impl Gauge {
-    pub fn new(measures: Arc<Measures>, node: NodeId) -> Gauge {
-        measures.begin(node);
-        Gauge { measures, node }
-    }
-
-    /// Some inputs run those below them, whose time is not theirs.
-    fn time<T>(&self, body: impl FnOnce() -> T) -> T {
-        let before = WITHIN.replace(Duration::ZERO);
-        let begin = clock::now();
-        let result = body();
-        let all = begin.elapsed();
-        self.measures.add_time(self.node, all.saturating_sub(WITHIN.get()));
-        WITHIN.set(before + all);
-        result
-    }
-}
-
-thread_local! {
-    /// How long clocks have run on this thread within the one that runs.
-    static WITHIN: Cell<Duration> = const { Cell::new(Duration::ZERO) };
-}
 
 /// A stage that counts rows.
 pub(crate) struct Counter(pub Gauge);
@@ -53,7 +20,7 @@ impl StagePlan for Counter {
 
 impl Stage for Counter {
     fn push(&mut self, _: Work<'_>, chunk: Chunk) -> Result<Output> {
-        self.0.measures.add_rows(self.0.node, chunk.count());
+        self.0.add_rows(chunk.count());
         Ok(Output::Last(chunk))
     }
 }
@@ -72,8 +39,7 @@ impl<T: ?Sized> Timed<T> {
 
 impl InputPlan for Timed<dyn InputPlan> {
     fn open(&self, work: Work<'_>) -> Result<Arc<dyn OpenInput>> {
-        // An input may be opened and never asked for rows.
-        Ok(Arc::new(TimedOpenInput { gauge: self.gauge.clone(), of: self.of.open(work)? }))
+        Ok(Arc::new(TimedOpenInput { gauge: self.gauge.clone(), of: self.gauge.time(|| self.of.open(work))? }))
     }
 }
 
@@ -104,7 +70,7 @@ impl StagePlan for Timed<dyn StagePlan> {
     }
 
     fn start(&self, work: Work<'_>) -> Result<Box<dyn Stage>> {
-        Ok(Box::new(Timed::new(&self.gauge, self.of.start(work)?)))
+        Ok(Box::new(Timed::new(&self.gauge, self.gauge.time(|| self.of.start(work))?)))
     }
 }
 
@@ -124,7 +90,7 @@ impl Stage for Timed<dyn Stage> {
 
 impl SinkPlan for Timed<dyn SinkPlan> {
     fn start(&self, work: Work<'_>) -> Result<Box<dyn Sink>> {
-        Ok(Box::new(Timed::new(&self.gauge, self.of.start(work)?)))
+        Ok(Box::new(Timed::new(&self.gauge, self.gauge.time(|| self.of.start(work))?)))
     }
 
     fn finish(&self, work: Work<'_>, sinks: Vec<Box<dyn Sink>>) -> Result<Arc<dyn Any + Send + Sync>> {

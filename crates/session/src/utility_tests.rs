@@ -129,6 +129,15 @@ fn explain_prints_a_plan_and_analyze_runs_the_statement() {
     };
     assert!(ends_of("Limit", "(actual rows=1)") && ends_of("Scan", "(actual rows=2)"), "{plan:?}");
     assert!(ends_of("Values", "(never executed)"), "{plan:?}");
+    // Operators that keep rows say how much memory they have taken.
+    let sql = "EXPLAIN (ANALYZE, TIMING OFF, COSTS OFF)
+               SELECT x.s, count(*) FROM t AS x, t AS y WHERE x.s <= y.s GROUP BY x.s ORDER BY 2 DESC";
+    let plan = lines(&mut connection, sql);
+    for operator in ["Sort", "Group", "Join"] {
+        let keeps = |line: &String| line.trim_start().starts_with(operator) && line.contains(" memory=");
+        assert!(plan.iter().any(keeps), "{operator}: {plan:?}");
+    }
+    assert!(!plan.iter().any(|line| line.contains("spilled=")), "{plan:?}");
     let plan = lines(&mut connection, "EXPLAIN ANALYZE UPDATE t SET s = 'y' WHERE s < 'c'");
     let is_measured = |line: &&String| {
         line.contains("(rows=") && line.contains("(actual rows=2 time=") && line.ends_with(')')

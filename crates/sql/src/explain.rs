@@ -142,10 +142,15 @@ impl Explanation {
         match self.measured(node) {
             None | Some(Measured::Within) => {}
             Some(Measured::NotRun) => note.push_str(" (never executed)"),
-            Some(Measured::Run { rows, time }) => {
+            Some(Measured::Run { rows, time, memory, spilled }) => {
                 put(&mut note, format_args!(" (actual rows={rows}"));
                 if self.options.timing {
                     put(&mut note, format_args!(" time={:.3}", millis(time)));
+                }
+                for (word, bytes) in [("memory", memory), ("spilled", spilled)] {
+                    if bytes > 0 {
+                        put(&mut note, format_args!(" {word}={}kB", bytes.div_ceil(1 << 10)));
+                    }
                 }
                 note.push(')');
             }
@@ -164,7 +169,7 @@ impl Explanation {
         if let Some(run) = self.run.filter(|_| self.measures.is_none()) {
             root.properties.extend(self.actual(run.rows, run.time));
         }
-        if let Some(run) = self.run.filter(|run| run.temporary > 0) {
+        if let Some(run) = self.run.filter(|run| run.temporary > 0 && self.measures.is_none()) {
             root.properties.push(("Temp Written Bytes", Property::Count(run.temporary)));
         }
         root
@@ -209,9 +214,16 @@ impl Explanation {
                 properties.push(("Actual Rows", Property::Count(0)));
                 properties.push(("Actual Loops", Property::Count(0)));
             }
-            Some(Measured::Run { rows, time }) => {
+            Some(Measured::Run { rows, time, memory, spilled }) => {
                 total += time;
                 properties.extend(self.actual(rows, total));
+                if memory > 0 {
+                    // In kilobytes, as PostgreSQL's.
+                    properties.push(("Peak Memory Usage", Property::Count(memory.div_ceil(1 << 10))));
+                }
+                if spilled > 0 {
+                    properties.push(("Temp Written Bytes", Property::Count(spilled)));
+                }
             }
         }
         (Node { properties, inputs }, total)

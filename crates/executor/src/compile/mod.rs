@@ -16,12 +16,12 @@ mod recursion;
 
 use crate::expression::{Compiler, Layout};
 use crate::inputs::{SharedPlan, ValuesPlan};
-use crate::measures::Measures;
+use crate::measures::{Gauge, Measures};
 use crate::pipeline::{Fragment, InputPlan, Pipeline, SinkPlan, SlotId, StagePlan};
 use crate::run::JoinFilter;
 use crate::source::{Request, Sources};
 use crate::stages::LimitBounds;
-use crate::timed::{Counter, Gauge, Timed};
+use crate::timed::{Counter, Timed};
 use firn_base::sync::Arc;
 use firn_base::{Representation, Result, Value};
 use firn_plan::operator::{IterateId, SharedId, SourceId};
