@@ -1,4 +1,4 @@
-//! What can be said of a CSV file: to `read_csv`, which tells the rest from the file, and to COPY.
+//! The options of a CSV file: of `read_csv`, which infers the others from the file, and of COPY.
 
 use crate::file_tests::{Folder, connection, rows};
 use firn_base::{SqlState, Value};
@@ -33,7 +33,7 @@ fn read_csv_is_told_what_the_file_does_not_tell() {
         ("read_csv('@/latin.csv', encoding => 'latin-1')", "naïve|BigInt(1);\u{80} 5|BigInt(2)"),
         ("read_csv('@/latin.csv', encoding => 'cp1252')", "naïve|BigInt(1);€ 5|BigInt(2)"),
     ] {
-        // The second time it may know where chunks are.
+        // The second time the chunks of the file may be known.
         for _ in 0..2 {
             let found = rows(&mut connection, &folder.sql(&format!("SELECT * FROM {read}"))).join(";");
             assert_eq!(found, expected, "{read}");
@@ -135,7 +135,7 @@ fn quotes_within_fields_are_characters_in_queries_and_quotes_for_copy() {
     }
     connection.execute(&folder.sql("CREATE TABLE t AS SELECT * FROM '@/inch.csv'")).unwrap();
     assert_eq!(rows(&mut connection, "SELECT * FROM t"), all);
-    // PostgreSQL's rule: quotes open everywhere.
+    // PostgreSQL's rule: a quote anywhere in a field opens quotes.
     connection.execute("TRUNCATE t").unwrap();
     assert_eq!(connection.execute(&folder.sql("COPY t FROM '@/inch.csv' (FORMAT csv, HEADER)")).unwrap(), 2);
     assert_eq!(rows(&mut connection, "SELECT size FROM t"), ["5 pipe,2.5\n2,7 pipe", "a, b"]);
@@ -343,7 +343,7 @@ fn names_that_are_no_text_are_errors() {
     assert_eq!(rows(&mut connection, &folder.sql(given)), ["BigInt(1)"]);
 }
 
-/// Which rows there are is the same whatever of them a statement reads, and whether it knows the file or not.
+/// A statement finds the same rows whichever of them it reads, and whether the file is known or not.
 #[test]
 fn rows_that_cannot_be_read_are_left_out_if_the_user_says_so() {
     let mut long = "n,t,d\n".to_owned();
@@ -379,7 +379,7 @@ fn rows_that_cannot_be_read_are_left_out_if_the_user_says_so() {
         (&format!("SELECT count(t) FROM {long} WHERE n > 100 AND n < 6000"), "BigInt(5893)"),
         (&format!("SELECT max(d), max(n) FROM {long}"), "Date(19723)|BigInt(29996)"),
         (&format!("SELECT count(*) FROM {long} WHERE t = 'y'"), "BigInt(0)"),
-        // A key that cannot be a column's name is one that is passed over.
+        // A key that cannot be a column's name is skipped.
         (&format!("SELECT * FROM {json}"), "Integer(1);Integer(3);Integer(4);Null"),
         (&format!("SELECT count(*) FROM {json}"), "BigInt(4)"),
         (&format!("SELECT n FROM {several}"), "BigInt(1);BigInt(2)"),

@@ -1,4 +1,4 @@
-//! What a session promises of Parquet, Arrow and JSON files: they are tables, what goes out comes back, and damage is an error.
+//! What a session promises of Parquet, Arrow and JSON files: they are tables, what is written is read back, and damage is an error.
 
 use crate::file_tests::{Folder, connection, rows};
 use crate::{Connection, Outcome};
@@ -23,13 +23,13 @@ fn run(connection: &mut Connection, folder: &Folder, sql: &str) -> Result<u64> {
     connection.execute(&folder.sql(sql))
 }
 
-/// What an error says: state and message.
+/// The SQLSTATE and the message of an error.
 fn told(connection: &mut Connection, folder: &Folder, sql: &str) -> (String, String) {
     let error = run(connection, folder, sql).expect_err(sql);
     (error.state().as_str().to_owned(), error.message().replace(&folder.sql("@"), "@"))
 }
 
-/// A table of every type, with the edges of each. Plain numerics have the 16 decimals that they have as Arrow.
+/// A table of every type, with the extremes of each. Plain numerics have the 16 decimals that they have as Arrow.
 const EVERY_TYPE: &str = "
     CREATE TABLE every (
         b boolean, i2 smallint, i4 integer, i8 bigint, r real, f double precision, n numeric(20, 5), m numeric,
@@ -157,7 +157,7 @@ fn rows_tell_their_file_and_files_may_be_listed() {
     let folder = Folder::new(&[]);
     let mut connection = connection();
     for format in ["csv", "json", "parquet", "arrow"] {
-        // The name of the first is too long to lie in a view.
+        // The name of the first is too long for the inline part of a view.
         for (file, query) in [
             ("one-of-the-files", "SELECT 1 AS n, 'x'::text AS t UNION ALL SELECT 2, 'y'"),
             ("two", "SELECT 3 AS n, 'z'::text AS t"),
@@ -187,7 +187,7 @@ fn rows_tell_their_file_and_files_may_be_listed() {
             ask("file, count(*)::int", both, ", filename => 'file'", "GROUP BY file ORDER BY file"),
             format!("{one}|Integer(2); {two}|Integer(1)")
         );
-        // Twice, as what has been read once may be passed over.
+        // Twice, as chunks that have been read once may be skipped.
         for _ in 0..2 {
             assert_eq!(
                 ask("t", both, ", filename => true", "WHERE filename LIKE '%/two.%' OR t = 'x' ORDER BY t"),
@@ -206,7 +206,7 @@ fn rows_tell_their_file_and_files_may_be_listed() {
             let error = connection.execute(&sql).unwrap_err();
             assert!(error.to_string().contains("other"), "{error}");
         }
-        // The column of the file goes before: it says so.
+        // The column of the file takes precedence: its value is returned.
         let twice = folder.sql(&format!("SELECT * FROM read_{format}('@/two.{format}', filename => 't')"));
         let error = connection.execute(&twice).unwrap_err();
         assert_eq!(error.state(), SqlState::DUPLICATE_COLUMN, "{error}");
@@ -243,7 +243,7 @@ fn columns_of_files_are_found_by_name() {
             .unwrap();
         let all = rows(&mut connection, "DELETE FROM t RETURNING id > 0, name, n::text");
         assert_eq!(all, ["Boolean(true)|nobody|1.50"; 2], "{format}");
-        // Text is read as a literal, what does not fit is told.
+        // Text is read as a literal, and what does not fit is an error.
         run(&mut connection, &folder, &to("SELECT '12.5'::text AS n, 'x'::text AS name")).unwrap();
         run(&mut connection, &folder, &format!("COPY t (n, name) FROM '@/f' (FORMAT {format})")).unwrap();
         assert_eq!(rows(&mut connection, "DELETE FROM t RETURNING n::text"), ["12.50"]);
@@ -252,7 +252,7 @@ fn columns_of_files_are_found_by_name() {
         let error = connection.execute(&copy).unwrap_err();
         assert_eq!(error.state(), SqlState::INVALID_TEXT_REPRESENTATION);
         assert!(error.context().unwrap().ends_with("column n: \"many\""), "{:?}", error.context());
-        // The file has a column more, or one less.
+        // The file has one column more, or one less.
         run(&mut connection, &folder, &to("SELECT 1 AS n, 2 AS other")).unwrap();
         assert_eq!(
             told(&mut connection, &folder, &format!("COPY t FROM '@/f' (FORMAT {format})")),
@@ -306,7 +306,7 @@ fn the_row_is_named_whose_value_does_not_fit_or_whose_condition_fails() {
             }
         }
     }
-    // Not of a value: nobody knows of a row.
+    // An error that is not of a value has no row.
     connection
         .execute(
             "ALTER TABLE wide ADD COLUMN d integer DEFAULT 1 / (length(current_user) - length(current_user))",
@@ -357,12 +357,12 @@ fn json_lines_are_read_as_they_are() {
     assert_eq!(error.context().unwrap(), folder.sql("file \"@/late.json\", line 200001, column a: \"x\""));
     assert!(error.hint().unwrap().contains("read_json('file.json', types => "), "{error:?}");
     assert_eq!(rows(&mut connection, &folder.sql("SELECT count(*) FROM '@/late.json'")), ["BigInt(200001)"]);
-    // Some programs put a mark before UTF-8, which is no part of the first line.
+    // Some programs write a byte order mark before UTF-8, which is no part of the first line.
     fs::write(folder.path("marked.json"), "\u{feff}{\"a\": 1}\n{\"a\": 2}\n").unwrap();
     connection.execute("CREATE TABLE marked (a integer)").unwrap();
     assert_eq!(run(&mut connection, &folder, "COPY marked FROM '@/marked.json' (FORMAT json)").unwrap(), 2);
     assert_eq!(rows(&mut connection, &folder.sql("SELECT sum(a)::text FROM '@/marked.json'")), ["3"]);
-    // COPY is stricter, but for what it is told to leave out.
+    // COPY is stricter, except for what its options leave out.
     connection.execute("CREATE TABLE t (a integer)").unwrap();
     let copied = run(&mut connection, &folder, "COPY t FROM '@/late.json' (FORMAT json, ON_ERROR ignore)");
     assert_eq!(copied.unwrap(), 200_000);
@@ -403,7 +403,7 @@ fn clients_send_and_get_the_same_formats() {
             assert_eq!(rows(&mut connection, &all.replace("every", "back")), expected, "{format} {piece}");
             connection.execute("DELETE FROM back").unwrap();
         }
-        // What is cut off is not taken for whole.
+        // Data that is cut off is not accepted as complete.
         let sql = format!("COPY back FROM STDIN (FORMAT {format})");
         let Outcome::CopyIn(mut copy) = begin(&mut connection, &sql) else { panic!("{sql}") };
         let cut = copy.write_data(&data[..data.len() / 2]).and_then(|()| copy.finish());
@@ -511,7 +511,7 @@ fn mistakes_say_what_to_do() {
     }
 }
 
-/// A row and one of NULL, of types that SQL has not, or only something like it.
+/// A row, and a row of NULLs, of types that SQL lacks or has in a similar form only.
 fn foreign() -> RecordBatch {
     let keys: DictionaryArray<Int32Type> = [Some("key"), None].into_iter().collect();
     let list = ListArray::from_iter_primitive::<Int32Type, _, _>([Some([Some(1), None]), None]);
@@ -569,7 +569,7 @@ fn what_others_write_is_read_where_sql_has_something_like_it() {
             ],
             "{format}"
         );
-        // One column that cannot be read is in nobody's way who does not ask for it.
+        // A column that cannot be read does not affect a query that does not read it.
         assert_eq!(rows(&mut connection, &folder.sql("SELECT count(*) FROM '@/foreign'")), ["BigInt(2)"]);
         let (state, message) = told(&mut connection, &folder, "SELECT * FROM '@/foreign'");
         assert_eq!(state, "0A000");
@@ -753,7 +753,7 @@ fn the_mark_that_ends_data_ends_json_as_well() {
         }
     }
     assert_eq!(run(&mut connection, &folder, "COPY t FROM '@/t.json' (FORMAT json)").unwrap(), 1);
-    // In a file that is read where it is, nothing ends the data but its end.
+    // A file that is read in place ends only at its end.
     let found = told(&mut connection, &folder, "SELECT n FROM '@/t.json'");
     assert_eq!(found, ("22P04".to_owned(), "a line is no JSON object".to_owned()));
 }
@@ -766,7 +766,7 @@ fn streams_without_rows_are_of_some_columns_all_the_same() {
     let ours = sent(&mut connection, "COPY t TO STDOUT (FORMAT arrow)");
     let schema = foreign().schema();
     let others = arrow_ipc::writer::StreamWriter::try_new(Vec::new(), &schema).unwrap().into_inner().unwrap();
-    // Who writes a stream may also end it by writing no more.
+    // A program that writes a stream may also end it without the mark.
     let unmarked = ours.strip_suffix(&[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]).unwrap().to_vec();
     for data in [&ours, &unmarked] {
         std::fs::write(folder.path("t.arrows"), data).unwrap();
@@ -787,7 +787,7 @@ fn streams_without_rows_are_of_some_columns_all_the_same() {
     assert!(rows(&mut connection, &folder.sql("SELECT u, list FROM '@/foreign'")).is_empty());
     let error = run(&mut connection, &folder, "COPY back FROM '@/foreign' (FORMAT arrow)").unwrap_err();
     assert_eq!(error.state(), SqlState::UNDEFINED_COLUMN);
-    // What breaks off before its columns are known is no stream.
+    // Data that ends before its columns are known is no stream.
     std::fs::write(folder.path("cut"), &ours[..40]).unwrap();
     assert_eq!(told(&mut connection, &folder, "SELECT * FROM '@/cut'").0, "22P04");
 }
@@ -810,7 +810,7 @@ fn a_key_that_is_taken_is_told_with_its_table_whatever_rows_come_from() {
     }
 }
 
-/// The second row group cannot be read, which only those notice who need it.
+/// The second row group cannot be read, which only a query that needs it notices.
 #[test]
 fn row_groups_that_cannot_meet_a_condition_are_not_read() {
     let folder = Folder::new(&[]);
@@ -842,13 +842,13 @@ fn row_groups_that_cannot_meet_a_condition_are_not_read() {
         let count = folder.sql(&format!("SELECT count(t) FROM '@/a.parquet' WHERE {condition}"));
         connection.query(&count).unwrap_or_else(|error| panic!("{condition}: {error:?}"));
     }
-    // NaN is larger than every number, and statistics do not tell of it.
+    // NaN is larger than every number, and statistics do not contain it.
     for condition in ["true", "n = 1001", "n + 1 = 7", "t = 'key 1500'", "f > 5000"] {
         let count = folder.sql(&format!("SELECT count(t) FROM '@/a.parquet' WHERE {condition}"));
         let error = connection.query(&count).expect_err(condition);
         assert_eq!(error.state(), SqlState::BAD_COPY_FILE_FORMAT, "{condition}");
     }
-    // What other writers do not say is not taken for something.
+    // A statistic that another writer leaves out is not assumed.
     let properties = WriterProperties::builder()
         .set_statistics_enabled(parquet::file::properties::EnabledStatistics::None)
         .build();
@@ -861,7 +861,7 @@ fn row_groups_that_cannot_meet_a_condition_are_not_read() {
     assert_eq!(rows(&mut connection, &folder.sql("SELECT l FROM '@/a.parquet' WHERE i IS NULL")), ["Null"]);
 }
 
-/// Every file that is cut off somewhere, and files of which bytes are wrong, either make an error or rows.
+/// Every file that is cut off somewhere, and files with wrong bytes, either make an error or rows.
 #[test]
 fn damaged_files_make_errors() {
     let folder = Folder::new(&[]);
@@ -904,7 +904,7 @@ fn damaged_files_make_errors() {
     }
 }
 
-/// No text could give them back.
+/// No text could restore them.
 #[test]
 fn strings_with_zero_bytes_stay_in_their_files() {
     let folder = Folder::new(&[]);
