@@ -41,7 +41,7 @@ fn a_newer_minor_version_is_negotiated_down() {
     assert!(answers.starts_with("v R S"), "{answers}");
 }
 
-/// What else SCRAM does is tested beside it and, with real drivers, in `tests/clients`.
+/// Other properties of SCRAM are tested in its module and, with real drivers, in `tests/clients`.
 #[test]
 fn nobody_gets_past_scram_without_its_conversation() {
     let users = Users::new([("ada".to_owned(), Verifier::from_password("lovelace"))]);
@@ -59,7 +59,7 @@ fn nobody_gets_past_scram_without_its_conversation() {
         raw.send(&words);
         assert_eq!(raw.last_words().as_deref(), Some(state), "{words:?}");
     }
-    // A conversation that ends with a proof of nothing, for a user there is and one there is not.
+    // An authentication that ends with an invalid proof, for a user that exists and one that does not.
     for user in ["ada", "nobody"] {
         let mut raw = Raw::silent(&server);
         raw.send(&startup(3 << 16, format!("user\0{user}\0\0").as_bytes()));
@@ -113,7 +113,7 @@ fn a_cancel_request_stops_the_statement_and_keeps_the_session() {
     assert_eq!(raw.answers(&query("SELECT 1")), "T D C ZI");
 }
 
-/// The number that cancel requests name is the one that others see.
+/// The number in cancel requests is the one that other sessions see.
 #[test]
 fn sessions_are_known_by_the_number_that_cancels_them() {
     let server = serve_plainly();
@@ -138,7 +138,7 @@ fn sessions_are_known_by_the_number_that_cancels_them() {
     }
 }
 
-/// By SQL, one session stops what another runs, or ends it: idle in a block, whose rows are free then, or busy.
+/// By SQL, one session cancels the statement of another, or ends the session: idle in a block, whose rows are released, or busy.
 #[test]
 fn sessions_stop_and_end_each_other() {
     let server = serve_plainly();
@@ -187,7 +187,7 @@ fn a_cancel_request_with_a_wrong_key_does_nothing() {
     assert_eq!(raw.answers(&query("SELECT 1")), "T D C ZI");
 }
 
-/// A statement whose client has gone ends, whether or not that has said so; one whose client has only fallen silent goes on.
+/// A statement whose client has gone ends, whether or not the client has sent Terminate; one whose client is only silent continues.
 #[test]
 fn what_nobody_waits_for_is_cancelled() {
     let server = serve_plainly();
@@ -224,7 +224,7 @@ fn what_nobody_waits_for_is_cancelled() {
     drop(left);
     drop(not_looked_for);
     wait_for(2, &mut running);
-    // Longer than the server looks once.
+    // Longer than the interval of the server's checks.
     std::thread::sleep(Duration::from_millis(600));
     assert!(running(2), "one whose client is there, and one of whom it is not looked for");
     drop(kept);
@@ -353,7 +353,7 @@ fn a_client_that_leaves_a_block_idle_is_told_and_its_rows_are_free_at_once() {
     let mut other = Raw::connect(&server);
     other.answers(&query("CREATE TABLE t (a integer PRIMARY KEY); INSERT INTO t VALUES (1)"));
     let idle = "SET idle_in_transaction_session_timeout = '50ms'";
-    // A failed block holds nothing, and is ended all the same, as in PostgreSQL.
+    // A failed block holds no locks, and is ended all the same, as in PostgreSQL.
     for (inside, status) in [("UPDATE t SET a = 2", "C ZT"), ("SELECT 1 / 0", "E22012 ZE")] {
         let mut sleeper = Raw::connect(&server);
         sleeper.answers(&query(idle));
@@ -371,7 +371,7 @@ fn only_who_is_idle_is_ended_for_it() {
     let mut raw = Raw::connect(&server);
     let settings = "SET idle_in_transaction_session_timeout = '50ms'; SET idle_session_timeout = '300ms'";
     raw.answers(&query(&format!("{settings}; CREATE TABLE t (a integer)")));
-    // Outside a block the other timeout counts; COPY waits for its client as long as it takes.
+    // Outside a block the other timeout applies; COPY waits for its client without limit.
     std::thread::sleep(Duration::from_millis(150));
     raw.answers(&query("BEGIN"));
     raw.send(&query("COPY t FROM STDIN"));

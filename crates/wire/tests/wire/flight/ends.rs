@@ -1,4 +1,4 @@
-//! How things end: cancelled, left behind, shut down, too many.
+//! How calls end: cancelled, abandoned, shut down, refused.
 
 use std::time::{Duration, Instant};
 
@@ -9,15 +9,15 @@ use prost::Message;
 
 use super::*;
 
-/// Hours of rows.
+/// A query that returns rows for hours.
 const ENDLESS: &str =
     "SELECT a, b FROM generate_series(1, 10000000) a, generate_series(1, 10000000) b WHERE a >= 0";
-/// As many rows as anybody may want, each batch of which takes next to no time.
+/// A query with a practically endless result, whose batches are computed quickly.
 const EASY: &str = "SELECT g FROM generate_series(1, 1000000000000) g";
-/// Hours without a row.
+/// A query that runs for hours without a row.
 const SILENT: &str = "SELECT count(*) FROM generate_series(1, 10000000) a, generate_series(1, 10000000) b";
 
-/// Waits until nothing of a query is left that others could see.
+/// Waits until no trace of a query is visible to other sessions.
 fn wait_until_nothing_runs(fixture: &Fixture) {
     let until = Instant::now() + Duration::from_secs(30);
     let sql = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%generate_series%' \
@@ -48,7 +48,7 @@ fn a_query_stops_when_its_rows_are_no_longer_wanted() {
         rows.try_next().await.unwrap().unwrap();
     });
     wait_until_nothing_runs(&fixture);
-    // One that has not yet yielded a row is stopped as well.
+    // A query that has not yet yielded a row is stopped as well.
     fixture.run(async {
         let info = client.execute(SILENT.into(), None).await.unwrap();
         let ticket = info.endpoint[0].ticket.clone().unwrap();
@@ -78,14 +78,14 @@ fn a_transaction_with_an_error_amid_rows_is_not_committed() {
     });
 }
 
-/// As ADBC does when a program fetches one row and goes on.
+/// As ADBC does when a program fetches one row and continues.
 #[test]
 fn a_transaction_goes_on_after_rows_that_nobody_read() {
     let fixture = serve();
     let mut client = fixture.run(fixture.client());
     fixture.run(async {
         let transaction = client.begin_transaction().await.unwrap();
-        // Not one whose next batch may take longer, beside other tests, than unread queries are given to end by themselves.
+        // Not a query whose next batch may take longer, beside other tests, than unread queries are given to end by themselves.
         for sql in [EASY, "SELECT g FROM generate_series(1, 10) g", EASY] {
             let info = client.execute(sql.into(), Some(transaction.clone())).await.unwrap();
             let mut rows = client.do_get(info.endpoint[0].ticket.clone().unwrap()).await.unwrap();
@@ -116,7 +116,7 @@ fn a_query_is_cancelled_by_what_its_client_was_told_of_it() {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     let mut answers = other.do_action(Action::new(action, body.clone())).await.unwrap();
                     let answer = answers.message().await.unwrap().unwrap().body;
-                    // "cancelled" is 1; it is not to be cancelled before it runs, and after.
+                    // "cancelled" is 1; the query cannot be cancelled before it runs, and after.
                     if answer.ends_with(&[1]) {
                         break;
                     }
@@ -145,7 +145,7 @@ fn a_transaction_that_is_left_behind_is_rolled_back() {
             assert!(Instant::now() < until, "the transaction stays");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        // Its client is told, and does not go on in another one without knowing.
+        // Its client gets an error, and does not continue in another one unnoticed.
         let first = state(client.execute_update(insert.clone(), Some(transaction.clone())).await);
         assert!(["25P03", "25P01"].contains(&&*first), "{first}");
         assert_eq!(state(client.execute_update(insert, Some(transaction.clone())).await), "25P01");
@@ -198,7 +198,7 @@ fn a_prepared_statement_that_was_forgotten_says_so() {
     });
 }
 
-/// A stream that is read, a query without rows yet, and a transaction, at the moment of the shutdown.
+/// A stream that is read, a query without rows yet, and a transaction, during the shutdown.
 #[test]
 fn shutting_down_tells_clients_and_leaves_the_database_to_be_closed() {
     let fixture = serve();
@@ -238,13 +238,13 @@ fn shutting_down_tells_clients_and_leaves_the_database_to_be_closed() {
     database.close().unwrap();
 }
 
-/// A change of one row that has its transaction to itself until so many have been counted.
+/// A change of one row that occupies its transaction until so many have been counted.
 fn slow_change(rows: u64) -> String {
     format!("INSERT INTO slow SELECT count(*) FROM generate_series(1, {rows}) g WHERE g % 7 = 0")
 }
 
-/// A write and the commit of its transaction both wait for a statement. Whichever comes first: what the client was
-/// told is done is in what was committed.
+/// A write and the commit of its transaction both wait for a statement. Whichever runs first: if the client was
+/// told that the write succeeded, it is in what was committed.
 #[test]
 fn a_write_that_was_acknowledged_is_in_the_commit_of_its_transaction() {
     let fixture = serve();
@@ -265,7 +265,7 @@ fn a_write_that_was_acknowledged_is_in_the_commit_of_its_transaction() {
                 third.end_transaction(transaction.clone(), EndTransaction::Commit).await
             };
             let (slow, write, end) = futures::join!(slow, write, end);
-            // Where many want the cores even it may come after the commit.
+            // On a busy machine it may even run after the commit.
             if let Err(error) = slow {
                 assert_eq!(state::<()>(Err(error)), "25P01");
             }
@@ -346,7 +346,7 @@ fn stopping_a_call_stops_all_that_it_would_have_run() {
     assert_eq!(fixture.number("SELECT count(*) FROM t"), 0);
 }
 
-/// As ADBC closes a connection amid a transaction, with a user name and without.
+/// As ADBC closes a connection inside a transaction, with a user name and without.
 #[test]
 fn closing_a_session_ends_what_its_client_has_left_open_and_nothing_else() {
     let fixture = serve();
@@ -366,7 +366,7 @@ fn closing_a_session_ends_what_its_client_has_left_open_and_nothing_else() {
             let foreign = other.begin_transaction().await.unwrap();
             other.execute_update(insert.clone(), Some(foreign.clone())).await.unwrap();
             assert_eq!(fixture.number(open), 2);
-            // A statement that runs in it is stopped.
+            // A running statement of the transaction is stopped.
             let mut second = client.clone();
             let slow = second.execute_update(slow_change(10_000_000_000), Some(transaction.clone()));
             let close = async {
@@ -434,7 +434,7 @@ fn what_is_kept_for_one_client_has_a_bound() {
         let column = std::sync::Arc::new(rows) as arrow_array::ArrayRef;
         insert.set_parameters(RecordBatch::try_from_iter([("$1", column)]).unwrap()).unwrap();
         assert_eq!(state(insert.execute().await), "54000");
-        // Rows of changes that nobody fetches: the one too many has not changed anything.
+        // Rows of changes that are not fetched: the statement beyond the limit has not changed anything.
         let returning = "INSERT INTO t VALUES (1, repeat('x', 300000)) RETURNING b";
         let mut third = fixture.client().await;
         let mut changed = 0;
@@ -470,7 +470,7 @@ fn a_query_whose_rows_are_not_fetched_gives_its_place_back() {
         std::thread::sleep(Duration::from_millis(20));
     }
     wait_until_nothing_runs(&fixture);
-    // He is told when he goes on.
+    // The client gets the error when it continues.
     fixture.run(async {
         let error = loop {
             match rows.try_next().await {
@@ -482,7 +482,7 @@ fn a_query_whose_rows_are_not_fetched_gives_its_place_back() {
     });
 }
 
-/// Two batches, then silence, from a client that stays.
+/// Two batches, then silence, from a client that remains connected.
 #[test]
 fn an_ingestion_whose_client_falls_silent_is_given_up() {
     let fixture = serve_with(|config| config.transaction_timeout = Duration::from_millis(300));
@@ -507,7 +507,7 @@ fn an_ingestion_whose_client_falls_silent_is_given_up() {
     });
 }
 
-/// What comes next in the transaction waits for the rows of a query whose client has gone: none has come yet.
+/// The next statement in the transaction waits for the rows of a query whose client has gone: none has been sent yet.
 #[test]
 fn a_transaction_ends_although_a_query_of_it_was_given_up_that_yields_nothing() {
     let fixture = serve();
@@ -521,7 +521,7 @@ fn a_transaction_ends_although_a_query_of_it_was_given_up_that_yields_nothing() 
             wait_until_something_runs(&fixture);
             drop(rows);
             if next == "change" {
-                // It may be hit when the query is stopped; waiting for hours would be worse.
+                // It may be cancelled together with the query; waiting for hours would be worse.
                 let insert = "INSERT INTO t VALUES (1)".to_owned();
                 let _ = client.execute_update(insert, Some(transaction.clone())).await;
             }
