@@ -1,6 +1,6 @@
-//! Statements that PostgreSQL has and FirnDB does not: each is refused when it is prepared, so that nothing later meets it.
+//! Statements that PostgreSQL has and FirnDB does not: each is refused when it is prepared, so that later code need not handle it.
 //!
-//! What is missing of CREATE, ALTER, DROP and COMMENT `ddl` knows.
+//! `ddl` refuses the missing parts of CREATE, ALTER, DROP and COMMENT.
 
 use crate::ddl;
 use crate::statement::makes_table;
@@ -60,7 +60,7 @@ fn refuse_cursor(cursor: &DeclareCursor) -> Result<()> {
     }
 }
 
-/// What to do instead of a statement with this command tag.
+/// The hint for a statement with this command tag.
 fn hint_of(tag: &str) -> &'static str {
     let object = tag.split_once(' ').map_or("", |(_, object)| object);
     match tag {

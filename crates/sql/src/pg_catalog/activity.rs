@@ -1,4 +1,4 @@
-//! The relations about what runs and what it has cost: PostgreSQL's as far as they say something here, and
+//! The relations about running statements and their costs: those of PostgreSQL that apply here, and
 //! ours (`firn_stat_…`).
 
 use super::rows::{PG_CLASS, row};
@@ -15,7 +15,7 @@ use firn_base::sync::Arc;
 use firn_txn::{Abort, BlockUsage, Held, Running, TableLock, TableLockMode};
 use std::collections::HashMap;
 
-/// A moment that may be none.
+/// A timestamp, or none for 0.
 fn moment(micros: i64) -> Option<i64> {
     (micros != 0).then_some(micros)
 }
@@ -25,7 +25,7 @@ fn short(id: u64) -> i64 {
     (id & 0x7fff_ffff) as i64
 }
 
-/// The session of a transaction, if it is one of those.
+/// The session of a transaction, if it belongs to one.
 fn session_of<'s>(sessions: &'s [Arc<Activity>], transaction: &Running) -> Option<&'s Activity> {
     sessions.iter().find(|session| session.id() == transaction.session).map(Arc::as_ref)
 }
@@ -131,8 +131,8 @@ pub(super) fn firn_stat_progress_copy(source: &Source) -> Vec<Row> {
     copies(source).into_iter().map(row).collect()
 }
 
-/// What transactions hold, which is their own end and tables, and what they wait for: others' ends and tables. The right to
-/// change the catalog is shown as a lock of the table that stands for it.
+/// The locks that transactions hold, which are on their own end and on tables, and those that they wait for: on the end of others and
+/// on tables. The right to change the catalog is shown as a lock of the table that represents it.
 pub(super) fn pg_locks(source: &Source) -> Vec<Row> {
     let Some(asking) = source.session() else { return Vec::new() };
     let lock = |kind: &str, (session, id): (u32, u64), of: Option<i64>, mode: &str, granted: bool| {
@@ -159,7 +159,7 @@ pub(super) fn pg_locks(source: &Source) -> Vec<Row> {
         if transaction.writes {
             rows.push(lock("transactionid", holder, Some(short(transaction.id)), "ExclusiveLock", true));
         }
-        // Who waits for a table waits for those who have it, which stand there.
+        // A transaction that waits for a table waits for those that hold it, which are listed with it.
         if let (None, Some(other)) = (transaction.wants, transaction.waits_for.first()) {
             rows.push(lock("transactionid", holder, Some(short(*other)), "ShareLock", false));
         }
@@ -168,7 +168,7 @@ pub(super) fn pg_locks(source: &Source) -> Vec<Row> {
         source.catalog.tables.values().map(|table| (table.storage(), number(table.oid))).collect();
     let relation = |lock: &TableLock| match lock.table {
         None => Some(PG_CLASS),
-        // Unless the asking transaction does not see it, or not any more.
+        // Unless the table is not visible to the asking transaction, or not any more.
         Some(table) => tables.get(&table).copied(),
     };
     rows.extend(asking.engine().table_locks().iter().map(|held| {
@@ -220,7 +220,7 @@ pub(super) fn pg_stat_database(source: &Source) -> Vec<Row> {
         "datid": DATABASE,
         "datname": source.facts.database.as_str(),
         "numbackends": asking.sessions().list().len() as i64,
-        // PostgreSQL counts those that only read as well.
+        // PostgreSQL also counts transactions that only read.
         "xact_commit": asking.engine().ended_transactions().saturating_sub(rollbacks) as i64,
         "xact_rollback": rollbacks as i64,
         "conflicts": conflicts as i64,
@@ -228,7 +228,7 @@ pub(super) fn pg_stat_database(source: &Source) -> Vec<Row> {
     }]
 }
 
-/// Nothing is archived, and blocks are not written by a process of their own; what PostgreSQL counts of these is 0.
+/// Nothing is archived, and no process of its own writes blocks; what PostgreSQL counts of these is 0.
 pub(super) fn pg_stat_archiver(source: &Source) -> Vec<Row> {
     let zero = |name: &'static str| (name, Cell::Integer(0));
     let mut row = vec![zero("archived_count"), zero("failed_count")];
@@ -261,7 +261,7 @@ pub(super) fn pg_stat_database_conflicts(source: &Source) -> Vec<Row> {
     vec![row]
 }
 
-/// What the log has grown by since the database was opened.
+/// The growth of the log since the database was opened.
 pub(super) fn pg_stat_wal(source: &Source) -> Vec<Row> {
     let Some(asking) = source.session() else { return Vec::new() };
     const COUNTS: [&str; 5] = ["wal_records", "wal_fpi", "wal_buffers_full", "wal_write", "wal_sync"];
@@ -385,7 +385,7 @@ pub(super) fn firn_stat_commit_latency(source: &Source) -> Vec<Row> {
         .collect()
 }
 
-/// Transactions that came to nothing, by what for.
+/// Transactions that were rolled back, by cause.
 pub(super) fn firn_stat_aborts(source: &Source) -> Vec<Row> {
     let Some(asking) = source.session() else { return Vec::new() };
     let row = |(abort, count): (Abort, u64)| {
@@ -399,7 +399,7 @@ pub(super) fn firn_stat_aborts(source: &Source) -> Vec<Row> {
     asking.engine().statistics().aborts().into_iter().map(row).collect()
 }
 
-/// What an abort is called.
+/// The name of an abort's cause.
 fn cause(abort: &Abort) -> &'static str {
     let Some(state) = abort.state else { return "rolled back" };
     match state {
@@ -423,7 +423,7 @@ pub(super) fn firn_stat_engine(source: &Source) -> Vec<Row> {
     engine_figures(asking).iter().map(row).collect()
 }
 
-/// Name, value and meaning of everything that is counted in an engine.
+/// Name, value and meaning of every statistic of an engine.
 fn engine_figures(asking: &Services) -> Vec<(&'static str, u64, &'static str)> {
     let engine = asking.engine();
     let (statistics, memory) = (engine.statistics(), engine.memory());
@@ -528,7 +528,7 @@ pub(super) fn pg_prepared_statements(source: &Source) -> Vec<Row> {
             "prepare_time": statement.prepared_at,
             "parameter_types": types.collect::<Vec<_>>(),
             "from_sql": statement.from_sql,
-            // A statement has one plan, whatever its parameters are.
+            // A statement has one plan for all values of its parameters.
             "generic_plans": 0,
             "custom_plans": 0,
         }
@@ -536,7 +536,7 @@ pub(super) fn pg_prepared_statements(source: &Source) -> Vec<Row> {
     asking.with_named(|named| named.statements.iter().map(row).collect())
 }
 
-/// Every setting as the asking session has it.
+/// Every setting of the asking session.
 pub(super) fn pg_settings(source: &Source) -> Vec<Row> {
     let Some(asking) = source.session() else { return Vec::new() };
     asking.with_settings(|settings| {

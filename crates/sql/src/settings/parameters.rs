@@ -1,8 +1,8 @@
-//! The table of settings: what each takes, and what it is for.
+//! The table of settings: the values that each accepts, and its purpose.
 
 use firn_base::text_style::IntervalStyle;
 
-/// What a setting takes.
+/// The type of a setting.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     /// on or off
@@ -34,7 +34,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// What its numbers count that have no unit.
+    /// The unit of its numbers without one.
     pub(super) fn unit(self) -> Option<&'static str> {
         match self {
             Kind::Duration => Some("ms"),
@@ -58,8 +58,8 @@ const fn parameter(name: &'static str, default: &'static str, kind: Kind, about:
 const ISOLATION: Kind =
     Kind::Choice(&["serializable", "repeatable read", "read committed", "read uncommitted"]);
 
-/// Every setting, sorted by lower-case name. Those that steer only PostgreSQL's planner, memory or log are here because drivers and
-/// tools set them.
+/// Every setting, sorted by lower-case name. Those that only affect PostgreSQL's planner, memory or log are included because drivers
+/// and tools set them.
 pub(super) static PARAMETERS: &[Parameter] = &[
     parameter("application_name", "", Kind::Text, "What the client calls itself."),
     parameter("array_nulls", "on", Kind::Boolean, "Accepted; has no effect."),
