@@ -1,7 +1,7 @@
-//! Reports transactions that last long: what they hold, everybody pays for (docs/mvcc.md).
+//! Reports long transactions: what they retain costs all others (docs/mvcc.md).
 //!
-//! A thread of the server looks now and then and writes to standard error: of every transaction when it has
-//! become too old, and again whenever it is twice as old as when that was last said.
+//! A thread of the server checks periodically and writes to standard error: about every transaction that has
+//! become too old, and again whenever its age has doubled since the last report.
 
 use firn_base::sync::mpsc::{self, RecvTimeoutError, Sender};
 use firn_base::thread::{self, JoinHandle};
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::time::Duration;
 
-/// How often it looks, unless it is to report what is younger than twice this.
+/// How often it checks, unless transactions younger than twice this are to be reported.
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// The thread; it ends when this is dropped.
@@ -28,7 +28,7 @@ impl Watch {
             let interval = INTERVAL.min(age / 2).max(Duration::from_millis(10));
             while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
                 for line in reports.on(&database.engine().running()) {
-                    let _ = writeln!(std::io::stderr(), "{line}"); // Perhaps nobody listens any more.
+                                        let _ = writeln!(std::io::stderr(), "{line}"); // Standard error may be closed.
                 }
             }
         };
@@ -46,21 +46,21 @@ impl Drop for Watch {
     }
 }
 
-/// What has been said of whom.
+/// The reports so far.
 struct Reports {
     age: Duration,
-    /// From which age on something is to be said again, by transaction.
+    /// The age of the next report, by transaction.
     told: HashMap<u64, Duration>,
 }
 
 impl Reports {
-    /// What there is to say about the transactions that are running.
+    /// The reports about the running transactions.
     fn on(&mut self, running: &[Running]) -> Vec<String> {
         self.told.retain(|id, _| running.iter().any(|transaction| transaction.id == *id));
         let mut lines = Vec::new();
         for transaction in running {
             let due = self.told.get(&transaction.id).copied().unwrap_or(self.age);
-            // Who reads the newest state and has written nothing is in nobody's way.
+            // A transaction that reads the newest state and has written nothing costs nothing.
             if transaction.age < due || !transaction.writes && transaction.commits_behind == 0 {
                 continue;
             }
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
     use firn_session::Config;
 
-    /// By real transactions, whose age is made up.
+    /// With real transactions, whose ages are invented.
     #[test]
     fn a_transaction_is_reported_when_it_is_old_and_when_it_is_twice_as_old() {
         let database = Database::open_with(Config::default()).unwrap();

@@ -212,7 +212,7 @@ fn dependents(context: &Context<'_>, object: &Object) -> Vec<(Object, bool)> {
                         .is_some_and(|default| expression::uses_sequence(context, default, sequence));
                     if uses {
                         // The default of the owning column belongs to a table that is dropped too, or
-                        // is a dependent that the user must be told about.
+                        // is a dependent that must be reported to the user.
                         found.push((Object::Default(table.oid, column.0), false));
                     }
                 }
