@@ -23,9 +23,9 @@ enum Command {
     PointReads(point_reads::Options),
     /// TPC-H: FirnDB and DataFusion over batches in memory.
     Tpch(tpch::Options),
-    /// Round trips to a server that does nothing: what socket and client cost.
+    /// Round trips to a server that does nothing: the cost of socket and client.
     Echo(echo::Options),
-    /// Reads by primary key in pipelines over a socket, from clients that do next to nothing.
+    /// Reads by primary key in pipelines over a socket, from clients that do little work.
     Pipeline(pipeline::Options),
 }
 

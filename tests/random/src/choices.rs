@@ -7,7 +7,7 @@
 
 use firn_base::random::Random;
 
-/// After so many choices all others are the simplest.
+/// After so many choices all further ones are the simplest.
 const MOST: usize = 900;
 
 /// A source of choices and their record.
@@ -21,7 +21,7 @@ pub struct Choices {
 /// The choices of one rule of the grammar.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
-    /// Equal for rules whose results can stand for each other.
+    /// Equal for rules whose results can replace each other.
     pub rule: u32,
     /// The first choice.
     pub start: usize,
@@ -64,7 +64,7 @@ impl Choices {
         from[self.below(from.len())]
     }
 
-    /// The place of one of several with these weights.
+    /// The position of one of several with these weights.
     pub fn weighted(&mut self, weights: &[usize]) -> usize {
         let mut rest = self.below(weights.iter().sum());
         for (place, weight) in weights.iter().enumerate() {

@@ -1,9 +1,9 @@
 //! The twelve consistency conditions of TPC-C (clause 3.3.2), checked against one snapshot by
 //! scanning every table once and adding up in memory.
 //!
-//! Condition 11 holds as written only before the first delivery; what is checked is its extension
-//! to any later time: an order is undelivered, or was at the start, or its customer's delivery
-//! count says so.
+//! Condition 11 holds as written only before the first delivery. Its extension
+//! to any later time is checked: an order is undelivered, or was at the start, or its customer's delivery
+//! count includes it.
 
 use super::schema::{customer, district, history, new_order, order_line, orders, warehouse};
 use super::{DISTRICTS, Scale};
@@ -15,7 +15,7 @@ use firn_base::sync::Arc;
 use firn_base::{ColumnId, Result};
 use firn_txn::{Engine, Transaction};
 
-/// Of each condition, so many violations are told.
+/// The most violations of each condition that are reported.
 const TOLD: usize = 3;
 
 #[derive(Clone, Default, PartialEq)]
@@ -60,7 +60,7 @@ struct CustomerSums {
     delivered_amount: i128,
 }
 
-/// What an observation contradicts.
+/// The condition that an observation violates.
 struct Violations {
     told: Vec<String>,
     of_condition: [usize; 13],
@@ -77,7 +77,7 @@ impl Violations {
     }
 }
 
-/// Everything that is wrong with the database, one line each; empty if all twelve conditions hold.
+/// All violations in the database, one line each; empty if all twelve conditions hold.
 pub fn violations(engine: &Arc<Engine>, scale: Scale) -> Result<Vec<String>> {
     let transaction = engine.begin_read_only();
     let database = Sums::read(engine, &transaction, scale)?;
@@ -85,7 +85,7 @@ pub fn violations(engine: &Arc<Engine>, scale: Scale) -> Result<Vec<String>> {
     Ok(database.check(scale))
 }
 
-/// A snapshot that is held while others go on, and what it saw at the beginning.
+/// A snapshot that is held while others continue, and its content at the beginning.
 pub struct HeldSnapshot {
     transaction: Transaction,
     sums: Sums,
@@ -100,7 +100,7 @@ impl HeldSnapshot {
         Ok(HeldSnapshot { transaction, sums, scale })
     }
 
-    /// Reads it again and lets it go: everything that is wrong with it, as of [`violations`]; or that it has
+    /// Reads it again and releases it. Returns its violations, as [`violations`]; or that it has
     /// changed.
     pub fn violations(self, engine: &Arc<Engine>) -> Result<Vec<String>> {
         let now = Sums::read(engine, &self.transaction, self.scale)?;
@@ -112,13 +112,13 @@ impl HeldSnapshot {
     }
 }
 
-/// All that the conditions speak of.
+/// All that the conditions use.
 #[derive(PartialEq)]
 struct Sums {
     warehouses: Vec<WarehouseSums>,
     districts: Vec<DistrictSums>,
     customers: Vec<CustomerSums>,
-    /// Rows that point to nothing.
+    /// Rows whose references have no target.
     strays: Vec<String>,
 }
 
@@ -365,7 +365,7 @@ struct Scan<'e> {
 }
 
 impl Scan<'_> {
-    /// Calls `visit` with every row of a table: the arrays of its stretch, and its place in them.
+    /// Calls `visit` with every row of a table: the arrays of its batch, and its position in them.
     fn rows(
         &self,
         schema: &TableSchema,
@@ -385,7 +385,7 @@ impl Scan<'_> {
     }
 }
 
-/// The arrays of a stretch of rows.
+/// The arrays of a batch of rows.
 struct Arrays(Vec<ArrayRef>);
 
 impl Arrays {

@@ -1,8 +1,8 @@
-//! TPC-C's five transactions as SQL, statement by statement: what an application does, through the
-//! embedded API or over a socket alike.
+//! TPC-C's five transactions as SQL, statement by statement: as an application runs them, by the
+//! embedded API or over a socket.
 //!
-//! A [`SqlWorker`] also remembers what the database has acknowledged, so that after a crash it can
-//! be asked for all of it ([`missing`]).
+//! A [`SqlWorker`] also records what the database has acknowledged, so that after a crash all of it can be
+//! looked up ([`missing`]).
 
 use super::input::{CustomerChoice, Input, NewOrderInput, PaymentInput, Terminal};
 use super::{DISTRICTS, Kind};
@@ -157,7 +157,7 @@ impl<S> Statements<S> {
     }
 }
 
-/// What the database has said is committed.
+/// What the database has acknowledged as committed.
 #[derive(Clone, Default, Debug)]
 pub struct Acknowledged {
     /// New orders: warehouse, district, number.
@@ -185,7 +185,7 @@ impl<C: SqlClient> SqlWorker<C> {
         Ok(SqlWorker { client, statements, terminal, input, acknowledged: Acknowledged::default() })
     }
 
-    /// What the database has said is committed, of what this client ran.
+    /// What the database has acknowledged as committed, of this client.
     pub fn acknowledged(&self) -> &Acknowledged {
         &self.acknowledged
     }
@@ -395,15 +395,15 @@ impl<C: SqlClient> Client for SqlWorker<C> {
             }
         };
         if done.is_err() {
-            // The block has failed; if the connection is gone, so is the block.
+            // The block has failed; if the connection is broken, the block has ended.
             let _ = self.client.run(&self.statements.rollback, &[]);
         }
         done
     }
 }
 
-/// What was acknowledged but is not in the database, one line each. `payments_at_start` is how many
-/// rows `history` had before the clients ran.
+/// What was acknowledged but is not in the database, one line each. `payments_at_start` is the number of
+/// rows of `history` before the clients ran.
 pub fn missing(
     client: &mut impl SqlClient,
     acknowledged: &[Acknowledged],
@@ -489,7 +489,7 @@ mod tests {
     use firn_session::{Connection, Database};
     use std::time::Duration;
 
-    /// Shares what a worker was acknowledged with the test.
+    /// Passes what was acknowledged to a worker on to the test.
     struct Shared<'a>(SqlWorker<Connection>, &'a Mutex<Vec<Acknowledged>>);
 
     impl Client for Shared<'_> {
@@ -529,7 +529,7 @@ mod tests {
         let paid_at_start = i64::from(scale.customers * DISTRICTS);
         let mut connection = database.connect();
         assert_eq!(missing(&mut connection, &acknowledged, paid_at_start).unwrap(), Vec::<String>::new());
-        // What was never acknowledged is missed, so the look-up looks.
+        // A transaction that was never acknowledged is missing, so the look-up works.
         acknowledged[0].orders.push((1, 1, 1_000_000));
         acknowledged[0].payments += 1;
         assert_eq!(missing(&mut connection, &acknowledged, paid_at_start).unwrap().len(), 2);
