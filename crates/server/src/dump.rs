@@ -531,7 +531,7 @@ impl Restore {
                 let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
                 let send = |data: &[u8]| sender.send(Ok(data.to_vec())).map_err(gone);
                 if let Err(report) = client.copy_out(&read, &mut { send }) {
-                    let _ = sender.send(Err(report)); // Whoever does not listen has its own error.
+                    let _ = sender.send(Err(report)); // If this fails, the receiver has its own error.
                 }
                 drop(client);
                 host.map_or(Ok(()), Host::close)

@@ -61,7 +61,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if let Some(message) = failure.message {
-                let _ = writeln!(std::io::stderr(), "firn: {message}"); // Perhaps nobody listens.
+                let _ = writeln!(std::io::stderr(), "firn: {message}"); // Standard error may be closed.
             }
             failure.code
         }

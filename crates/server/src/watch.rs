@@ -28,7 +28,7 @@ impl Watch {
             let interval = INTERVAL.min(age / 2).max(Duration::from_millis(10));
             while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
                 for line in reports.on(&database.engine().running()) {
-                                        let _ = writeln!(std::io::stderr(), "{line}"); // Standard error may be closed.
+                    let _ = writeln!(std::io::stderr(), "{line}"); // Standard error may be closed.
                 }
             }
         };

@@ -149,7 +149,7 @@ impl Shell {
     ) -> Result<commands::After, Stop> {
         let word = line.split_ascii_whitespace().next().unwrap_or("");
         if self.interactive && splitter.is_empty() {
-            // What users type who do not know the shell.
+            // Words that users type instead of commands.
             match line.trim().trim_end_matches(';').to_ascii_lowercase().as_str() {
                 "quit" | "exit" => return Ok(commands::After::Quit),
                 "help" => return self.run_command(r"\?"),

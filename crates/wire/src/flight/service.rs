@@ -190,7 +190,7 @@ impl Service {
                 tokio::time::timeout(longest, messages.try_next()).await.map_err(too_slow)??
             {
                 if feed.send(Fed::Next(next)).await.is_err() {
-                                        return Ok(()); // The statement has failed and returns its error.
+                    return Ok(()); // The statement has failed and returns its error.
                 }
             }
             let _ = feed.send(Fed::End).await;
