@@ -139,7 +139,7 @@ impl BinaryReader {
         if !bytes.starts_with(SIGNATURE) {
             return Err(self
                 .bad("COPY file signature not recognized")
-                .with_hint("Is the file of another format? Say so with FORMAT text or FORMAT csv."));
+                .with_hint("The file may have another format: try FORMAT text or FORMAT csv."));
         }
         let flags = word(SIGNATURE.len());
         if flags & WITH_OIDS != 0 {
@@ -214,7 +214,7 @@ impl BinaryReader {
             }
             if end > MAX_RECORD_BYTES {
                 return Err(too_long()
-                    .with_hint("Its fields say so by their lengths: the file may be damaged.")
+                    .with_hint("The lengths of its fields add up to more: the file may be damaged.")
                     .with_context(self.context(Some(column))));
             }
         }

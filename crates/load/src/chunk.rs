@@ -111,18 +111,19 @@ impl Uncut {
             Uncut::TooLong { line, in_quotes } => {
                 let error = too_long().with_context(format!("{file}, line {line}"));
                 match in_quotes {
-                    true => error.with_hint("A quote that opens in this record may lack its like."),
+                    true => error.with_hint("A quote that opens in this record may not be closed."),
                     false => error,
                 }
             }
-            Uncut::Unterminated { line, record } => {
-                Error::new(SqlState::BAD_COPY_FILE_FORMAT, "unterminated CSV quoted field")
-                    .with_hint(
-                        "The quote that opens here lacks its like. Where fields do not stand in quotes, COPY is told so by QUOTE none \
-                         and read_csv by quote => ''.",
-                    )
-                    .with_context(record_context(file, line, &record))
-            }
+            Uncut::Unterminated { line, record } => Error::new(
+                SqlState::BAD_COPY_FILE_FORMAT,
+                "unterminated CSV quoted field",
+            )
+            .with_hint(
+                "The quote that opens here is not closed. If fields are not quoted, use QUOTE none in COPY \
+                         or quote => '' in read_csv.",
+            )
+            .with_context(record_context(file, line, &record)),
         }
     }
 }

@@ -49,8 +49,9 @@ impl Encoding {
     /// As [`Encoding::of`]; 0A000 for an unknown name.
     pub fn named(name: &str) -> Result<Encoding> {
         Encoding::of(name).ok_or_else(|| {
-            Error::unsupported(format!("encoding \"{name}\""))
-                .with_hint("There are UTF8, LATIN1, LATIN9 and WIN1252. Convert files in others to UTF-8.")
+            Error::unsupported(format!("encoding \"{name}\"")).with_hint(
+                "Supported are UTF8, LATIN1, LATIN9 and WIN1252. Convert files in other encodings to UTF-8.",
+            )
         })
     }
 

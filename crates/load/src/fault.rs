@@ -78,7 +78,7 @@ pub(crate) fn with_encoding_hint(error: Error, bytes: &[u8], options: &CopyOptio
         return error;
     }
     error.with_hint(
-        "The file may be in another encoding: COPY is told so by ENCODING 'LATIN1', and read_csv by encoding => 'latin1'.",
+        "The file may have another encoding: try ENCODING 'LATIN1' in COPY, or encoding => 'latin1' in read_csv.",
     )
 }
 

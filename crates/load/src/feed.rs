@@ -286,7 +286,7 @@ fn read_extent(file: &dyn Places, from: u64, length: usize) -> io::Result<Vec<u8
     let mut bytes = Vec::with_capacity(length + 1);
     file.read_at(from, length, &mut bytes)?;
     match bytes.len() < length {
-        true => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it has become shorter while it was read")),
+        true => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it was truncated while it was read")),
         false => Ok(bytes),
     }
 }

@@ -596,7 +596,7 @@ impl Filling for Strings<'_> {
         let view = match fitted.len() <= INLINE_BYTES {
             true => view(fitted.as_bytes(), 0, 0),
             false => self.rewrite(fitted.as_bytes(), 0).ok_or_else(|| {
-                let message = "strings that lie side by side in the file take more than 2 GiB";
+                let message = "adjacent strings of the file take more than 2 GiB";
                 Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
             })?,
         };

@@ -130,7 +130,7 @@ pub fn sniff(sample: &[u8], known: &Known) -> Sniffed {
         .iter()
         .filter(|layout| !layouts.iter().any(|other| other.is_torn_by(layout)))
         .reduce(|best, next| if next.score() > best.score() { next } else { best });
-    let layout = layout.expect("nothing tears what is read with double quotes, or with those that are known");
+    let layout = layout.expect("no layout tears the records of double quotes, nor those of given quotes");
     let mut options = CopyOptions {
         delimiter: layout.delimiter,
         quote: layout.quote,
@@ -491,7 +491,7 @@ fn looks_like(field: &str, ty: SqlType) -> bool {
         SqlType::TimestampTz => {
             is_moment().is_some() && datetime::parse_timestamptz(field, &TextStyle::DEFAULT).is_ok()
         }
-        _ => unreachable!("{ty} is not told from fields"),
+        _ => unreachable!("{ty} is not inferred from fields"),
     }
 }
 

@@ -160,7 +160,9 @@ fn converted(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Arro
     let columns = columns.map(|(column, field)| {
         cast_with_options(column, field.data_type(), &options).map_err(|error| {
             let (name, ty) = (field.name(), field.data_type());
-            ArrowError::CastError(format!("column \"{name}\" cannot be {ty}, as is requested: {error}"))
+            ArrowError::CastError(format!(
+                "column \"{name}\" cannot be converted to the requested type {ty}: {error}"
+            ))
         })
     });
     let columns = columns.collect::<Result<_, _>>()?;
@@ -275,7 +277,7 @@ fn failure(stream: &mut FFI_ArrowArrayStream, code: c_int) -> ArrowError {
         None => std::ptr::null(),
     };
     ArrowError::CDataInterface(match text.is_null() {
-        true => format!("the stream fails with error {code} and does not say why"),
+        true => format!("the stream fails with error {code}, without a message"),
         // SAFETY: the returned text ends with a NUL and is valid until the function is called again.
         false => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
     })

@@ -244,7 +244,7 @@ fn foreign(object: &Bound<'_, PyAny>) -> PyResult<Value> {
     }
     let hint =
         if object.cast::<PyMapping>().is_ok() { "; pass json.dumps(…) for a text column" } else { "" };
-    Err(PyTypeError::new_err(format!("no SQL type stands for an object of type {name}{hint}")))
+    Err(PyTypeError::new_err(format!("there is no SQL type for an object of type {name}{hint}")))
 }
 
 /// Whether it is `pandas.NaT`, the only object that differs from itself.

@@ -156,8 +156,8 @@ fn civil(py: Python<'_>, days: i64, what: &str) -> PyResult<(i64, u32, u32)> {
 }
 
 fn too_far(py: Python<'_>, what: &str) -> PyErr {
-    let error = Error::new(SqlState::DATETIME_FIELD_OVERFLOW, format!("Python cannot hold a {what}"))
-        .with_hint("Cast the column to text, or take the result as Arrow.");
+    let error = Error::new(SqlState::DATETIME_FIELD_OVERFLOW, format!("Python cannot represent a {what}"))
+        .with_hint("Cast the column to text, or fetch the result as Arrow.");
     error::raised(py, &error)
 }
 

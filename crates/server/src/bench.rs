@@ -239,7 +239,7 @@ fn empty_directory(text: &str) -> Result<PathBuf, String> {
 /// The absolute path of a file.
 fn file_of_rows(text: &str) -> Result<String, String> {
     let path = std::fs::canonicalize(text).map_err(|error| error.to_string())?;
-    path.into_os_string().into_string().map_err(|_| "the path is no UTF-8".to_owned())
+    path.into_os_string().into_string().map_err(|_| "the path is not UTF-8".to_owned())
 }
 
 /// Runs a workload.
@@ -355,7 +355,7 @@ fn show_tpcc<C: driver::Client>(
     }
     if let Some(snapshot) = snapshot {
         report_violations(snapshot.violations(engine).map_err(Failure::new)?)?;
-        say!("the snapshot that was held is what it was")?;
+        say!("the snapshot that was held has not changed")?;
     }
     if let Some(seconds) = settle {
         std::thread::sleep(Duration::from_secs(seconds));
@@ -402,7 +402,7 @@ fn show_tpcc_beside<C: driver::Client>(
     for (what, calls) in [
         ("without the load", &without.calls.all),
         ("with it", &with.calls.all),
-        ("those that a commit of it has met", &with.calls.beside_commits),
+        ("those that ran during its commits", &with.calls.beside_commits),
     ] {
         say!(
             "{what:<36}{:>12}{:>12}{:>12}{:>12}",

@@ -73,7 +73,7 @@ impl Checksum {
             return Some(format!("it has {} bytes, but {} were written", self.bytes, written.bytes));
         }
         let (ours, theirs) = (self.digits(), written.digits());
-        (self != written).then(|| format!("its checksum is {ours}, that of what was written {theirs}"))
+        (self != written).then(|| format!("its checksum is {ours}, but {theirs} was written"))
     }
 }
 

@@ -52,7 +52,7 @@ impl Target {
         // An IPv6 address is in brackets, because it has colons itself.
         let (host, port) = match place.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => {
-                (host, port.parse().map_err(|_| format!("\"{port}\" is no port"))?)
+                (host, port.parse().map_err(|_| format!("\"{port}\" is not a port"))?)
             }
             _ => (place, 5432),
         };
@@ -502,7 +502,7 @@ fn unexpected() -> Report {
 }
 
 fn untrusted(error: io::Error) -> Report {
-    Report::local(format!("the server could not show that it knows the password: {error}"))
+    Report::local(format!("the server could not prove that it has the password: {error}"))
 }
 
 #[cfg(test)]

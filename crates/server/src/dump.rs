@@ -173,8 +173,9 @@ impl Dump<'_> {
                 bar.set_message(step.name.clone());
                 let table =
                     step.statement.strip_prefix("COPY ").and_then(|rest| rest.strip_suffix(" FROM STDIN"));
-                let table =
-                    table.ok_or_else(|| Failure::new("the server describes its data in words of its own"))?;
+                let table = table.ok_or_else(|| {
+                    Failure::new("the server's description of its data has an unknown form")
+                })?;
                 if !table.ends_with(')') {
                     // It has no columns, which a file of rows must have.
                     let rows = self.count(table)?;
@@ -326,7 +327,7 @@ pub fn restore(options: RestoreOptions) -> Result<(), Failure> {
     if left_out.is_empty() {
         return Ok(());
     }
-    let mut message = "all but these views has been restored, which could not be made:".to_owned();
+    let mut message = "everything was restored except these views, which could not be created:".to_owned();
     for LeftOut { statement, why } in left_out {
         message.push_str(&format!("\n\n{statement};\n{why}"));
     }
@@ -363,7 +364,7 @@ impl Manifest {
         let path = folder.join(MANIFEST);
         let text = fs::read(&path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
-                let what = format!("\"{}\" is no dump, or one that was not finished", folder.display());
+                let what = format!("\"{}\" is not a dump, or was not finished", folder.display());
                 Failure::data(format!("{what}: it has no {MANIFEST}"))
             }
             _ => cannot(&path, "read", &error),
@@ -373,21 +374,19 @@ impl Manifest {
         match value["version"].as_u64() {
             Some(VERSION) => {}
             Some(other) => {
-                return Err(wrong(&format!("it is of version {other}, this program reads {VERSION}")));
+                return Err(wrong(&format!("it has version {other}, this program reads {VERSION}")));
             }
-            None => return Err(wrong("it tells no version")),
+            None => return Err(wrong("it has no version")),
         }
         // Older dumps have no checksums at all.
         if value.get("checksum").is_some() {
             let place = text.windows(OF_MANIFEST.len()).rposition(|bytes| bytes == OF_MANIFEST.as_bytes());
             let is = place.map(|place| Checksum::of(&text[..place]).digits());
             if is.as_deref() != value["checksum"].as_str() {
-                return Err(wrong(
-                    "it is damaged: its checksum is another one than that of what was written",
-                ));
+                return Err(wrong("it is damaged: its checksum differs from the one that was written"));
             }
         } else if value.get("scripts").is_some() {
-            return Err(wrong("it is damaged: it has checksums of others, but none of its own"));
+            return Err(wrong("it is damaged: it has checksums of other files, but not its own"));
         }
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let checksum = |value: Option<&Value>| match value {
@@ -413,7 +412,7 @@ impl Manifest {
             };
             Some(Manifest { format: text(&value["format"])?, scripts, tables })
         };
-        all().ok_or_else(|| wrong("it does not tell all that it should"))
+        all().ok_or_else(|| wrong("a field is missing, or has the wrong type"))
     }
 }
 

@@ -205,7 +205,7 @@ fn cannot_start(error: Error) -> Failure {
 fn warn_of_strangers(options: &Options, address: SocketAddr) {
     if options.auth == AuthKind::Trust && !address.ip().is_loopback() {
         let what = "can read and write everything; see --auth scram";
-        let _ = writeln!(std::io::stderr(), "warning: anyone who reaches {address} {what}");
+        let _ = writeln!(std::io::stderr(), "warning: every client that can connect to {address} {what}");
     }
 }
 

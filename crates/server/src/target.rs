@@ -43,7 +43,7 @@ fn looks_like_an_address(target: &str) -> bool {
 pub fn connect(target: Option<&str>) -> Result<(Client, Option<Host>), Failure> {
     if let Some(address) = target.filter(|target| looks_like_an_address(target) && is_new_directory(target)) {
         return Err(Failure::usage(format!(
-            "\"{address}\" is no directory\nHINT: For a server write postgres://{address}, for a new directory ./{address}."
+            "\"{address}\" is not a directory\nHINT: For a server write postgres://{address}, for a new directory ./{address}."
         )));
     }
     if let Some(url) = target.filter(|target| target.contains("://")) {

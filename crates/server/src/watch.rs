@@ -66,7 +66,7 @@ impl Reports {
             }
             self.told.insert(transaction.id, 2 * transaction.age);
             let what = if transaction.writes {
-                format!("has written {} records, whose rows others wait for", transaction.records)
+                format!("has written {} records, for whose rows other transactions wait", transaction.records)
             } else {
                 "only reads".to_owned()
             };
@@ -75,7 +75,7 @@ impl Reports {
                 session => format!("session {session}"),
             };
             lines.push(format!(
-                "warning: transaction {} of {whose} runs for {} s: it {what}, and keeps what {} commits replaced",
+                "warning: transaction {} of {whose} has been running for {} s: it {what}, and keeps the old versions of {} commits",
                 transaction.id,
                 transaction.age.as_secs(),
                 transaction.commits_behind,
@@ -107,7 +107,10 @@ mod tests {
         assert_eq!(at(59), [""; 0]);
         let lines = at(60);
         assert!(lines.iter().any(|line| line.contains("has written 1 records")), "{lines:?}");
-        assert!(lines.iter().any(|line| line.contains("only reads, and keeps what 1 commits")), "{lines:?}");
+        assert!(
+            lines.iter().any(|line| line.contains("only reads, and keeps the old versions of 1 commits")),
+            "{lines:?}"
+        );
         assert_eq!(lines.len(), 2);
         assert_eq!((at(61).len(), at(119).len(), at(121).len(), at(122).len()), (0, 0, 2, 0));
         drop((writer, reader));

@@ -437,7 +437,7 @@ fn only_whole_dumps_are_restored_and_all_of_them_or_nothing() {
     fails(&["dump", &path("original"), &path("dump")], 2, "is not empty");
     fails(&["dump", &path("nothing"), &path("other")], 2, "there is no database in");
     fails(&["dump", &path("original"), &path("other"), "--compression", "brotli"], 1, "There are");
-    fails(&["restore", &path("other"), &path("new")], 3, "is no dump, or one that was not finished");
+    fails(&["restore", &path("other"), &path("new")], 3, "is not a dump, or was not finished");
     // The rows of the second table are not stored in the first one.
     let data = |number: u8| place.path().join(format!("dump/data/{number}.arrow"));
     std::fs::copy(data(2), data(1)).unwrap();

@@ -714,7 +714,7 @@ impl Connection {
 fn read_once(path: &str) -> Error {
     let message = format!("a conflict with another transaction, and \"{path}\" cannot be read again");
     Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
-        .with_detail("Nothing of it was stored. It is no file but a pipe: what has been read of it is gone.")
+        .with_detail("Nothing was stored. It is a pipe, and the data that was read from it is lost.")
         .with_hint("Run the COPY again, with the data from its beginning.")
 }
 

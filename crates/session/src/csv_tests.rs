@@ -58,7 +58,7 @@ fn read_csv_is_told_what_the_file_does_not_tell() {
         (
             "read_csv('@/a-1.csv', columns => 'id bigint, name text', all_varchar => true)",
             "22023",
-            "read_csv: columns says all of their types",
+            "read_csv: columns has all types already",
         ),
         ("read_csv('@/a-1.csv', types => 'id bignum')", "42704", "type \"bignum\" does not exist"),
         ("read_csv('@/a-1.csv', encoding => 'koi8r')", "0A000", "encoding \"koi8r\" is not supported"),

@@ -260,7 +260,7 @@ fn columns_of_files_are_found_by_name() {
         );
         run(&mut connection, &folder, &format!("COPY t (n) FROM '@/f' (FORMAT {format})")).unwrap();
         let short = told(&mut connection, &folder, &to("SELECT 1 AS a, 2 AS a"));
-        assert_eq!(short, ("42701".to_owned(), "column name \"a\" comes twice".to_owned()));
+        assert_eq!(short, ("42701".to_owned(), "column name \"a\" appears twice".to_owned()));
         connection.execute("DELETE FROM t").unwrap();
     }
     for format in ["parquet", "arrow"] {
@@ -346,8 +346,8 @@ fn json_lines_are_read_as_they_are() {
     for (file, message) in [
         ("array", "a line is no JSON object"),
         ("broken", "a line is no JSON object"),
-        ("empty", "file \"@/empty.json\" tells no columns: it is empty"),
-        ("nothing", "file \"@/nothing.json\" tells no columns: no row has any"),
+        ("empty", "no columns were found in file \"@/empty.json\": it is empty"),
+        ("nothing", "no columns were found in file \"@/nothing.json\": no row has any"),
     ] {
         let found = told(&mut connection, &folder, &format!("SELECT * FROM '@/{file}.json'"));
         assert_eq!(found, ("22P04".to_owned(), message.to_owned()));
@@ -454,8 +454,8 @@ fn mistakes_say_what_to_do() {
     run(&mut connection, &folder, "COPY (SELECT 1 AS n) TO '@/a.parquet' (FORMAT parquet)").unwrap();
     run(&mut connection, &folder, "COPY (SELECT 1 AS n) TO '@/a.arrow' (FORMAT arrow)").unwrap();
     for (sql, state, message) in [
-        ("COPY t FROM '@/a.parquet'", "22P04", "file \"@/a.parquet\" holds no text"),
-        ("COPY t FROM '@/a.arrow' (FORMAT csv)", "22P04", "file \"@/a.arrow\" holds no text"),
+        ("COPY t FROM '@/a.parquet'", "22P04", "file \"@/a.parquet\" is not a text file"),
+        ("COPY t FROM '@/a.arrow' (FORMAT csv)", "22P04", "file \"@/a.arrow\" is not a text file"),
         ("COPY t FROM '@/a.csv' (FORMAT parquet)", "22P04", "file \"@/a.csv\" is not a Parquet file"),
         (
             "COPY t FROM '@/a.arrow' (FORMAT parquet)",
@@ -715,7 +715,7 @@ fn read_json_is_told_what_the_beginning_of_the_file_does_not_tell() {
             "invalid input syntax for type bigint",
             "",
         ),
-        ("'@/long.json'", "22P04", "tells no columns", "read_json('file.json', columns => "),
+        ("'@/long.json'", "22P04", "no columns were found", "read_json('file.json', columns => "),
         (
             "read_json('@/late.json', types => 'c bigint')",
             "42703",
@@ -725,7 +725,7 @@ fn read_json_is_told_what_the_beginning_of_the_file_does_not_tell() {
         (
             "read_json('@/late.json', types => 'a text', columns => 'a text')",
             "22023",
-            "columns says",
+            "columns has all types",
             "read_json(",
         ),
         ("read_json('@/late.json', header => true)", "22023", "there is no option \"header\"", "read_json("),

@@ -253,7 +253,7 @@ pub fn limit_query_memory(bytes: u64) -> base::Result<()> {
         true => Ok(()),
         false => Err(base::Error::new(
             base::SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-            "the memory of queries cannot be limited any more",
+            "the memory limit of queries cannot be changed any more",
         )
         .with_hint("Set it once, before the first database is opened.")),
     }

@@ -143,8 +143,8 @@ fn types_are_those_of_the_first_file_that_has_rows() {
     }
     for (pattern, message) in [
         ("other-*.csv", "file \"@/other-2.csv\" has no column \"id\""),
-        ("nothing-1*.csv", "file \"@/nothing-1.csv\" tells no columns: it is empty"),
-        ("none-*.json", "file \"@/none-1.json\" tells no columns: no row has any"),
+        ("nothing-1*.csv", "no columns were found in file \"@/nothing-1.csv\": it is empty"),
+        ("none-*.json", "no columns were found in file \"@/none-1.json\": no row has any"),
     ] {
         let error = connection.execute(&folder.sql(&format!("SELECT * FROM '@/{pattern}'"))).unwrap_err();
         assert_eq!(error.message(), folder.sql(message));

@@ -91,7 +91,5 @@ pub(crate) fn ended() -> Error {
         SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
         "the transaction has been rolled back due to idle-in-transaction timeout",
     )
-    .with_hint(
-        "Use ROLLBACK and run it again; idle_in_transaction_session_timeout says how long it may idle.",
-    )
+    .with_hint("Use ROLLBACK and run it again; idle_in_transaction_session_timeout limits its idle time.")
 }

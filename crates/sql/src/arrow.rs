@@ -130,7 +130,7 @@ fn bytes_of(datum: &Datum<'_>) -> usize {
 pub fn refuse_claims(batch: &RecordBatch, most_bytes: usize) -> Result<()> {
     let claimed = batch.columns().iter().fold(0, |sum: usize, column| sum.saturating_add(claimed(column)));
     match claimed > most_bytes {
-        true => Err(too_large("the batch stands for more rows than one call may hold")),
+        true => Err(too_large("the batch has more rows than one call may have")),
         false => Ok(()),
     }
 }
@@ -244,7 +244,7 @@ pub(crate) fn taken_over(field: &Field, column: &ArrayRef, plain: &DataType) -> 
         false => cast(column, plain).map_err(|error| match error {
             ArrowError::CastError(message) | ArrowError::ComputeError(message) => Error::new(
                 SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
-                format!("a value of column \"{}\" cannot be taken over: {message}", field.name()),
+                format!("a value of column \"{}\" cannot be converted: {message}", field.name()),
             ),
             _ => unsupported(field),
         })?,

@@ -289,7 +289,8 @@ impl FileTable {
         }
         let columns = found.len() + usize::from(asked.file_name.is_some());
         if columns > MOST_COLUMNS {
-            let message = format!("it seems to have {columns}, and tables have at most {MOST_COLUMNS}");
+            let message =
+                format!("it seems to have {columns} columns, and tables have at most {MOST_COLUMNS}");
             return Err(no_columns(first, &message));
         }
         let first = first.to_owned();
@@ -416,15 +417,15 @@ impl Source for FileTable {
 }
 
 fn no_columns(path: &Path, why: &str) -> Error {
-    let message = format!("file \"{}\" tells no columns: {why}", path.display());
+    let message = format!("no columns were found in file \"{}\": {why}", path.display());
     Error::new(SqlState::BAD_COPY_FILE_FORMAT, message)
 }
 
 /// The error for a file that has a column with the name of the file name column.
 fn named_twice(path: &Path, name: &str) -> Error {
-    let message = format!("file \"{}\" has a column \"{name}\" of its own", path.display());
+    let message = format!("file \"{}\" already has a column \"{name}\"", path.display());
     Error::new(SqlState::DUPLICATE_COLUMN, message)
-        .with_hint("Call the column for the names of files otherwise: filename => 'file'.")
+        .with_hint("Choose another name for the column of file names: filename => 'file'.")
 }
 
 fn file_error(path: &Path, error: &std::io::Error) -> Error {
@@ -445,7 +446,7 @@ fn read_error(what: &str, path: &Path, error: &std::io::Error) -> Error {
         _ => SqlState::IO_ERROR,
     };
     Error::new(state, message)
-        .with_hint("Files in queries are files of the server; a relative path begins where it was started.")
+        .with_hint("Files in queries are files of the server; a relative path begins in the directory in which it was started.")
 }
 
 /// The error for a file that has been written to.

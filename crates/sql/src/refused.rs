@@ -55,7 +55,7 @@ fn refuse_cursor(cursor: &DeclareCursor) -> Result<()> {
         return both("cannot specify both INSENSITIVE and ASENSITIVE");
     }
     match makes_table(&cursor.query) {
-        true => Err(unsupported("DECLARE CURSOR for SELECT INTO", "Make the table first.")),
+        true => Err(unsupported("DECLARE CURSOR for SELECT INTO", "Create the table first.")),
         false => Ok(()),
     }
 }
@@ -82,7 +82,7 @@ fn hint_of(tag: &str) -> &'static str {
         "TYPE" => "See docs/dialect.md for the types that FirnDB has.",
         "DOMAIN" => "Use a CHECK constraint on the column.",
         "RULE" => "Use a view.",
-        "COLLATION" => "Strings compare by their bytes (collation C).",
+        "COLLATION" => "Strings are compared by their bytes (collation C).",
         "SERVER" | "FOREIGN DATA WRAPPER" | "USER MAPPING" | "FOREIGN TABLE" => "COPY loads files.",
         "PUBLICATION" | "SUBSCRIPTION" => "Replication comes with a later release.",
         "STATISTICS" => "FirnDB needs no statistics objects.",

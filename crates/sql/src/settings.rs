@@ -493,7 +493,7 @@ fn check(parameter: &Parameter, value: &str) -> Result<String> {
         Kind::Duration => match duration_ms(value) {
             Some(ms) if ms > 0 && parameter.name == "transaction_timeout" => {
                 Err(Error::unsupported("a transaction_timeout other than 0").with_hint(
-                    "statement_timeout ends statements, idle_in_transaction_session_timeout transactions whose clients are idle.",
+                    "Use statement_timeout for statements, and idle_in_transaction_session_timeout for idle transactions.",
                 ))
             }
             Some(ms) if ms >= 0 => Ok(print_duration(ms)),

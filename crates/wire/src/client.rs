@@ -524,7 +524,7 @@ impl Client {
             // The rest of a COPY that has failed.
             Message::CopyData(_) | Message::CopyDone | Message::CopyFail(_) => {}
             Message::Password(_) => {
-                return Err(violation("a password was sent when none was asked for").into());
+                return Err(violation("a password was sent, but none was requested").into());
             }
             Message::Terminate => return Ok(Next::Terminate),
         }

@@ -23,7 +23,7 @@ const MAX_UNAUTHENTICATED_BYTES: usize = 10_000;
 pub(crate) fn serve(socket: &Arc<Socket>, shared: &Arc<Shared>) {
     if catch_unwind(AssertUnwindSafe(|| serve_until_it_ends(socket, shared))).is_err() {
         let error = Error::new(SqlState::INTERNAL_ERROR, "the server failed while serving this connection")
-            .with_hint("The server's standard error says more. Other connections go on.");
+            .with_hint("The server's standard error has details. Other connections continue.");
         let mut output = encode::Output::default();
         encode::error(&mut output, Severity::Fatal, &error);
         let _ = socket.flush(&mut output);

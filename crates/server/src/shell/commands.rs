@@ -11,24 +11,24 @@ use super::{Shell, Stop, say, with_position};
 use crate::client::{Client, Report};
 
 const HELP: &str = r"\?                       this list
-\q                       leave
-\d [NAME]                tables, views and sequences, or what NAME is made of
+\q                       ends the shell
+\d [NAME]                tables, views and sequences, or the columns and indexes of NAME
 \dt \di \dv \ds [NAME]   tables, indexes, views, sequences
 \dn                      schemas
-\temperature [NAME]      which part of each table is hot, cooling, frozen or compact
+\temperature [NAME]      the parts of each table that are hot, cooling, frozen or compact
 \l                       databases
 \copy TABLE|(QUERY) FROM|TO FILE [OPTIONS]
-                         copies between a table and a file on this side
+                         copies between a table and a file of the client
 \i FILE                  runs a file
-\timing [on|off]         whether statements are timed
+\timing [on|off]         shows the time of statements, or not
 \x [on|off|auto]         one line per column instead of per row
-\pset null TEXT          what stands for NULL
+\pset null TEXT          the text for NULL in results
 \echo TEXT               prints a text
-\conninfo                what this shell is connected to
+\conninfo                the database, user and server of the connection
 \restrict \unrestrict KEY
-                         no commands in between, as dumps of PostgreSQL have it
-\r \p                    forgets or shows the statement that has begun
-NAME may have * and ? in it. Statements end with a semicolon, with \g, or with \gx for one line per
+                         disables commands, as in dumps of PostgreSQL, and enables them
+\r \p                    clears or shows the statement that is being entered
+NAME may contain * and ?. Statements end with a semicolon, with \g, or with \gx for one line per
 column.";
 
 /// The states of blocks, and the sign of each in a bar.

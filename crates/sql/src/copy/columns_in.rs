@@ -78,12 +78,12 @@ impl ColumnsIn {
         step: impl FnOnce(&mut StreamReader) -> std::result::Result<(), ArrowError>,
     ) -> Result<()> {
         let damaged = |why: &str| {
-            let error = Error::new(SqlState::BAD_COPY_FILE_FORMAT, "the data is no Arrow stream");
+            let error = Error::new(SqlState::BAD_COPY_FILE_FORMAT, "the data is not an Arrow stream");
             error.with_detail(why.lines().next().unwrap_or_default()).with_context(self.place.clone())
         };
         match catch_unwind(AssertUnwindSafe(|| step(&mut self.stream))) {
             Ok(done) => done.map_err(|error| damaged(&error.to_string())),
-            Err(_) => Err(damaged("what it says of itself does not hold")),
+            Err(_) => Err(damaged("its metadata is inconsistent")),
         }
     }
 
@@ -104,7 +104,7 @@ impl ColumnsIn {
         let progress = store.progress.clone();
         thread::scope(|scope| {
             let read = move || {
-                let gone = |_| Error::new(SqlState::QUERY_CANCELED, "the rows are not wanted any more");
+                let gone = |_| Error::new(SqlState::QUERY_CANCELED, "the reader of the rows has ended");
                 let parts = file.all();
                 // For each part the file is opened and its dictionaries are read.
                 let shares = parts.chunks(parts.len().div_ceil(SHARES).max(1));

@@ -198,7 +198,7 @@ impl CopyFrom {
         options.other_keys = are_named;
         if format == CopyFormat::Parquet && channel == Channel::Pipe {
             return Err(Error::unsupported("COPY FROM STDIN of a Parquet file").with_hint(
-                "What a Parquet file holds stands at its end: copy it from a file of the server.",
+                "The metadata of a Parquet file is at its end: copy it from a file of the server.",
             ));
         }
         let place = format!("COPY {}", table.name);
@@ -395,7 +395,7 @@ fn of_other_kind(file: &mut File, path: &Path) -> io::Result<Option<Error>> {
         Some(Kind::Arrow) => "arrow",
         _ => return Ok(None),
     };
-    let message = format!("file \"{}\" holds no text", path.display());
+    let message = format!("file \"{}\" is not a text file", path.display());
     let error = Error::new(SqlState::BAD_COPY_FILE_FORMAT, message);
     Ok(Some(error.with_hint(format!("It looks like a file to be read WITH (FORMAT {format})."))))
 }

@@ -293,10 +293,8 @@ pub(super) fn options(
                 let given = word(option)?;
                 options.encoding = Encoding::named(given)?;
                 if options.encoding != Encoding::Utf8 && !(is_from && format.is_text()) {
-                    return Err(Error::unsupported(format!(
-                        "COPY encoding {given} but of text that is read"
-                    ))
-                    .with_hint("Others are written, and files of other formats read, as UTF-8."));
+                    return Err(Error::unsupported(format!("COPY encoding {given}, except to read text"))
+                        .with_hint("Written files, and files of other formats, are UTF-8."));
                 }
             }
             "compression" => compression = Some(self::compression(word(option)?, format, is_from)?),
@@ -328,7 +326,7 @@ fn no_column(table: Option<&TableDef>, name: &str) -> Error {
 fn compression(given: &str, format: CopyFormat, is_from: bool) -> Result<Compression> {
     if is_from {
         return Err(Error::new(SqlState::SYNTAX_ERROR, "COPY COMPRESSION cannot be used with COPY FROM")
-            .with_hint("How a file is packed is told from its first bytes."));
+            .with_hint("The compression of a file is recognised by its first bytes."));
     }
     let found = match given.to_lowercase().as_str() {
         "none" => Some(Compression::None),

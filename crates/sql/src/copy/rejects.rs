@@ -174,12 +174,12 @@ impl RejectsTable {
             Relation::Table(table) => table,
             other => {
                 let message =
-                    format!("cannot keep rejected rows in {} \"{}\"", other.kind().word(), name.name);
+                    format!("cannot store rejected rows in {} \"{}\"", other.kind().word(), name.name);
                 return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, message));
             }
         };
         if matches!(names.find(&target), Some(Relation::Table(target)) if target.oid == table.oid) {
-            let message = format!("table \"{}\" cannot take its own rejected rows", table.name);
+            let message = format!("table \"{}\" cannot store its own rejected rows", table.name);
             return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
         }
         let hint = || {

@@ -48,7 +48,7 @@ impl CopyTo {
         let prepared = Outgoing::prepare(transaction, facts, parsed, options, style)?;
         if prepared.statement.has_effects() {
             let error = Error::unsupported("COPY of rows that a sub-query locks");
-            return Err(error.with_hint("Lock the rows by a statement of its own, and copy them afterwards."));
+            return Err(error.with_hint("Lock the rows in a separate statement, and copy them afterwards."));
         }
         let rows = prepared.statement.start(transaction, facts, &[], options)?;
         Ok(prepared.with(rows))
@@ -224,9 +224,9 @@ fn refuse_equal_names(columns: &[ResultColumn]) -> Result<()> {
     match columns.iter().find(|column| !seen.insert(&column.name)) {
         None => Ok(()),
         Some(column) => {
-            let message = format!("column name \"{}\" comes twice", column.name);
+            let message = format!("column name \"{}\" appears twice", column.name);
             let error = Error::new(SqlState::DUPLICATE_COLUMN, message);
-            Err(error.with_hint("Columns of such a file go by their names: give them others with AS."))
+            Err(error.with_hint("Columns of such a file are identified by their names: rename them with AS."))
         }
     }
 }

@@ -81,8 +81,8 @@ fn other_relation(
         }
         _ => Err(Error::unsupported(format!("this form of ALTER {}", kind.word().to_uppercase())).with_hint(
             match kind {
-                ObjectKind::Index => "RENAME TO, OWNER TO, SET and RESET are known.",
-                _ => "RENAME TO, SET SCHEMA and OWNER TO are known.",
+                ObjectKind::Index => "RENAME TO, OWNER TO, SET and RESET are supported.",
+                _ => "RENAME TO, SET SCHEMA and OWNER TO are supported.",
             },
         )),
     }
@@ -259,7 +259,7 @@ fn operate(
         | AlterTableKind::AttachPartition { .. }
         | AlterTableKind::DetachPartition { .. } => {
             Err(Error::unsupported("table inheritance and partitioning")
-                .with_hint("One table holds as many rows as memory does."))
+                .with_hint("The rows of a table are limited only by the memory."))
         }
         AlterTableKind::SetStatisticsOfNumber { .. } | AlterTableKind::Options(_) => {
             Err(Error::unsupported("this form of ALTER TABLE"))

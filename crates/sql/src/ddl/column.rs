@@ -292,7 +292,7 @@ pub(super) fn stored_type(column: &str, ty: Type) -> Result<ColumnType> {
         && precision > MOST_DIGITS
     {
         return Err(Error::unsupported(format!("NUMERIC precision {precision}"))
-            .with_hint(format!("FirnDB holds up to {MOST_DIGITS} digits.")));
+            .with_hint(format!("FirnDB supports up to {MOST_DIGITS} digits.")));
     }
     ColumnType::new(ty).ok_or_else(|| {
         Error::unsupported(format!("type {ty}"))
@@ -344,7 +344,7 @@ pub(super) fn check_collation(name: &ObjectName) -> Result<()> {
         false => {
             let parts: Vec<String> = name.parts().map(|part| quote_ident(&part.text)).collect();
             Err(Error::unsupported(format!("collation {}", parts.join(".")))
-                .with_hint("Strings compare by their bytes: leave COLLATE out, or say COLLATE \"C\"."))
+                .with_hint("Strings are compared by their bytes: leave COLLATE out, or write COLLATE \"C\"."))
         }
     }
 }

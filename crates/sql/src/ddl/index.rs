@@ -141,7 +141,7 @@ pub(super) fn default_stem(table: &TableDef, columns: &[IndexColumnDef], include
 /// 0A000
 pub(super) fn unique_without_values() -> Error {
     Error::unsupported("a unique index without values")
-        .with_hint("Leave values = off out, or UNIQUE: a unique index looks its keys up at every insert.")
+        .with_hint("Leave out values = off, or UNIQUE: a unique index is searched at every insert.")
 }
 
 /// Refuses types whose values have no order, and so cannot be keys.

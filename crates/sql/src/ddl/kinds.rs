@@ -105,7 +105,7 @@ pub fn refuse(statement: &Statement) -> Result<()> {
                 TableBody::Plain { .. } | TableBody::Partition { .. } => {
                     return Err(unsupported(
                         "table inheritance and partitioning",
-                        "One table holds as many rows as memory does.",
+                        "The rows of a table are limited only by the memory.",
                     ));
                 }
             }
@@ -125,7 +125,7 @@ pub fn refuse(statement: &Statement) -> Result<()> {
                 return Err(unsupported("view options", "Leave WITH (…) out."));
             }
             if view.check_option.is_some() {
-                return Err(unsupported("WITH CHECK OPTION", "Views of FirnDB are for reading."));
+                return Err(unsupported("WITH CHECK OPTION", "Views of FirnDB are read-only."));
             }
         }
         Statement::CreateSequence(sequence) => refuse_temporary(sequence.persistence)?,
@@ -158,9 +158,10 @@ fn refuse_temporary(persistence: Persistence) -> Result<()> {
     match persistence {
         // Every table is logged; UNLOGGED only permits more speed.
         Persistence::Permanent | Persistence::Unlogged => Ok(()),
-        Persistence::Temporary => {
-            Err(unsupported("CREATE TEMPORARY", "Make an ordinary table and drop it when the session ends."))
-        }
+        Persistence::Temporary => Err(unsupported(
+            "CREATE TEMPORARY",
+            "Create an ordinary table and drop it when the session ends.",
+        )),
     }
 }
 

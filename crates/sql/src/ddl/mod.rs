@@ -198,7 +198,7 @@ impl Context<'_> {
             SqlState::OBJECT_IN_USE,
             format!("cannot {statement} \"{}\" because it has pending trigger events", table.name),
         )
-        .with_hint("Constraints wait to be checked. Use SET CONSTRAINTS ALL IMMEDIATE first."))
+        .with_hint("Deferred constraints are not yet checked. Use SET CONSTRAINTS ALL IMMEDIATE first."))
     }
 
     /// The name of a schema; empty if it was dropped.

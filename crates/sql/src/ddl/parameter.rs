@@ -95,7 +95,8 @@ pub(super) fn of_index(parameters: &[RelOption]) -> Result<(bool, Vec<(String, S
         let (name, value) = (full_name(parameter), value_of(parameter, "on"));
         match &name[..] {
             VALUES => {
-                keeps = boolean(&value).ok_or_else(|| invalid_value(&name, &value, "Say on or off."))?
+                keeps = boolean(&value)
+                    .ok_or_else(|| invalid_value(&name, &value, "Valid values are on and off."))?
             }
             // Parameters of PostgreSQL's indexes that have no effect here.
             "fillfactor" => match value.parse::<i64>() {
@@ -144,8 +145,8 @@ fn refuse_values(parameters: &[RelOption]) -> Result<()> {
     match parameters.iter().any(|parameter| &*parameter.name.text == VALUES) {
         false => Ok(()),
         true => Err(Error::unsupported("this form of ALTER INDEX").with_hint(
-            "An index keeps values or not from its beginning: make another with CREATE INDEX … WITH (values = off), \
-             or without, and drop this one.",
+            "The parameter of an index cannot be changed: create another index with or without WITH (values = off), \
+             and drop this one.",
         )),
     }
 }
@@ -194,7 +195,7 @@ fn after(name: &str, value: &str) -> Result<After> {
     };
     ms.map(After::Milliseconds).ok_or_else(|| {
         let hint =
-            "Give a time such as '500ms', '10s' or '1h', or 'never'. A number alone is one of milliseconds.";
+            "Give a time such as '500ms', '10s' or '1h', or 'never'. A number without a unit is in milliseconds.";
         invalid_value(name, value, hint)
     })
 }

@@ -126,7 +126,7 @@ fn refuse_used(views: &[Arc<ViewDef>], column: &str) -> Result<()> {
         None => Ok(()),
         Some(view) => Err(Error::unsupported("renaming a column that a view uses")
             .with_detail(format!("View \"{}\" uses column \"{column}\".", view.name))
-            .with_hint("Drop the view, rename the column, and make the view again.")),
+            .with_hint("Drop the view, rename the column, and create the view again.")),
     }
 }
 

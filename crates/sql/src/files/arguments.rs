@@ -85,7 +85,7 @@ impl Reader {
         }
         let AskedCsv { known, types, .. } = &asked.csv;
         if known.columns.is_some() && (known.all_text || !types.is_empty()) {
-            return Err(self.wrong("columns says all of their types"));
+            return Err(self.wrong("columns has all types already"));
         }
         Ok(asked)
     }
@@ -113,7 +113,7 @@ impl Reader {
             asked.file_name = match &given[..] {
                 "true" => Some(FILE_NAME.to_owned()),
                 "false" => None,
-                "" => return Err(self.wrong("filename is true, false, or what the column is called")),
+                "" => return Err(self.wrong("filename is true, false, or the name of the column")),
                 _ => Some(given),
             };
             return Ok(());

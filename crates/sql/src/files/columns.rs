@@ -115,7 +115,7 @@ pub(super) fn guarded<T, E: Display>(
 ) -> Result<T> {
     match catch_unwind(AssertUnwindSafe(step)) {
         Ok(done) => done.map_err(|error| damaged(path, &error)),
-        Err(_) => Err(damaged(path, &"what it says of itself does not hold")),
+        Err(_) => Err(damaged(path, &"its metadata is inconsistent")),
     }
 }
 

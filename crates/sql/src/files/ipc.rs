@@ -63,7 +63,7 @@ impl ArrowFile {
         file.read_exact_at(&mut trailer, end).map_err(failed)?;
         let length = guarded(path, || read_footer_length(trailer))?;
         let Some(start) = end.checked_sub(length as u64) else {
-            return Err(damaged(path, &"its footer is longer than itself"));
+            return Err(damaged(path, &"its footer is longer than the file"));
         };
         let mut footer = vec![0; length];
         file.read_exact_at(&mut footer, start).map_err(failed)?;
@@ -163,7 +163,7 @@ fn check_buffers(message: &Message<'_>, body: &[u8]) -> std::result::Result<(), 
     let dictionary = message.header_as_dictionary_batch().and_then(|dictionary| dictionary.data());
     let Some(batch) = message.header_as_record_batch().or(dictionary) else { return Ok(()) };
     if batch.length() < 0 {
-        return Err(wrong("a record batch has fewer than no rows"));
+        return Err(wrong("a record batch has a negative number of rows"));
     }
     for buffer in batch.buffers().into_iter().flatten() {
         let bytes = usize::try_from(buffer.offset()).ok().and_then(|offset| {
@@ -176,7 +176,7 @@ fn check_buffers(message: &Message<'_>, body: &[u8]) -> std::result::Result<(), 
             && let Ok(unpacked) = u64::try_from(i64::from_le_bytes(*unpacked))
             && unpacked > MOST_BUFFER_BYTES.min((packed.len() as u64).saturating_mul(MOST_UNPACKED))
         {
-            return Err(wrong("a buffer announces more than it can hold"));
+            return Err(wrong("a buffer's uncompressed length is too large"));
         }
     }
     Ok(())

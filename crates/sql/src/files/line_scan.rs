@@ -53,7 +53,7 @@ impl Running {
     fn start(lines: Arc<Lines>, workers: usize) -> Result<Running> {
         let (sender, chunks) = sync_channel(WAITING_CHUNKS);
         let body = move || {
-            let gone = || Error::new(SqlState::QUERY_CANCELED, "nobody wants the rows any more");
+            let gone = || Error::new(SqlState::QUERY_CANCELED, "the reader of the rows has ended");
             let mut send = |chunk| sender.send(Ok(chunk)).map_err(|_| gone());
             let read = catch_unwind(AssertUnwindSafe(|| lines.read(workers, &mut send)));
             let read = read.unwrap_or_else(|_| Err(Error::internal("reading a file panicked")));

@@ -122,7 +122,7 @@ fn look_at(path: &Path, asked: &AskedCsv, kind: Kind) -> Result<Look> {
         true => {
             let read = if kind == Kind::Json { "read_json('file.json'" } else { "read_csv('file.csv'" };
             Err(no_columns(path, "no record ends in its first megabyte")
-                .with_hint(format!("Say what its columns are: {read}, columns => 'id bigint, name text').")))
+                .with_hint(format!("Give its columns: {read}, columns => 'id bigint, name text').")))
         }
         false if has_rows => Ok(Look::Rows(sniffed)),
         false if names_columns() => Ok(Look::Header(sniffed)),
@@ -460,16 +460,16 @@ impl Lines {
                 if !self.given.iter().any(is_given) =>
             {
                 let told = match is_first {
-                    true => "the file's first megabyte. Where they do not hold for all of it",
+                    true => "the file's first megabyte. If they are wrong for the rest of it",
                     false => {
-                        "the first megabyte of the pattern's first file that has rows. Where they do not hold for all of its files"
+                        "the first megabyte of the pattern's first file with rows. If they are wrong for other rows"
                     }
                 };
                 let read = match self.reading.options.format {
                     RowFormat::Json => "read_json('file.json'",
                     _ => "read_csv('file.csv'",
                 };
-                format!("The types of columns are told from {told}, say others: {read}, types => 'price numeric').")
+                format!("The types of columns are inferred from {told}, give others: {read}, types => 'price numeric').")
             }
             // The record has too few fields, or too many, and is where a title would be.
             SqlState::BAD_COPY_FILE_FORMAT
@@ -478,18 +478,18 @@ impl Lines {
                     && line_of(path, context).is_some_and(|line| line <= self.title_lines())
                     && error.routine() == Some(WIDTH_ROUTINE) =>
             {
-                "Lines before the header, or before the first row, are passed over with skip: read_csv('file.csv', skip => 2)."
+                "Lines before the header, or before the first row, can be skipped: read_csv('file.csv', skip => 2)."
                     .to_owned()
             }
             SqlState::BAD_COPY_FILE_FORMAT if line_of(path, context).is_some() => {
                 let advice = match self.reading.options.format {
                     RowFormat::Json => "read_json('file.json', ignore_errors => true)",
                     _ => {
-                        "read_csv('file.csv', ignore_errors => true). Delimiter and quotes are told from the file's beginning; where \
-                         others are right, say so: delimiter => ';'"
+                        "read_csv('file.csv', ignore_errors => true). Delimiter and quotes are inferred from the file's beginning; if \
+                         they are wrong, give others: delimiter => ';'"
                     }
                 };
-                format!("Rows that cannot be read are left out with {advice}.")
+                format!("Rows that cannot be read can be skipped: {advice}.")
             }
             _ => return error,
         };

@@ -58,7 +58,7 @@ impl ChunkReader for Source {
     fn get_bytes(&self, start: u64, length: usize) -> parquet::errors::Result<Bytes> {
         match start.checked_add(length as u64) {
             Some(end) if end <= self.bytes => self.file.get_bytes(start, length),
-            _ => Err(ParquetError::EOF("it ends before its data does".to_owned())),
+            _ => Err(ParquetError::EOF("it ends before the end of its data".to_owned())),
         }
     }
 }

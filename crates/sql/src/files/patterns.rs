@@ -27,7 +27,7 @@ pub(super) fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
         return Ok(vec![pattern.into()]);
     }
     let wrong = |why: &dyn std::fmt::Display| {
-        let message = format!("\"{pattern}\" is no pattern of files: {why}");
+        let message = format!("\"{pattern}\" is not a pattern of files: {why}");
         Error::new(SqlState::INVALID_PARAMETER_VALUE, message)
     };
     let mut parts = Vec::new();

@@ -45,7 +45,7 @@ impl FileVersion {
     fn from_metadata(path: PathBuf, metadata: &Metadata) -> std::io::Result<FileVersion> {
         if !metadata.is_file() {
             // Bytes read from a pipe to examine it are lost.
-            return Err(std::io::Error::new(std::io::ErrorKind::IsADirectory, "it is no regular file"));
+            return Err(std::io::Error::new(std::io::ErrorKind::IsADirectory, "it is not a regular file"));
         }
         Ok(FileVersion {
             path,

@@ -437,39 +437,43 @@ fn engine_figures(asking: &Services) -> Vec<(&'static str, u64, &'static str)> {
     let (undo_records, undo_bytes) = memory.undo();
     let (log_bytes, durable_bytes) = engine.log_bytes();
     vec![
-        ("sessions", asking.sessions().list().len() as u64, "Sessions that there are."),
-        ("transactions_running", running.len() as u64, "Transactions that are running."),
+        ("sessions", asking.sessions().list().len() as u64, "Open sessions."),
+        ("transactions_running", running.len() as u64, "Running transactions."),
         (
             "transactions_ended",
             engine.ended_transactions(),
-            "Transactions that have ended, whether they wrote or not.",
+            "Transactions that have ended, with and without writes.",
         ),
-        ("commits", commits, "Transactions that had written and have committed."),
-        ("rollbacks", rollbacks, "Transactions that had written and were rolled back."),
+        ("commits", commits, "Committed transactions with writes."),
+        ("rollbacks", rollbacks, "Rolled back transactions with writes."),
         (
             "write_conflicts",
             statistics.write_conflicts.get(),
-            "Changes that met another transaction's of the same row.",
+            "Changes that conflicted with another transaction's change of the same row.",
         ),
         ("waits", statistics.waits.get(), "Waits for another transaction's end."),
-        ("restarts", statistics.restarts.get(), "Statements that were run once more after a conflict."),
+        ("restarts", statistics.restarts.get(), "Statements that were run again after a conflict."),
         (
             "validation_failures",
             statistics.validation_failures.get(),
-            "Serializable transactions that had read what has changed (40001).",
+            "Serializable transactions whose reads were no longer valid (40001).",
         ),
         (
             "deadlocks",
             statistics.deadlocks.get(),
-            "Rings of waiting transactions of which one gave way (40P01).",
+            "Deadlocks, each resolved by the failure of one transaction (40P01).",
         ),
         (
             "lock_timeouts",
             statistics.lock_timeouts.get(),
             "Statements that waited for longer than lock_timeout (55P03).",
         ),
-        ("unique_violations", statistics.unique_violations.get(), "Keys that were found taken (23505)."),
-        ("out_of_memory", statistics.out_of_memory.get(), "Statements that there was no memory for (53200)."),
+        ("unique_violations", statistics.unique_violations.get(), "Duplicate keys (23505)."),
+        (
+            "out_of_memory",
+            statistics.out_of_memory.get(),
+            "Statements that failed for lack of memory (53200).",
+        ),
         (
             "idle_timeouts",
             statistics.idle_timeouts.get(),
@@ -480,9 +484,9 @@ fn engine_figures(asking: &Services) -> Vec<(&'static str, u64, &'static str)> {
         (
             "oldest_snapshot_commits",
             engine.oldest_snapshot_commits(),
-            "Commits that the oldest snapshot is behind: what they replaced is kept for it.",
+            "Commits since the oldest snapshot: their old versions are kept for it.",
         ),
-        ("undo_records", undo_records, "Old versions that are kept."),
+        ("undo_records", undo_records, "Old versions in memory."),
         ("undo_bytes", undo_bytes, "Their bytes."),
         (
             "unfinished_bytes",
@@ -491,12 +495,12 @@ fn engine_figures(asking: &Services) -> Vec<(&'static str, u64, &'static str)> {
         ),
         ("row_bytes", memory.held(Held::Rows), "Bytes of blocks."),
         ("string_bytes", memory.held(Held::Strings), "Bytes of long strings."),
-        ("version_bytes", memory.held(Held::Heads), "Bytes of where version chains begin."),
+        ("version_bytes", memory.held(Held::Heads), "Bytes of the heads of version chains."),
         ("index_bytes", memory.held(Held::Indexes), "Bytes of indexes."),
-        ("memory_bytes", memory.total(), "All of these bytes."),
-        ("memory_limit", memory.limit().unwrap_or(0), "What they may come to; 0 for no limit."),
-        ("log_bytes", log_bytes, "Bytes that the log has had so far."),
-        ("log_durable_bytes", durable_bytes, "How many of them are on disk."),
+        ("memory_bytes", memory.total(), "The sum of these bytes."),
+        ("memory_limit", memory.limit().unwrap_or(0), "The limit of the sum; 0 for no limit."),
+        ("log_bytes", log_bytes, "Bytes appended to the log so far."),
+        ("log_durable_bytes", durable_bytes, "Bytes of the log that are on disk."),
         ("checkpoints", statistics.checkpoints.get(), "Checkpoints written."),
     ]
 }

@@ -84,7 +84,7 @@ impl Caller {
             (Shown::Nothing, Auth::Trust) => Ok(caller),
             (Shown::Nothing, Auth::Scram(_)) => Err(Error::new(
                 SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
-                "this server wants to know who calls",
+                "this server requires authentication",
             )
             .with_hint("Connect with a user name and a password.")),
         }

@@ -58,9 +58,7 @@ impl Door {
         }
         let Some(longest) = timeout_of(request.headers()) else { return self.call(request).await };
         tokio::time::timeout(longest, self.call(request)).await.unwrap_or_else(|_| {
-            Ok(Status::deadline_exceeded("the time that the client gave it is over")
-                .into_http()
-                .map(Reply::Call))
+            Ok(Status::deadline_exceeded("the client's deadline has passed").into_http().map(Reply::Call))
         })
     }
 

@@ -47,7 +47,7 @@ pub(super) fn decoded(
         Ok(Err(FlightError::Tonic(status))) => Err(*status),
         Ok(Err(error)) => Err(status(malformed(error))),
         // Where arrow's checks have a gap, slicing and indexing panic.
-        Err(_) => Err(status(malformed("a message of Arrow that contradicts itself"))),
+        Err(_) => Err(status(malformed("an inconsistent Arrow message"))),
     });
     let decoded = payloads.filter_map(move |payload| {
         future::ready(match payload {
@@ -70,8 +70,7 @@ pub(super) fn rows(batch: &RecordBatch, budget: &mut usize) -> firn_base::Result
 
 /// A panic while a client's message is processed is the client's fault rather than ours, and does not end its connection.
 fn guarded<T>(work: impl FnOnce() -> firn_base::Result<T>) -> firn_base::Result<T> {
-    catch_unwind(AssertUnwindSafe(work))
-        .unwrap_or_else(|_| Err(malformed("a batch of Arrow that contradicts itself")))
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(malformed("an inconsistent Arrow batch")))
 }
 
 /// Compares the claims of a message with its bytes.
@@ -82,14 +81,14 @@ fn inspect(message: &FlightData) -> firn_base::Result<()> {
         MessageHeader::DictionaryBatch => header.header_as_dictionary_batch().and_then(|batch| batch.data()),
         _ => return Ok(()),
     };
-    let batch = batch.ok_or_else(|| malformed("a message of Arrow without its header"))?;
+    let batch = batch.ok_or_else(|| malformed("an Arrow message without a header"))?;
     inspect_batch(&batch, message.data_body.len())
 }
 
 fn inspect_batch(batch: &BatchHeader<'_>, body: usize) -> firn_base::Result<()> {
     if batch.compression().is_some() {
         // Only decompression would show the size.
-        return Err(Error::unsupported("compressed batches of Arrow")
+        return Err(Error::unsupported("compressed Arrow batches")
             .with_hint("Send them without compression: neither LZ4 nor ZSTD."));
     }
     // A column inside lists may have more rows than the batch, each of at least a bit.
@@ -98,7 +97,7 @@ fn inspect_batch(batch: &BatchHeader<'_>, body: usize) -> firn_base::Result<()> 
     let lengths = nodes.map(|node| (node.length(), node.null_count()));
     for (length, nulls) in lengths.chain([(batch.length(), 0)]) {
         if length < 0 || !(0..=length).contains(&nulls) {
-            return Err(malformed("a message of Arrow with an impossible number of rows"));
+            return Err(malformed("an Arrow message with an impossible number of rows"));
         }
         if length > most {
             return Err(too_many_rows());
@@ -113,7 +112,7 @@ fn inspect_batch(batch: &BatchHeader<'_>, body: usize) -> firn_base::Result<()> 
             .zip(usize::try_from(buffer.length()).ok())
             .and_then(|(offset, length)| offset.checked_add(length));
         if end.is_none_or(|end| end > body) {
-            return Err(malformed("a message of Arrow with a buffer that lies outside it"));
+            return Err(malformed("an Arrow message with a buffer outside of its body"));
         }
     }
     Ok(())

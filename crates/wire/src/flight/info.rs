@@ -306,7 +306,7 @@ pub(super) fn sql_info_of(config: &FlightConfig) -> SqlInfoData {
     info.append(SqlInfo::SqlStoredFunctionsUsingCallSyntaxSupported, false);
     // No conversion is listed, since the standard's list is too short: PostgreSQL's CAST has many more.
     info.append(SqlInfo::SqlSupportsConvert, HashMap::<i32, Vec<i32>>::new());
-    info.build().expect("the facts are of the types that Flight SQL wants")
+    info.build().expect("the facts have the types that Flight SQL requires")
 }
 
 /// The types.
@@ -315,7 +315,7 @@ pub(super) fn types() -> &'static XdbcTypeInfoData {
     TYPES.get_or_init(|| {
         let mut builder = XdbcTypeInfoDataBuilder::new();
         TYPE_ROWS.iter().for_each(|row| builder.append(row.info()));
-        builder.build().expect("the types are described as Flight SQL wants them")
+        builder.build().expect("the types are described as Flight SQL requires")
     })
 }
 

@@ -136,5 +136,5 @@ pub(super) fn quoted(name: &str) -> String {
 
 #[cold]
 fn given_up() -> Error {
-    Error::new(SqlState::QUERY_CANCELED, "the client gave the ingestion up")
+    Error::new(SqlState::QUERY_CANCELED, "the client cancelled the ingestion")
 }

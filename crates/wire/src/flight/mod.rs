@@ -270,7 +270,7 @@ fn refuse_open_passwords(config: &FlightConfig, address: SocketAddr) -> Result<(
     match (&config.auth, &config.tls) {
         (Auth::Scram(_), None) if !address.ip().is_loopback() => Err(Error::new(
             SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
-            format!("Flight SQL on {address} would have passwords travel as plain text"),
+            format!("Flight SQL on {address} would transmit passwords as plain text"),
         )
         .with_hint("Give a certificate and its key, or listen on the loopback interface.")),
         _ => Ok(()),

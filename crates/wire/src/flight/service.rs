@@ -389,7 +389,7 @@ fn caller_of<T>(request: &Request<T>) -> Answered<Caller> {
         .extensions()
         .get::<Caller>()
         .cloned()
-        .ok_or_else(|| Status::internal("nobody has asked who calls"))
+        .ok_or_else(|| Status::internal("the caller was not identified"))
 }
 
 fn describe(
@@ -478,12 +478,12 @@ const ACTIONS: [(&str, &str); 11] = [
     ("BeginTransaction", "Begins a transaction, which starts with its first statement."),
     ("CancelFlightInfo", "Stops a query."),
     ("CancelQuery", "Stops a query."),
-    ("ClosePreparedStatement", "Lets go of a prepared statement."),
+    ("ClosePreparedStatement", "Closes a prepared statement."),
     (options::CLOSE_SESSION, "Ends the session."),
     ("CreatePreparedStatement", "Prepares a statement."),
     ("EndSavepoint", "Releases a savepoint or rolls back to it."),
     ("EndTransaction", "Commits a transaction or rolls it back."),
-    (options::GET_SESSION_OPTIONS, "Tells the options of the session."),
+    (options::GET_SESSION_OPTIONS, "Returns the options of the session."),
     (options::SET_SESSION_OPTIONS, "Sets options of the session."),
 ];
 
@@ -569,15 +569,15 @@ impl FlightService for Service {
         let rows = match command(&request.into_inner().ticket)? {
             Command::TicketStatementQuery(ticket) => {
                 let named = Named::read(&ticket.statement_handle)
-                    .ok_or_else(|| malformed("the ticket is none of this server's"))?;
+                    .ok_or_else(|| malformed("the ticket is not from this server"))?;
                 if named.is_kept {
                     let kept = self.state.results.take(&named.handle).ok_or_else(|| {
                         status(
                             Error::new(
                                 SqlState::INVALID_CURSOR_NAME,
-                                "the rows have been fetched, or were left for too long",
+                                "the rows have been fetched, or were not fetched in time",
                             )
-                            .with_hint("The statement was run; running it again would do it twice."),
+                            .with_hint("The statement was executed, and executing it again would repeat its changes."),
                         )
                     })?;
                     answer(&self.state, &caller, None, Some(named.handle), move |_, output| {

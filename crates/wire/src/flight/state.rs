@@ -148,9 +148,11 @@ impl State {
         match kept.saturating_add(more) > self.config.max_kept_bytes {
             true => Err(Error::new(
                 SqlState::PROGRAM_LIMIT_EXCEEDED,
-                "too much is kept for this client: prepared statements, parameters, rows that were not fetched",
+                "this client's prepared statements, parameters and unfetched rows exceed the limit",
             )
-            .with_hint("Close prepared statements, and fetch rows of RETURNING, that are not needed any more.")),
+            .with_hint(
+                "Close prepared statements that are no longer needed, and fetch the rows of RETURNING.",
+            )),
             false => Ok(()),
         }
     }
@@ -280,7 +282,7 @@ impl TransactionState {
     pub fn begin(&mut self) -> Result<&mut Connection> {
         if self.ended {
             return Err(Error::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, "the transaction has ended")
-                .with_hint("Its end was asked for before this call could run. Begin another."));
+                .with_hint("Its end was requested before this call could run. Begin another."));
         }
         if self.lost {
             return Err(Error::new(
