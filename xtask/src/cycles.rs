@@ -51,7 +51,7 @@ fn crate_problems(name: &str, sources: &BTreeMap<&str, &str>, known: &BTreeSet<&
             let others: Vec<&str> =
                 cycle.iter().map(|other| other.as_str()).filter(|other| other != module).collect();
             problems.push(format!(
-                "crates/{name}/src/{}: {module} stands in an import cycle across folders, with {}",
+                "crates/{name}/src/{}: {module} is in an import cycle across folders, with {}",
                 modules[*module],
                 others.join(", ")
             ));
@@ -59,7 +59,7 @@ fn crate_problems(name: &str, sources: &BTreeMap<&str, &str>, known: &BTreeSet<&
     }
     for module in known.difference(&found) {
         problems.push(format!(
-            "{name}: {module} stands in no import cycle any more; remove it from xtask/src/cycles.rs"
+            "{name}: {module} is no longer in an import cycle; remove it from xtask/src/cycles.rs"
         ));
     }
     problems

@@ -241,7 +241,7 @@ impl<'a> Run<'a> {
                 let remark = format!("SKIPPED Python package: {why}");
                 println!("{remark}");
                 self.remarks.push(remark);
-                return Outcome::Skipped("it cannot be built and tried here");
+                return Outcome::Skipped("it cannot be built and tested here");
             }
             Err(Missing::Broken(why)) => {
                 println!("{why}");

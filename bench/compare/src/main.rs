@@ -17,7 +17,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 #[derive(Parser)]
-#[command(name = "firn-compare", about = "FirnDB beside other engines")]
+#[command(name = "firn-compare", about = "FirnDB compared with other engines")]
 enum Command {
     /// Reads by primary key, prepared, in process: FirnDB and SQLite in memory.
     PointReads(point_reads::Options),

@@ -194,7 +194,7 @@ impl Bench {
                 let guard = pin();
                 let read = self.table().read_as(tx.snapshot(), *row, name.projection(), &guard);
                 let (text,) = read.ok_or_else(|| {
-                    firn_base::Error::new(SqlState::INTERNAL_ERROR, "a row is gone that nobody deletes")
+                    firn_base::Error::new(SqlState::INTERNAL_ERROR, "a row is missing that was not deleted")
                 })?;
                 tx.update_as(&name, *row, &(text,), &guard)?;
             }

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "takes minutes, or as many as the soak is told; cargo xtask soak runs it"]
+    #[ignore = "takes minutes, or as long as the soak test is to run; cargo xtask soak runs it"]
     fn a_reader_that_does_not_end_costs_little_memory() {
         let minutes = std::env::var("FIRN_SOAK_MINUTES").map_or(3, |text| text.parse().unwrap());
         // In parallel, so that a disturbance affects both.

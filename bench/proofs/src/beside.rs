@@ -216,7 +216,7 @@ fn in_order(got: &[Vec<String>], expected: &[Vec<String>], keys: &[usize]) -> Re
     let key = |row: &Vec<String>| keys.iter().map(|key| row[*key].clone()).collect::<Vec<_>>();
     match got.iter().zip(expected).find(|(got, expected)| key(got) != key(expected)) {
         None => Ok(()),
-        Some((got, expected)) => Err(format!("{got:?} comes where {expected:?} is to")),
+        Some((got, expected)) => Err(format!("found {got:?} instead of {expected:?}")),
     }
 }
 

@@ -53,12 +53,12 @@ impl Attempts {
         for row in &counts {
             let known = |attempt: &&Attempt| row[0] == Value::Integer(attempt.number);
             let Some(attempt) = self.0.iter().find(known) else {
-                wrong.push(format!("nobody has sent the load of {row:?}"));
+                wrong.push(format!("no client has sent the load of {row:?}"));
                 continue;
             };
             let rows = i64::from(attempt.rows);
             if row[1..] != [Value::BigInt(rows), Value::BigInt(rows), Value::BigInt(rows * (rows - 1) / 2)] {
-                wrong.push(format!("of {attempt:?} there is a part: {row:?}"));
+                wrong.push(format!("{attempt:?} was stored in part: {row:?}"));
             }
         }
         let by_key = client.prepare("SELECT what FROM loaded WHERE load = $1 AND row = $2")?;

@@ -285,14 +285,11 @@ impl Sums {
             let name = format!("district ({w}, {d})");
             let last = district.next_order - 1;
             found.expect(2, last == district.last_order, || {
-                format!("the last order of {name} is {}, its counter says {last}", district.last_order)
+                format!("the last order of {name} is {}, its counter is {last}", district.last_order)
             });
             let some_new = district.new_orders > 0;
             found.expect(2, !some_new || last == district.last_new_order, || {
-                format!(
-                    "the last new order of {name} is {}, its counter says {last}",
-                    district.last_new_order
-                )
+                format!("the last new order of {name} is {}, its counter is {last}", district.last_new_order)
             });
             let span = i64::from(district.last_new_order - district.first_new_order) + 1;
             found.expect(3, !some_new || span == district.new_orders, || {
@@ -330,10 +327,7 @@ impl Sums {
                 format!("{} orders of {name}, {} of them new", district.order_count, district.new_orders)
             });
             found.expect(11, district.deliveries == delivered_since, || {
-                format!(
-                    "{delivered_since} deliveries in {name}, its customers know of {}",
-                    district.deliveries
-                )
+                format!("{delivered_since} deliveries in {name}, its customers count {}", district.deliveries)
             });
         }
         for (position, customer) in self.customers.iter().enumerate() {

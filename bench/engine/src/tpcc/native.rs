@@ -572,7 +572,7 @@ impl<'t> Worker<'t> {
             debtors[number] = found;
         });
         for (debtor, amount) in debtors.iter().zip(amounts).take(count) {
-            let (row, (balance, deliveries)) = debtor.expect("who ordered exists");
+            let (row, (balance, deliveries)) = debtor.expect("the customer of an order exists");
             tx.update_as(&customer.delivery, row, &(balance + amount, deliveries + 1), guard)?;
         }
         committed(tx, displayed)
@@ -676,7 +676,7 @@ fn approach<const N: usize>(ways: &[(&Index, &[Cell<'_>]); N], keys: &mut [KeyBu
 /// A row that must be there.
 #[inline(always)]
 fn found<T>(found: Option<T>) -> T {
-    found.expect("TPC-C deletes nothing that others point to")
+    found.expect("TPC-C deletes no referenced rows")
 }
 
 /// The values of a row that was found before.

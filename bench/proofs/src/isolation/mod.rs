@@ -115,7 +115,7 @@ impl Trial<'_> {
                     let times = upkeep::compact(database.engine(), recorder);
                     println!("all rows have become compact {times} times");
                 }
-                of_tables.map_or(Ok(()), |thread| thread.join().expect("it tells of errors"))
+                of_tables.map_or(Ok(()), |thread| thread.join().expect("it returns its errors"))
             })
         };
         if self.options.native {
