@@ -70,7 +70,7 @@ impl Environment {
         Ok(environment)
     }
 
-    /// One of pip's commands, for so many seconds at most: an index that does not answer must not delay
+    /// One of pip's commands, with a timeout in seconds: an index that does not answer must not delay
     /// everything else.
     fn pip(&self, seconds: &str, command: &str) -> Command {
         let mut pip = Command::new("timeout");

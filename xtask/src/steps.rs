@@ -102,7 +102,7 @@ pub fn thread_sanitizer(root: &Path) -> bool {
     run.finish()
 }
 
-/// Longer runs of what depends on chance: every model for so many minutes, Miri
+/// Longer runs of what depends on chance: every model for this number of minutes, Miri
 /// and ThreadSanitizer, random statements, and the long tests.
 pub fn soak(root: &Path, minutes: u64) -> bool {
     let mut run = Run::new(root);
@@ -233,7 +233,7 @@ impl<'a> Run<'a> {
     }
 
     /// The Python package's wheel, installed and tested. It is built with the profile of the tests, so that
-    /// the engine is not compiled once more. It is skipped only if there is no Python or no package index.
+    /// the engine is not compiled again. It is skipped only if there is no Python or no package index.
     fn python(&mut self) -> Outcome {
         let environment = match Environment::prepare(self.root) {
             Ok(environment) => environment,
@@ -306,7 +306,7 @@ impl<'a> Run<'a> {
         let Some(address) = self.postgres(step) else { return Outcome::Failed };
         let before = self.count.passed;
         let mut tests = Command::new("cargo");
-        // Of the whole workspace, so that nothing is built once more with other features.
+        // Of the whole workspace, so that nothing is built again with other features.
         tests.args(["test", "--workspace", "--locked", "--test", file, "--", "--ignored", "--exact", test]);
         match self.tests(tests.env("FIRN_POSTGRES", address)) {
             Outcome::Passed if self.count.passed == before => {
@@ -320,7 +320,7 @@ impl<'a> Run<'a> {
     /// Builds a program for others to start: `firn` or `firn-random`.
     ///
     /// It is the one that the integration tests start. Built alone it would have other features of a few
-    /// dependencies, and nearly all crates would be compiled once more.
+    /// dependencies, and nearly all crates would be compiled again.
     fn program(&mut self, name: &str) -> Option<PathBuf> {
         let build = self.cargo(&["test", "--workspace", "--locked", "--no-run", "--quiet"]);
         match (build, metadata::target_directory(self.root)) {

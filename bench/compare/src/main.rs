@@ -13,7 +13,7 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Anything that goes wrong ends the program with its message.
+/// Every error ends the program with its message.
 type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 #[derive(Parser)]

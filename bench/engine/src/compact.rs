@@ -60,7 +60,7 @@ pub struct Costs {
     pub read: f64,
     /// The same by key.
     pub find: f64,
-    /// Changing one column of the ten lines of so many random orders, by id.
+    /// Changing one column of the ten lines of the lines of `orders` random orders, by id.
     pub update: Duration,
     /// The same by key, in a table with an index.
     pub update_by_key: Duration,
@@ -95,7 +95,7 @@ struct Bench {
     temperature: Temperature,
 }
 
-/// Measures the costs with so many orders.
+/// Measures the costs with this number of orders.
 pub fn run(temperature: Temperature, orders: i32) -> Result<Costs> {
     let by_id = Bench::load(&lines::SCHEMA, temperature, orders)?;
     let row_bytes = by_id.table.table().memory_bytes() as f64 / f64::from(orders * LINES);

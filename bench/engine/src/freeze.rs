@@ -44,7 +44,7 @@ pub struct Speeds {
     pub in_place: f64,
 }
 
-/// Measures the speeds with so many blocks.
+/// Measures the speeds with this number of blocks.
 pub fn run(blocks: usize, empty: u8) -> Result<Speeds> {
     let as_inserted = Bench::load(blocks, empty)?;
     let speed = |time: Duration| (blocks * BLOCK_BYTES) as f64 / time.as_secs_f64();

@@ -143,7 +143,7 @@ fn median_of(runs: usize, mut work: impl FnMut() -> Duration) -> Duration {
 }
 
 impl Machine {
-    /// Measures a machine with so many threads, on so many bytes.
+    /// Measures a machine with this number of threads and bytes.
     pub fn measure(threads: usize, bytes: usize, runs: usize) -> Result<Machine> {
         const CHAIN: u64 = 500_000;
         // The fastest one shows the frequency; others were interrupted.
@@ -232,7 +232,7 @@ fn random_reads<T: Copy + Into<u64> + Sync>(
     })
 }
 
-/// One of so many places, independent of the places before.
+/// A position below `places` that is independent of those of other numbers.
 #[inline(always)]
 fn place(number: u64, places: usize) -> usize {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -284,7 +284,7 @@ fn with_pieces<R>(blocks: &[Block], work: impl FnOnce(&[Piece<'_>]) -> R) -> R {
     work(&pieces)
 }
 
-/// Merges a delta into a main of so many different values in a hundred tuples each. Half of delta's values are new.
+/// Merges a delta into a main, both with `percent` distinct values in a hundred tuples. Half of the delta's values are new.
 pub fn run(kind: Kind, percent: f64, options: Options, machine: Machine) -> Result<Report> {
     let Options { main, delta, threads, runs } = options;
     let ty = match kind {
@@ -487,7 +487,7 @@ pub struct Reads {
     pub selected: f64,
 }
 
-/// Reads a column of so many 8-byte values in every encoding: values in runs of ten on average.
+/// Reads a column of 8-byte values in every encoding: values in runs of ten on average.
 pub fn reads(slots: usize, runs: usize, machine: Machine) -> Result<Vec<Reads>> {
     let random = &mut Random::seeded(9);
     let mut next = 0;

@@ -205,7 +205,7 @@ pub fn load(engine: &Arc<Engine>, scale_factor: f64, threads: usize, progress: &
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                // ORDERING: only distributes numbers; what they stand for was written before.
+                // ORDERING: only distributes numbers; the data behind them was written before.
                 while let Some(&(table, part, parts)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
                     for batch in batches(table, scale_factor, part, parts) {
                         progress.rows.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);

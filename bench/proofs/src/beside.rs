@@ -37,7 +37,7 @@ const SCALE: f64 = 0.01;
 /// How long a query may take.
 const TIMEOUT: &str = "SET statement_timeout = '120s'";
 
-/// So many queries must return rows. A query without rows shows little.
+/// The least number of queries that must return rows. A query without rows shows little.
 const WITH_ROWS: usize = 110;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;

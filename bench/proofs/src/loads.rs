@@ -14,7 +14,7 @@ use std::path::Path;
 /// Rows of a short load, and of one whose redo is longer than the 8 MiB that remain in memory.
 const ROWS: [i32; 2] = [500, 60_000];
 
-/// Rows have about so many bytes.
+/// The approximate size of rows in bytes.
 const WHAT_BYTES: usize = 180;
 
 /// Bytes of a message of COPY.

@@ -74,7 +74,7 @@ fn long_histories_in_process_have_no_anomalies() {
 /// Runs a trial of a server that is killed.
 fn on_a_server(trial: &str, arguments: &[&str]) {
     // Tests of the whole workspace have built it with everything else. Alone, this crate's tests
-    // would build all its dependencies once more, with other features.
+    // would build all its dependencies again, with other features.
     let firn = Path::new(PROOFS).with_file_name("firn");
     if !firn.exists() {
         eprintln!("SKIPPED: run the tests of the whole workspace, which build the firn binary");

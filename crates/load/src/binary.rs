@@ -45,7 +45,7 @@ pub(crate) struct BinaryReader {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Header,
-    /// So many bytes of the header's extension, which is ignored.
+    /// The rest of the header's extension, in bytes; it is ignored.
     Extension(usize),
     Rows,
     /// Nothing.

@@ -12,7 +12,7 @@ use arrow_buffer::NullBuffer;
 use firn_base::array::ArrayImage;
 use firn_base::{Interval, Numeric, Representation, SqlType, TypeId, Value, binary};
 
-/// Rows that are written together: so many of usual width fit into the cache of a processor.
+/// The number of rows that are written together: those of usual width fit into the cache of a processor.
 const TOGETHER: usize = 1024;
 
 const LENGTH_BYTES: usize = 4;
@@ -44,7 +44,7 @@ struct Column {
 
 /// The lengths of cells.
 enum Cells {
-    /// All values are of so many bytes.
+    /// The size of all values in bytes.
     Fixed(usize),
     /// Those of the strings.
     Strings,

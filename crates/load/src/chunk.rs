@@ -3,7 +3,7 @@
 //! Bytes arrive in pieces cut anywhere. Only the ends of records have to be found in order. For that each byte is
 //! examined once, however small the pieces are, which takes a small part of the time of reading the fields
 //! (Mühlbauer, "On Scalable and Flexible Transaction and Query Processing in Main-Memory Database Systems", dissertation,
-//! TU München 2016, §3.3.3, "safe mode"). A piece that brings its own search for the ends of records is searched once more
+//! TU München 2016, §3.3.3, "safe mode"). A piece that brings its own search for the ends of records is searched again
 //! if it does not begin as the search assumed.
 
 use crate::fault::record_context;
@@ -44,8 +44,8 @@ pub struct Extent {
 }
 
 impl Chunk {
-    /// The chunk of a CSV or JSON file, of which so many lines were skipped, that was cut off at this place before. For the text
-    /// format the bytes alone would not suffice: the last line feed of a file may follow a backslash.
+    /// The chunk of a CSV or JSON file that was cut off at this place before; `skipped` is the number of skipped lines of the
+    /// file. For the text format the bytes alone would not suffice: the last line feed of a file may follow a backslash.
     pub fn again(extent: Extent, mut bytes: Vec<u8>, skipped: u64) -> Chunk {
         debug_assert_eq!(bytes.len() as u64, extent.bytes);
         if !bytes.ends_with(b"\n") {
@@ -73,7 +73,7 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// A piece of up to so many bytes, which `read` appends.
+    /// A piece of up to `length` bytes, which `read` appends.
     pub fn read(
         dialect: Dialect,
         length: usize,
@@ -154,7 +154,7 @@ pub(crate) struct Cutter {
     is_first: bool,
     /// Whether a file without bytes has one empty record.
     has_record: bool,
-    /// So many lines at the beginning belong to no record.
+    /// The number of lines at the beginning that belong to no record.
     skipped: u64,
 }
 
@@ -173,7 +173,7 @@ impl Cutter {
         }
     }
 
-    /// Skips so many lines at the beginning, whatever they contain.
+    /// Skips this number of lines at the beginning, whatever they contain.
     pub fn skip(&mut self, lines: u64) {
         self.skipped = lines;
     }

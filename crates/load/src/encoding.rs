@@ -27,10 +27,10 @@ const WINDOWS_1252: [u16; 32] = [
     0x0153, 0, 0x017e, 0x0178,
 ];
 
-/// A character has at most so many bytes of UTF-8.
+/// The most bytes of a character in UTF-8.
 const MOST_BYTES: usize = 3;
 
-/// So many bytes are read at once.
+/// The number of bytes that are read at once.
 const PIECE_BYTES: usize = 64 << 10;
 
 impl Encoding {
@@ -98,7 +98,7 @@ pub struct Decoded<R> {
     encoding: Encoding,
     piece: Box<[u8]>,
     text: Vec<u8>,
-    /// So much of the text has been returned.
+    /// The length of the text that has been returned.
     read: usize,
 }
 

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// A file that can be read anywhere, by several threads at once.
 pub trait Places: Sync {
-    /// Appends so many bytes from this offset on, fewer only at the end of the file.
+    /// Appends `length` bytes from this offset on, fewer only at the end of the file.
     fn read_at(&self, from: u64, length: usize, bytes: &mut Vec<u8>) -> io::Result<()>;
 }
 
@@ -280,7 +280,7 @@ fn cut(
     }
 }
 
-/// So many bytes of a file from this offset on.
+/// `length` bytes of a file from offset `from` on.
 fn read_extent(file: &dyn Places, from: u64, length: usize) -> io::Result<Vec<u8>> {
     // A line feed may be added.
     let mut bytes = Vec::with_capacity(length + 1);

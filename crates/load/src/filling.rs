@@ -338,11 +338,11 @@ struct Strings<'c> {
 
 /// How strings are read that are literal bytes of the chunk.
 enum Form {
-    /// Unchanged, up to so many bytes.
+    /// Unchanged, up to `most` bytes.
     Plain { most: usize, tails: Tails },
-    /// ASCII, padded with blanks to so many bytes, which fit in a view.
+    /// ASCII, padded with blanks to `exactly` bytes, which fit in a view.
     Short { exactly: usize, tails: Tails },
-    /// ASCII, padded with blanks to so many bytes, which fit in [`BLOCK_BYTES`].
+    /// ASCII, padded with blanks to `exactly` bytes, which fit in [`BLOCK_BYTES`].
     Long { exactly: usize },
     /// One by one.
     Other,
@@ -373,7 +373,7 @@ const BLOCK_BYTES: usize = 32;
 /// Strings up to this length are stored inside their views.
 const INLINE_BYTES: usize = 12;
 
-/// One more than the longest inline length stands for all longer ones.
+/// The last entry, one more than the longest inline length, is for all longer strings.
 const LENGTHS: usize = INLINE_BYTES + 2;
 
 /// The mask of the string's bytes in a view, by its length; of long ones the first four bytes.
@@ -393,7 +393,7 @@ const HIGH: u128 = u128::from_le_bytes([0x80; 16]);
 /// The other parts of a view, by the length of the string.
 type Tails = [u128; LENGTHS];
 
-/// So many bytes that are kept, and as many that are not.
+/// A mask of [`BLOCK_BYTES`] bytes that are kept, and as many that are not.
 static KEPT_OF_BLOCK: [u8; 2 * BLOCK_BYTES] = {
     let mut kept = [0; 2 * BLOCK_BYTES];
     let mut at = 0;
@@ -420,7 +420,7 @@ fn view(string: &[u8], buffer: u32, offset: u32) -> u128 {
     length | u128::from(prefix) << 32 | u128::from(buffer) << 64 | u128::from(offset) << 96
 }
 
-/// The view of a short string with so many blanks appended, with which it is still short.
+/// The view of a short string with `blanks` blanks appended, with which it is still short.
 fn padded(view: u128, length: usize, blanks: usize) -> u128 {
     debug_assert!(length + blanks <= INLINE_BYTES);
     let spaces = u128::from_le_bytes([b' '; 16]) & ((1 << (8 * blanks)) - 1);

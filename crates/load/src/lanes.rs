@@ -35,7 +35,7 @@ const ZEROS: u64 = 0x3030_3030_3030_3030;
 /// The longest integers that are read here have two words of this size.
 const WORD: u64 = 8;
 
-/// So many bytes may be removed from the end of a field: a carriage return, and the quote before it.
+/// The most bytes that may be removed from the end of a field: a carriage return, and the quote before it.
 const TRIMMED: u64 = 2;
 
 impl<'c> Eight<'c> {

@@ -78,7 +78,7 @@ pub struct CopyOptions {
     pub encoding: Encoding,
     /// Whether blank lines are skipped, of a CSV file of several columns
     pub passes_over_blank: bool,
-    /// So many lines at the beginning of a file of text or CSV are skipped.
+    /// The number of lines to skip at the beginning of a file of text or CSV.
     pub skip: u64,
     /// Whether a line `\.` ends the data, of text, CSV and JSON; otherwise it is data, as other programs read such files.
     pub ends_at_marker: bool,

@@ -132,7 +132,7 @@ enum Job<'f> {
     Read(u64, Result<Chunk>),
 }
 
-/// Reads all chunks on so many threads, and passes the results of `work` to `sink` on this thread, until `sink` breaks off. The
+/// Reads all chunks on this number of threads, and passes the results of `work` to `sink` on this thread, until `sink` breaks off. The
 /// first error in the file ends it, after all chunks before it, as does an error of `sink`; `waits` then stops a worker that waits
 /// for bytes.
 pub(crate) fn read<'f, T: Send>(

@@ -107,7 +107,7 @@ impl CopyReader {
         }
     }
 
-    /// Reads a file to its end on up to so many threads beside this one, and passes its batches to `sink`, in their order.
+    /// Reads a file to its end on up to `threads` threads beside this one, and passes its batches to `sink`, in their order.
     /// `failed` makes the error of a failed read. This replaces `push`, `next_batch` and `finish`.
     pub fn read_file(
         self,

@@ -546,7 +546,7 @@ impl RecordReader {
         self.options.ends_at_marker && record == END_MARKER
     }
 
-    /// The fault of a record with so many fields, if it has one as a whole.
+    /// The fault of a record with this number of fields, if it has one as a whole.
     fn fault_of(&self, bytes: &[u8], record: Range<usize>, fields: usize) -> Option<Fault> {
         let text = &bytes[record.clone()];
         if let Err(error) = utf8(text) {
@@ -623,8 +623,8 @@ impl RecordReader {
     }
 }
 
-/// About so many bytes of a chunk are read into all columns before the next ones: they and the ends of their fields remain in
-/// the nearest cache of the processor meanwhile.
+/// The approximate number of bytes of a chunk that are read into all columns before the next ones: they and the ends of their
+/// fields remain in the nearest cache of the processor meanwhile.
 const STRETCH_BYTES: usize = 16 << 10;
 
 /// The columns of a chunk, as they are read.

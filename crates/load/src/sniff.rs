@@ -38,7 +38,7 @@ const QUOTES: [(u8, u8); 5] =
 /// Where quotes open, the most likely first.
 const OPENINGS: [QuotesOpen; 2] = [QuotesOpen::AtBeginning, QuotesOpen::Anywhere];
 
-/// What the caller knows already.
+/// The properties of a file that are given.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Known {
     /// The delimiter of fields.
@@ -51,7 +51,7 @@ pub struct Known {
     pub null: Option<String>,
     /// Whether the first record names the columns.
     pub header: Option<bool>,
-    /// So many lines at the beginning are no records.
+    /// The number of lines at the beginning that are not records.
     pub skip: u64,
     /// Whether all columns are text, whatever they look like.
     pub all_text: bool,

@@ -19,8 +19,9 @@ const ZSTD_SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
 
 /// The decompressed bytes of a file that [`pipe::open`](firn_base::pipe::open) has opened, from its beginning. Its first bytes
 /// show whether it is compressed by gzip or zstd; a file of several compressed ones is decompressed as a whole. `watch` is called
-/// with the number of compressed bytes after each read. A read that waits for a pipe asks `stops` whether to give up; if so, it
-/// fails. While a pipe is silent, reads fail with [`io::ErrorKind::WouldBlock`] from time to time, and can be repeated.
+/// with the number of compressed bytes after each read. A read that waits for a pipe calls `stops` to find out whether it
+/// should stop waiting; if so, it fails. While a pipe is silent, reads fail with [`io::ErrorKind::WouldBlock`] from time to
+/// time, and can be repeated.
 pub fn watched(
     mut file: File,
     watch: impl Fn(u64) + Send + 'static,

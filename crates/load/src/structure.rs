@@ -93,7 +93,7 @@ impl Structure {
         self.find_with(Kernel::best(), bytes, dialect);
     }
 
-    /// As [`Structure::find`]. But of a record in which more than `most` delimiters count only so many are found, and its line feed:
+    /// As [`Structure::find`]. But of a record in which more than `most` delimiters count only `most` are found, and its line feed:
     /// that suffices to see that they are too many. All ends of a record of delimiters alone would take four times its length.
     pub fn find_some(&mut self, bytes: &[u8], dialect: Dialect, most: usize) {
         match bytes.len() > LONG_BYTES {
@@ -164,7 +164,7 @@ impl Visit for Structure {
     }
 }
 
-/// Finds only so many delimiters of each record, and its line feed.
+/// Finds only this number of delimiters of each record, and its line feed.
 struct FewEnds<'s> {
     structure: &'s mut Structure,
     bytes: &'s [u8],

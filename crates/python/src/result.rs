@@ -1,6 +1,6 @@
 //! The result of a statement: rows that are computed while they are read, returned as tuples or as Arrow batches.
 //!
-//! Rows are drawn when they are requested. Some are converted to tuples ahead of time; a program that then continues with
+//! Rows are computed when they are requested. Some are converted to tuples ahead of time; a program that then continues with
 //! Arrow gets those again, in batches.
 
 use crate::capsule::{self, Batches};
@@ -24,13 +24,13 @@ use std::sync::Arc;
 /// How many rows are converted to tuples at once.
 const TUPLES_AHEAD: usize = 256;
 
-/// A range of rows that have been drawn.
+/// A range of rows that have been computed.
 enum Stretch {
     Values(Vec<Value>),
     Vectors(ResultChunk, Range<usize>),
 }
 
-/// The rows of a result, while they are drawn. Locked after the connection's state.
+/// The rows of a result, while they are fetched. Locked after the connection's state.
 pub struct Drawn {
     rows: Option<Rows>,
     schema: SchemaRef,
@@ -78,7 +78,7 @@ impl Drawn {
         Ok(true)
     }
 
-    /// The next rows, at most so many; `None` at the end.
+    /// At most this number of rows; `None` at the end.
     fn stretch(&mut self, most: usize) -> Result<Option<Stretch>> {
         if !self.draw()? {
             return Ok(None);
@@ -159,7 +159,7 @@ pub struct RowSet {
 }
 
 impl RowSet {
-    /// For a statement that yields rows. The first rows are drawn at once: so most errors are raised where the
+    /// For a statement that yields rows. The first rows are computed at once: so most errors are raised where the
     /// statement is executed, and `SELECT nextval('s')` has its effect even if no row is fetched.
     pub fn of_rows(py: Python<'_>, core: Arc<Core>, rows: Rows) -> PyResult<RowSet> {
         let (columns, schema, tag) = (rows.columns().clone(), rows.schema(), rows.tag());
@@ -264,7 +264,7 @@ impl RowSet {
         Some(columns.iter().map(describe).collect())
     }
 
-    /// How many rows were changed, or drawn once all have been; -1 while that is unknown.
+    /// How many rows were changed, or fetched once all have been; -1 while that is unknown.
     #[getter]
     fn rowcount(&self, py: Python<'_>) -> PyResult<i64> {
         // A thread that held the lock does not exist in a forked child, where the lock is never released.
@@ -300,7 +300,7 @@ impl RowSet {
         }
     }
 
-    /// The next rows: at most so many, or all without a number.
+    /// The next rows: at most this number, or all without a number.
     #[pyo3(signature = (size=None))]
     fn fetch(&self, py: Python<'_>, size: Option<usize>) -> PyResult<Vec<Py<PyTuple>>> {
         let size = size.unwrap_or(usize::MAX);
@@ -344,7 +344,7 @@ impl RowSet {
         Ok(Batches { schema: self.schema.clone(), batches })
     }
 
-    /// The remaining rows as a stream, which draws them when its consumer requests them.
+    /// The remaining rows as a stream, which computes them when its consumer requests them.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,

@@ -30,7 +30,7 @@ pub struct Core {
     /// `None` once it is closed.
     state: Mutex<Option<State>>,
     cancel: CancelHandle,
-    /// Results whose rows may be drawn. Locked only briefly, and never during a wait, since it is locked
+    /// Results whose rows may still be fetched. Locked only briefly, and never during a wait, since it is locked
     /// with the interpreter held.
     results: Mutex<Vec<Weak<Mutex<Drawn>>>>,
 }

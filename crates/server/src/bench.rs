@@ -49,7 +49,7 @@ enum Workload {
         /// As prepared SQL statements instead of native calls.
         #[arg(long)]
         sql: bool,
-        /// Report the states of the blocks after so many seconds without writes.
+        /// Report the states of the blocks after this number of seconds without writes.
         #[arg(long, value_name = "SECONDS")]
         settle: Option<u64>,
         /// Hold a snapshot from before the first transaction until after the last one; its rows must be the same in

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-/// So many bytes of a file are read at once.
+/// The number of bytes of a file that are read at once.
 const PIECE: usize = 1 << 20;
 
 /// The length of some bytes and their CRC32C.

@@ -40,7 +40,7 @@ const VERSION: u64 = 1;
 /// How many pieces of data may wait between this process's own database and a server.
 const PIECES: usize = 64;
 
-/// So many rows without columns are inserted at once.
+/// The number of rows without columns that are inserted at once.
 const ROWS_TOGETHER: u64 = 1000;
 
 /// The errors of a statement that reads a damaged file: it is not of that kind, incomplete, or has other columns than were written.

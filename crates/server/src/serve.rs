@@ -75,7 +75,7 @@ pub struct Options {
     cooling: Cooling,
     #[command(flatten)]
     validation: Validation,
-    /// Report transactions on standard error that run for longer than so many seconds, if they keep old
+    /// Report transactions on standard error that run for longer than this number of seconds, if they keep old
     /// versions or have written; 0 for never.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     report_transactions_after: u64,

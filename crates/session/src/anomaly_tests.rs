@@ -107,7 +107,7 @@ anomaly!(
 );
 
 anomaly!(
-    /// Two conditions are asked of one state.
+    /// Two conditions are evaluated on one state.
     pmp_predicate_many_preceders,
     "1: SELECT * FROM test WHERE value = 30 -> nothing
      2: INSERT INTO test VALUES (3, 30)

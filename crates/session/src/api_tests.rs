@@ -112,7 +112,7 @@ fn a_nested_transaction_ends_without_the_outer_one() {
     assert!(connection.take_notices().is_empty());
 }
 
-/// Every attempt but the last meets a commit of another connection between its read and its write.
+/// In every attempt except the last, another connection commits between the read and the write.
 #[test]
 fn retry_runs_again_after_conflicts_and_not_after_other_errors() {
     let (database, mut connection) = with_table();

@@ -254,7 +254,7 @@ impl Connection {
         self.block.open()?.place.recall()
     }
 
-    /// As [`Connection::fail_open_block`], for an error that the session has met.
+    /// As [`Connection::fail_open_block`], for an error outside of the engine.
     pub(crate) fn fail_block_of(&mut self, error: &Error) {
         let is_open = matches!(self.block, Block::Open(_));
         self.fail_open_block();

@@ -5,7 +5,7 @@
 //! transaction (40001), the statement is run again, and its client does not see the conflict. Inside a block
 //! every statement begins at a savepoint; an error rolls back to it and fails the block.
 //!
-//! A panic inside a statement is a mistake of ours. It is caught here, ends the transaction and
+//! A panic inside a statement is a bug of the engine. It is caught here, ends the transaction and
 //! becomes XX000; the connection remains usable.
 
 use crate::block::Block;
@@ -43,12 +43,12 @@ use std::time::Duration;
 /// How often a statement outside a block is run again after conflicts.
 const MOST_RETRIES: u32 = 20;
 
-/// After how many attempts a statement locks rows before it changes them, so that it need not begin anew for each row that
+/// After how many attempts a statement locks rows before it changes them, so that it need not begin again for each row that
 /// other transactions change meanwhile.
 const ATTEMPTS_WITHOUT_LOCKS: u32 = 2;
 /// The longest pause before a retry; the first is a few microseconds and each may be twice as long.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
-/// Of commits that do not wait for the disk one in so many is timed: reading a clock costs a part of them.
+/// Of this number of commits that do not wait for the disk, one is timed: reading a clock is a part of their cost.
 const TIMED_COMMITS: u64 = 16;
 /// How often a waiting statement checks whether it was cancelled.
 const CANCEL_INTERVAL: Duration = Duration::from_millis(10);
@@ -196,7 +196,7 @@ pub struct Connection {
     pub(crate) forgotten_statements: u64,
     pub(crate) cursors: HashMap<String, Cursor>,
     pub(crate) notices: Vec<Error>,
-    /// Raised by rows of the block that have met an error.
+    /// Set when rows of the block have an error.
     pub(crate) stream_failure: Arc<StreamFailure>,
     random: Random,
 }
@@ -556,7 +556,7 @@ impl Connection {
         }
     }
 
-    /// Runs a query that locks or changes rows: to its end before the first row is handed out.
+    /// Runs a query that locks or changes rows: to its end before the first row is returned.
     fn run_query_with_effect(
         &mut self,
         prepared: &Arc<Prepared>,
@@ -634,7 +634,7 @@ impl Connection {
 
     /// Runs a statement in a transaction. Where it finds a row that another transaction is changing, it waits
     /// for the end of that transaction. Where it finds a row that has changed since its snapshot, it advances the snapshot if
-    /// it can ([`Transaction::restart`]). In both cases the statement is then run once more.
+    /// it can ([`Transaction::restart`]). In both cases the statement is then run again.
     fn in_block_transaction<T>(
         &mut self,
         transaction: &mut Transaction,
@@ -654,7 +654,7 @@ impl Connection {
                 (Ok(value), None) => return Ok(value),
                 (Err(error), _) => error,
             };
-            // READ COMMITTED never has to give up.
+            // At READ COMMITTED a statement is always run again.
             let may_retry = error.is_retryable()
                 && !is_deadlock(&error)
                 && transaction.can_advance_snapshot()

@@ -1,4 +1,4 @@
-//! COPY with the client: data that comes in pieces and data that goes out in pieces.
+//! COPY with the client: data is received and sent in pieces.
 //!
 //! A COPY from the client works in the block's transaction while the connection is idle, or in a
 //! transaction of its own. The block lends its transaction through a [`Home`] to which it returns
@@ -107,7 +107,7 @@ pub struct CopyIn {
 enum End {
     /// It is committed.
     Commit { shared: Arc<Shared>, wait: bool },
-    /// It returns to the block. After a mistake it releases its rows at once, up to the last savepoint of the block if there
+    /// It returns to the block. If the COPY fails, it releases its rows at once, up to the last savepoint of the block if there
     /// is one, as after any other error ([`Connection::fail_open_block`]).
     Return { home: Arc<Home>, last: Option<Savepoint> },
 }
@@ -131,7 +131,7 @@ impl CopyIn {
 
     /// Takes the rows of an Arrow batch, whose columns are those of the COPY in their order. They are
     /// assigned as `INSERT … SELECT` would assign them: 42804 where that does not cast, 0A000 for Arrow types
-    /// that no SQL type stands for. After an error the statement has been rolled back.
+    /// without an SQL type. After an error the statement has been rolled back.
     pub fn write_batch(&mut self, batch: &RecordBatch) -> Result<()> {
         self.step(|copy, transaction, options| copy.write_batch(transaction, options, batch))
     }
@@ -718,7 +718,7 @@ fn read_once(path: &str) -> Error {
         .with_hint("Run the COPY again, with the data from its beginning.")
 }
 
-/// The error for a file that cannot be unpacked.
+/// The error for a file that cannot be decompressed.
 #[cold]
 fn damaged(path: &str, error: &io::Error) -> Error {
     Error::new(SqlState::BAD_COPY_FILE_FORMAT, format!("could not read file \"{path}\": {error}"))

@@ -139,7 +139,7 @@ impl Cursor {
         self.listed.is_binary
     }
 
-    /// The error that it met when its rows were read ahead, if that has not been reported yet.
+    /// The error that occurred when its rows were read ahead, if that has not been reported yet.
     pub fn failed_ahead(&self) -> Option<Error> {
         self.rows.failed_ahead()
     }

@@ -44,7 +44,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// The temporary files of a session, which may hold so many bytes in all.
+    /// The temporary files of a session, with the limit of their size in bytes.
     pub fn spill_area(&self, limit: Option<u64>) -> Arc<SpillArea> {
         SpillArea::new(Arc::new(RealDisk), self.engine.temporary_directory(), limit.unwrap_or(u64::MAX))
     }

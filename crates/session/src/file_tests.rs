@@ -288,7 +288,7 @@ fn a_statement_reads_the_file_as_it_is_now() {
 #[test]
 fn mistakes_behind_the_sample_name_file_line_and_column() {
     let mut content = "n,t\n".to_owned();
-    // So many that no file is read to its end while the first waits for its reader.
+    // Large enough that no file is read to its end while the first waits for its reader.
     let count = 2_000_000;
     for row in 0..count {
         content.push_str(&format!("{row},x\n"));
@@ -746,7 +746,7 @@ fn the_first_mistake_of_a_file_in_no_order_is_told_however_late_its_keys_enter()
     for (others, constraint, line, other) in [
         (vec![(45_000, &*early), (50_000, &late)], Some("t_pkey"), 45_000, Some(20)),
         (vec![(59_000, &*early), (50_000, &late)], Some("t_pkey"), 50_000, Some(10)),
-        // Of the indexes the one that met it first, and of its rows the first.
+        // The error of the first index, and of its first row.
         (vec![(55_000, &*early), (54_000, &named)], Some("t_name_key"), 54_000, Some(30)),
         (vec![(55_000, &*both)], Some("t_pkey"), 55_000, Some(40)),
         (vec![(33, "-1,c,1"), (34, &early)], Some("t_pkey"), 33, None),
@@ -836,7 +836,7 @@ fn rows_that_are_left_out_are_kept_beside_keys_that_wait() {
     }
 }
 
-/// Keys of one large batch do not all wait together, and its rows are counted from its first.
+/// Keys of one large batch are inserted in several groups. An error's row number is counted from the first row of the batch.
 #[test]
 fn keys_of_a_large_batch_enter_as_it_is_stored() {
     const ROWS: i64 = 300_000;

@@ -195,7 +195,7 @@ fn rows_tell_their_file_and_files_may_be_listed() {
             );
         }
         assert_eq!(ask("t", both, ", filename => false", "ORDER BY t"), "x; y; z");
-        // A file that is not asked for by its name is not read: this one has no such column.
+        // A file whose name does not meet the condition is not read: this one has no such column.
         let all = "ARRAY['@/one*.#', '@/t*.#', '@/other.#']";
         if format != "json" {
             let folder_name = folder.sql("@/").len();

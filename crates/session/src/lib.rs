@@ -76,7 +76,7 @@
 //! # Values
 //!
 //! Parameters are tuples of what converts into a [`Value`] ([`Parameters`]); rows are read as what a `Value` converts to
-//! ([`FromValue`], [`FromRow`]). `Option` stands for what may be NULL. Types without a Rust type of their own are
+//! ([`FromValue`], [`FromRow`]). `Option` is the type of values that may be NULL. Types without a Rust type of their own are
 //! `Value`s, such as [`Value::Date`], which counts days since 1970-01-01. A cast of text in the
 //! statement, `$1::text::date` and `day::text`, avoids them.
 //!

@@ -14,7 +14,7 @@ pub(crate) enum NewFile {
     Other(Pipe<Stops>),
 }
 
-/// While a thread waits for a pipe, it calls this to ask whether to give up.
+/// While a thread waits for a pipe, it calls this to find out whether it should stop waiting.
 pub(crate) type Stops = Box<dyn Fn() -> bool>;
 
 pub(crate) struct Named {

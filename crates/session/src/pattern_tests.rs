@@ -49,7 +49,7 @@ fn each_file_is_read_once_whatever_links_lead_to_it() {
     }
 }
 
-/// The number of ways to split a path between so many `**` is too large to try them all.
+/// With many `**`, the number of ways to split a path between them is too large to try all.
 #[test]
 fn a_directory_is_gone_through_once_however_often_any_are_asked_for() {
     let folder = Folder::new(&[]);

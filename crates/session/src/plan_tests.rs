@@ -35,7 +35,7 @@ fn no_prepared_statement_keeps_a_table_that_is_dropped_or_truncated() {
         assert!(!statements.iter().any(|statement| statement.keeps_plan()), "{ddl}");
         connection.execute(create).unwrap();
         connection.execute(fill).unwrap_or_else(|error| panic!("{ddl}: {error}"));
-        // They are planned anew, and keep the new plan.
+        // They are planned again, and keep the new plan.
         for statement in &statements {
             idle.execute_statement(statement, &[Value::Integer(1)]).unwrap();
             assert!(statement.keeps_plan());
@@ -44,7 +44,7 @@ fn no_prepared_statement_keeps_a_table_that_is_dropped_or_truncated() {
     }
 }
 
-/// A plan that is the same was not made anew. Once only the test has it, nothing else keeps it.
+/// A plan that is the same was not made again. Once only the test has it, nothing else keeps it.
 #[test]
 fn a_block_that_reads_an_older_catalog_keeps_its_plans_for_itself_until_it_ends() {
     let database = Database::memory().unwrap();
@@ -74,7 +74,7 @@ fn a_block_that_reads_an_older_catalog_keeps_its_plans_for_itself_until_it_ends(
     }
 }
 
-/// The block's client does nothing after it was idle for too long, and the test only asks for the state of the block.
+/// The block's client does nothing after it was idle for too long, and the test only reads the state of the block.
 #[test]
 fn a_block_that_was_idle_for_too_long_keeps_no_plans() {
     const HURRY: &str = "SET LOCAL idle_in_transaction_session_timeout = '5ms'";
@@ -127,7 +127,7 @@ fn only_statements_that_keep_a_plan_are_listed() {
     assert_eq!(listed.len(), 0);
 }
 
-/// The count of references to the plan is unchanged, so no session plans anew.
+/// The count of references to the plan is unchanged, so no session plans again.
 #[test]
 fn sessions_that_share_a_statement_each_find_its_plan_until_ddl_ends() {
     let database = Database::memory().unwrap();

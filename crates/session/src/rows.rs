@@ -208,7 +208,7 @@ impl<P: Pieces> SharedStream<P> {
         next
     }
 
-    /// The error that it met when it was read ahead, if that has not been reported yet.
+    /// The error that occurred when it was read ahead, if that has not been reported yet.
     fn failed_ahead(&self) -> Option<Error> {
         self.state.lock().ahead.back().and_then(|last| last.as_ref().err().cloned())
     }
@@ -350,7 +350,7 @@ impl Rows {
         (Rows { columns, verb, rows: 0, told: None, is_binary: false, source: Source::Shared(shared) }, weak)
     }
 
-    /// The error that they met when they were read ahead, if that has not been reported yet.
+    /// The error that occurred when they were read ahead, if that has not been reported yet.
     pub(crate) fn failed_ahead(&self) -> Option<Error> {
         match &self.source {
             Source::Shared(shared) => shared.failed_ahead(),

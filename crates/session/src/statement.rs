@@ -20,7 +20,7 @@
 //!
 //! Invariant: a plan that a statement begins to keep is of no older catalog than its list has seen, and is stored under the lock
 //! of the list. So no plan of an older catalog is kept after DDL: a plan stored before the list saw the DDL is listed and was
-//! examined then, and for a later one the list knows that it is too old. Removing a plan needs no lock of the list.
+//! examined then, and a later one is found to be too old by the list's version. Removing a plan needs no lock of the list.
 //!
 //! Invariant: a statement that keeps a plan is listed.
 
@@ -42,7 +42,7 @@ use std::ops::Deref;
 const FEW: usize = 64;
 
 /// A prepared statement, cheap to clone, usable by every connection of its database. It stays
-/// valid when the catalog changes: it is planned anew when run, and fails with 0A000 if its result
+/// valid when the catalog changes: it is planned again when run, and fails with 0A000 if its result
 /// columns have changed.
 #[derive(Clone)]
 pub struct Statement {
@@ -339,7 +339,7 @@ impl Connection {
         plan
     }
 
-    /// The statement's plan, made anew if it no longer fits. Only queries and changes have one.
+    /// The statement's plan, made again if it is no longer valid. Only queries and changes have one.
     #[inline]
     pub(crate) fn current_plan<'p>(
         &self,
@@ -444,7 +444,7 @@ impl Statement {
     }
 }
 
-/// The query or the change in a statement, which is prepared with it. That of CREATE TABLE AS is prepared anew when the table is
+/// The query or the change in a statement, which is prepared with it. That of CREATE TABLE AS is prepared again when the table is
 /// filled; here it only determines parameters.
 fn inner_of(parsed: &Parsed) -> Result<Option<tree::Statement>> {
     let query = |query: &tree::Query| Some(tree::Statement::Query(Box::new(without_into(query.clone()))));

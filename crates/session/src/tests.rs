@@ -10,7 +10,7 @@ use firn_base::{Numeric, Result, SqlState, Type, TypeId, Value, thread};
 use firn_txn::{Config, Engine};
 use std::time::{Duration, Instant};
 
-/// Yields so many rows of a table of 2,000 rows that it does not end in any test.
+/// A query over a table of 2,000 rows with so many result rows that it does not end in any test.
 const ENDLESS: &str = "SELECT x.b FROM t x, t y, t z";
 
 fn connection() -> Connection {
@@ -21,7 +21,7 @@ fn one(connection: &mut Connection, sql: &str) -> Value {
     connection.query_row(sql, &[]).unwrap().unwrap().remove(0)
 }
 
-/// A database whose store may use so many bytes.
+/// A database with this limit of its store's memory.
 fn limited(bytes: u64) -> Database {
     Database::open_with(crate::Config { memory_limit: Some(bytes), ..crate::Config::default() }).unwrap()
 }
@@ -341,7 +341,7 @@ fn blocks_that_cannot_meet_a_condition_do_not_change_its_answer() {
         ("name LIKE 'border%'", 0),
         ("day IN ('2026-02-01', '2026-02-02')", 2000),
         ("day IN ('2026-02-01', '2026-02-02', '2026-02-03', '2026-02-04', '2026-02-05')", 5000),
-        // What lies between is neither.
+        // Times in between are neither.
         ("day IN ('2026-01-01', '2026-04-10')", 2000),
         ("name IS NOT NULL AND day = '2026-03-31'", 857),
     ] {

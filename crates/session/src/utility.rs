@@ -178,7 +178,7 @@ impl Connection {
         }
     }
 
-    /// A statement that asks for what the engine does automatically: the relations that it names must exist.
+    /// A statement for work that the engine does automatically: the relations that it names must exist.
     fn done_already<'n>(
         &mut self,
         tag: &'static str,
@@ -498,7 +498,7 @@ impl Connection {
         }
     }
 
-    /// The error of a cursor that was declared WITH HOLD, met when it was read ahead at the end of its block.
+    /// The error of a cursor that was declared WITH HOLD, which occurred when it was read ahead at the end of its block.
     pub(crate) fn failure_of_cursors(&self) -> Option<Error> {
         self.cursors.values().filter(|cursor| !cursor.kept).find_map(Cursor::failed_ahead)
     }

@@ -123,7 +123,7 @@ fn repeatable_read_waits_but_keeps_its_snapshot() {
     assert_eq!(rows(&database)[0], (1, 11));
 }
 
-/// Every statement reads what is committed when it begins; one that had to wait begins anew.
+/// Every statement reads what is committed when it begins; one that had to wait begins again.
 #[test]
 fn read_committed_waits_and_reads_what_the_other_has_left() {
     let database = database();

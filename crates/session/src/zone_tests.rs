@@ -8,19 +8,19 @@ use std::fs;
 use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
-/// A database that cuts files into chunks of so many bytes.
+/// A database that cuts files into chunks of this size.
 fn database(chunk_bytes: usize) -> Database {
     let database = Database::memory().unwrap();
     database.shared.facts.zones.set_chunk_bytes(chunk_bytes);
     database
 }
 
-/// How many files it knows.
+/// The number of files that have zones.
 fn known(database: &Database) -> usize {
     database.shared.facts.zones.len()
 }
 
-/// Writes a file with a modification time so many seconds ago, or in the future: a file modified just now is not remembered.
+/// Writes a file whose modification time is `seconds_ago`, which may be negative: a file modified just now is not remembered.
 fn write(folder: &Folder, name: &str, content: &str, seconds_ago: i64) {
     fs::write(folder.path(name), content).unwrap();
     let file = fs::File::options().write(true).open(folder.path(name)).unwrap();

@@ -54,7 +54,7 @@ impl State {
 pub struct Client {
     /// The user's name.
     pub user: String,
-    /// The name of the database for which it asked.
+    /// The name of the database that it requested.
     pub database: String,
     /// Its application name.
     pub application: String,
@@ -271,7 +271,7 @@ impl Sessions {
     /// A number for a future session.
     pub fn reserve(&self) -> u32 {
         let all = self.all.lock();
-        // Numbers start anew after 4 billion sessions, so one may still be in use.
+        // Numbers start again after 4 billion sessions, so one may still be in use.
         loop {
             let id = self.last.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
             if id != 0 && i32::try_from(id).is_ok() && !all.contains_key(&id) {

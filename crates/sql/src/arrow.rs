@@ -100,7 +100,7 @@ pub fn rows(batch: &RecordBatch, budget: &mut usize) -> Result<Vec<Vec<Value>>> 
         let vector = vectors::vector(column, representation);
         for (row, values) in rows.iter_mut().enumerate() {
             let datum = vector.datum(row);
-            // Many views may stand for the same bytes; each value has its own.
+            // Many views may refer to the same bytes; each value has its own.
             spend(bytes_of(&datum))?;
             values.push(value(datum, representation));
         }
@@ -334,7 +334,7 @@ fn with_zero_byte(strings: &StringViewArray) -> Option<usize> {
     (0..strings.len()).find(|row| strings.is_valid(*row) && strings.value(*row).as_bytes().contains(&0))
 }
 
-/// So many bytes of a string are stored in its view, after the length.
+/// The most bytes of a string that are stored in its view, after the length.
 const INLINE_BYTES: usize = 12;
 
 /// Whether an inline string has a zero byte.

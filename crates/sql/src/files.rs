@@ -4,7 +4,7 @@
 //! A file is examined when a statement is bound, which determines its columns and their types. It is read when the statement
 //! runs, and only the columns that the statement uses: CSV and JSON by the code of COPY ([`lines`]), Parquet and Arrow by
 //! the crates of the Arrow project ([`columns`]). Zone maps of CSV and JSON files are kept for later statements ([`zones`]). A
-//! plan records the versions of its files, and is made anew when one has changed. The files are the server's, as for COPY.
+//! plan records the versions of its files, and is made again when one has changed. The files are the server's, as for COPY.
 
 mod arguments;
 mod column_scan;
@@ -79,7 +79,7 @@ impl Files {
         self.0.lock().iter().map(|table| table.versions.clone()).collect()
     }
 
-    /// The files that a name in FROM stands for.
+    /// The files that a name in FROM refers to.
     pub(crate) fn named(&self, pattern: &str, opening: &Opening<'_>) -> Result<Found> {
         self.open(Asked::new(vec![pattern.to_owned()], None), opening)
     }

@@ -104,7 +104,7 @@ fn format(option: &UtilityOption) -> Result<ExplainFormat> {
     }
 }
 
-/// Checks the options of a statement that asks for what the engine does automatically. 42601 for those that it does not have.
+/// Checks the options of a statement for work that the engine does automatically. 42601 for those that it does not have.
 pub fn check_options(command: &str, known: &[&str], options: &[UtilityOption], text: &str) -> Result<()> {
     match options.iter().find(|option| !known.contains(&&*option.name.text)) {
         Some(option) => Err(unrecognized(command, &option.name, text)),

@@ -27,7 +27,7 @@ impl RowChunk {
         }
     }
 
-    /// Its first rows, of which it has so many, and the others.
+    /// Its first rows, whose number is `first`, and the others.
     pub fn split(self, first: usize, columns: usize) -> (RowChunk, RowChunk) {
         match self {
             RowChunk::Values(mut values) => {

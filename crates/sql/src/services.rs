@@ -298,7 +298,7 @@ impl SessionServices for Services {
     }
 
     fn transaction_number(&self, draws: bool) -> Result<Option<i64>> {
-        // One number is drawn, whichever threads of a statement call.
+        // One number is allocated, whichever threads of a statement call.
         let _state = self.state.lock();
         let kept = self.activity.transaction_number();
         let mut number = kept.load(Ordering::Relaxed);

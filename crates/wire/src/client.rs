@@ -33,7 +33,7 @@ use crate::parameters;
 use crate::rows::{CellWriter, Cursor, Progress, send_values};
 use crate::socket::{Arrivals, Socket};
 
-/// Output beyond this is sent before the protocol asks for it.
+/// Output beyond this size is sent before the protocol requires it.
 const LARGE_OUTPUT_BYTES: usize = 64 * 1024;
 
 /// How many values of rows a connection has room for, which it keeps between queries.
@@ -97,7 +97,7 @@ impl Sink {
 
 /// Why a message could not be processed.
 pub(crate) enum Fault {
-    /// The client made a mistake, which is reported to it.
+    /// An error of the client, which is reported to it.
     Statement(Error),
     /// The client has gone.
     Gone,

@@ -29,7 +29,7 @@ pub const MAX_STARTUP_BYTES: usize = 10_000;
 /// How much of a packet has arrived at the front of the input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Frame {
-    /// It has not arrived as a whole: so many bytes are needed before the next attempt.
+    /// It has not arrived as a whole: this number of bytes is needed before the next attempt.
     Incomplete(usize),
     /// It has arrived as a whole, and has this length.
     Complete(usize),
@@ -78,7 +78,7 @@ pub enum Startup<'a> {
     },
     /// Opens a session of protocol 3.
     Session {
-        /// The minor version asked for.
+        /// The requested minor version.
         minor: u16,
         /// Name and value of each parameter.
         parameters: Vec<(&'a [u8], &'a [u8])>,

@@ -38,7 +38,7 @@ struct Watch {
     statement: AtomicU64,
 }
 
-/// How long a statement may take: so many checks of the watching thread, a second apart.
+/// How long a statement may take: the number of checks of the watching thread, a second apart.
 const LOOKS: u32 = 60;
 
 /// The source of the statistics and the catalog.
@@ -54,7 +54,7 @@ thread_local! {
 }
 
 impl InProcess {
-    /// An engine with the tables, whose vectors have so many rows.
+    /// An engine with the tables, whose vectors have this number of rows.
     pub fn new(vector_rows: usize) -> InProcess {
         std::panic::set_hook(Box::new(|info| {
             PANIC.with(|panic| *panic.borrow_mut() = info.to_string());

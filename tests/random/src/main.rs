@@ -1,9 +1,9 @@
 //! Random statements, run on FirnDB and on PostgreSQL 15.
 //!
-//! `choices` draws, `generate` makes statements from that, `in_process` and `server` run them (a server that `own` starts is the
-//! whole engine with storage and protocol), `compare` checks whether two results are the same, `shrink` makes a statement with
-//! different results smaller, `coverage` counts what has been tried. Each statement has a seed of its own, one more than the one
-//! before; the report prints it.
+//! `choices` makes random choices, `generate` makes statements from them, `in_process` and `server` run them (a server that
+//! `own` starts is the whole engine with storage and protocol), `compare` checks whether two results are the same, `shrink`
+//! makes a statement with different results smaller, `coverage` counts what has been tried. Each statement has a seed of its
+//! own, one more than the one before; the report prints it.
 
 mod choices;
 mod compare;

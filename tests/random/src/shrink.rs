@@ -1,6 +1,6 @@
 //! Makes a failing statement small.
 //!
-//! It changes the record of choices and makes the statement anew: rules become their simplest form, a rule replaces
+//! It changes the record of choices and makes the statement again: rules become their simplest form, a rule replaces
 //! an equal one around it, choices are removed or become smaller. A change is kept if the statement is simpler and
 //! fails in the same way.
 

@@ -129,7 +129,7 @@ pub struct Cold {
     found: Rc<Cell<u64>>,
 }
 
-/// A round of the freezer waits for guards, also of other tests. It is repeated for so long, and so many times.
+/// A round of the freezer waits for guards, also of other tests. It is repeated for at most this time, and at most [`ROUNDS`] times.
 const PATIENCE: Duration = Duration::from_secs(1);
 const ROUNDS: usize = 3;
 

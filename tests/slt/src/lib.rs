@@ -78,7 +78,7 @@ impl Condition {
 pub enum Expect {
     /// Success.
     Ok,
-    /// Success, with so many rows touched.
+    /// Success, with this number of affected rows.
     Count(u64),
     /// An error: SQLSTATE and a part of its text.
     Error(String, String),

@@ -76,7 +76,7 @@ pub struct SqlWorker<C: SqlClient> {
 }
 
 impl<C: SqlClient> SqlWorker<C> {
-    /// Client `number` over this connection to a database with so many subscribers. Its inputs are those of the
+    /// Client `number` over this connection to a database with this number of subscribers. Its inputs are those of the
     /// native client of that number.
     pub fn new(mut client: C, subscribers: i32, seed: u64, number: usize) -> Result<SqlWorker<C>> {
         let statements = Statements::prepare(&mut client)?;

@@ -70,7 +70,7 @@ pub fn load(
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                // ORDERING: only distributes numbers; what they stand for was written before.
+                // ORDERING: only distributes numbers; the data behind them was written before.
                 while let Some(&stretch) = stretches.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let mut insert = |table: &TableSchema, columns: Vec<ArrayRef>| {
                         progress.rows.fetch_add(columns[0].len() as u64, Ordering::Relaxed);

@@ -55,11 +55,11 @@ pub enum Kind {
     NewOrder,
     /// A customer pays.
     Payment,
-    /// A customer asks for the last order.
+    /// The state of a customer's last order.
     OrderStatus,
     /// A carrier takes the oldest order of each district.
     Delivery,
-    /// A clerk asks how many recently sold items run low.
+    /// The number of recently sold items with a low stock.
     StockLevel,
 }
 

@@ -142,7 +142,7 @@ impl Trial<'_> {
             .collect();
         moments.sort_unstable();
         let mut moments = moments.into_iter().peekable();
-        // Kills when so many transactions have begun as the schedule says; sometimes after a checkpoint.
+        // Kills the server when the scheduled numbers of transactions have begun, sometimes after a checkpoint.
         let kill = |recorder: &Recorder, before: u64| -> Result<()> {
             let end = before + recorder.planned();
             while let Some(moment) = moments.next_if(|moment| *moment <= end) {

@@ -21,7 +21,7 @@ const SCHEMA: [&str; 2] = [
 ];
 const KEY: ColumnId = ColumnId(0);
 const VERSION: ColumnId = ColumnId(2);
-/// The key once more, without an index.
+/// The key again, without an index.
 const WIDE: ColumnId = ColumnId(3);
 const ELEMENTS: ColumnId = ColumnId(4);
 const LOCKS: [RowLock; 4] = [RowLock::Update, RowLock::NoKeyUpdate, RowLock::Share, RowLock::KeyShare];

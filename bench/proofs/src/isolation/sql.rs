@@ -366,7 +366,7 @@ impl<C: SqlClient> SqlTransactions<C> {
         Ok(())
     }
 
-    /// Some steps that conflict are tried once more, from a savepoint. Of some steps that read everything else is rolled back.
+    /// Some steps that conflict are tried again, from a savepoint. Of some steps that read everything else is rolled back.
     fn run_step_in_block(&mut self, step: &Step) -> Result<Found> {
         let (tries_again, is_taken_back) = match *step {
             Step::Write { value, .. } => (value % 8 == 4, false),

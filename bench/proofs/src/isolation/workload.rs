@@ -27,11 +27,11 @@ pub enum Way {
     Index,
     /// A condition on a column that no index has: a plan over a scan.
     Scan,
-    /// One of so many other queries for a group of keys: by lists of values, prefixes, alternatives, joins.
+    /// One of [`QUERIES`] other queries for a group of keys: by lists of values, prefixes, alternatives, joins.
     Query(usize),
-    /// One of so many queries for the last row of a register that has several, or by the key.
+    /// One of [`LASTS`] queries for the last row of a register that has several, or by the key.
     Last(usize),
-    /// One of so many queries for the first or the last key of a group that is there.
+    /// One of [`ENDS`] queries for the first or the last key of a group.
     End(usize),
 }
 
@@ -51,7 +51,7 @@ pub const GROUP_CHANGES: usize = 3;
 pub enum Manner {
     /// Nothing.
     Plain,
-    /// It locks the rows, by one of so many clauses: a row that has changed is locked in its current version.
+    /// It locks the rows, by one of several clauses: a row that has changed is locked in its current version.
     Locking(usize),
     /// A cursor returns some rows now, and the others after the next step.
     Cursor,

@@ -70,7 +70,7 @@ pub(super) fn pushed(
     Ok(std::iter::from_fn(|| reader.next_batch()).flat_map(|batch| rows_of(&batch, types)).collect())
 }
 
-/// The rows of a file that is read by so many threads.
+/// The rows of a file that is read by this number of threads.
 fn read(reader: CopyReader, types: &[SqlType], file: &[u8], threads: usize) -> Result<Vec<Vec<String>>> {
     let failed = |error: &std::io::Error| Error::new(SqlState::IO_ERROR, error.to_string());
     let mut rows = Vec::new();

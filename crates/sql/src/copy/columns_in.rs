@@ -23,7 +23,7 @@ use std::sync::mpsc;
 /// Rows of a batch that is stored at once.
 const BATCH_ROWS: usize = 64 << 10;
 
-/// A file is read in at most so many parts; progress is reported after each.
+/// The most parts in which a file is read; progress is reported after each.
 const SHARES: usize = 32;
 
 /// Batches that may wait to be stored.

@@ -47,7 +47,7 @@ struct Formed {
 }
 
 impl Formed {
-    /// So many are made on this thread, before others are started.
+    /// The number that are made on this thread, before others are started.
     const FIRST: usize = 4;
 
     fn new(form: Form, threads: usize) -> Formed {

@@ -121,7 +121,7 @@ pub(super) enum Incoming {
 }
 
 impl Incoming {
-    /// So many rows from a given one on.
+    /// `length` rows from row `first` on.
     fn vector(&self, ty: Type, first: usize, length: usize) -> Vector {
         let representation = ty.representation().expect("it is the type of values");
         match self {

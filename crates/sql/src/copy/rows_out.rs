@@ -18,7 +18,7 @@ const PIECE_BYTES: usize = 256 << 10;
 /// The same if pieces are compressed, each by itself.
 const PACKED_PIECE_BYTES: usize = 1 << 20;
 
-/// So many pieces are written on this thread, before others are started.
+/// The number of pieces that are written on this thread, before others are started.
 const FIRST_PIECES: usize = 2;
 
 /// Turns rows into pieces.

@@ -34,7 +34,7 @@ struct State<I, O> {
 }
 
 impl<I: Send + 'static, O: Send + 'static> Workers<I, O> {
-    /// Starts so many threads, or as many as the system allows; `None` if that is none. They yield processors to transactions, as
+    /// Starts this number of threads, or as many as the system allows; `None` if that is none. They yield processors to transactions, as
     /// queries do.
     pub fn start(
         name: &str,
@@ -64,7 +64,7 @@ impl<I: Send + 'static, O: Send + 'static> Workers<I, O> {
         (self.given - self.taken) as usize
     }
 
-    /// Whether so many threads have enough to do: a few items for each, but fewer if these are large.
+    /// Whether this number of threads has enough to do: a few items for each, but fewer if these are large.
     pub fn is_enough(&self) -> bool {
         const ITEMS: usize = 2;
         const BYTES: usize = 128 << 20;
@@ -72,7 +72,7 @@ impl<I: Send + 'static, O: Send + 'static> Workers<I, O> {
         self.under_way() >= ITEMS * self.threads.len() || bytes >= BYTES && self.under_way() > 0
     }
 
-    /// Gives them an item of about so many bytes.
+    /// Adds an item of about this size in bytes.
     pub fn give(&mut self, item: I, bytes: usize) {
         self.sizes.push_back(bytes);
         self.shared.state.lock().items.push_back((self.given, item));

@@ -17,7 +17,7 @@ pub(super) struct ColumnParts {
     pub column: ColumnDef,
     /// The options of the sequence that a serial or identity column needs.
     pub sequence: Option<SequenceOptions>,
-    /// Whether the column's default draws from that sequence.
+    /// Whether the column's default uses that sequence.
     pub serial: bool,
     /// The expression of a generated column as written, which is checked once its table is in the catalog.
     pub generated: Option<tree::Expr>,

@@ -22,7 +22,7 @@ fn includes(like: &TableLike, wanted: LikeOption) -> bool {
     about.is_some_and(|(including, _)| *including)
 }
 
-/// The columns that a LIKE stands for, and the table that they belong to, unless that is a view.
+/// The columns that a LIKE copies, and the table that they belong to, unless that is a view.
 pub(super) fn columns(
     context: &Context<'_>,
     like: &TableLike,

@@ -173,7 +173,7 @@ fn rename_constraint(context: &mut Context<'_>, mut table: TableDef, from: &str,
     context.put_table(table)
 }
 
-/// Builds a physical index anew with its new definition: its name, which messages show, and whether it is
+/// Builds a physical index again with its new definition: its name, which messages show, and whether it is
 /// always unique, cannot be changed in place.
 pub(super) fn rebuild(context: &mut Context<'_>, table: &mut TableDef, index: &IndexDef) -> Result<()> {
     context.lock(table)?;

@@ -166,7 +166,7 @@ fn canonical(context: &Context<'_>, query: &Query, described: &Described) -> Res
         again.columns.len() == described.columns.len()
             && again.columns.iter().zip(&described.columns).all(|(a, b)| a.name == b.name && a.ty == b.ty)
     };
-    // A column that a star stands for may have no unambiguous name.
+    // A column of an expanded star may have no unambiguous name.
     Ok(if again.is_ok_and(|again| is_same(&again)) { written } else { text(false) })
 }
 

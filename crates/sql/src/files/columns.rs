@@ -42,7 +42,7 @@ pub(crate) trait ColumnFile: Send + Sync {
         Ok(())
     }
 
-    /// Begins to read columns, by ascending positions, of parts; batches have about so many rows if the file permits that.
+    /// Begins to read columns, by ascending positions, of parts; batches have about `rows` rows if the file permits that.
     fn read(&self, columns: &[usize], parts: &[usize], batch_rows: usize) -> Result<Box<dyn Batches>>;
 
     /// Which parts may have rows that satisfy a test; all, if that is unknown. `columns` are those of the table: their
@@ -255,7 +255,7 @@ impl Fitted {
         refuse_claims(batch, MOST_CLAIMED).map_err(|error| self.told(error))
     }
 
-    /// So many rows of a batch of the file, from a given one on, converted to the schema.
+    /// `length` rows of a batch of the file from a given one on, converted to the schema.
     pub(super) fn fit(&self, batch: &RecordBatch, start: usize, rows: usize) -> Result<RecordBatch> {
         let batch = batch.slice(start, rows).project(&self.order);
         let batch = batch.map_err(|error: ArrowError| damaged(&self.path, &error))?;

@@ -15,7 +15,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// So many bytes of a file are read for its header, if that is not longer.
+/// The number of bytes of a file that are read for its header, if that is not longer.
 const HEADER_BYTES: usize = 4 << 10;
 
 /// The most names that an error shows.

@@ -238,7 +238,7 @@ struct Digested {
 pub(super) type Sink<'s> = &'s mut dyn FnMut(Chunk) -> Result<()>;
 
 impl Lines {
-    /// Reads the files on so many threads.
+    /// Reads the files on this number of threads.
     pub fn read(&self, threads: usize, sink: Sink<'_>) -> Result<()> {
         for path in &self.paths {
             let failed = |error| file_error(path, &error);
@@ -435,7 +435,7 @@ impl Lines {
         Ok(Digested { chunks: self.chunks(&columns, rows, path), totals, zones })
     }
 
-    /// So many rows of a file as chunks, at least one.
+    /// `rows` rows of a file as chunks, at least one.
     fn chunks(&self, columns: &[(ArrayRef, Representation)], rows: usize, path: &Path) -> Vec<Chunk> {
         let part = |from: usize| {
             let length = MOST_ROWS.min(rows - from);

@@ -26,7 +26,7 @@ impl Names {
     }
 }
 
-/// So many rows of a file with these vectors, with the file's name if it is requested.
+/// A chunk of a file's rows with these vectors, and with the file's name if it is requested.
 pub(super) fn chunk(names: Option<Names>, mut vectors: Vec<Vector>, rows: usize, path: &Path) -> Chunk {
     if let Some(Names { at }) = names {
         let name = Value::Text(path.to_string_lossy().into_owned());

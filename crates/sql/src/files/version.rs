@@ -5,7 +5,7 @@ use std::fs::{File, Metadata};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Two times that differ by so much are distinct in every file system.
+/// Two times with this difference are distinct in every file system.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
 /// The version of a file at a certain time.

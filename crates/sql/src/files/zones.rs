@@ -31,7 +31,7 @@ pub(super) const MOST_GATHERED_BYTES: usize = MOST_BYTES / 4;
 /// The most files with a zone map.
 const MOST_FILES: usize = 4096;
 
-/// So many bytes of a string are kept as a bound.
+/// The most bytes of a string that are kept as a bound.
 const MOST_TEXT_BYTES: usize = 32;
 
 /// The zone maps that the sessions of a database share. The least recently used ones are dropped when there are too many.

@@ -83,7 +83,7 @@ fn sql_features(_: &Source) -> Vec<Row> {
     include_str!("features.tsv").lines().map(row).collect()
 }
 
-/// The properties of the implementation that the SQL standard asks for.
+/// The properties of the implementation that the SQL standard requires.
 fn sql_implementation_info(_: &Source) -> Vec<Row> {
     let number = |id: &str, name: &str, value: i64| {
         row! { "implementation_info_id": id, "implementation_info_name": name, "integer_value": value }

@@ -13,7 +13,7 @@ pub(crate) enum Cell {
     /// Of any width.
     Integer(i64),
     Float(f64),
-    /// Of so many seconds.
+    /// In seconds.
     Interval(i64),
     Text(String),
     Integers(Vec<i64>),

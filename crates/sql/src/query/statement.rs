@@ -28,7 +28,7 @@ use std::sync::LazyLock;
 
 /// The result of a query.
 pub enum QueryOutput {
-    /// So many rows, the whole result, whose values have been appended to those of the caller.
+    /// The number of rows of the whole result, whose values have been appended to those of the caller.
     Values(usize),
     /// Rows that are computed while they are read.
     Stream(Stream),
@@ -161,7 +161,7 @@ impl Prepared {
         self.prepared.is_short()
     }
 
-    /// Whether its tables have grown so much that it should be prepared anew.
+    /// Whether its tables have grown so much that it should be prepared again.
     pub fn has_outgrown(&self) -> bool {
         self.prepared.has_outgrown()
     }

@@ -1,5 +1,5 @@
 //! Identifies the caller: a handshake or every call carries a name and a password (HTTP's `Basic`). A handshake returns a
-//! token (`Bearer`) that stands for a session from then on.
+//! token (`Bearer`) that identifies the session from then on.
 //!
 //! Names and passwords are those of the PostgreSQL side. The same verifiers are checked with the password itself,
 //! since Flight SQL has no SCRAM.
@@ -30,7 +30,7 @@ pub(super) enum Strings {
     Views,
 }
 
-/// The caller, and the form of the replies that it wants.
+/// The caller, and the form of replies that it has requested.
 #[derive(Clone)]
 pub(super) struct Caller {
     /// The user name that it sent; `None` if it sent none and needs none.

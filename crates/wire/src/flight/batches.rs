@@ -196,7 +196,7 @@ fn converted(array: &ArrayRef, wanted: &DataType, most: usize) -> Result<Option<
     }))
 }
 
-/// The bytes of an array that is sent unchanged. Views may stand for more.
+/// The bytes of an array that is sent unchanged. Its views may refer to more.
 fn sent_bytes(array: &dyn Array) -> usize {
     let buffers = |buffers: &[Buffer]| buffers.iter().map(Buffer::len).sum::<usize>();
     match array.data_type() {

@@ -120,7 +120,7 @@ impl Connections {
         let mut is_told = false;
         loop {
             tokio::select! {
-                // The client knows of an error of the connection, or has caused it.
+                // An error of the connection is visible to the client, or caused by it.
                 _ = &mut connection => return,
                 _ = stopping.changed(), if !is_told => {
                     is_told = true;

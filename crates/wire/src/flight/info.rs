@@ -47,7 +47,7 @@ const KEYWORDS: [&str; 20] = [
     "verbose",
 ];
 
-/// Functions by subject, as JDBC asks for them: those that programs use with other databases.
+/// Functions by subject, as JDBC requires: those that programs use with other databases.
 const NUMERIC_FUNCTIONS: [&str; 34] = [
     "abs",
     "acos",
@@ -188,7 +188,7 @@ fn bits<const N: usize>(options: [i32; N]) -> i32 {
     options.into_iter().fold(0, |bits, option| bits | 1 << option)
 }
 
-/// The facts, for a client that asks only for their types.
+/// The facts, for a client that requests only their types.
 pub(super) fn sql_info() -> &'static SqlInfoData {
     static INFO: OnceLock<SqlInfoData> = OnceLock::new();
     INFO.get_or_init(|| sql_info_of(&FlightConfig::default()))

@@ -1,7 +1,7 @@
 //! Messages with rows, as they are sent: large buffers of a batch are sent in place, small ones together.
 //!
 //! gRPC's usual way copies a batch twice, into the message and from there into the frames of HTTP, and the socket
-//! copies it once more. A message here is a list of pieces: the bytes before the data together with the small buffers, which
+//! copies it again. A message here is a list of pieces: the bytes before the data together with the small buffers, which
 //! are copied, and each of the batch's large buffers, which pin the blocks that they are parts of. HTTP sends them in place,
 //! many at once.
 
@@ -25,7 +25,7 @@ const SMALL_BYTES: usize = 8 << 10;
 /// Copied buffers are collected up to this size.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// At most so many bytes of a message are passed on at once, unless a piece has more: HTTP/2 takes less than 2 GiB.
+/// The most bytes of a message that are passed on at once, unless a piece has more: HTTP/2 takes less than 2 GiB.
 const CHUNK_BYTES: usize = if cfg!(test) { 1 << 20 } else { 64 << 20 };
 
 /// A message, or a part of one, in pieces.

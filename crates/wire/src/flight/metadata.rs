@@ -417,7 +417,7 @@ fn integer(value: &Value) -> i32 {
 }
 
 /// SQL's LIKE, as the filters of Flight SQL define it: `%`, `_`, and `\` as the escape
-/// (`SqlSearchStringEscape`). An escape at the end stands for itself, as it does for arrow, which filters once more.
+/// (`SqlSearchStringEscape`). An escape at the end is an ordinary character, as for arrow, which filters again.
 fn like(pattern: &str, text: &str) -> bool {
     let text: Vec<char> = text.chars().collect();
     // Which prefixes of the text match the part of the pattern that was read so far.

@@ -115,7 +115,7 @@ impl State {
         Ok(auth::token_text(&handle))
     }
 
-    /// The session that a token stands for; 28000 if there is none.
+    /// The session of a token; 28000 if there is none.
     pub fn session(&self, token: &str) -> Result<Arc<Session>> {
         auth::token_bytes(token).and_then(|handle| self.sessions.get(&handle)).ok_or_else(|| {
             Error::new(
@@ -142,7 +142,7 @@ impl State {
         }
     }
 
-    /// 54000 if so many bytes more would exceed the memory that a client may use.
+    /// 54000 if `more` bytes more would exceed the memory that a client may use.
     pub fn refuse_hoarding(&self, client: &Caller, more: usize) -> Result<()> {
         let kept = self.statements.bytes_of(client) + self.results.bytes_of(client);
         match kept.saturating_add(more) > self.config.max_kept_bytes {
@@ -376,7 +376,7 @@ impl Weigh for Prepared {
     }
 }
 
-/// The rows of a statement that was run when its client asked for its description.
+/// The rows of a statement that was run when its client requested its description.
 pub(super) struct Ready {
     pub schema: SchemaRef,
     pub batches: Vec<RecordBatch>,

@@ -506,7 +506,7 @@ pub(super) fn answer(
     Ok(Answer { queue, current: Message::default(), has_ended: false, _stop: stop })
 }
 
-/// A panic is a mistake of ours and ends only this call. A statement that was cancelled because the server
+/// A panic is a bug of the server and ends only this call. A statement that was cancelled because the server
 /// stops returns that error.
 fn guarded<T>(run: &mut Run, work: impl FnOnce(&mut Run) -> Result<T>) -> Result<T> {
     let result = catch_unwind(AssertUnwindSafe(|| work(run))).unwrap_or_else(|panic| Err(panicked(&*panic)));

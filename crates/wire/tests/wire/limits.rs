@@ -253,7 +253,7 @@ fn slow_to_plan() -> String {
     format!("SELECT count(*) FROM (VALUES (1)) t(x) WHERE {}", terms.join(" OR "))
 }
 
-/// Waits until so many sessions plan or run a statement.
+/// Waits until this number of sessions plans or runs a statement.
 fn wait_for_active(looking: &mut Raw, count: u32) {
     let look = format!(
         "SELECT 1 / (CASE WHEN count(*) = {count} THEN 1 ELSE 0 END) FROM pg_stat_activity WHERE state = 'active' \

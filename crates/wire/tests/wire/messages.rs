@@ -185,7 +185,7 @@ fn copy_goes_both_ways_in_both_protocols() {
     let csv = "COPY (SELECT 'x' || chr(10) || 'y' FROM t) TO STDOUT WITH (FORMAT csv, HEADER)";
     assert_eq!(raw.answers(&query(csv)), "H d d d d c C ZI");
 
-    // libpq's way: Sync comes with Execute and is ignored while data is awaited.
+    // As in libpq, Sync is sent with Execute, and is ignored while the server waits for data.
     let open = [parse("", "COPY t FROM STDIN"), bind("", "", &[]), execute("", 0), sync()].concat();
     raw.send(&open);
     raw.until('G');

@@ -9,7 +9,7 @@ use crate::schema::Ty;
 const RULE: u32 = 100;
 
 impl Generator {
-    /// An expression of a type, with so many levels of operators at most.
+    /// An expression of a type, with at most this number of levels of operators.
     pub(super) fn expression(&mut self, ty: Ty, depth: usize) -> String {
         self.rule(RULE + ty as u32, |generator| {
             if depth == 0 {
@@ -65,7 +65,7 @@ impl Generator {
         }
     }
 
-    /// The columns that the query so many levels up makes visible here.
+    /// The columns that the query this number of levels up makes visible here.
     fn visible(&self, up: usize) -> Option<Vec<Atom>> {
         let place = self.levels.len().checked_sub(up + 1)?;
         let hidden = |alias: &str| {

@@ -116,7 +116,7 @@ fn a_query_is_cancelled_by_what_its_client_was_told_of_it() {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     let mut answers = other.do_action(Action::new(action, body.clone())).await.unwrap();
                     let answer = answers.message().await.unwrap().unwrap().body;
-                    // "cancelled" is 1; the query cannot be cancelled before it runs, and after.
+                    // 1 is "cancelled". Before the query runs, and after its end, it cannot be cancelled.
                     if answer.ends_with(&[1]) {
                         break;
                     }
@@ -238,7 +238,7 @@ fn shutting_down_tells_clients_and_leaves_the_database_to_be_closed() {
     database.close().unwrap();
 }
 
-/// A change of one row that occupies its transaction until so many have been counted.
+/// A change of one row that occupies its transaction until this number of rows has been counted.
 fn slow_change(rows: u64) -> String {
     format!("INSERT INTO slow SELECT count(*) FROM generate_series(1, {rows}) g WHERE g % 7 = 0")
 }
