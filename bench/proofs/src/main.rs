@@ -1,4 +1,4 @@
-//! `firn-proofs`: trials of a whole server, and comparisons of results with other engines. Each subcommand is one proof, and
+//! `firn-proofs`: tests of a whole server, and comparisons of results with other engines. Each subcommand is one proof, and
 //! fails if the proof does; `tests/proofs.rs` runs them as the gate does.
 
 mod answers;

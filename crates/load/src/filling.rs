@@ -611,7 +611,7 @@ impl Filling for Strings<'_> {
             false => vec![self.source.chunk.clone(), Buffer::from_vec(self.rewritten)],
         };
         let views = ScalarBuffer::from(self.views);
-        // SAFETY: short strings lie in their views, padded with zeros. Long ones are at the offsets and have the lengths of
+        // SAFETY: short strings are in their views, padded with zeros. Long ones are at the offsets and have the lengths of
         // their views: those of the chunk in buffer 0 and the rewritten ones in buffer 1, with their first bytes in the
         // view. A rewritten string of a view was a `str`, or is ASCII of the chunk with blanks appended;
         // no view leads to the rest of that buffer. Strings of the chunk are parts of a chunk that is UTF-8 as far as rows

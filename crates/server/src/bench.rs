@@ -56,7 +56,7 @@ enum Workload {
         /// the end.
         #[arg(long, conflicts_with = "load")]
         hold_snapshot: bool,
-        /// Report ten times how much memory is held, and what for.
+        /// Report ten times how much memory is used, and for what.
         #[arg(long, conflicts_with = "load")]
         memory: bool,
         /// How many transactions each client begins before it runs the first of them, so that others commit
@@ -710,7 +710,7 @@ fn open(run: &Transactional) -> Result<(Database, Option<tempfile::TempDir>), Fa
     Ok((Database::open_with(config).map_err(Failure::data)?, temporary))
 }
 
-/// A connection whose commits count according to the arguments.
+/// A connection whose commits are as durable as the arguments require.
 fn connect(database: &Database, run: &Transactional) -> firn_base::Result<Connection> {
     let mut connection = database.connect();
     if run.log == Log::Off {

@@ -35,7 +35,7 @@ pub struct Options {
     /// Only transactions.
     #[arg(long)]
     without_queries: bool,
-    /// Serves the database meanwhile, and stays up afterwards until interrupted.
+    /// Serve the database during the demo, and afterwards until interrupted.
     #[arg(long)]
     serve: bool,
     /// Address of the server; port 0 takes a free one.

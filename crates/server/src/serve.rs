@@ -49,11 +49,11 @@ pub struct Options {
     /// given more than once.
     #[arg(long, value_name = "NAME[:FILE]")]
     user: Vec<String>,
-    /// Clients of PostgreSQL's protocol at a time. Clients of Flight SQL have no connections that count:
-    /// for them, statements at a time, and as many open transactions, each with a place for one statement more.
+    /// The most clients of PostgreSQL's protocol at a time. For Flight SQL it limits the statements that run
+    /// at a time, and the open transactions, each of which may run one more statement.
     #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..))]
     max_connections: u16,
-    /// Most memory for rows, indexes and old versions, such as 8GiB. Statements that need
+    /// The most memory for rows, indexes and old versions, such as 8GiB. Statements that need
     /// more then fail (53200) and the server continues. Queries have a budget of their own in addition. Three quarters
     /// of the memory of the machine, or of the control group of the server, by default; 0 for no limit.
     #[arg(long, value_name = "SIZE", value_parser = size)]

@@ -283,7 +283,7 @@ impl Connection {
         }
     }
 
-    /// Takes back what a failed block has changed, as far as ROLLBACK TO cannot need it: other transactions may
+    /// Rolls back the changes of a failed block that ROLLBACK TO cannot need: other transactions may
     /// wait for its rows, and the client may send its ROLLBACK much later.
     fn let_go_of_rows(&mut self) {
         let Block::Failed(open) = &mut self.block else { return };

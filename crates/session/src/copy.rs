@@ -38,7 +38,7 @@ enum HomeState {
     Returned(Transaction),
     /// The COPY has failed; there is a transaction if ROLLBACK TO can continue with it.
     Failed(Option<Transaction>),
-    /// The connection has taken the transaction back, or has given it up: a COPY that returns one later rolls it back.
+    /// The connection has taken the transaction back, or no longer needs it: a COPY that returns one later rolls it back.
     Left,
 }
 

@@ -848,7 +848,7 @@ fn a_store_that_is_full_says_so_and_goes_on() {
         // Rows that become cold at once take little memory if all strings are alike.
         "CREATE TABLE u AS SELECT g, repeat(g::text, 16) FROM generate_series(1, 1000000) g".to_owned(),
         "INSERT INTO n SELECT g, 0 FROM generate_series(1001, 10000000) g".to_owned(),
-        // Keys that wait to be entered together.
+        // Keys that are collected and inserted in one batch.
         "INSERT INTO n SELECT g::bigint * 7919 % 10000019 + 1001, 0 FROM generate_series(1, 10000000) g"
             .to_owned(),
     ] {

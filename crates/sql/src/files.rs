@@ -84,7 +84,7 @@ impl Files {
         self.open(Asked::new(vec![pattern.to_owned()], None), opening)
     }
 
-    /// The files that a function in FROM reads, which [is one that does](is_reader).
+    /// The files that a function in FROM reads, which must be a [reader](is_reader).
     pub(crate) fn read_by(
         &self,
         function: &str,

@@ -1,4 +1,4 @@
-//! TATP's transactions as SQL, in the words of its description: as an application runs them, by the
+//! TATP's transactions as SQL, as in its description: as an application runs them, by the
 //! embedded API or over a socket. Those of one statement have no block around them.
 
 use super::Number;
