@@ -153,7 +153,7 @@ def by_duckdb(other, file, types):
     return other.execute(f"SELECT * FROM read_csv({literal(file.path)}, {dialect}, {types})").fetchall()
 
 
-def told(file):
+def declared(file):
     types = ", ".join(f"{name}: {literal(kind.removesuffix(' precision'))}" for name, kind in file.columns())
     return f"auto_detect = false, columns = {{{types}}}"
 
@@ -168,10 +168,10 @@ def test_values_of_types_are_those_that_python_and_duckdb_read(auto, other, file
         rows = copied(auto, file)
         assert same(rows, file.rows), file
         assert same(file.by_python(), file.rows), file
-        assert same(by_duckdb(other, file, told(file)), rows), file
+        assert same(by_duckdb(other, file, declared(file)), rows), file
 
 
-def test_types_that_nobody_tells_are_those_that_duckdb_finds(auto, other, files):
+def test_inferred_types_are_those_of_duckdb(auto, other, files):
     for file in files(["bigint", "double precision", "boolean", "date", "timestamp", "text"]):
         rows = auto.execute(f"SELECT * FROM {literal(file.path)}").fetchall()
         assert same(rows, by_duckdb(other, file, "sample_size = -1")), file
@@ -187,7 +187,7 @@ def test_what_is_no_value_is_refused_by_both_and_named_by_its_line(auto, other, 
         file.written[number][at] = file.chance.choice(KINDS[file.kinds[at]].wrong)
         file.write()
         with pytest.raises(duckdb.Error):
-            by_duckdb(other, file, told(file))
+            by_duckdb(other, file, declared(file))
         with pytest.raises(firndb.Error) as error:
             copied(auto, file)
         # The line on which the record ends.

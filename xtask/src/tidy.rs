@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_told_its_faults_by_line() {
+    fn the_faults_of_a_file_are_reported_by_line() {
         let unfinished = format!("//! An idea.\n\nfn f() {{ {}) }}\n", concat!("to", "do!("));
         let problems = |path: &str, text: &str| file_problems(&file(path, text));
         assert_eq!(problems("crates/log/src/a.rs", "//! An idea.\n"), [""; 0]);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_one_machine_is_told_from_a_folder_of_that_name() {
+    fn a_path_of_one_machine_differs_from_a_folder_of_that_name() {
         let path = MACHINE_PATHS[1];
         assert!(names_path(&format!("see {path}me/x"), path));
         assert!(names_path(&format!("\"{path}me\""), path));

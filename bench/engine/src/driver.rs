@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn transactions_count_once_they_have_committed_where_nobody_asks_the_log() {
+    fn transactions_are_counted_at_commit_without_a_log() {
         let in_memory = Engine::open(firn_txn::Config::default()).unwrap();
         let options = Options { clients: 1, duration: Duration::from_millis(5), core: None, rate: None };
         for engine in [Some(&in_memory), None] {

@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_cut_says_where_it_begins() {
+    fn an_uncut_record_reports_where_it_begins() {
         let mut cutter = Cutter::new(CSV, CHUNK_BYTES);
         cutter.push(b"1,a\n2,\"b\nc\n");
         assert_eq!(cutter.last().unwrap().unwrap().bytes, b"1,a\n");

@@ -164,7 +164,7 @@ impl JsonReader {
                 builder.append_null();
                 continue;
             };
-            let told = |error, value: &str| {
+            let with_place = |error, value: &str| {
                 let name = self.target.columns[*column].0.clone();
                 (error, Some((name, value.to_owned())))
             };
@@ -172,13 +172,13 @@ impl JsonReader {
                 b"null" => builder.append_null(),
                 [b'"', inner @ .., b'"'] if !inner.contains(&b'\\') => {
                     let value = &raw[1..raw.len() - 1];
-                    builder.append(value).map_err(|error| told(error, value))?;
+                    builder.append(value).map_err(|error| with_place(error, value))?;
                 }
                 [b'"', ..] => {
-                    let value = unescaped(raw).map_err(|error| told(error, raw))?;
-                    builder.append(&value).map_err(|error| told(error, &value))?;
+                    let value = unescaped(raw).map_err(|error| with_place(error, raw))?;
+                    builder.append(&value).map_err(|error| with_place(error, &value))?;
                 }
-                _ => builder.append(raw).map_err(|error| told(error, raw))?,
+                _ => builder.append(raw).map_err(|error| with_place(error, raw))?,
             }
         }
         Ok(())

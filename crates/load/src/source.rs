@@ -89,8 +89,8 @@ impl<R: Read> Read for Members<R> {
             if read > 0 || buffer.is_empty() {
                 return Ok(read);
             }
-            let goes_on = passes_over_zeros(member.get_mut())?;
-            let member = self.member.take().filter(|_| goes_on);
+            let has_more = passes_over_zeros(member.get_mut())?;
+            let member = self.member.take().filter(|_| has_more);
             self.member = member.map(|member| GzDecoder::new(member.into_inner()));
         }
     }
@@ -102,9 +102,9 @@ fn passes_over_zeros(rest: &mut impl BufRead) -> io::Result<bool> {
         let bytes = rest.fill_buf()?;
         let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
         if zeros < bytes.len() || bytes.is_empty() {
-            let goes_on = !bytes.is_empty();
+            let has_more = !bytes.is_empty();
             rest.consume(zeros);
-            return Ok(goes_on);
+            return Ok(has_more);
         }
         rest.consume(zeros);
     }

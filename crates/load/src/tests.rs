@@ -186,7 +186,7 @@ fn csv_files_may_begin_with_numbers_of_any_length() {
 }
 
 #[test]
-fn mistakes_name_line_column_and_data() {
+fn errors_name_line_column_and_data() {
     let (text, csv) = (CopyOptions::new(TEXT), CopyOptions::new(CSV));
     let cases = [
         (
@@ -500,7 +500,7 @@ fn pieces_are_put_together_wherever_they_begin() {
 }
 
 #[test]
-fn a_mistake_is_told_although_the_file_then_keeps_silent() {
+fn an_error_is_reported_before_a_silent_pipe_continues() {
     /// Sends a few bytes, and then nothing until `over` is raised.
     struct Silent(&'static [u8], Arc<AtomicBool>);
     impl Read for Silent {
@@ -664,7 +664,7 @@ fn a_file_that_breaks_off_is_not_a_file_that_ends() {
 }
 
 #[test]
-fn a_panic_beside_the_caller_goes_on_in_it() {
+fn a_panic_of_a_worker_is_a_panic_of_the_caller() {
     struct Mistake;
     impl Read for Mistake {
         fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
@@ -920,7 +920,7 @@ fn binary_files_are_read_however_they_are_cut() {
 }
 
 #[test]
-fn mistakes_in_binary_files_name_row_and_column() {
+fn errors_in_binary_files_name_row_and_column() {
     let options = CopyOptions::new(BINARY);
     let one: &[u8] = b"\0\x02\0\0\0\x04\0\0\0\x07\0\0\0\x01x";
     let failure = |file: &[u8]| {
@@ -966,16 +966,16 @@ fn mistakes_in_binary_files_name_row_and_column() {
 #[test]
 fn rows_that_say_that_they_are_too_long_are_refused_before_they_come() {
     let one: &[u8] = b"\0\x02\0\0\0\x04\0\0\0\x07\0\0\0\x01x";
-    let told = |row: &[u8]| {
+    let error_of = |row: &[u8]| {
         let error = read(&CopyOptions::new(BINARY), &binary(&[one, row]), 7).unwrap_err();
         format!("{} {} | {}", error.state(), error.message(), error.context().unwrap_or_default())
     };
     let too_long = "54000 a record is longer than 256 MiB | COPY t, line 2, column";
-    assert_eq!(told(b"\0\x02\x7f\xff\xff\xff"), format!("{too_long} a"));
-    assert_eq!(told(b"\0\x02\0\0\0\x04\0\0\0\x07\x10\0\0\0"), format!("{too_long} b"));
+    assert_eq!(error_of(b"\0\x02\x7f\xff\xff\xff"), format!("{too_long} a"));
+    assert_eq!(error_of(b"\0\x02\0\0\0\x04\0\0\0\x07\x10\0\0\0"), format!("{too_long} b"));
     // A row that is just short enough is accepted.
     let fits: &[u8] = b"\0\x02\0\0\0\x04\0\0\0\x07\x0f\xff\xff\xf2";
-    assert_eq!(told(fits), "22P04 unexpected EOF in COPY data | COPY t, line 2");
+    assert_eq!(error_of(fits), "22P04 unexpected EOF in COPY data | COPY t, line 2");
 }
 
 /// Every type is written as binary, and read back with the result of the text format.

@@ -92,7 +92,7 @@ impl Iterator for Guarded {
         match catch_unwind(AssertUnwindSafe(|| reader.next())) {
             Ok(next) => next.map(|next| next.map_err(readable)),
             Err(panic) => {
-                self.let_go();
+                self.release();
                 let text = panic.downcast_ref::<String>().map(String::as_str);
                 let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown cause");
                 failed(&format!("internal error: {}", text.replace('\0', NUL)))
@@ -108,7 +108,7 @@ impl RecordBatchReader for Guarded {
 }
 
 impl Guarded {
-    fn let_go(&mut self) {
+    fn release(&mut self) {
         // Dropping it may panic again.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(self.reader.take())));
     }
@@ -116,7 +116,7 @@ impl Guarded {
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        self.let_go();
+        self.release();
     }
 }
 

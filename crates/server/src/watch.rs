@@ -24,7 +24,7 @@ impl Watch {
     pub fn start(database: Database, age: Duration) -> Watch {
         let (stop, stopped) = mpsc::channel();
         let body = move || {
-            let mut reports = Reports { age, told: HashMap::new() };
+            let mut reports = Reports { age, next_reports: HashMap::new() };
             let interval = INTERVAL.min(age / 2).max(Duration::from_millis(10));
             while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
                 for line in reports.on(&database.engine().running()) {
@@ -50,21 +50,21 @@ impl Drop for Watch {
 struct Reports {
     age: Duration,
     /// The age of the next report, by transaction.
-    told: HashMap<u64, Duration>,
+    next_reports: HashMap<u64, Duration>,
 }
 
 impl Reports {
     /// The reports about the running transactions.
     fn on(&mut self, running: &[Running]) -> Vec<String> {
-        self.told.retain(|id, _| running.iter().any(|transaction| transaction.id == *id));
+        self.next_reports.retain(|id, _| running.iter().any(|transaction| transaction.id == *id));
         let mut lines = Vec::new();
         for transaction in running {
-            let due = self.told.get(&transaction.id).copied().unwrap_or(self.age);
+            let due = self.next_reports.get(&transaction.id).copied().unwrap_or(self.age);
             // A transaction that reads the newest state and has written nothing costs nothing.
             if transaction.age < due || !transaction.writes && transaction.commits_behind == 0 {
                 continue;
             }
-            self.told.insert(transaction.id, 2 * transaction.age);
+            self.next_reports.insert(transaction.id, 2 * transaction.age);
             let what = if transaction.writes {
                 format!("has written {} records, for whose rows other transactions wait", transaction.records)
             } else {
@@ -98,7 +98,7 @@ mod tests {
         writer.execute("CREATE TABLE t (a integer)").unwrap();
         reader.execute("BEGIN; SELECT * FROM t").unwrap();
         writer.execute("INSERT INTO t VALUES (1); BEGIN; INSERT INTO t VALUES (2)").unwrap();
-        let mut reports = Reports { age: Duration::from_secs(60), told: HashMap::new() };
+        let mut reports = Reports { age: Duration::from_secs(60), next_reports: HashMap::new() };
         let mut at = |seconds| {
             let mut running = database.engine().running();
             running.iter_mut().for_each(|transaction| transaction.age = Duration::from_secs(seconds));

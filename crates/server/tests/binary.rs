@@ -236,7 +236,7 @@ fn an_address_in_use_has_its_own_exit_code() {
 
 /// The reader has gone before the first line, as `head` has after its last.
 #[test]
-fn commands_whose_output_nobody_reads_end_without_a_word_and_clear_up() {
+fn commands_whose_output_is_not_read_end_silently_and_clean_up() {
     for arguments in [&["demo"][..], &["bench", "compact", "--orders", "1"], &["sql", "-c", "SELECT 1"]] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
@@ -481,7 +481,7 @@ fn forget_checksums(manifest: &Path) {
 
 /// Flips single bits all over every file of several dumps, and restores each.
 #[test]
-fn a_dump_with_a_flipped_bit_is_refused_or_still_says_the_same() {
+fn a_dump_with_a_flipped_bit_is_refused_or_restores_the_same() {
     let place = tempfile::tempdir().unwrap();
     let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
     let made = "CREATE TABLE a (i int, t text); INSERT INTO a SELECT i, 'text ' || i FROM generate_series(1, 50) i; \
@@ -515,22 +515,22 @@ fn a_dump_with_a_flipped_bit_is_refused_or_still_says_the_same() {
                 damaged[byte] ^= 1 << bit;
                 std::fs::write(&place, damaged).unwrap();
                 let output = firn(&["restore", &dump, &path("copy")]).output().unwrap();
-                let told = format!("{dump}/{file}, bit {bit} of byte {byte}: {}", stderr(&output));
+                let message = format!("{dump}/{file}, bit {bit} of byte {byte}: {}", stderr(&output));
                 match output.status.code() {
                     Some(3) => {
                         refused += 1;
                         assert!(
-                            told.contains(&format!("{file} is damaged")) || file == "dump.json",
-                            "{told}"
+                            message.contains(&format!("{file} is damaged")) || file == "dump.json",
+                            "{message}"
                         );
                     }
                     Some(0) => {
                         restored += 1;
-                        assert!(file == "dump.json", "{told}");
-                        assert_eq!(contents("copy"), original, "{told}");
+                        assert!(file == "dump.json", "{message}");
+                        assert_eq!(contents("copy"), original, "{message}");
                         std::fs::remove_dir_all(path("copy")).unwrap();
                     }
-                    _ => panic!("{told}"),
+                    _ => panic!("{message}"),
                 }
             }
             std::fs::write(&place, whole).unwrap();
@@ -564,9 +564,15 @@ fn views_of_files_that_are_gone_are_all_that_a_restore_does_without() {
     let output = firn(&["restore", &path("dump"), &path("there")]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(stdout(&output).starts_with("restored 2 tables, 3 rows, "), "{}", stdout(&output));
-    let told = stderr(&output);
-    assert!(told.contains("CREATE VIEW public.of_file") && told.contains("could not read file"), "{told}");
-    assert!(told.contains("CREATE VIEW public.of_view") && !told.contains("VIEW public.of_table"), "{told}");
+    let message = stderr(&output);
+    assert!(
+        message.contains("CREATE VIEW public.of_file") && message.contains("could not read file"),
+        "{message}"
+    );
+    assert!(
+        message.contains("CREATE VIEW public.of_view") && !message.contains("VIEW public.of_table"),
+        "{message}"
+    );
     assert!(stdout(&shell(&[&path("there")], ask)).contains("2/1;"));
     let views =
         stdout(&shell(&[&path("there")], "SELECT count(*) FROM pg_views WHERE schemaname = 'public';"));

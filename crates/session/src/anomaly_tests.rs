@@ -369,17 +369,17 @@ fn play(level: usize, script: &str) {
     thread::scope(|scope| {
         let mut actors: HashMap<&str, Actor> = HashMap::new();
         for line in script.lines() {
-            let (who, rest) = line.trim().split_once(": ").expect("who does it");
+            let (number, rest) = line.trim().split_once(": ").expect("each step has a number");
             let (sql, expected) = rest.split_once(" -> ").unwrap_or((rest, ""));
             let expected = expected.split(" | ").nth(level).unwrap_or(expected);
-            let actor = actors.entry(who).or_insert_with(|| {
+            let actor = actors.entry(number).or_insert_with(|| {
                 let (orders, received) = channel::<String>();
                 let (sender, answers) = channel();
                 let mut connection = database.connect();
                 connection.set("default_transaction_isolation", LEVELS[level]).unwrap();
                 thread::spawn_scoped(scope, "actor", move || serve(&mut connection, &received, &sender));
                 let actor = Actor { orders, answers };
-                if who != "0" {
+                if number != "0" {
                     actor.order("BEGIN");
                     assert_eq!(actor.answer(), "ok");
                 }

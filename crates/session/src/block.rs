@@ -279,13 +279,13 @@ impl Connection {
         {
             self.streams.abandon();
             self.block = Block::Failed(open);
-            self.let_go_of_rows();
+            self.release_rows();
         }
     }
 
     /// Rolls back the changes of a failed block that ROLLBACK TO cannot need: other transactions may
     /// wait for its rows, and the client may send its ROLLBACK much later.
-    fn let_go_of_rows(&mut self) {
+    fn release_rows(&mut self) {
         let Block::Failed(open) = &mut self.block else { return };
         // They pin tables, which other transactions may have dropped.
         open.old_plans = PlanCache::default();

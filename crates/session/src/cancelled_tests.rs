@@ -34,7 +34,7 @@ impl Looks {
     }
 }
 
-fn assert_told(error: &Error, message: &str) {
+fn assert_message(error: &Error, message: &str) {
     assert_eq!((error.state(), error.message()), (SqlState::QUERY_CANCELED, message));
 }
 
@@ -55,7 +55,7 @@ fn a_load_that_is_cancelled_anywhere_leaves_nothing_and_can_be_run_again() {
             let copied = load.copy(&mut connection, way);
             left.set(Looks::FOR_EVER);
             let Err(error) = copied else { break };
-            assert_told(&error, CANCELLED);
+            assert_message(&error, CANCELLED);
             if way.opening().is_some() && looks % 2 == 0 {
                 // The transaction continues, with the table that it has made.
                 connection.execute("ROLLBACK TO made").unwrap();
@@ -95,7 +95,7 @@ fn files_of_columns_and_streams_of_them_can_be_cancelled_as_well() {
                 left.set(looks);
                 let error = connection.execute(&copy).unwrap_err();
                 left.set(Looks::FOR_EVER);
-                assert_told(&error, CANCELLED);
+                assert_message(&error, CANCELLED);
                 assert_eq!(rows(&mut connection, "SELECT count(*) FROM t"), ["BigInt(0)"]);
             }
             connection.execute(&copy).unwrap();
@@ -119,7 +119,7 @@ fn files_of_columns_and_streams_of_them_can_be_cancelled_as_well() {
         match sent {
             Ok(tag) => assert_eq!((looks, tag.rows), (Looks::FOR_EVER, Some(150_000))),
             Err(error) => {
-                assert_told(&error, CANCELLED);
+                assert_message(&error, CANCELLED);
                 assert_eq!(rows(&mut connection, "SELECT count(*) FROM t"), ["BigInt(0)"]);
             }
         }
@@ -137,7 +137,7 @@ fn writer(folder: &Folder) -> File {
 }
 
 #[test]
-fn a_copy_of_a_pipe_that_stays_silent_can_be_cancelled() {
+fn a_copy_from_a_silent_pipe_can_be_cancelled() {
     let folder = Folder::new(&[]);
     make_pipe(&folder);
     let mut copying = connection();
@@ -169,15 +169,15 @@ fn a_copy_of_a_pipe_that_stays_silent_can_be_cancelled() {
             drop(pipe);
             copied.join().unwrap().unwrap_err()
         });
-        assert_told(&error, CANCELLED);
+        assert_message(&error, CANCELLED);
         assert_eq!(rows(&mut copying, "SELECT count(*) FROM t"), ["BigInt(0)"]);
         // A cancel that is too late has no effect either.
         copying.execute("BEGIN; SET LOCAL statement_timeout = 50").unwrap();
-        assert_told(&copying.execute(&copy).unwrap_err(), TOO_LATE);
+        assert_message(&copying.execute(&copy).unwrap_err(), TOO_LATE);
         copying
             .execute("ROLLBACK; BEGIN; CREATE TABLE made (i int); SET LOCAL statement_timeout = 50")
             .unwrap();
-        assert_told(&copying.execute(&copy.replace("COPY t", "COPY made")).unwrap_err(), TOO_LATE);
+        assert_message(&copying.execute(&copy.replace("COPY t", "COPY made")).unwrap_err(), TOO_LATE);
         copying.execute("ROLLBACK").unwrap();
         // The same pipe is good for the next load.
         std::thread::scope(|scope| {
@@ -200,7 +200,7 @@ fn a_copy_of_a_pipe_that_stays_silent_can_be_cancelled() {
         [("csv", ""), ("csv", " WHERE i > 1"), ("json", " WHERE i > 1"), ("binary", " WHERE i > 1")]
     {
         let copy = folder.sql(&format!("COPY t FROM '@/pipe' (FORMAT {format}){condition}"));
-        assert_told(&copying.execute(&copy).unwrap_err(), CANCELLED);
+        assert_message(&copying.execute(&copy).unwrap_err(), CANCELLED);
     }
 }
 
@@ -253,7 +253,7 @@ fn a_copy_that_has_failed_does_not_wait_for_a_silent_pipe() {
 }
 
 #[test]
-fn a_copy_to_a_pipe_that_nobody_reads_can_be_cancelled() {
+fn a_copy_to_a_pipe_without_a_reader_can_be_cancelled() {
     let folder = Folder::new(&[]);
     make_pipe(&folder);
     let mut copying = connection();
@@ -274,9 +274,9 @@ fn a_copy_to_a_pipe_that_nobody_reads_can_be_cancelled() {
             drop(pipe);
             copied.join().unwrap().unwrap_err()
         });
-        assert_told(&error, CANCELLED);
+        assert_message(&error, CANCELLED);
         copying.execute("SET statement_timeout = 50").unwrap();
-        assert_told(&copying.execute(&copy(1)).unwrap_err(), TOO_LATE);
+        assert_message(&copying.execute(&copy(1)).unwrap_err(), TOO_LATE);
         copying.execute("SET statement_timeout = 0").unwrap();
         std::thread::scope(|scope| {
             let read = scope.spawn(|| fs::read_to_string(folder.path("pipe")).unwrap());
@@ -295,10 +295,10 @@ fn a_copy_that_takes_too_long_ends() {
     fs::write(folder.path("large.csv"), large).unwrap();
     connection.execute("SET statement_timeout = 1").unwrap();
     let copy = folder.sql("COPY t FROM '@/large.csv' (FORMAT csv)");
-    assert_told(&connection.execute(&copy).unwrap_err(), TOO_LATE);
+    assert_message(&connection.execute(&copy).unwrap_err(), TOO_LATE);
     let to =
         folder.sql("COPY (SELECT i FROM generate_series(1, 1000000000) AS g(i)) TO '@/out.csv' (FORMAT csv)");
-    assert_told(&connection.execute(&to).unwrap_err(), TOO_LATE);
+    assert_message(&connection.execute(&to).unwrap_err(), TOO_LATE);
     assert!(!folder.path("out.csv").exists());
     connection.execute("SET statement_timeout = 0").unwrap();
     // The time that the client takes counts, inside a block and outside.
@@ -319,7 +319,7 @@ fn a_copy_that_takes_too_long_ends() {
                 false => copy.write_data(b"2\n").unwrap_err(),
                 true => connection.finish_copy(*copy).map(|_| ()).unwrap_err(),
             };
-            assert_told(&error, TOO_LATE);
+            assert_message(&error, TOO_LATE);
             if table == "made" {
                 connection.execute("ROLLBACK TO s").unwrap();
             }

@@ -78,7 +78,7 @@ fn an_action_takes_or_meets_all_rows_that_come_to_point_at_what_goes() {
 
 /// As in PostgreSQL, a check whether rows reference a key writes nothing to their table.
 #[test]
-fn who_takes_a_key_away_writes_to_what_may_point_at_it_only_if_an_action_does() {
+fn removing_a_key_writes_to_referring_tables_only_by_actions() {
     let actions = [
         ("", false),
         ("ON DELETE RESTRICT", false),
@@ -105,7 +105,7 @@ fn who_takes_a_key_away_writes_to_what_may_point_at_it_only_if_an_action_does() 
 
 /// Referencing rows may be inserted beside others that replace all that there were.
 #[test]
-fn who_takes_a_key_away_waits_for_those_who_empty_what_may_point_at_it() {
+fn removing_a_key_waits_for_truncation_of_referring_tables() {
     for level in LEVELS {
         for (end, deferral) in ["COMMIT", "ROLLBACK"]
             .into_iter()
@@ -132,12 +132,12 @@ fn who_takes_a_key_away_waits_for_those_who_empty_what_may_point_at_it() {
             match (end, ended) {
                 ("COMMIT", Ok(())) => {
                     let state = state(outcome);
-                    let gives_way = [
+                    let allowed = [
                         SqlState::FOREIGN_KEY_VIOLATION,
                         SqlState::SERIALIZATION_FAILURE,
                         SqlState::DEADLOCK_DETECTED,
                     ];
-                    assert!(gives_way.contains(&state), "{what}: {state:?}");
+                    assert!(allowed.contains(&state), "{what}: {state:?}");
                 }
                 ("COMMIT", Err(error)) => {
                     assert_eq!(error.state(), SqlState::DEADLOCK_DETECTED, "{what}: {error:?}");
@@ -166,7 +166,7 @@ fn who_takes_a_key_away_waits_for_those_who_empty_what_may_point_at_it() {
 
 /// A key that a rollback has restored to its row is not final before the transaction has ended.
 #[test]
-fn nobody_points_at_a_key_that_may_be_left_again() {
+fn a_key_that_may_be_rolled_back_cannot_be_referenced() {
     for level in LEVELS {
         for (ends, stays) in
             [(&["COMMIT"][..], true), (&["ROLLBACK"], true), (&["ROLLBACK TO s", "COMMIT"], false)]
@@ -208,7 +208,7 @@ fn nobody_points_at_a_key_that_may_be_left_again() {
 
 /// An insertion proves that its key was free. Once the row is rolled back, nothing else guarantees that.
 #[test]
-fn who_takes_a_row_back_still_relies_on_its_key_having_been_free() {
+fn a_rolled_back_insert_still_relies_on_its_key_having_been_free() {
     let claims = [
         "INSERT INTO k VALUES (1)",
         "INSERT INTO k SELECT g FROM generate_series(1, 2) g",
@@ -234,9 +234,9 @@ fn who_takes_a_row_back_still_relies_on_its_key_having_been_free() {
             let outcome = run(&mut connection, &["COMMIT"]);
             // Of many rows inserted together it is not recorded which keys they had; rows with late keys are inserted one by one.
             let holds = holds && !(claim.contains("1000") && key == "PRIMARY KEY");
-            let told = outcome.err().map(|error| error.state());
+            let result = outcome.err().map(|error| error.state());
             let expected = (!holds).then_some(SqlState::SERIALIZATION_FAILURE);
-            assert_eq!(told, expected, "{key}: {claim}; {other}");
+            assert_eq!(result, expected, "{key}: {claim}; {other}");
         }
     }
     // A statement that fails rolls back what it has done, and its error has named the key.
@@ -244,8 +244,8 @@ fn who_takes_a_row_back_still_relies_on_its_key_having_been_free() {
     run(&mut database.connect(), &["INSERT INTO k VALUES (2)"]).unwrap();
     let mut connection = database.connect();
     run(&mut connection, &["BEGIN", "SAVEPOINT s"]).unwrap();
-    let told = run(&mut connection, &["INSERT INTO k VALUES (1), (2)"]);
-    assert_eq!(state(told), SqlState::UNIQUE_VIOLATION);
+    let result = run(&mut connection, &["INSERT INTO k VALUES (1), (2)"]);
+    assert_eq!(state(result), SqlState::UNIQUE_VIOLATION);
     run(&mut connection, &["ROLLBACK TO s"]).unwrap();
     let others = ["BEGIN", "SELECT FROM log", "INSERT INTO k VALUES (1)", "COMMIT"];
     run(&mut database.connect(), &others).unwrap();
@@ -278,7 +278,7 @@ fn nothing_is_noted_of_rows_that_nothing_pointed_at_while_they_cannot_come_back(
 
 /// The error of a taken key describes the state that the transaction sees; it would otherwise reveal another state.
 #[test]
-fn who_is_told_that_a_key_is_taken_sees_the_row_that_has_it() {
+fn a_duplicate_key_error_comes_only_with_a_visible_row() {
     for table in ["k (id integer PRIMARY KEY)", "k (id integer UNIQUE DEFERRABLE)"] {
         for reads_before in [true, false] {
             let database = with(&[
@@ -296,14 +296,14 @@ fn who_is_told_that_a_key_is_taken_sees_the_row_that_has_it() {
             run(&mut without_savepoint, &["BEGIN", "SELECT v FROM x"]).unwrap();
             run(&mut database.connect(), &takes).unwrap();
             // A transaction that does not continue from there has read another `v`.
-            let told = run(&mut without_savepoint, &["INSERT INTO k VALUES (1)", "COMMIT"]);
-            assert_eq!(state(told), SqlState::SERIALIZATION_FAILURE, "{table}");
-            let told = run(&mut connection, &["SAVEPOINT s", "INSERT INTO k VALUES (1)"]);
+            let result = run(&mut without_savepoint, &["INSERT INTO k VALUES (1)", "COMMIT"]);
+            assert_eq!(state(result), SqlState::SERIALIZATION_FAILURE, "{table}");
+            let result = run(&mut connection, &["SAVEPOINT s", "INSERT INTO k VALUES (1)"]);
             let expected = match reads_before {
                 true => SqlState::SERIALIZATION_FAILURE,
                 false => SqlState::UNIQUE_VIOLATION,
             };
-            assert_eq!(state(told), expected, "{table}");
+            assert_eq!(state(result), expected, "{table}");
             run(&mut connection, &["ROLLBACK TO s", "SELECT v FROM x"]).unwrap();
             let gives_back = ["BEGIN", "DELETE FROM k", "UPDATE x SET v = 0", "COMMIT"];
             run(&mut database.connect(), &gives_back).unwrap();
@@ -341,8 +341,8 @@ fn a_key_that_has_been_taken_since_it_was_looked_for_is_a_conflict() {
             run(&mut first, &["BEGIN", read]).unwrap();
             run(&mut second, &["BEGIN", read]).unwrap();
             run(&mut first, &["INSERT INTO k VALUES (5)", "COMMIT"]).unwrap();
-            let told = run(&mut second, &[insert]);
-            assert_eq!(state(told), expected, "{table}: {read}; {insert}");
+            let result = run(&mut second, &[insert]);
+            assert_eq!(state(result), expected, "{table}: {read}; {insert}");
             run(&mut second, &["ROLLBACK"]).unwrap();
             assert_eq!(count(&database, "k"), 2);
         }

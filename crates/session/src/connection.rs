@@ -166,7 +166,7 @@ pub struct Connection {
     pub(crate) activity: Arc<Activity>,
     /// The address of the text that was reported last. The activity holds this text, so no other text can have its address.
     /// Relaxed: only the connection's thread uses it.
-    told: AtomicUsize,
+    reported_text: AtomicUsize,
     /// Commits so far; some are timed.
     commits: u64,
     pub(crate) facts: Arc<SessionFacts>,
@@ -219,7 +219,7 @@ impl Connection {
             streams: OpenStreams::default(),
             services,
             activity,
-            told: AtomicUsize::new(0),
+            reported_text: AtomicUsize::new(0),
             commits: 0,
             facts,
             options,
@@ -397,7 +397,7 @@ impl Connection {
     fn report_statement(&mut self, statement: &Statement) {
         let text = &statement.prepared.text;
         let place = Arc::as_ptr(text).addr();
-        let is_new = self.told.swap(place, Ordering::Relaxed) != place;
+        let is_new = self.reported_text.swap(place, Ordering::Relaxed) != place;
         self.activity.begin(self.in_block(), is_new.then(|| text.clone() as _));
     }
 
@@ -407,7 +407,7 @@ impl Connection {
             return false;
         }
         let text = text();
-        self.told.store(Arc::as_ptr(&text).addr(), Ordering::Relaxed);
+        self.reported_text.store(Arc::as_ptr(&text).addr(), Ordering::Relaxed);
         self.activity.begin(self.in_block(), Some(text));
         true
     }

@@ -5,7 +5,7 @@ use firn_base::{SqlState, Value};
 use std::fs;
 
 #[test]
-fn read_csv_is_told_what_the_file_does_not_tell() {
+fn read_csv_accepts_what_cannot_be_inferred() {
     let folder = Folder::new(&[
         ("report.csv", "Report; of May\n\"\nid,code,price\n1,007,1.5\n2,x,2\n"),
         ("a-1.csv", "id,name\n1,x\n"),
@@ -184,7 +184,7 @@ fn blank_lines_are_no_rows_of_files_with_columns() {
 }
 
 #[test]
-fn mistakes_in_files_come_with_what_helps() {
+fn errors_in_files_have_useful_hints() {
     let folder = Folder::new(&[
         ("title.csv", "Report of May\nid,name\n1,x\n2,y\n"),
         ("ragged.csv", &format!("id,name\n{}3,x,y\n", "1,x\n".repeat(20))),
@@ -308,7 +308,7 @@ fn apostrophes_join_no_lines() {
 }
 
 #[test]
-fn a_header_that_is_cut_off_within_a_character_is_no_mistake_of_the_encoding() {
+fn a_header_that_is_cut_off_within_a_character_is_no_encoding_error() {
     let folder = Folder::new(&[]);
     let header = format!("x{}\n1\n", "ß".repeat(1 << 19));
     fs::write(folder.path("long.csv"), header).unwrap();
@@ -345,7 +345,7 @@ fn names_that_are_no_text_are_errors() {
 
 /// A statement finds the same rows whichever of them it reads, and whether the file is known or not.
 #[test]
-fn rows_that_cannot_be_read_are_left_out_if_the_user_says_so() {
+fn rows_that_cannot_be_read_are_left_out_on_request() {
     let mut long = "n,t,d\n".to_owned();
     for row in 0..30_000 {
         long.push_str(&match row % 3000 {

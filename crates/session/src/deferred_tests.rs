@@ -50,7 +50,7 @@ fn orphans(database: &Database) -> i64 {
 }
 
 /// The errors of a transaction of two that cannot both commit.
-fn gives_way(error: &Error) -> bool {
+fn is_conflict(error: &Error) -> bool {
     [SqlState::FOREIGN_KEY_VIOLATION, SqlState::SERIALIZATION_FAILURE, SqlState::DEADLOCK_DETECTED]
         .contains(&error.state())
 }
@@ -74,7 +74,7 @@ fn commit_beside(database: &Database, level: &str, first: &str, second: &str, en
 }
 
 #[test]
-fn a_commit_waits_for_whoever_is_changing_the_other_end() {
+fn a_commit_waits_for_changes_of_the_other_side() {
     for level in LEVELS {
         let expected = match level {
             "REPEATABLE READ" => SqlState::SERIALIZATION_FAILURE,
@@ -102,7 +102,7 @@ fn a_commit_waits_for_whoever_is_changing_the_other_end() {
 
 /// Both have made their changes before either reaches its COMMIT.
 #[test]
-fn of_a_pointing_row_and_the_deletion_of_its_target_one_gives_way() {
+fn of_a_referring_row_and_the_deletion_of_its_target_one_fails() {
     for level in LEVELS {
         for _ in 0..20 {
             let database = database();
@@ -121,7 +121,7 @@ fn of_a_pointing_row_and_the_deletion_of_its_target_one_gives_way() {
             });
             let failed: Vec<&Error> = outcomes.iter().filter_map(|outcome| outcome.as_ref().err()).collect();
             assert!(!failed.is_empty(), "{level}: both have committed");
-            assert!(failed.iter().all(|error| gives_way(error)), "{level}: {failed:?}");
+            assert!(failed.iter().all(|error| is_conflict(error)), "{level}: {failed:?}");
             assert_eq!(orphans(&database), 0, "{level}");
         }
     }
@@ -147,7 +147,7 @@ fn a_row_that_is_being_pointed_elsewhere_still_counts() {
                 until(|| waits.get() > before || removal.is_finished());
                 run(&mut second, &["ROLLBACK"]).unwrap();
                 let refused = removal.join().unwrap();
-                assert!(gives_way(&refused), "{level}: {refused}");
+                assert!(is_conflict(&refused), "{level}: {refused}");
             });
             assert_eq!(orphans(&database), 0, "{level}");
         }
@@ -212,7 +212,7 @@ fn random_transaction(connection: &mut Connection, random: &mut Random) -> bool 
     };
     let outcome = work(connection);
     if let Err(error) = &outcome {
-        assert!(gives_way(error), "{error}");
+        assert!(is_conflict(error), "{error}");
         run(connection, &["ROLLBACK"]).unwrap();
     }
     outcome.is_ok()
@@ -220,7 +220,7 @@ fn random_transaction(connection: &mut Connection, random: &mut Random) -> bool 
 
 /// A program's commit and one that is dropped, with the checks between.
 #[test]
-fn a_programs_commit_tells_of_the_violation() {
+fn a_programs_commit_reports_the_violation() {
     let database = database();
     let mut connection = database.connect();
     let mut transaction = connection.transaction().unwrap();
@@ -275,7 +275,7 @@ fn doubles(database: &Database) -> i64 {
 }
 
 #[test]
-fn a_commit_waits_for_whoever_has_the_same_key() {
+fn a_commit_waits_for_transactions_with_the_same_key() {
     const TAKE: &str = "INSERT INTO seats VALUES (7, 9)";
     const LEAVE: &str = "UPDATE seats SET place = 9 WHERE place = 1";
     for level in LEVELS {
@@ -304,7 +304,7 @@ fn a_commit_waits_for_whoever_has_the_same_key() {
 
 /// Both have made their changes before either reaches its COMMIT.
 #[test]
-fn of_two_rows_with_one_key_one_gives_way() {
+fn of_two_rows_with_one_key_one_fails() {
     for level in LEVELS {
         for _ in 0..20 {
             let database = seats();
@@ -325,7 +325,7 @@ fn of_two_rows_with_one_key_one_gives_way() {
             let failed: Vec<&Error> = outcomes.iter().filter_map(|outcome| outcome.as_ref().err()).collect();
             assert_eq!(failed.len(), 1, "{level}: {failed:?}");
             assert!(
-                gives_way(failed[0]) || failed[0].state() == SqlState::UNIQUE_VIOLATION,
+                is_conflict(failed[0]) || failed[0].state() == SqlState::UNIQUE_VIOLATION,
                 "{level}: {failed:?}"
             );
             assert_eq!(doubles(&database), 0, "{level}");
@@ -390,7 +390,7 @@ fn change_places(connection: &mut Connection, random: &mut Random, seed: u64) ->
     };
     let outcome = work(connection);
     if let Err(error) = &outcome {
-        assert!(gives_way(error) || error.state() == SqlState::UNIQUE_VIOLATION, "{error}, seed {seed}");
+        assert!(is_conflict(error) || error.state() == SqlState::UNIQUE_VIOLATION, "{error}, seed {seed}");
         run(connection, &["ROLLBACK"]).unwrap();
     }
     outcome.is_ok()

@@ -232,7 +232,7 @@ fn statements_of_usual_width_are_not_refused() {
 
 /// The parser tries alternatives one within the other.
 #[test]
-fn mistakes_within_nested_calls_are_found_in_a_bounded_number_of_steps() {
+fn errors_within_nested_calls_are_found_in_a_bounded_number_of_steps() {
     let database = database();
     let mut connection = database.connect();
     for n in [24, 90] {

@@ -79,7 +79,7 @@ fn an_error_amid_rows_fails_their_block_whenever_it_was_met() {
 }
 
 #[test]
-fn an_error_amid_rows_that_nobody_draws_in_their_block_is_nobodys() {
+fn an_error_in_rows_that_are_not_fetched_in_their_block_is_not_reported() {
     let mut connection = connection();
     connection.execute("BEGIN").unwrap();
     connection.execute(INSERT).unwrap();

@@ -58,7 +58,7 @@ const ORDERS: &str =
     "id,customer,total,day\n1,Ada,10.5,2024-01-31\n2,\"Alan, T.\",,2024-02-29\n3,Ada,7,2024-03-01\n";
 
 #[test]
-fn a_file_is_a_table_whose_columns_its_content_tells() {
+fn a_file_is_a_table_whose_columns_are_inferred() {
     let folder = Folder::new(&[("orders.csv", ORDERS)]);
     let mut connection = connection();
     let all = rows(&mut connection, &folder.sql("SELECT * FROM '@/orders.csv'"));
@@ -97,7 +97,7 @@ fn tables_are_made_and_filled_from_files() {
 }
 
 #[test]
-fn what_is_known_of_a_file_can_be_told() {
+fn properties_of_a_file_can_be_given() {
     let folder = Folder::new(&[
         ("a.txt", "x;y\n1;NA\n"),
         ("part-1.csv", "n\n1\n2\n"),
@@ -286,7 +286,7 @@ fn a_statement_reads_the_file_as_it_is_now() {
 }
 
 #[test]
-fn mistakes_behind_the_sample_name_file_line_and_column() {
+fn errors_after_the_sample_name_file_line_and_column() {
     let mut content = "n,t\n".to_owned();
     // Large enough that no file is read to its end while the first waits for its reader.
     let count = 2_000_000;
@@ -341,8 +341,8 @@ fn a_file_that_breaks_off_in_its_middle_is_not_one_that_cannot_be_opened() {
             ] {
                 let error = connection.execute(&folder.sql(sql)).unwrap_err();
                 assert_eq!(error.state(), SqlState::BAD_COPY_FILE_FORMAT, "{packing} {sql}: {error}");
-                let told = folder.sql("could not read file \"@/damaged.csv\": ");
-                assert!(error.message().starts_with(&told), "{packing} {sql}: {error}");
+                let start = folder.sql("could not read file \"@/damaged.csv\": ");
+                assert!(error.message().starts_with(&start), "{packing} {sql}: {error}");
                 assert!(error.hint().unwrap().contains("damaged"));
                 connection.execute("ROLLBACK").unwrap();
                 assert_eq!(rows(&mut connection, "SELECT count(*) FROM t"), ["BigInt(0)"]);
@@ -370,7 +370,7 @@ fn a_file_that_breaks_off_in_its_middle_is_not_one_that_cannot_be_opened() {
 }
 
 #[test]
-fn a_byte_that_is_another_in_a_packed_file_is_told() {
+fn a_changed_byte_in_a_compressed_file_is_reported() {
     let folder = Folder::new(&[]);
     let mut connection = connection();
     connection.execute("CREATE TABLE t (n text, m text)").unwrap();
@@ -392,7 +392,7 @@ fn a_byte_that_is_another_in_a_packed_file_is_told() {
 }
 
 #[test]
-fn rows_that_cannot_be_read_are_skipped_if_the_user_says_so() {
+fn rows_that_cannot_be_read_are_skipped_on_request() {
     let folder = Folder::new(&[("a.csv", "1,x\ntwo,y\n3\n4,z\n")]);
     let mut connection = connection();
     connection.execute("CREATE TABLE t (n integer PRIMARY KEY, t text)").unwrap();
@@ -627,7 +627,7 @@ fn a_row_that_a_table_does_not_take_is_named_by_its_line() {
 }
 
 #[test]
-fn a_key_that_comes_twice_is_told_with_both_places_however_far_apart_they_are() {
+fn a_duplicate_key_is_reported_with_both_places() {
     let folder = Folder::new(&[]);
     let rows_of_file = "SELECT (CASE i WHEN 99990 THEN 17 ELSE i END)::int AS id, \
          CASE WHEN i % 30000 = 0 THEN E'two\\nlines' ELSE 'row ' || i END AS name FROM generate_series(1, 100000) AS g(i) ORDER BY i";
@@ -730,7 +730,7 @@ fn rows_of_a_file_in_no_order_are_found_by_all_their_keys() {
 }
 
 #[test]
-fn the_first_mistake_of_a_file_in_no_order_is_told_however_late_its_keys_enter() {
+fn the_first_error_of_an_unsorted_file_is_reported() {
     let id = |line: usize| line * 7_919 % 60_013;
     let name = |line: usize| format!("{}{}", "customer ".repeat(40), id(line));
     let (early, late) = (format!("{},a,1", id(20)), format!("{},b,1", id(10)));
@@ -895,17 +895,17 @@ fn a_key_that_waits_may_be_taken_by_another() {
             if opens {
                 loading.execute(if ended.is_ok() { "COMMIT" } else { "ROLLBACK" }).unwrap();
             }
-            let told = format!("{level} {commits} {opens}: {ended:?}");
+            let case = format!("{level} {commits} {opens}: {ended:?}");
             let found = rows(&mut other, "SELECT name FROM t WHERE id = 1");
             match commits {
                 true => {
                     let error = ended.unwrap_err();
                     let expected = [SqlState::UNIQUE_VIOLATION, SqlState::SERIALIZATION_FAILURE];
-                    assert!(expected.contains(&error.state()), "{told}");
-                    assert_eq!(found, ["other"], "{told}");
+                    assert!(expected.contains(&error.state()), "{case}");
+                    assert_eq!(found, ["other"], "{case}");
                 }
                 false => {
-                    assert_eq!((ended.unwrap().rows, &found[..]), (Some(3), &["x".to_owned()][..]), "{told}")
+                    assert_eq!((ended.unwrap().rows, &found[..]), (Some(3), &["x".to_owned()][..]), "{case}")
                 }
             }
         }
@@ -949,7 +949,7 @@ fn of_two_loads_of_the_same_keys_one_wins() {
 
 /// A table that the transaction has made or truncated is filled apart from others. Its rows become frozen; errors still name lines.
 #[test]
-fn a_key_that_comes_twice_to_a_table_of_the_transaction_is_told_by_its_line() {
+fn a_duplicate_key_in_a_table_of_the_transaction_is_reported_by_line() {
     let early = format!("{},a,1", 20 * 7_919 % 60_013);
     let folder = Folder::new(&[("t.csv", &rows_in_no_order(60_000, &[(45_000, &early)]))]);
     let copy = folder.sql("COPY t FROM '@/t.csv' (FORMAT csv)");
@@ -1150,7 +1150,7 @@ fn a_copy_that_found_a_key_taken_has_read_that() {
 
 /// A COPY that has not stored a row yet does not lock its table.
 #[test]
-fn a_copy_whose_table_was_dropped_before_its_first_row_says_so() {
+fn a_copy_whose_table_was_dropped_before_its_first_row_reports_it() {
     for check in ["", ", CHECK (i > 0)"] {
         let database = Database::memory().unwrap();
         let (mut copying, mut changing) = (database.connect(), database.connect());

@@ -24,7 +24,7 @@ fn run(connection: &mut Connection, folder: &Folder, sql: &str) -> Result<u64> {
 }
 
 /// The SQLSTATE and the message of an error.
-fn told(connection: &mut Connection, folder: &Folder, sql: &str) -> (String, String) {
+fn error_in(connection: &mut Connection, folder: &Folder, sql: &str) -> (String, String) {
     let error = run(connection, folder, sql).expect_err(sql);
     (error.state().as_str().to_owned(), error.message().replace(&folder.sql("@"), "@"))
 }
@@ -139,21 +139,21 @@ fn files_of_a_pattern_have_the_columns_of_the_first() {
         let all = folder.sql(&format!("SELECT n, t FROM '@/a-*.{format}' ORDER BY n"));
         assert_eq!(rows(&mut connection, &all), ["Integer(1)|x", "Integer(2)|y"]);
         assert_eq!(
-            told(&mut connection, &folder, &format!("SELECT n FROM '@/b-*.{format}'")),
+            error_in(&mut connection, &folder, &format!("SELECT n FROM '@/b-*.{format}'")),
             (
                 "42804".to_owned(),
                 format!("file \"@/b-2.{format}\" has another type of column \"n\": Utf8View, not Int32")
             )
         );
         assert_eq!(
-            told(&mut connection, &folder, &format!("SELECT n FROM '@/c-*.{format}'")),
+            error_in(&mut connection, &folder, &format!("SELECT n FROM '@/c-*.{format}'")),
             ("42703".to_owned(), format!("file \"@/c-2.{format}\" has no column \"n\""))
         );
     }
 }
 
 #[test]
-fn rows_tell_their_file_and_files_may_be_listed() {
+fn rows_have_their_file_names_and_files_may_be_listed() {
     let folder = Folder::new(&[]);
     let mut connection = connection();
     for format in ["csv", "json", "parquet", "arrow"] {
@@ -255,26 +255,26 @@ fn columns_of_files_are_found_by_name() {
         // The file has one column more, or one less.
         run(&mut connection, &folder, &to("SELECT 1 AS n, 2 AS other")).unwrap();
         assert_eq!(
-            told(&mut connection, &folder, &format!("COPY t FROM '@/f' (FORMAT {format})")),
+            error_in(&mut connection, &folder, &format!("COPY t FROM '@/f' (FORMAT {format})")),
             ("42703".to_owned(), "there is no column \"other\" to copy to".to_owned())
         );
         run(&mut connection, &folder, &format!("COPY t (n) FROM '@/f' (FORMAT {format})")).unwrap();
-        let short = told(&mut connection, &folder, &to("SELECT 1 AS a, 2 AS a"));
+        let short = error_in(&mut connection, &folder, &to("SELECT 1 AS a, 2 AS a"));
         assert_eq!(short, ("42701".to_owned(), "column name \"a\" appears twice".to_owned()));
         connection.execute("DELETE FROM t").unwrap();
     }
     for format in ["parquet", "arrow"] {
         run(&mut connection, &folder, &format!("COPY (SELECT 1 AS id) TO '@/f' (FORMAT {format})")).unwrap();
         assert_eq!(
-            told(&mut connection, &folder, &format!("COPY t (id, name) FROM '@/f' (FORMAT {format})")),
+            error_in(&mut connection, &folder, &format!("COPY t (id, name) FROM '@/f' (FORMAT {format})")),
             ("42703".to_owned(), "the file has no column \"name\"".to_owned())
         );
     }
     connection.execute("CREATE TABLE k (a integer NOT NULL, b smallint)").unwrap();
     run(&mut connection, &folder, "COPY (SELECT 1 AS a, 70000 AS b) TO '@/f' (FORMAT parquet)").unwrap();
-    assert_eq!(told(&mut connection, &folder, "COPY k FROM '@/f' (FORMAT parquet)").0, "22003");
+    assert_eq!(error_in(&mut connection, &folder, "COPY k FROM '@/f' (FORMAT parquet)").0, "22003");
     run(&mut connection, &folder, "COPY (SELECT 1 AS b) TO '@/f' (FORMAT arrow)").unwrap();
-    assert_eq!(told(&mut connection, &folder, "COPY k FROM '@/f' (FORMAT arrow)").0, "23502");
+    assert_eq!(error_in(&mut connection, &folder, "COPY k FROM '@/f' (FORMAT arrow)").0, "23502");
 }
 
 /// Values that do not cast, and conditions that fail, in the first, a middle and the last row of several batches.
@@ -349,7 +349,7 @@ fn json_lines_are_read_as_they_are() {
         ("empty", "no columns were found in file \"@/empty.json\": it is empty"),
         ("nothing", "no columns were found in file \"@/nothing.json\": no row has any"),
     ] {
-        let found = told(&mut connection, &folder, &format!("SELECT * FROM '@/{file}.json'"));
+        let found = error_in(&mut connection, &folder, &format!("SELECT * FROM '@/{file}.json'"));
         assert_eq!(found, ("22P04".to_owned(), message.to_owned()));
     }
     let error = connection.execute(&folder.sql("SELECT sum(a) FROM '@/late.json'")).unwrap_err();
@@ -434,20 +434,20 @@ fn a_file_appears_when_it_is_whole() {
         let fails = "SELECT 1 / (n - 5000) AS q FROM generate_series(1, 10000) AS s(n)";
         for name in ["old.csv", "new.csv"] {
             let copy = format!("COPY ({fails}) TO '@/{name}' (FORMAT {format})");
-            assert_eq!(told(&mut connection, &folder, &copy).0, "22012");
+            assert_eq!(error_in(&mut connection, &folder, &copy).0, "22012");
         }
         assert_eq!(fs::read_to_string(folder.path("old.csv")).unwrap(), "as it was");
         assert_eq!(fs::read_dir(folder.path("")).unwrap().count(), 1, "{format}");
     }
     run(&mut connection, &folder, "COPY (SELECT 1) TO '@/old.csv'").unwrap();
     assert_eq!(fs::read_to_string(folder.path("old.csv")).unwrap(), "1\n");
-    assert_eq!(told(&mut connection, &folder, "COPY (SELECT 1) TO '@/no/such.csv'").0, "58P01");
-    assert_eq!(told(&mut connection, &folder, "COPY (SELECT 1) TO '@'").0, "42809");
+    assert_eq!(error_in(&mut connection, &folder, "COPY (SELECT 1) TO '@/no/such.csv'").0, "58P01");
+    assert_eq!(error_in(&mut connection, &folder, "COPY (SELECT 1) TO '@'").0, "42809");
     run(&mut connection, &folder, "COPY (SELECT 1) TO '/dev/null'").unwrap();
 }
 
 #[test]
-fn mistakes_say_what_to_do() {
+fn errors_have_hints() {
     let folder = Folder::new(&[("a.csv", "n\n1\n")]);
     let mut connection = connection();
     connection.execute("CREATE TABLE t (n integer)").unwrap();
@@ -507,7 +507,7 @@ fn mistakes_say_what_to_do() {
             "COPY of rows without columns in parquet format is not supported",
         ),
     ] {
-        assert_eq!(told(&mut connection, &folder, sql), (state.to_owned(), message.to_owned()), "{sql}");
+        assert_eq!(error_in(&mut connection, &folder, sql), (state.to_owned(), message.to_owned()), "{sql}");
     }
 }
 
@@ -571,7 +571,7 @@ fn what_others_write_is_read_where_sql_has_something_like_it() {
         );
         // A column that cannot be read does not affect a query that does not read it.
         assert_eq!(rows(&mut connection, &folder.sql("SELECT count(*) FROM '@/foreign'")), ["BigInt(2)"]);
-        let (state, message) = told(&mut connection, &folder, "SELECT * FROM '@/foreign'");
+        let (state, message) = error_in(&mut connection, &folder, "SELECT * FROM '@/foreign'");
         assert_eq!(state, "0A000");
         assert!(
             message.starts_with("column \"pair\" of file \"@/foreign\": a column of Arrow type Struct"),
@@ -587,7 +587,7 @@ fn what_others_write_is_read_where_sql_has_something_like_it() {
             ["Integer(-7)|long|Numeric { unscaled: -123, scale: 1 }|key  |Null"]
         );
         let copy = format!("COPY t (pair) FROM '@/foreign' (FORMAT {format})");
-        assert_eq!(told(&mut connection, &folder, &copy).0, "0A000");
+        assert_eq!(error_in(&mut connection, &folder, &copy).0, "0A000");
         connection.execute("DROP TABLE t").unwrap();
     }
 }
@@ -621,7 +621,7 @@ fn what_arrow_files_alone_can_hold_is_read_or_refused() {
         let read = folder.sql("SELECT t, b FROM '@/foreign'");
         assert_eq!(rows(&mut connection, &read), ["e|Bytea([98])", "Null|Null"]);
         let copy = "COPY strict (t) FROM '@/foreign' (FORMAT arrow)";
-        assert_eq!(told(&mut connection, &folder, copy).0, "23502");
+        assert_eq!(error_in(&mut connection, &folder, copy).0, "23502");
         let message = "value 1000.00 of column \"n\" is out of range for type numeric(5,2)".to_owned();
         for sql in ["SELECT n FROM '@/foreign'", "COPY n (n) FROM '@/foreign' (FORMAT arrow)"] {
             let error = run(&mut connection, &folder, sql).unwrap_err();
@@ -633,7 +633,7 @@ fn what_arrow_files_alone_can_hold_is_read_or_refused() {
 }
 
 #[test]
-fn columns_of_one_name_are_told_apart() {
+fn columns_of_one_name_are_distinguished() {
     let folder = Folder::new(&[]);
     let mut connection = connection();
     let names = ["a", "a", "b", "a_1", "a"];
@@ -670,7 +670,7 @@ fn columns_of_one_name_are_told_apart() {
             assert_eq!(rows(&mut connection, &folder.sql(query)).join(";"), expected, "{format}: {query}");
         }
         let copy = format!("COPY t (a) FROM '@/same' (FORMAT {format})");
-        let found = told(&mut connection, &folder, &copy);
+        let found = error_in(&mut connection, &folder, &copy);
         assert_eq!(found, ("42702".to_owned(), "the file has more than one column \"a\"".to_owned()));
         run(&mut connection, &folder, &format!("COPY two (b, a_1) FROM '@/same' (FORMAT {format})")).unwrap();
         assert_eq!(rows(&mut connection, "SELECT * FROM two WHERE b = 2"), ["Integer(2)|Integer(3)"]);
@@ -679,7 +679,7 @@ fn columns_of_one_name_are_told_apart() {
 }
 
 #[test]
-fn read_json_is_told_what_the_beginning_of_the_file_does_not_tell() {
+fn read_json_accepts_what_cannot_be_inferred() {
     let folder = Folder::new(&[
         ("late.json", &("{\"a\": 1, \"b\": \"x\"}\n".repeat(100_000) + "{\"a\": 1.5, \"z\": 7}\n")),
         ("long.json", &format!("{{\"t\": \"{}\", \"n\": 1}}\n", "x".repeat(2 << 20))),
@@ -754,7 +754,7 @@ fn the_mark_that_ends_data_ends_json_as_well() {
     }
     assert_eq!(run(&mut connection, &folder, "COPY t FROM '@/t.json' (FORMAT json)").unwrap(), 1);
     // A file that is read in place ends only at its end.
-    let found = told(&mut connection, &folder, "SELECT n FROM '@/t.json'");
+    let found = error_in(&mut connection, &folder, "SELECT n FROM '@/t.json'");
     assert_eq!(found, ("22P04".to_owned(), "a line is no JSON object".to_owned()));
 }
 
@@ -789,11 +789,11 @@ fn streams_without_rows_are_of_some_columns_all_the_same() {
     assert_eq!(error.state(), SqlState::UNDEFINED_COLUMN);
     // Data that ends before its columns are known is no stream.
     std::fs::write(folder.path("cut"), &ours[..40]).unwrap();
-    assert_eq!(told(&mut connection, &folder, "SELECT * FROM '@/cut'").0, "22P04");
+    assert_eq!(error_in(&mut connection, &folder, "SELECT * FROM '@/cut'").0, "22P04");
 }
 
 #[test]
-fn a_key_that_is_taken_is_told_with_its_table_whatever_rows_come_from() {
+fn a_duplicate_key_is_reported_with_its_table_for_every_source() {
     let folder = Folder::new(&[("t.csv", "1\n2\n1\n")]);
     let mut connection = connection();
     connection.execute("CREATE TABLE t (n integer PRIMARY KEY)").unwrap();
@@ -921,7 +921,7 @@ fn strings_with_zero_bytes_stay_in_their_files() {
         "INSERT INTO t SELECT t FROM '@/t.parquet'",
         "CREATE TABLE u AS SELECT * FROM '@/t.parquet'",
     ] {
-        let (state, message) = told(&mut connection, &folder, sql);
+        let (state, message) = error_in(&mut connection, &folder, sql);
         assert_eq!(
             (&*state, &*message),
             ("22021", "invalid byte sequence for encoding \"UTF8\": 0x00"),

@@ -39,9 +39,9 @@ fn copy_computes_them_and_names_the_line_of_a_row_that_has_none() {
         rows(&mut connection, "SELECT a, half, b FROM t ORDER BY a"),
         ["Integer(8)|Integer(100)|x", "Integer(17)|Integer(10)|y", "Integer(27)|Integer(5)|Null"]
     );
-    let mut fails = |sql: &str, data: &str, state: SqlState, told: Option<&str>| {
+    let mut fails = |sql: &str, data: &str, state: SqlState, expected_context: Option<&str>| {
         let error = copy(&mut connection, sql, data).expect_err(data);
-        assert_eq!((error.state(), error.context()), (state, told), "{data}: {error}");
+        assert_eq!((error.state(), error.context()), (state, expected_context), "{data}: {error}");
     };
     // The first row with an error counts.
     let all = "COPY t FROM STDIN";

@@ -198,9 +198,9 @@ fn check_after_crash(disk: &Arc<SimulatedDisk>, before: &[Load], load: Load, way
     }
     assert_eq!(found, with);
     database.checkpoint().unwrap();
-    assert_eq!(spills(disk), 0, "a spill file that nobody needs");
+    assert_eq!(spills(disk), 0, "a spill file that is not needed");
     let full_blocks = if way.opening().is_some() { load.rows as usize / BLOCK_ROWS } else { 0 };
-    assert!(load_files(disk) <= full_blocks, "files of loads that nobody needs");
+    assert!(load_files(disk) <= full_blocks, "files of loads that are not needed");
     assert_eq!(loads_in(&open(&disk.after_kill()), &possible), with);
 }
 

@@ -27,7 +27,7 @@ fn numbers(connection: &mut Connection, sql: &str) -> Vec<i32> {
 const WAYS: [&str; 2] = ["SELECT b FROM t WHERE a = 1", "SELECT b FROM t WHERE abs(a) = 1"];
 
 #[test]
-fn who_locks_a_row_keeps_others_waiting() {
+fn a_locked_row_blocks_other_transactions() {
     let database = database();
     for way in WAYS {
         for clause in ["FOR UPDATE", "FOR NO KEY UPDATE", "FOR SHARE"] {
@@ -68,7 +68,7 @@ fn several_share_a_row() {
 
 /// Two that share a row and both want to change it.
 #[test]
-fn of_two_that_wait_for_each_others_lock_one_is_told() {
+fn of_two_that_wait_for_each_others_lock_one_fails() {
     let database = database();
     for lock in ["SELECT b FROM t WHERE a = 1 FOR SHARE", "SELECT b FROM t WHERE a = $$ FOR UPDATE"] {
         let outcomes: Vec<Result<()>> = thread::scope(|scope| {
@@ -162,7 +162,7 @@ fn a_lock_of_a_row_that_has_changed_does_not_hide_the_change() {
 }
 
 #[test]
-fn nowait_fails_and_skip_locked_goes_on() {
+fn nowait_fails_and_skip_locked_continues() {
     let database = database();
     let mut holder = database.connect();
     run(&mut holder, &["BEGIN", "SELECT b FROM t WHERE a = 2 FOR UPDATE"]).unwrap();
@@ -358,7 +358,7 @@ fn a_change_takes_its_rows_from_a_query_that_locks_them() {
 
 /// More rows are locked ahead than are examined at once.
 #[test]
-fn skipping_goes_on_behind_many_locked_rows() {
+fn skipping_continues_after_many_locked_rows() {
     let database = jobs("", 6_000);
     let mut holder = database.connect();
     run(&mut holder, &["BEGIN", "SELECT id FROM jobs WHERE id < 5990 FOR UPDATE"]).unwrap();
@@ -373,7 +373,7 @@ fn skipping_goes_on_behind_many_locked_rows() {
 }
 
 #[test]
-fn explain_tells_what_is_locked() {
+fn explain_shows_what_is_locked() {
     let database = database();
     let mut connection = database.connect();
     let lines = |connection: &mut Connection, sql: &str| -> Vec<String> {

@@ -92,7 +92,7 @@ mod tests {
     use firn_txn::Config;
 
     #[test]
-    fn who_does_not_say_for_how_long_waits_for_ever_but_not_with_the_catalog_or_for_it() {
+    fn without_a_limit_a_wait_lasts_for_ever_except_with_or_for_the_catalog() {
         let engine = Engine::open(Config::default()).unwrap();
         let cancel = Cancel::new();
         let patience = Patience::new(engine.clone(), cancel.clone());

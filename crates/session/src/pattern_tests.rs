@@ -72,7 +72,7 @@ fn names_that_are_no_utf_8_are_matched_like_others() {
 
 /// A file whose name is too long cannot be read by any user; files without permission can be read by root.
 #[test]
-fn a_directory_that_cannot_be_read_is_told() {
+fn a_directory_that_cannot_be_read_is_reported() {
     let folder = Folder::new(&[("1.csv", "n\n1\n")]);
     let long = "x".repeat(300);
     let error = connection().execute(&folder.sql(&format!("SELECT * FROM '@/{long}/*.csv'"))).unwrap_err();

@@ -212,7 +212,7 @@ mod tests {
 
     /// Goes through the module's table: every event at every place, with a database that has no transaction left at the end.
     #[test]
-    fn every_event_leads_from_every_place_where_the_table_says() {
+    fn every_event_leads_from_every_place_as_in_the_table() {
         let database = Database::memory().unwrap();
         let places: [fn(&Database) -> Place; 5] = [
             |database| Place::Here(begin(database)),

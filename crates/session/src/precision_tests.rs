@@ -182,7 +182,7 @@ fn changes_that_a_query_would_not_have_seen_go_by() {
 }
 
 #[test]
-fn patterns_tell_what_is_read() {
+fn patterns_restrict_what_is_read() {
     let query = "SELECT id FROM t WHERE s LIKE 'b%'";
     for (change, expected) in [
         ("INSERT INTO t VALUES (9, 9, 9, 'cranberry')", true),
@@ -301,7 +301,7 @@ fn the_order_that_an_index_delivers_is_read() {
 }
 
 #[test]
-fn constants_of_a_wider_type_are_told_by_the_columns_own() {
+fn constants_of_a_wider_type_restrict_what_is_read() {
     for (condition, passing, failing) in [
         ("a < 2.5", "UPDATE t SET a = 3 WHERE a = 4", "UPDATE t SET a = 2 WHERE a = 4"),
         ("a = 2.5", "UPDATE t SET a = 2 WHERE a = 4", ""),
@@ -325,7 +325,7 @@ fn constants_of_a_wider_type_are_told_by_the_columns_own() {
 /// A comparison may distinguish zeros and NaNs, so restrictions of floats are wider than conditions: a change
 /// within a restriction may be one within the condition.
 #[test]
-fn conditions_on_floats_tell_what_is_read() {
+fn conditions_on_floats_restrict_what_is_read() {
     let database = || {
         let database = Database::memory().unwrap();
         let rows = "(1, -5::double precision), (2, '-0'), (3, '0'), (4, 1.5), (5, 'Infinity'), (6, 'NaN'), (7, NULL)";

@@ -22,7 +22,7 @@ pub(crate) struct Rest {
     streams: Vec<Weak<dyn InTransaction>>,
     timeout: Duration,
     /// The database to notify of its end, if it has changed the catalog. Weak, as the database has the timer, which has this.
-    told_of_ddl: Option<Weak<Shared>>,
+    notify_of_ddl: Option<Weak<Shared>>,
 }
 
 /// What a block releases when it ends without its connection.
@@ -47,8 +47,8 @@ impl Resting {
         changed_catalog: bool,
         timeout: Duration,
     ) -> Resting {
-        let told_of_ddl = changed_catalog.then(|| Arc::downgrade(database));
-        let rest = Arc::new(Rest { at_rest: Mutex::new(Some(at_rest)), streams, timeout, told_of_ddl });
+        let notify_of_ddl = changed_catalog.then(|| Arc::downgrade(database));
+        let rest = Arc::new(Rest { at_rest: Mutex::new(Some(at_rest)), streams, timeout, notify_of_ddl });
         let alarm = database.timer.set_end(timeout, &rest);
         Resting { rest, _alarm: alarm }
     }
@@ -77,7 +77,7 @@ impl Rest {
             transaction.engine().statistics().idle_timeouts.count();
             transaction.rollback();
             drop(old_plans);
-            if let Some(database) = self.told_of_ddl.as_ref().and_then(Weak::upgrade) {
+            if let Some(database) = self.notify_of_ddl.as_ref().and_then(Weak::upgrade) {
                 database.note_end_of_ddl();
             }
         }

@@ -31,7 +31,7 @@ pub struct Rows {
     verb: &'static str,
     rows: u64,
     /// The number of rows that the command tag shows; if `None`, the rows that were counted here.
-    told: Option<u64>,
+    tag_rows: Option<u64>,
     /// Whether they are of a cursor that was declared BINARY.
     is_binary: bool,
     source: Source,
@@ -300,12 +300,12 @@ fn pull<P: Pieces>(stream: &mut Option<P>, alarm: &mut Option<Alarm>) -> Result<
 impl Rows {
     /// Rows that are complete.
     pub(crate) fn ready(columns: Arc<[Column]>, verb: &'static str, values: Vec<Value>) -> Rows {
-        Rows { columns, verb, rows: 0, told: None, is_binary: false, source: Source::Values(values) }
+        Rows { columns, verb, rows: 0, tag_rows: None, is_binary: false, source: Source::Values(values) }
     }
 
     /// Rows that are complete, in pieces.
     pub(crate) fn chunks(columns: Arc<[Column]>, verb: &'static str, chunks: VecDeque<RowChunk>) -> Rows {
-        Rows { columns, verb, rows: 0, told: None, is_binary: false, source: Source::Chunks(chunks) }
+        Rows { columns, verb, rows: 0, tag_rows: None, is_binary: false, source: Source::Chunks(chunks) }
     }
 
     /// Sets whether they are of a cursor that was declared BINARY.
@@ -320,7 +320,7 @@ impl Rows {
 
     /// Makes the command tag show this number of rows, however many are read.
     pub(crate) fn telling(self, rows: u64) -> Rows {
-        Rows { told: Some(rows), ..self }
+        Rows { tag_rows: Some(rows), ..self }
     }
 
     /// Rows of a stream in a transaction of its own.
@@ -333,7 +333,7 @@ impl Rows {
         drawing: Drawing,
     ) -> Rows {
         let own = OwnStream { stream: Some(stream), reading: Some(reading), alarm, drawing: Some(drawing) };
-        Rows { columns, verb, rows: 0, told: None, is_binary: false, source: Source::Own(Box::new(own)) }
+        Rows { columns, verb, rows: 0, tag_rows: None, is_binary: false, source: Source::Own(Box::new(own)) }
     }
 
     /// Rows of a stream in the connection's transaction.
@@ -347,7 +347,10 @@ impl Rows {
     ) -> (Rows, Weak<dyn InTransaction>) {
         let shared = Arc::new(SharedStream::new(stream, alarm, failure, Some(drawing)));
         let weak: Weak<SharedStream<Stream>> = Arc::downgrade(&shared);
-        (Rows { columns, verb, rows: 0, told: None, is_binary: false, source: Source::Shared(shared) }, weak)
+        (
+            Rows { columns, verb, rows: 0, tag_rows: None, is_binary: false, source: Source::Shared(shared) },
+            weak,
+        )
     }
 
     /// The error that occurred when they were read ahead, if that has not been reported yet.
@@ -400,7 +403,7 @@ impl Rows {
 
     /// The command tag, once `next_chunk` has returned `None`.
     pub fn tag(&self) -> CommandTag {
-        CommandTag { verb: self.verb, rows: Some(self.told.unwrap_or(self.rows)) }
+        CommandTag { verb: self.verb, rows: Some(self.tag_rows.unwrap_or(self.rows)) }
     }
 
     /// The rows as Rust values, one at a time: see [`FromRow`]. 42804 if a row of the type has another number of columns.

@@ -225,7 +225,7 @@ impl ServerConnection for Connection {
     }
 
     fn set_addresses(&mut self, client: Option<(IpAddr, u16)>, server: Option<(IpAddr, u16)>) {
-        self.activity.set_client(|told| (told.address, told.server) = (client, server));
+        self.activity.set_client(|shown| (shown.address, shown.server) = (client, server));
     }
 
     fn set_terminate_hook(&self, terminate: impl Fn() + Send + Sync + 'static) {

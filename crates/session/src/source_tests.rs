@@ -263,7 +263,7 @@ fn columns_that_no_type_is_near_to_and_equal_names_are_refused() {
 }
 
 #[test]
-fn batches_have_the_schema_that_was_told_whatever_made_them() {
+fn batches_have_the_announced_schema_from_every_source() {
     let mut connection = connection();
     connection.execute("CREATE TABLE t (id integer PRIMARY KEY, name varchar(10))").unwrap();
     connection.execute("INSERT INTO t VALUES (1, 'one'), (2, NULL)").unwrap();

@@ -331,9 +331,9 @@ impl Connection {
     /// Plans a statement. Planning can take long: other sessions see it like a running statement, and it ends once the client has gone.
     #[cold]
     fn new_plan(&self, parsed: &Parsed, types: &[Option<TypeId>], transaction: &Transaction) -> Result<Plan> {
-        let is_told = self.report_planning(|| Arc::new(Text(parsed.text().to_owned())));
+        let is_reported = self.report_planning(|| Arc::new(Text(parsed.text().to_owned())));
         let plan = Plan::new(transaction, &self.facts, parsed, types, &self.options);
-        if is_told {
+        if is_reported {
             self.note_idle();
         }
         plan

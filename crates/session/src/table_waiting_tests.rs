@@ -18,7 +18,7 @@ pub(crate) fn until(condition: impl Fn() -> bool) {
 }
 
 /// Until everything unreachable is freed: no thread holds a guard from before.
-pub(crate) fn until_nobody_holds_a_guard_of_before() {
+pub(crate) fn until_earlier_guards_are_dropped() {
     let freed = Arc::new(AtomicBool::new(false));
     let tell = freed.clone();
     firn_txn::pin().defer(move || tell.store(true, Ordering::SeqCst));
@@ -49,7 +49,7 @@ fn crosswise(database: &Database, first: [&str; 2], second: [&str; 2]) -> [Resul
 }
 
 #[test]
-fn of_rings_through_tables_one_gives_way() {
+fn of_deadlocks_through_tables_one_transaction_fails() {
     const CHILD: &str = "INSERT INTO child VALUES (9, NULL)";
     const ROW: &str = "UPDATE t SET b = 7 WHERE a = 2";
     let rings: &[[[&str; 2]; 2]] = &[
@@ -93,11 +93,11 @@ fn of_rings_through_tables_one_gives_way() {
                     false => crosswise(&database, first, second),
                     true => crosswise(&database, second, first),
                 };
-                let told: Vec<Error> = outcomes.into_iter().filter_map(Result::err).collect();
-                assert_eq!(told.len(), 1, "{ring:?} at {level}: {told:?}");
-                assert_eq!(told[0].state(), SqlState::DEADLOCK_DETECTED, "{ring:?} at {level}: {told:?}");
+                let errors: Vec<Error> = outcomes.into_iter().filter_map(Result::err).collect();
+                assert_eq!(errors.len(), 1, "{ring:?} at {level}: {errors:?}");
+                assert_eq!(errors[0].state(), SqlState::DEADLOCK_DETECTED, "{ring:?} at {level}: {errors:?}");
                 assert_eq!(
-                    told[0].detail(),
+                    errors[0].detail(),
                     Some("The transaction that it would wait for waits for it."),
                     "{ring:?}"
                 );
@@ -110,7 +110,7 @@ fn of_rings_through_tables_one_gives_way() {
 
 /// The second waits for the first and the third for the second, whose waiting request blocks later ones.
 #[test]
-fn of_queues_for_tables_nobody_gives_way() {
+fn queues_for_tables_are_no_deadlocks() {
     let database = database();
     let mut writer = database.connect();
     run(&mut writer, &["BEGIN", ADD_ONE]).unwrap();
@@ -133,7 +133,7 @@ fn of_queues_for_tables_nobody_gives_way() {
 }
 
 #[test]
-fn who_waits_for_which_table_and_who_has_it_is_shown() {
+fn waiters_for_tables_and_their_blockers_are_shown() {
     let database = database();
     let mut looking = database.connect();
     let mut writer = database.connect();
@@ -206,7 +206,7 @@ fn who_waits_for_which_table_and_who_has_it_is_shown() {
 
 /// As long as a thread holds a guard, nothing is freed that was reachable when it pinned it.
 #[test]
-fn whoever_waits_for_a_table_keeps_nobodys_memory() {
+fn a_wait_for_a_table_keeps_no_memory_of_others() {
     let database = database();
     let mut holder = database.connect();
     let waits = &database.engine().statistics().waits;
@@ -228,7 +228,7 @@ fn whoever_waits_for_a_table_keeps_nobodys_memory() {
                 run(&mut connection, &["BEGIN", sql, "ROLLBACK"])
             });
             until(|| waits.get() > before);
-            until_nobody_holds_a_guard_of_before();
+            until_earlier_guards_are_dropped();
             assert!(!waiting.is_finished(), "{sql} waits");
             run(&mut holder, &["COMMIT"]).unwrap();
             waiting.join().unwrap().unwrap();
@@ -238,7 +238,7 @@ fn whoever_waits_for_a_table_keeps_nobodys_memory() {
 
 /// A transaction that had locked a table has released it, and waits for one that has not seen that yet.
 #[test]
-fn who_has_given_a_table_back_waits_for_nobody_in_a_ring() {
+fn a_transaction_that_has_released_a_table_is_in_no_deadlock() {
     let database = database();
     database.set_default("default_transaction_isolation", "read committed").unwrap();
     let (mut writer, mut other, mut gives_back) =
@@ -265,7 +265,7 @@ fn who_has_given_a_table_back_waits_for_nobody_in_a_ring() {
 
 /// It reads what is committed when it gets the table, as in PostgreSQL.
 #[test]
-fn who_reads_what_is_committed_reads_what_it_has_waited_for() {
+fn a_read_committed_statement_sees_what_it_has_waited_for() {
     let database = database();
     database.set_default("default_transaction_isolation", "read committed").unwrap();
     let mut holder = database.connect();

@@ -1,7 +1,7 @@
 //! What a session promises beyond SQL; the corpus (`tests/slt`) covers SQL.
 
 use crate::server::{RowChunk, ServerConnection as _};
-use crate::table_waiting_tests::until_nobody_holds_a_guard_of_before;
+use crate::table_waiting_tests::until_earlier_guards_are_dropped;
 use crate::{Connection, Database, Outcome, TransactionStatus};
 use firn_base::disk::SimulatedDisk;
 use firn_base::random::Random;
@@ -356,7 +356,7 @@ fn blocks_that_cannot_meet_a_condition_do_not_change_its_answer() {
 }
 
 #[test]
-fn rows_of_a_query_that_failed_midway_are_nobodys() {
+fn rows_of_a_query_that_failed_are_not_returned() {
     let mut connection = connection();
     connection.execute("CREATE TABLE t (a integer PRIMARY KEY, b integer)").unwrap();
     connection.execute("INSERT INTO t VALUES (1, 1), (2, 0)").unwrap();
@@ -370,7 +370,7 @@ fn rows_of_a_query_that_failed_midway_are_nobodys() {
 }
 
 #[test]
-fn what_is_cast_to_text_is_told_to_be_text() {
+fn casts_to_text_are_described_as_text() {
     let mut connection = connection();
     connection
         .execute("CREATE TABLE t (id integer PRIMARY KEY, v varchar(3), c char(3)); INSERT INTO t VALUES (1, 'a', 'b')")
@@ -404,7 +404,7 @@ fn what_is_cast_to_text_is_told_to_be_text() {
 }
 
 #[test]
-fn statements_tell_their_parameters_and_columns() {
+fn statements_describe_their_parameters_and_columns() {
     let mut connection = connection();
     connection.execute("CREATE TABLE t (a integer, b text)").unwrap();
     let insert = connection.prepare("INSERT INTO t VALUES ($1, $2) RETURNING b, a").unwrap();
@@ -546,12 +546,12 @@ fn a_copy_that_fails_in_a_block_is_an_error_like_any_other() {
     let (mut connection, mut other) = (database.connect(), database.connect());
     other.set("lock_timeout", "1s").unwrap();
     let copy = connection.prepare("COPY t FROM STDIN").unwrap();
-    for is_told in [false, true] {
+    for is_failed in [false, true] {
         let fail = |connection: &mut Connection| {
             let Outcome::CopyIn(mut data) = connection.run(&copy, &[]).unwrap() else { panic!() };
             data.write_data(b"0\t7\n").unwrap();
             assert_eq!(state(data.finish()), SqlState::UNIQUE_VIOLATION);
-            if is_told {
+            if is_failed {
                 connection.fail_block();
             }
             assert_eq!(connection.status(), TransactionStatus::Failed);
@@ -721,10 +721,10 @@ fn notices_come_once_and_in_order() {
         ["table \"nothing\" does not exist, skipping", "there is no transaction in progress"]
     );
     assert!(connection.take_notices().is_empty());
-    for (least, told) in [("debug1", 2), ("notice", 2), ("warning", 1), ("error", 0)] {
+    for (least, reported) in [("debug1", 2), ("notice", 2), ("warning", 1), ("error", 0)] {
         connection.execute(&format!("SET client_min_messages = {least}")).unwrap();
         connection.execute("DROP TABLE IF EXISTS nothing; COMMIT").unwrap();
-        assert_eq!(connection.take_notices().len(), told, "{least}");
+        assert_eq!(connection.take_notices().len(), reported, "{least}");
     }
 }
 
@@ -832,7 +832,7 @@ fn what_a_query_has_shown_is_not_lost() {
 }
 /// By rows, by strings, by COPY, by CREATE TABLE AS: a failed statement is rolled back as a whole, and truncating frees memory.
 #[test]
-fn a_store_that_is_full_says_so_and_goes_on() {
+fn a_full_store_fails_statements_and_continues() {
     let database = limited(24 << 20);
     let mut connection = database.connect();
     assert_eq!(connection.setting("memory_limit").unwrap(), "24MB");
@@ -898,7 +898,7 @@ fn figure(connection: &mut Connection, name: &str) -> i64 {
 }
 
 #[test]
-fn sessions_see_what_the_others_do_and_whom_they_wait_for() {
+fn sessions_see_what_others_do_and_wait_for() {
     let database = filled(3);
     let mut looking = database.connect();
     let mut holder = database.connect();
@@ -972,7 +972,7 @@ fn a_session_is_active_until_its_rows_are_drawn() {
 
 /// A sleeping statement can be cancelled, and blocks neither memory nor threads of others.
 #[test]
-fn sleepers_are_in_nobodys_way() {
+fn sleeping_sessions_block_no_others() {
     let database = filled(2000);
     let sleeping = [
         "SELECT pg_sleep(3600)",
@@ -1001,7 +1001,7 @@ fn sleepers_are_in_nobodys_way() {
         // It uses workers, too.
         let groups = "SELECT count(*) FROM (SELECT a, count(*) FROM t GROUP BY a) groups";
         assert_eq!(one(&mut other, groups), Value::BigInt(2000));
-        until_nobody_holds_a_guard_of_before();
+        until_earlier_guards_are_dropped();
         for (thread, cancel) in asleep {
             assert!(!thread.is_finished(), "it sleeps");
             cancel.cancel();
@@ -1011,7 +1011,7 @@ fn sleepers_are_in_nobodys_way() {
 }
 
 #[test]
-fn transactions_that_come_to_nothing_are_told_by_cause() {
+fn aborted_transactions_are_counted_by_cause() {
     let database = filled(3);
     let (mut a, mut b) = (database.connect(), database.connect());
     let run = |connection: &mut Connection, sql: &str| connection.execute(sql).map(drop);
@@ -1119,7 +1119,7 @@ fn the_engine_counts_what_happens_by_cause() {
 }
 
 #[test]
-fn rows_without_sql_heed_what_they_cannot_check() {
+fn rows_without_sql_respect_constraints_that_they_cannot_check() {
     use crate::native::{TableAccess, pin};
     let database = Database::memory().unwrap();
     let mut connection = database.connect();

@@ -60,7 +60,7 @@ pub(crate) const ADD_ONE: &str = "UPDATE t SET b = b + 1 WHERE a = 1";
 pub(crate) const ADD_TEN: &str = "UPDATE t SET b = b + 10 WHERE a = 1";
 
 #[test]
-fn a_writer_waits_for_the_one_before_it_and_goes_on_from_there() {
+fn a_writer_waits_for_the_previous_one_and_continues_from_its_row() {
     let database = database();
     beside(&database, &[ADD_ONE], &["BEGIN", ADD_TEN, "COMMIT"], "COMMIT").unwrap();
     assert_eq!(rows(&database)[0], (1, 11));
@@ -84,7 +84,7 @@ fn a_writer_waits_for_the_one_before_it_and_goes_on_from_there() {
 
 /// It cannot continue if the change affects what it had read before.
 #[test]
-fn who_has_read_what_changed_fails_after_all() {
+fn a_transaction_with_changed_reads_fails_after_its_wait() {
     let database = database();
     for read in ["SELECT b FROM t WHERE a = 1", "SELECT sum(b) FROM t", "SELECT a FROM t WHERE b = 0"] {
         let outcome = beside(&database, &[ADD_ONE], &["BEGIN", read, ADD_TEN, "COMMIT"], "COMMIT");
@@ -170,7 +170,7 @@ const UPSERTS: [(&str, i32); 2] = [
 
 /// The conflicting row was committed after the snapshot was taken.
 #[test]
-fn on_conflict_heeds_a_row_that_its_snapshot_does_not_see() {
+fn on_conflict_finds_a_row_that_its_snapshot_does_not_see() {
     for (upsert, added) in UPSERTS {
         for (begin, before, expected) in [
             ("BEGIN ISOLATION LEVEL READ COMMITTED", "SELECT sum(b) FROM t", None),
@@ -202,7 +202,7 @@ fn on_conflict_heeds_a_row_that_its_snapshot_does_not_see() {
 
 /// The conflicting row has both keys of the new one, and the target's key is not the one that is entered first.
 #[test]
-fn on_conflict_heeds_an_unseen_row_that_has_another_key_as_well() {
+fn on_conflict_finds_an_unseen_row_with_another_duplicate_key() {
     for (isolation, expected) in
         [("SERIALIZABLE", None), ("REPEATABLE READ", Some(SqlState::SERIALIZATION_FAILURE))]
     {
@@ -290,7 +290,7 @@ fn a_row_that_is_referenced_is_waited_for_from_both_sides() {
 }
 
 #[test]
-fn of_two_that_wait_for_each_other_one_is_told() {
+fn of_two_that_wait_for_each_other_one_fails() {
     let database = database();
     let mut first = database.connect();
     run(&mut first, &["BEGIN", "UPDATE t SET b = 1 WHERE a = 1"]).unwrap();
@@ -312,7 +312,7 @@ fn of_two_that_wait_for_each_other_one_is_told() {
     });
     let statistics = database.engine().statistics();
     assert_eq!(statistics.deadlocks.get(), 1);
-    assert!(statistics.restarts.get() > 0, "who waited was run again");
+    assert!(statistics.restarts.get() > 0, "the waiting statement was run again");
     let rows = rows(&database);
     assert_eq!(rows[0].1, rows[1].1, "one did both");
 }
@@ -336,14 +336,14 @@ fn what_was_picked_since_a_savepoint_counts_as_read() {
 }
 
 #[test]
-fn who_is_told_of_a_ring_lets_the_other_on_by_a_savepoint() {
+fn a_rollback_to_a_savepoint_resolves_a_deadlock() {
     let database = database();
     let statistics = database.engine().statistics();
     // It has the slot that all before had, and so the greater number.
-    let mut told = database.connect();
+    let mut victim = database.connect();
     let own = ["SAVEPOINT s", "UPDATE t SET b = b + 10 WHERE a = 1", "DELETE FROM t WHERE a = 3"];
-    run(&mut told, &["BEGIN ISOLATION LEVEL READ COMMITTED", "INSERT INTO t VALUES (4, 0)"]).unwrap();
-    run(&mut told, &own).unwrap();
+    run(&mut victim, &["BEGIN ISOLATION LEVEL READ COMMITTED", "INSERT INTO t VALUES (4, 0)"]).unwrap();
+    run(&mut victim, &own).unwrap();
     let mut patient = database.connect();
     run(&mut patient, &["BEGIN ISOLATION LEVEL READ COMMITTED", "UPDATE t SET b = 1 WHERE a = 2"]).unwrap();
     thread::scope(|scope| {
@@ -352,18 +352,18 @@ fn who_is_told_of_a_ring_lets_the_other_on_by_a_savepoint() {
             run(&mut patient, &["UPDATE t SET b = 1 WHERE a IN (1, 3)", "COMMIT"])
         });
         until(|| statistics.waits.get() > waits);
-        assert_eq!(state(run(&mut told, &["UPDATE t SET b = 2 WHERE a = 2"])), SqlState::DEADLOCK_DETECTED);
-        run(&mut told, &["ROLLBACK TO s"]).unwrap();
+        assert_eq!(state(run(&mut victim, &["UPDATE t SET b = 2 WHERE a = 2"])), SqlState::DEADLOCK_DETECTED);
+        run(&mut victim, &["ROLLBACK TO s"]).unwrap();
         // Although the transaction that got the error has not ended.
         waiting.join().unwrap().unwrap();
     });
-    run(&mut told, &own[1..]).unwrap();
-    run(&mut told, &["UPDATE t SET b = 2 WHERE a = 2", "COMMIT"]).unwrap();
+    run(&mut victim, &own[1..]).unwrap();
+    run(&mut victim, &["UPDATE t SET b = 2 WHERE a = 2", "COMMIT"]).unwrap();
     assert_eq!(rows(&database), [(1, 11), (2, 2), (4, 0)]);
 }
 
 #[test]
-fn waiting_ends_when_the_user_says_so() {
+fn waiting_ends_when_the_statement_is_cancelled() {
     let database = database();
     let mut holder = database.connect();
     run(&mut holder, &["BEGIN", ADD_ONE]).unwrap();
@@ -391,7 +391,7 @@ fn waiting_ends_when_the_user_says_so() {
 
 /// Its client may send ROLLBACK much later.
 #[test]
-fn a_block_that_has_failed_keeps_nobody_waiting() {
+fn a_failed_block_blocks_no_others() {
     let database = database();
     let mut failed = database.connect();
     run(&mut failed, &["BEGIN", ADD_ONE]).unwrap();
@@ -408,7 +408,7 @@ fn a_block_that_has_failed_keeps_nobody_waiting() {
 
 /// It could only wait for one after another, and fail in the end.
 #[test]
-fn who_cannot_move_on_does_not_wait_behind_a_change_that_it_does_not_see() {
+fn a_transaction_that_cannot_restart_does_not_wait_for_an_unseen_change() {
     let database = database();
     let mut old = database.connect();
     run(&mut old, &["BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT b FROM t"]).unwrap();
@@ -446,7 +446,7 @@ fn statements_that_change_many_rows_get_through_beside_others() {
 
 /// Many threads add to few rows in transactions of several statements: none fails, nothing is lost.
 #[test]
-fn hot_rows_cost_nobody_an_error() {
+fn contended_rows_cause_no_errors() {
     const THREADS: i32 = 6;
     const ROUNDS: i32 = 60;
     let database = database();
@@ -481,7 +481,7 @@ fn until(mut happened: impl FnMut() -> bool) {
 /// A statement uses the catalog as other transactions have committed it before the statement began, also for its analysis.
 #[test]
 fn a_statement_that_reads_what_is_committed_knows_the_tables_of_now() {
-    let told = [
+    let cases = [
         ("CREATE TABLE nt AS SELECT 7 AS a", "SELECT * FROM nt", "7"),
         ("CREATE TABLE nt (a integer)", "INSERT INTO nt VALUES (1) RETURNING a", "1"),
         ("ALTER TABLE t ADD COLUMN z integer DEFAULT 7", "SELECT z FROM t WHERE a = 1", "7"),
@@ -496,7 +496,7 @@ fn a_statement_that_reads_what_is_committed_knows_the_tables_of_now() {
         ("ALTER TABLE t RENAME TO u", "SELECT a FROM u WHERE a = 1", "1"),
         ("CREATE VIEW one AS SELECT 1 AS one", "SELECT * FROM one", "1"),
     ];
-    for (change, statement, expected) in told {
+    for (change, statement, expected) in cases {
         for prepares in [false, true] {
             let database = database();
             run(&mut database.connect(), &["CREATE TABLE other (a integer)"]).unwrap();
@@ -527,7 +527,7 @@ fn commits_held_back(database: &Database) -> usize {
 }
 
 #[test]
-fn a_block_that_is_idle_for_too_long_lets_go_of_its_rows_and_its_snapshot() {
+fn a_block_that_is_idle_for_too_long_releases_its_rows_and_its_snapshot() {
     let database = database();
     let mut sleeper = database.connect();
     sleeper.set("idle_in_transaction_session_timeout", "20ms").unwrap();
@@ -545,7 +545,7 @@ fn a_block_that_is_idle_for_too_long_lets_go_of_its_rows_and_its_snapshot() {
 }
 
 #[test]
-fn a_commit_that_comes_too_late_says_so() {
+fn a_commit_that_comes_too_late_reports_it() {
     let database = database();
     let mut connection = database.connect();
     // The last statement before the pause: the statements before it may take longer than the timeout.
@@ -570,7 +570,7 @@ fn a_commit_that_comes_too_late_says_so() {
 
 /// The block is idle only once its rows are no longer read; the rest of them is dropped.
 #[test]
-fn who_draws_rows_is_not_idle() {
+fn a_client_that_fetches_rows_is_not_idle() {
     let database = database();
     let mut connection = database.connect();
     let timeout = Duration::from_millis(40);
@@ -781,7 +781,7 @@ fn modes_of_table_locks_conflict_as_in_postgresql() {
 
 /// A transaction that wants the table exclusively waits for another one, whether that locks rows or changes them.
 #[test]
-fn who_has_locked_rows_may_change_them_although_somebody_waits_for_the_table() {
+fn locked_rows_may_be_changed_while_others_wait_for_the_table() {
     let alone: [&[&str]; 3] = [
         &["BEGIN", "LOCK TABLE t", "COMMIT"],
         &["ALTER TABLE t ADD COLUMN c integer"],
@@ -806,7 +806,7 @@ fn who_has_locked_rows_may_change_them_although_somebody_waits_for_the_table() {
 
 /// A transaction that only locks rows of a table has not changed that table at its commit, whatever else it changes.
 #[test]
-fn who_keeps_writers_out_of_a_table_changes_it_after_others_have_locked_its_rows() {
+fn a_table_locked_against_writers_can_be_altered_after_row_locks_end() {
     let database = database();
     let (mut holder, mut locker) = (database.connect(), database.connect());
     run(&mut holder, &["BEGIN", "LOCK TABLE t IN SHARE ROW EXCLUSIVE MODE"]).unwrap();
@@ -838,7 +838,7 @@ fn rows_of_a_table_that_several_share_are_locked_until_one_writes() {
 
 /// As PostgreSQL's, a transaction that begins by locking tables reads what was committed before it had them.
 #[test]
-fn who_locks_first_sees_what_others_have_left() {
+fn a_table_lock_before_the_snapshot_sees_earlier_commits() {
     for level in ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
         let database = database();
         let mut holder = database.connect();
@@ -864,7 +864,7 @@ fn who_locks_first_sees_what_others_have_left() {
 }
 
 #[test]
-fn who_writes_to_a_locked_table_waits_as_long_as_he_wants_to() {
+fn a_writer_waits_for_a_locked_table_up_to_its_lock_timeout() {
     let database = database();
     let mut holder = database.connect();
     run(&mut holder, &["BEGIN", "LOCK TABLE t"]).unwrap();
@@ -876,7 +876,7 @@ fn who_writes_to_a_locked_table_waits_as_long_as_he_wants_to() {
     run(&mut other, &["SET lock_timeout = 0", "SET statement_timeout = '20ms'"]).unwrap();
     assert_eq!(state(run(&mut other, &[insert])), SqlState::QUERY_CANCELED);
     assert_eq!(state(run(&mut other, &["ALTER TABLE t ADD COLUMN c int"])), SqlState::QUERY_CANCELED);
-    assert!(begun.elapsed() < Duration::from_secs(4), "not as long as who has no patience of his own");
+    assert!(begun.elapsed() < Duration::from_secs(4), "not as long as without a limit of its own");
     run(&mut other, &["SET statement_timeout = 0"]).unwrap();
     thread::scope(|scope| {
         let waiting = thread::spawn_scoped(scope, "waiting", || run(&mut other, &[insert]));
@@ -890,7 +890,7 @@ fn who_writes_to_a_locked_table_waits_as_long_as_he_wants_to() {
 
 /// A statement that waited for a table which was replaced meanwhile is run again on the new one, unless its transaction must keep its snapshot.
 #[test]
-fn who_waits_behind_a_change_of_the_table_goes_on_with_what_it_is_now() {
+fn a_statement_that_waited_for_ddl_uses_the_new_table() {
     let truncate: (&str, &[(i32, i32)]) = ("TRUNCATE t CASCADE", &[(9, 9)]);
     let all: &[(i32, i32)] = &[(1, 0), (2, 0), (3, 0), (9, 9)];
     let rewrite = ("ALTER TABLE t ALTER COLUMN b TYPE bigint", all);

@@ -29,7 +29,7 @@ fn write(folder: &Folder, name: &str, content: &str, seconds_ago: i64) {
 }
 
 /// What a query has read of files: rows skipped, and bytes read.
-fn told(connection: &mut Connection, sql: &str) -> (u64, u64) {
+fn counters(connection: &mut Connection, sql: &str) -> (u64, u64) {
     let zones = connection.facts.zones.clone();
     let before = zones.totals();
     rows(connection, sql);
@@ -52,7 +52,7 @@ fn a_later_query_reads_only_chunks_that_may_meet_its_condition() {
     let read = |condition: &str| folder.sql(&format!("SELECT n, t FROM '@/a.csv' WHERE {condition}"));
     let whole = content.len() as u64;
     // The first query reads the whole file, but of rows outside the condition only the condition's column.
-    let (passed_over, bytes) = told(&mut connection, &read("n = 450"));
+    let (passed_over, bytes) = counters(&mut connection, &read("n = 450"));
     assert!(
         passed_over == 499 && bytes.abs_diff(whole) < 100,
         "{passed_over} rows, {bytes} of {whole} bytes"
@@ -65,17 +65,17 @@ fn a_later_query_reads_only_chunks_that_may_meet_its_condition() {
         ("n IS NULL", 0),
         ("n > 490 AND n % 2 = 0", 800),
     ] {
-        let (passed_over, bytes) = told(&mut connection, &read(condition));
+        let (passed_over, bytes) = counters(&mut connection, &read(condition));
         assert!(bytes <= most && passed_over >= 400, "{condition}: {passed_over} rows, {bytes} bytes");
     }
     assert_eq!(rows(&mut connection, &read("n = 450")), ["BigInt(450)|day 450"]);
     // No query has read this column as a whole; from then on it is known as well, to every session.
-    assert!(told(&mut connection, &read("t = 'day 007'")).1.abs_diff(whole) < 100);
-    assert!(told(&mut database.connect(), &read("t = 'day 007'")).1 <= 500);
-    assert!(told(&mut database.connect(), &read("t LIKE 'day 00%' AND n < 300")).1 <= 800);
+    assert!(counters(&mut connection, &read("t = 'day 007'")).1.abs_diff(whole) < 100);
+    assert!(counters(&mut database.connect(), &read("t = 'day 007'")).1 <= 500);
+    assert!(counters(&mut database.connect(), &read("t LIKE 'day 00%' AND n < 300")).1 <= 800);
     // How many rows there are is known, too.
     let count = folder.sql("SELECT count(*) FROM '@/a.csv'");
-    assert_eq!(told(&mut connection, &count), (0, 0));
+    assert_eq!(counters(&mut connection, &count), (0, 0));
     assert_eq!(rows(&mut connection, &count), ["BigInt(500)"]);
 }
 
@@ -205,7 +205,7 @@ fn zones_of_a_patterns_further_files_are_those_of_their_columns() {
     }
     // By now they are known, and each file has zones of its own.
     let read = folder.sql("SELECT up, down FROM '@/a-*.csv' WHERE down = 983");
-    let (passed_over, bytes) = told(&mut connection, &read);
+    let (passed_over, bytes) = counters(&mut connection, &read);
     assert!(passed_over >= 780 && bytes <= 800, "{passed_over} rows, {bytes} bytes");
     let alone = folder.sql("SELECT up FROM '@/a-2.csv' WHERE down = 983");
     for _ in 0..2 {
@@ -245,7 +245,7 @@ fn a_file_that_has_changed_is_read_anew() {
 }
 
 #[test]
-fn mistakes_are_found_whether_somebody_was_here_before_or_not() {
+fn errors_are_found_with_and_without_zones() {
     let folder = Folder::new(&[]);
     // The sample is a megabyte, after which anything may follow.
     let mut content = String::from("n,m\n");
@@ -287,7 +287,7 @@ fn a_query_that_breaks_off_leaves_nothing_that_could_mislead() {
     let of_part = folder.sql("SELECT count(*) FROM '@/a.csv' WHERE column3 = 6");
     assert_eq!(rows(&mut connection, &of_part), ["BigInt(4285)"]);
     assert_eq!(rows(&mut connection, &count), ["BigInt(10)"]);
-    assert!(told(&mut connection, &count).1 < content.len() as u64 / 10);
+    assert!(counters(&mut connection, &count).1 < content.len() as u64 / 10);
 }
 
 #[test]
@@ -300,8 +300,8 @@ fn files_of_a_pattern_are_each_known() {
     let database = database(100_000);
     let mut connection = database.connect();
     let read = folder.sql("SELECT n FROM '@/part-*.csv' WHERE n IN (99, 100, 250) ORDER BY n");
-    let (_, first) = told(&mut connection, &read);
-    let (passed_over, second) = told(&mut connection, &read);
+    let (_, first) = counters(&mut connection, &read);
+    let (passed_over, second) = counters(&mut connection, &read);
     assert_eq!((passed_over, known(&database)), (497, 5));
     assert!(second < first * 2 / 3, "{second} bytes of {first}");
     assert_eq!(rows(&mut connection, &read), ["BigInt(99)", "BigInt(100)", "BigInt(250)"]);
@@ -364,7 +364,7 @@ fn lines_that_are_skipped_are_no_part_of_what_is_known() {
                 }
             }
             let sql = folder.sql(&format!("SELECT t FROM {read} WHERE n = 450"));
-            let (passed_over, bytes) = told(&mut connection, &sql);
+            let (passed_over, bytes) = counters(&mut connection, &sql);
             assert!(
                 chunk_bytes > 1000 || passed_over > 400 && bytes < 500,
                 "{passed_over} rows, {bytes} bytes"

@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_gets_the_lock_in_turn_or_sees_that_it_never_will() {
+    fn waiters_get_the_lock_in_order_or_a_deadlock_error() {
         let engine = Engine::open(Config::default()).unwrap();
         let locks = Arc::new(AdvisoryLocks::default());
         let take = |session: u32, number: i64, timeout: Option<Duration>| {

@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_arrive_once_at_those_who_listen_when_they_are_committed() {
+    fn messages_arrive_once_at_listeners_at_commit() {
         let all = Notifications::default();
         let commit = |session: u32, work: &dyn Fn(&mut Pending)| {
             let mut pending = Pending::default();

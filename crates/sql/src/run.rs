@@ -89,37 +89,37 @@ pub trait SessionServices: Any + Debug + Send + Sync {
 #[derive(Debug)]
 pub struct NoSession;
 
-fn nobody() -> Error {
+fn no_session() -> Error {
     Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "no session runs this expression")
 }
 
 impl SessionServices for NoSession {
     fn session(&self) -> Result<u32> {
-        Err(nobody())
+        Err(no_session())
     }
 
     fn transaction_number(&self, _draws: bool) -> Result<Option<i64>> {
-        Err(nobody())
+        Err(no_session())
     }
 
     fn next_value(&self, _sequence: &str) -> Result<i64> {
-        Err(nobody())
+        Err(no_session())
     }
 
     fn current_value(&self, _sequence: &str) -> Result<i64> {
-        Err(nobody())
+        Err(no_session())
     }
 
     fn last_value(&self) -> Result<i64> {
-        Err(nobody())
+        Err(no_session())
     }
 
     fn set_value(&self, _sequence: &str, _value: i64, _is_called: bool) -> Result<()> {
-        Err(nobody())
+        Err(no_session())
     }
 
     fn sequence_state(&self, _sequence: &str) -> Result<(i64, bool)> {
-        Err(nobody())
+        Err(no_session())
     }
 
     fn setting(&self, _name: &str) -> Option<String> {
@@ -127,10 +127,10 @@ impl SessionServices for NoSession {
     }
 
     fn set_setting(&self, _name: &str, _value: &str, _local: bool) -> Result<String> {
-        Err(nobody())
+        Err(no_session())
     }
 
     fn interrupt(&self, _session: i32, _ends: bool) -> Result<bool> {
-        Err(nobody())
+        Err(no_session())
     }
 }

@@ -713,7 +713,7 @@ mod tests {
 
     /// As in PostgreSQL 15.
     #[test]
-    fn a_part_of_datestyle_that_is_not_said_stays() {
+    fn a_part_of_datestyle_that_is_not_given_is_unchanged() {
         let mut settings = Settings::new();
         for (value, shown) in [
             ("DMY", "ISO, DMY"),
@@ -741,7 +741,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_have_the_codes_of_postgresql() {
+    fn errors_have_the_codes_of_postgresql() {
         for (name, value, code) in [
             ("nonsense", "1", "42704"),
             ("extra_float_digits", "4", "22023"),

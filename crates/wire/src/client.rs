@@ -142,7 +142,7 @@ pub(crate) struct Client {
     /// Whether ReadyForQuery was sent, and no message has come since.
     idle: bool,
     /// The version of the settings that was reported to the client and by which values are written.
-    told_settings: Option<u64>,
+    reported_settings: Option<u64>,
     followed_settings: Option<u64>,
     /// Raised when another session has ended this one.
     is_ended: Arc<AtomicBool>,
@@ -190,15 +190,15 @@ impl Prepared {
         let Some(columns) = self.statement.columns() else {
             return encode::no_data(output);
         };
-        let (told_formats, told) = &mut *self.description.borrow_mut();
-        if told.is_empty() || told_formats != formats || told.encoding != output.encoding {
-            told.encoding = output.encoding;
-            told_formats.clear();
-            told_formats.extend_from_slice(formats);
-            told.clear();
-            encode::row_description(told, columns, formats);
+        let (described_formats, described) = &mut *self.description.borrow_mut();
+        if described.is_empty() || described_formats != formats || described.encoding != output.encoding {
+            described.encoding = output.encoding;
+            described_formats.clear();
+            described_formats.extend_from_slice(formats);
+            described.clear();
+            encode::row_description(described, columns, formats);
         }
-        output.extend_from_slice(told);
+        output.extend_from_slice(described);
     }
 }
 
@@ -327,7 +327,7 @@ impl Client {
             mode: Mode::Ready,
             implicit_block: false,
             idle: false,
-            told_settings: None,
+            reported_settings: None,
             followed_settings: None,
             is_ended: Arc::default(),
             has_listened: false,
@@ -353,7 +353,7 @@ impl Client {
     }
 
     /// Cancels the running statement once its client has gone.
-    pub(crate) fn let_it_go(&self, socket: &Arc<Socket>) {
+    pub(crate) fn cancel_when_gone(&self, socket: &Arc<Socket>) {
         let socket = Arc::downgrade(socket);
         self.session.set_client_gone_hook(move || socket.upgrade().is_none_or(|socket| socket.is_left()));
     }
@@ -362,8 +362,8 @@ impl Client {
     pub(crate) fn ready(&mut self, output: &mut Output) {
         let version = self.session.settings_version();
         self.deliver(output);
-        if self.told_settings != Some(version) {
-            self.told_settings = Some(version);
+        if self.reported_settings != Some(version) {
+            self.reported_settings = Some(version);
             self.report_settings(output);
         }
         encode::ready_for_query(output, self.session.status());

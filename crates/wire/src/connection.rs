@@ -39,21 +39,21 @@ fn serve_until_it_ends(socket: &Arc<Socket>, shared: &Arc<Shared>) {
         // Both are dropped before the last message: the client's open transaction is rolled back by then.
         Ok(Some((mut client, _registration))) => {
             client.set_terminate_hook(socket, &is_ended);
-            client.let_it_go(socket);
+            client.cancel_when_gone(socket);
             input.set_max_message_bytes(shared.config.max_message_bytes);
             serve_messages(&mut client, &mut input, &mut sink, shared)
         }
         Ok(None) => return,
         Err(end) => end,
     };
-    let last_words = match end {
+    let last_error = match end {
         Fate::Gone if !shared.is_stopping() && !is_ended.load(Ordering::Relaxed) => return,
         Fate::Gone => {
             Error::new(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
         }
         Fate::Refused(error) => error,
     };
-    encode::error(&mut sink.output, Severity::Fatal, &last_words);
+    encode::error(&mut sink.output, Severity::Fatal, &last_error);
     if sink.flush().is_ok() {
         sink.socket.linger();
     }

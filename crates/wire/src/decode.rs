@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn start_up_packets_are_told_apart() {
+    fn start_up_packets_are_distinguished() {
         let packet = |code: u32, body: &[u8]| {
             let mut packet = (body.len() as u32 + 8).to_be_bytes().to_vec();
             packet.extend_from_slice(&code.to_be_bytes());

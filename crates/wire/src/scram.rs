@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_who_does_not_exist_gets_the_same_salt_twice_and_never_gets_in() {
+    fn an_unknown_user_gets_a_constant_salt_and_is_refused() {
         let users = Users::new([]);
         let first = |user| {
             let exchange = Exchange::begin_with_nonce(&users, user, b"n,,n=,r=x", "y").unwrap();

@@ -58,11 +58,11 @@ impl Socket {
     /// Whether the client has closed its side and sent nothing after that but a `Terminate`: replies would not be read.
     pub(crate) fn is_left(&self) -> bool {
         /// The length of a `Terminate`.
-        const LAST_WORDS: u64 = 5;
+        const TERMINATE_BYTES: u64 = 5;
         let socket = self.as_fd();
         let mut asked = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
         let answered = poll(&mut asked, Some(&Timespec::default())).is_ok_and(|answered| answered > 0);
-        answered && ioctl_fionread(socket).is_ok_and(|unread| unread <= LAST_WORDS)
+        answered && ioctl_fionread(socket).is_ok_and(|unread| unread <= TERMINATE_BYTES)
     }
 
     /// Limits how long reads wait.

@@ -62,7 +62,7 @@ struct CustomerSums {
 
 /// The condition that an observation violates.
 struct Violations {
-    told: Vec<String>,
+    messages: Vec<String>,
     of_condition: [usize; 13],
 }
 
@@ -71,7 +71,7 @@ impl Violations {
         if !holds {
             self.of_condition[condition] += 1;
             if self.of_condition[condition] <= TOLD {
-                self.told.push(format!("consistency condition {condition}: {}", what()));
+                self.messages.push(format!("consistency condition {condition}: {}", what()));
             }
         }
     }
@@ -106,9 +106,9 @@ impl HeldSnapshot {
         let now = Sums::read(engine, &self.transaction, self.scale)?;
         self.transaction.rollback();
         let has_changed = now != self.sums;
-        let mut told = now.check(self.scale);
-        told.extend(has_changed.then(|| "the snapshot that was held has changed".to_owned()));
-        Ok(told)
+        let mut messages = now.check(self.scale);
+        messages.extend(has_changed.then(|| "the snapshot that was held has changed".to_owned()));
+        Ok(messages)
     }
 }
 
@@ -267,7 +267,7 @@ impl Sums {
     }
 
     fn check(self, scale: Scale) -> Vec<String> {
-        let mut found = Violations { told: Vec::new(), of_condition: [0; 13] };
+        let mut found = Violations { messages: Vec::new(), of_condition: [0; 13] };
         for stray in &self.strays {
             found.expect(0, false, || stray.clone());
         }
@@ -348,7 +348,7 @@ impl Sums {
                 format!("{} owes {balance}, ordered {delivered_amount}, paid {ytd_payment}", name())
             });
         }
-        found.told
+        found.messages
     }
 }
 
@@ -406,7 +406,7 @@ mod tests {
     use firn_txn::Config;
 
     #[test]
-    fn a_snapshot_that_is_held_stays_and_another_in_its_place_is_noticed() {
+    fn a_held_snapshot_does_not_change_and_another_one_is_detected() {
         let engine = Engine::open(Config::default()).unwrap();
         let scale = Scale::small(1);
         load::load(&engine, scale, 1, 1, &load::LoadProgress::default()).unwrap();
@@ -419,7 +419,7 @@ mod tests {
         }
         assert_eq!(held.violations(&engine).unwrap(), Vec::<String>::new());
         other.transaction = engine.begin_read_only();
-        let told = other.violations(&engine).unwrap();
-        assert_eq!(told.last().unwrap(), "the snapshot that was held has changed");
+        let messages = other.violations(&engine).unwrap();
+        assert_eq!(messages.last().unwrap(), "the snapshot that was held has changed");
     }
 }

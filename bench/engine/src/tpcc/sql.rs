@@ -206,8 +206,8 @@ impl<C: SqlClient> SqlWorker<C> {
         let [w, d, c] = [input.warehouse, input.district, input.customer].map(Value::Integer);
         let home = [w.clone(), d.clone()];
         let w_tax = cell(client.run(&sql.warehouse_tax, &home[..1])?, 0);
-        let who = [w.clone(), d.clone(), c.clone()];
-        let c_discount = cell(client.run(&sql.customer_discount, &who)?, 0);
+        let customer_key = [w.clone(), d.clone(), c.clone()];
+        let c_discount = cell(client.run(&sql.customer_discount, &customer_key)?, 0);
         let taken = one(client.run(&sql.take_order_number, &home)?);
         let o_id = integer(&taken[0]) - 1;
         let o = Value::Integer(o_id);
@@ -277,13 +277,13 @@ impl<C: SqlClient> SqlWorker<C> {
         let district = one(self.client.run(&self.statements.pay_district, &district)?);
         let c = self.choose_customer(input.customer_warehouse, input.customer_district, &input.customer)?;
         let (client, sql) = (&mut self.client, &self.statements);
-        let who = [input.customer_warehouse, input.customer_district, c].map(Value::Integer);
-        let [c_w, c_d, c_id] = who.clone();
-        let customer = one(client.run(&sql.customer, &who)?);
+        let customer_key = [input.customer_warehouse, input.customer_district, c].map(Value::Integer);
+        let [c_w, c_d, c_id] = customer_key.clone();
+        let customer = one(client.run(&sql.customer, &customer_key)?);
         let payment = [c_w.clone(), c_d.clone(), c_id.clone(), amount.clone()];
         client.run(&sql.pay_customer, &payment)?;
         if text(&customer[0]) == "BC" {
-            let old = cell(client.run(&sql.customer_data, &who)?, 0);
+            let old = cell(client.run(&sql.customer_data, &customer_key)?, 0);
             let mut data = format!(
                 "{c} {} {} {} {} {} {}",
                 input.customer_district,
@@ -312,10 +312,10 @@ impl<C: SqlClient> SqlWorker<C> {
         self.begin()?;
         let c = self.choose_customer(w, d, customer)?;
         let (client, sql) = (&mut self.client, &self.statements);
-        let who = [w, d, c].map(Value::Integer);
-        let customer = one(client.run(&sql.customer_balance, &who)?);
-        let order = one(client.run(&sql.last_order, &who)?);
-        let [w, d, _] = who;
+        let customer_key = [w, d, c].map(Value::Integer);
+        let customer = one(client.run(&sql.customer_balance, &customer_key)?);
+        let order = one(client.run(&sql.last_order, &customer_key)?);
+        let [w, d, _] = customer_key;
         let lines = client.run(&sql.order_lines, &[w, d, order[0].clone()])?;
         let mut displayed = scaled(&customer[0], 2) + i64::from(integer(&order[0]));
         for line in lines {
@@ -366,8 +366,9 @@ impl<C: SqlClient> SqlWorker<C> {
         match choice {
             CustomerChoice::Id(c) => Ok(*c),
             CustomerChoice::LastName(name) => {
-                let who = [Value::Integer(w), Value::Integer(d), Value::Text(name.as_str().to_owned())];
-                let found = self.client.run(&self.statements.customers_by_name, &who)?;
+                let customer_key =
+                    [Value::Integer(w), Value::Integer(d), Value::Text(name.as_str().to_owned())];
+                let found = self.client.run(&self.statements.customers_by_name, &customer_key)?;
                 Ok(integer(&found[(found.len() - 1) / 2][0]))
             }
         }

@@ -94,7 +94,7 @@ impl Recorder {
     }
 
     /// Whether more transactions may begin.
-    pub fn goes_on(&self) -> bool {
+    pub fn has_transactions(&self) -> bool {
         self.state.lock().left > 0
     }
 

@@ -30,7 +30,7 @@ pub fn compacting() -> Config {
 /// them pause from time to time.
 pub fn compact(engine: &Arc<Engine>, recorder: &Recorder) -> u64 {
     let (mut times, mut of_readers) = (0, false);
-    while recorder.goes_on() {
+    while recorder.has_transactions() {
         clock::sleep(BETWEEN_PAUSES);
         of_readers = !of_readers;
         // Rows that paused readers may still see do not become compact.
@@ -58,7 +58,7 @@ fn has_become_compact(engine: &Engine) -> bool {
 pub fn change_tables(database: &Database, recorder: &Recorder) -> Result<()> {
     let mut client = database.connect();
     let mut changed = 0;
-    while recorder.goes_on() {
+    while recorder.has_transactions() {
         for table in TABLES {
             for sql in [
                 format!("CREATE INDEX more ON {table} (wide, pos)"),

@@ -119,7 +119,7 @@ impl Read for Silent<'_> {
 }
 
 #[test]
-fn what_has_come_is_read_while_a_file_keeps_silent() {
+fn records_that_have_arrived_are_read_while_a_pipe_is_silent() {
     let mut random = Random::seeded(37);
     for round in 0..if cfg!(miri) { 5 } else { 400 } {
         let format = if round % 4 == 0 { RowFormat::Json } else { CSV };
@@ -138,7 +138,7 @@ fn what_has_come_is_read_while_a_file_keeps_silent() {
 }
 
 #[test]
-fn a_sieve_spares_values_of_rows_that_nobody_wants() {
+fn a_sieve_skips_values_of_rows_that_are_not_needed() {
     let mut random = Random::seeded(36);
     for _ in 0..if cfg!(miri) { 5 } else { 400 } {
         let file = random_file(&mut random, CSV);
@@ -160,7 +160,7 @@ fn a_sieve_spares_values_of_rows_that_nobody_wants() {
 }
 
 #[test]
-fn mistakes_behind_a_sieve_are_told_where_rows_are_kept() {
+fn errors_after_a_sieve_are_reported_for_rows_that_pass() {
     let columns = ["a", "b"].map(|name| (name.to_owned(), SqlType::Integer)).to_vec();
     let read = |file: &str| {
         let options = CopyOptions::new(CSV);

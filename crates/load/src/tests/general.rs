@@ -64,7 +64,7 @@ fn a_number_is_one_in_json_unless_json_has_none() {
 }
 
 #[test]
-fn mistakes_are_placed_and_limits_are_kept() {
+fn errors_have_places_and_limits_are_enforced() {
     let error = |fields: &str| {
         let error = read(TEXT, format!("{fields}\n").as_bytes()).unwrap_err();
         (error.state(), error.context().unwrap_or_default().to_owned())

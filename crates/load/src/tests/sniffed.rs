@@ -31,7 +31,7 @@ fn short(ty: SqlType) -> String {
 }
 
 #[test]
-fn what_is_known_of_a_file_is_not_told_from_it() {
+fn given_properties_of_a_file_are_not_inferred() {
     let known = Known::default();
     let (bigint, text) = (SqlType::BigInt, SqlType::Text);
     let columns = |columns: &[(&str, SqlType)]| {

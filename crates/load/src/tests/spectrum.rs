@@ -109,7 +109,7 @@ fn shown(rest: &mut &[u8], ty: SqlType) -> String {
 }
 
 /// An error in the form of the cases: without the wrong data.
-fn told(error: &Error) -> (u64, String) {
+fn error_of(error: &Error) -> (u64, String) {
     let place = error.context().unwrap().strip_prefix("COPY t, line ").unwrap();
     let (line, rest) = place.split_once([':', ',']).unwrap();
     let column = rest.strip_prefix(" column ").and_then(|rest| rest.split_once(": "));
@@ -127,7 +127,7 @@ fn check(options: &CopyOptions, types: &[SqlType], cases: &[Case]) {
             Err((line, error)) => Err((*line, (*error).to_owned())),
         };
         let same = |outcome: Result<Vec<Vec<String>>>, how: &str| {
-            assert_eq!(outcome.map_err(|error| told(&error)), expected, "{name}, {how}");
+            assert_eq!(outcome.map_err(|error| error_of(&error)), expected, "{name}, {how}");
         };
         let whole = || reader(options, types, None);
         same(pushed(whole(), types, &[file]), "at once");
@@ -156,7 +156,7 @@ fn check(options: &CopyOptions, types: &[SqlType], cases: &[Case]) {
         match &expected {
             Ok(rows) => assert_eq!(counted.unwrap(), rows.len(), "{name}, without columns"),
             Err((_, error)) if error.starts_with("22P02") => {}
-            Err(error) => assert_eq!(told(&counted.unwrap_err()), *error, "{name}, without columns"),
+            Err(error) => assert_eq!(error_of(&counted.unwrap_err()), *error, "{name}, without columns"),
         }
         // Of valid rows, one column read alone is the same as beside the others.
         let Ok(rows) = &expected else { continue };
@@ -871,9 +871,9 @@ fn records_may_be_as_wide_as_tables() {
     for (file, expected) in &files {
         for chunk in [None, Some(1), Some(8000)] {
             let started = || reader(&csv(), &types, chunk);
-            let rows = pushed(started(), &types, &[file.as_bytes()]).map_err(|error| told(&error));
+            let rows = pushed(started(), &types, &[file.as_bytes()]).map_err(|error| error_of(&error));
             assert!(rows == *expected, "in chunks of {chunk:?}");
-            let rows = read(started(), &types, file.as_bytes(), 3).map_err(|error| told(&error));
+            let rows = read(started(), &types, file.as_bytes(), 3).map_err(|error| error_of(&error));
             assert!(rows == *expected, "in chunks of {chunk:?} by threads");
         }
     }

@@ -170,12 +170,12 @@ impl Shell {
         for row in rows {
             let count = |at: usize| row[at].parse::<usize>().unwrap_or(0);
             let blocks: Vec<usize> = (2..2 + TEMPERATURES.len()).map(count).collect();
-            let told: Vec<String> = (TEMPERATURES.iter().zip(&blocks))
+            let shares: Vec<String> = (TEMPERATURES.iter().zip(&blocks))
                 .filter(|(_, count)| **count > 0)
                 .map(|((state, _), count)| format!("{count} {state}"))
                 .collect();
             let (name, rows) = (&row[1], &row[2 + TEMPERATURES.len()]);
-            say(format_args!("{name:longest$} {} {rows} rows: {}", bar(&blocks), told.join(", ")))?;
+            say(format_args!("{name:longest$} {} {rows} rows: {}", bar(&blocks), shares.join(", ")))?;
         }
         let legend = TEMPERATURES.map(|(state, sign)| format!("{sign} {state}"));
         say(legend.join("  "))

@@ -48,8 +48,8 @@ impl Drop for Watch {
 
 /// Draws until it is stopped, or the COPY is not visible any more.
 fn draw(target: &Target, session: i32, known: Option<u64>, stopped: &mpsc::Receiver<()>) -> Option<()> {
-    let goes_on = |time| stopped.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
-    if !goes_on(PATIENCE) {
+    let is_running = |time| stopped.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
+    if !is_running(PATIENCE) {
         return None;
     }
     let mut client = Client::connect(target).ok()?;
@@ -58,7 +58,7 @@ fn draw(target: &Target, session: i32, known: Option<u64>, stopped: &mpsc::Recei
     );
     // Shown when there is progress to show.
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-    while goes_on(PERIOD) {
+    while is_running(PERIOD) {
         let (_, rows) = client.rows(&sql).ok()?;
         let Some(row) = rows.first() else { continue };
         let number = |column: usize| row.get(column)?.as_ref()?.parse::<u64>().ok();

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_prompt_says_what_is_still_open() {
+    fn the_prompt_shows_what_is_still_open() {
         for (text, mark) in [
             ("", '='),
             ("SELECT", '-'),

@@ -148,18 +148,18 @@ impl<'a> Aligned<'a> {
         for line in 0..height {
             for (index, (cell, width)) in cells.iter().zip(&self.widths).enumerate() {
                 let text = cell.get(line).copied().unwrap_or("");
-                let goes_on = line + 1 < cell.len();
+                let has_more = line + 1 < cell.len();
                 let is_last = index + 1 == cells.len();
                 out.push_str(if index == 0 { " " } else { "| " });
                 if is_right_aligned(self.table.columns[index].type_oid) {
                     out.extend(std::iter::repeat_n(' ', width - text.width()));
                     out.push_str(text);
-                } else if is_last && !goes_on {
+                } else if is_last && !has_more {
                     out.push_str(text);
                 } else {
                     out.push_str(&padded(text, *width));
                 }
-                if goes_on {
+                if has_more {
                     out.push('+');
                 } else if !is_last {
                     out.push(' ');

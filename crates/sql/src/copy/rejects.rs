@@ -62,11 +62,11 @@ impl Rejects {
                     "skipped more than REJECT_LIMIT ({limit}) rows, the last for: {}",
                     error.message()
                 );
-                return Err(retold(error, error.state(), message));
+                return Err(reworded(error, error.state(), message));
             }
             if self.verbosity == Verbosity::Verbose && self.notices.len() < MOST_NOTICES {
                 let message = format!("skipping row: {}", error.message());
-                self.notices.push(retold(error, SqlState::SUCCESSFUL_COMPLETION, message));
+                self.notices.push(reworded(error, SqlState::SUCCESSFUL_COMPLETION, message));
             }
         }
         Ok(())
@@ -86,7 +86,7 @@ impl Rejects {
 }
 
 /// Another message with the same context.
-fn retold(error: &Error, state: SqlState, message: String) -> Error {
+fn reworded(error: &Error, state: SqlState, message: String) -> Error {
     Error::new(state, message).with_context(error.context().unwrap_or_default())
 }
 

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_of_a_worker_is_one_of_who_waits_for_it() {
+    fn a_panic_of_a_worker_is_one_of_its_waiter() {
         let mut workers = Workers::start("test", 2, |item: u64| assert_ne!(item, 3)).unwrap();
         (0..5).for_each(|item| workers.give(item, 1));
         let taken = catch_unwind(AssertUnwindSafe(|| (0..5).for_each(|_| assert!(workers.next().is_some()))));

@@ -161,10 +161,10 @@ impl Reader {
             "columns" => {
                 let columns = self.declarations(name, value, registry)?;
                 // The format of a file is inferred without the types that `SqlType` lacks: they count as text.
-                let told = |(name, ty): &(String, Type)| {
+                let declared = |(name, ty): &(String, Type)| {
                     (name.clone(), SqlType::try_from(*ty).unwrap_or(SqlType::Text))
                 };
-                known.columns = Some(columns.iter().map(told).collect());
+                known.columns = Some(columns.iter().map(declared).collect());
                 asked.columns = Some(columns);
             }
             "types" => asked.types = self.declarations(name, value, registry)?,

@@ -252,7 +252,7 @@ impl Fitted {
 
     /// Refuses a batch that claims more than it may ([`refuse_claims`]), before any of it is converted.
     pub(super) fn check_claims(&self, batch: &RecordBatch) -> Result<()> {
-        refuse_claims(batch, MOST_CLAIMED).map_err(|error| self.told(error))
+        refuse_claims(batch, MOST_CLAIMED).map_err(|error| self.placed(error))
     }
 
     /// `length` rows of a batch of the file from a given one on, converted to the schema.
@@ -264,13 +264,13 @@ impl Fitted {
             format!("file \"{}\", row {row} of a batch", self.path.display())
         };
         let batch =
-            normalise(&batch, Some(&self.types)).map_err(|error| self.told(with_row(error, place)))?;
+            normalise(&batch, Some(&self.types)).map_err(|error| self.placed(with_row(error, place)))?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         RecordBatch::try_new_with_options(self.schema.clone(), batch.columns().to_vec(), &options)
             .map_err(|error| damaged(&self.path, &error))
     }
 
-    fn told(&self, error: Error) -> Error {
+    fn placed(&self, error: Error) -> Error {
         match error.context() {
             Some(_) => error,
             None => error.with_context(format!("file \"{}\"", self.path.display())),

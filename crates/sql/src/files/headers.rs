@@ -19,7 +19,7 @@ use std::path::Path;
 const HEADER_BYTES: usize = 4 << 10;
 
 /// The most names that an error shows.
-const TOLD_NAMES: usize = 10;
+const SHOWN_NAMES: usize = 10;
 
 /// The columns of one file.
 pub(super) struct FileColumns {
@@ -113,13 +113,15 @@ fn header(path: &Path, file: &File, reading: &Reading) -> Result<Option<Header>>
 #[cold]
 fn lacks(path: &Path, column: &str, header: &Header) -> Error {
     let named = header.names.iter().zip(&header.is_named).filter(|(_, is_named)| **is_named);
-    let mut told: Vec<String> = named.take(TOLD_NAMES + 1).map(|(name, _)| format!("\"{name}\"")).collect();
-    let more = if told.len() > TOLD_NAMES { ", …" } else { "" };
-    told.truncate(TOLD_NAMES);
-    let told = if told.is_empty() { "none".to_owned() } else { told.join(", ") };
+    let mut shown: Vec<String> = named.take(SHOWN_NAMES + 1).map(|(name, _)| format!("\"{name}\"")).collect();
+    let more = if shown.len() > SHOWN_NAMES { ", …" } else { "" };
+    shown.truncate(SHOWN_NAMES);
+    let shown = if shown.is_empty() { "none".to_owned() } else { shown.join(", ") };
     let message = format!("file \"{}\" has no column \"{column}\"", path.display());
     Error::new(SqlState::UNDEFINED_COLUMN, message)
-        .with_detail(format!("Its first record is its header, as in the first file, and names {told}{more}."))
+        .with_detail(format!(
+            "Its first record is its header, as in the first file, and names {shown}{more}."
+        ))
         .with_hint("The files of a pattern have the columns of the first.")
 }
 
@@ -131,7 +133,7 @@ mod tests {
 
     /// The columns `a` and `b` are found in the file that was opened, while one with another header replaces it.
     #[test]
-    fn columns_are_told_from_the_file_that_is_open() {
+    fn columns_are_found_in_the_open_file() {
         let sniffed = sniff(b"a,b\n1,2\n", &Known::default());
         let columns = sniffed.columns.into_iter().map(|(name, ty)| (name, Type::from(ty))).collect();
         let (options, style) = (sniffed.options, TextStyle::DEFAULT);

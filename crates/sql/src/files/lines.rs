@@ -459,7 +459,7 @@ impl Lines {
             | SqlState::DATETIME_FIELD_OVERFLOW
                 if !self.given.iter().any(is_given) =>
             {
-                let told = match is_first {
+                let sample_part = match is_first {
                     true => "the file's first megabyte. If they are wrong for the rest of it",
                     false => {
                         "the first megabyte of the pattern's first file with rows. If they are wrong for other rows"
@@ -469,7 +469,7 @@ impl Lines {
                     RowFormat::Json => "read_json('file.json'",
                     _ => "read_csv('file.csv'",
                 };
-                format!("The types of columns are inferred from {told}, give others: {read}, types => 'price numeric').")
+                format!("The types of columns are inferred from {sample_part}, give others: {read}, types => 'price numeric').")
             }
             // The record has too few fields, or too many, and is where a title would be.
             SqlState::BAD_COPY_FILE_FORMAT

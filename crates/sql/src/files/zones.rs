@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_used_for_longest_goes_first() {
+    fn the_least_recently_used_zones_are_evicted_first() {
         let mut kept = Kept::default();
         let zones = || Zones::new(&one_chunk());
         for name in ["a", "b", "c"] {

@@ -234,7 +234,7 @@ fn series_may_have_computed_bounds() {
 }
 
 #[test]
-fn keywords_are_told() {
+fn keywords_are_listed() {
     let sql = "SELECT word FROM pg_catalog.pg_get_keywords() \
                WHERE word <> ALL ('{select,\"null\"}'::text[]) AND word = ANY ('{select,ilike}'::text[])";
     assert_eq!(query(sql), ["ilike"]);
@@ -301,7 +301,7 @@ fn like_takes_any_escape_character() {
 }
 
 #[test]
-fn schemas_on_the_search_path_are_told() {
+fn schemas_on_the_search_path_are_listed() {
     assert_eq!(query("SELECT 'public' = ANY (current_schemas(true))"), ["t"]);
 }
 

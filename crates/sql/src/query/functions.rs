@@ -95,7 +95,7 @@ fn call_body<'a>(
 
 /// The session and the catalog of the statement that calls.
 pub(super) fn source<'a>(call: &Call<'a>) -> Result<&'a Source> {
-    call.context.session.downcast_ref().ok_or_else(nobody)
+    call.context.session.downcast_ref().ok_or_else(no_session)
 }
 
 fn facts<'a>(call: &Call<'a>) -> Result<&'a SessionFacts> {
@@ -103,11 +103,11 @@ fn facts<'a>(call: &Call<'a>) -> Result<&'a SessionFacts> {
 }
 
 fn services<'a>(call: &Call<'a>) -> Result<&'a dyn SessionServices> {
-    source(call)?.services().ok_or_else(nobody)
+    source(call)?.services().ok_or_else(no_session)
 }
 
 #[cold]
-pub(super) fn nobody() -> Error {
+pub(super) fn no_session() -> Error {
     Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "no session runs this expression")
 }
 
@@ -197,7 +197,7 @@ fn session(builder: &mut RegistryBuilder) {
 
 /// The session that calls, with all its parts.
 fn own_session<'a>(call: &Call<'a>) -> Result<&'a Services> {
-    source(call)?.session().ok_or_else(nobody)
+    source(call)?.session().ok_or_else(no_session)
 }
 
 fn advisory_locks(builder: &mut RegistryBuilder) {

@@ -110,7 +110,7 @@ impl Source for SequenceRelation {
         let name = self.source.sequence_name(self.oid.into())?;
         let (last_value, is_called) = match self.source.services() {
             Some(services) => services.sequence_state(&name)?,
-            None => return Err(functions::nobody()),
+            None => return Err(functions::no_session()),
         };
         let values = [Value::BigInt(last_value), Value::BigInt(0), Value::Boolean(is_called)];
         let vectors = self.columns().into_iter().zip(&values).map(|(column, value)| {

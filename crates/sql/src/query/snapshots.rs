@@ -13,7 +13,7 @@ use std::fmt::Write;
 /// Registers them.
 pub(super) fn register(builder: &mut RegistryBuilder) {
     builder.scalar::<(), _>("pg_current_snapshot() txid_current_snapshot()", |call, ()| {
-        let session = source(call)?.session().ok_or_else(super::functions::nobody)?;
+        let session = source(call)?.session().ok_or_else(super::functions::no_session)?;
         // First, because those that begin later have larger numbers.
         let next = session.engine().next_number();
         let mut running: Vec<u64> =

@@ -36,7 +36,7 @@ fn a_row_points_only_at_what_is_there() {
 }
 
 #[test]
-fn what_is_pointed_at_stays_by_default() {
+fn referenced_rows_are_kept_by_default() {
     for actions in ["", "ON DELETE NO ACTION ON UPDATE NO ACTION", "ON DELETE RESTRICT ON UPDATE RESTRICT"] {
         with_and_without_index(&family(actions), |db| {
             assert_eq!(

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn sending_ends_when_nobody_wants_more() {
+    fn sending_ends_when_the_receiver_is_dropped() {
         let schema = schema_of(&[text_column()], Strings::Plain);
         let (mut encoder, _) = Encoder::new(schema).unwrap();
         let mut sent = 0;

@@ -117,13 +117,13 @@ impl Connections {
             door.clone().answer(request)
         });
         let mut connection = pin!(self.http.serve_connection(TokioIo::new(stream), service));
-        let mut is_told = false;
+        let mut is_notified = false;
         loop {
             tokio::select! {
                 // An error of the connection is visible to the client, or caused by it.
                 _ = &mut connection => return,
-                _ = stopping.changed(), if !is_told => {
-                    is_told = true;
+                _ = stopping.changed(), if !is_notified => {
+                    is_notified = true;
                     connection.as_mut().graceful_shutdown();
                 }
             }

@@ -419,7 +419,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_arrow_version_told_is_the_one_that_is_built_with() {
+    fn the_reported_arrow_version_is_that_of_the_build() {
         let lock = include_str!("../../../../Cargo.lock");
         assert!(lock.contains(&format!("name = \"arrow-flight\"\nversion = \"{ARROW_VERSION}\"")));
     }

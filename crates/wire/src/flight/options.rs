@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_settings_and_each_error_is_told() {
+    fn options_are_settings_and_each_error_is_reported() {
         let mut connection = firn_session::Database::memory().unwrap().connect();
         let option = |value| SessionOptionValue { value: Some(value) };
         let list = StringListValue { values: vec!["a".into(), "B c".into()] };
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(connection.setting("statement_timeout").unwrap(), "1500ms");
         assert_eq!((error("nonsense"), error("catalog")), (Some(INVALID_NAME), Some(INVALID_VALUE)));
         assert_eq!(result.errors.len(), 2);
-        let told = get(&mut connection).unwrap().session_options;
-        assert_eq!(told["statement_timeout"].value, Some(OptionValue::Text("1500ms".into())));
+        let sent_options = get(&mut connection).unwrap().session_options;
+        assert_eq!(sent_options["statement_timeout"].value, Some(OptionValue::Text("1500ms".into())));
     }
 }

@@ -697,8 +697,8 @@ impl FlightService for Service {
                 result(errors.await?.encode_to_vec())
             }
             options::GET_SESSION_OPTIONS => {
-                let told = call(&self.state, &caller, None, |run| run.connection(options::get));
-                result(told.await?.encode_to_vec())
+                let values = call(&self.state, &caller, None, |run| run.connection(options::get));
+                result(values.await?.encode_to_vec())
             }
             options::CLOSE_SESSION => {
                 let (state, client) = (self.state.clone(), caller.clone());

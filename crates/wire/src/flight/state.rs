@@ -85,8 +85,8 @@ impl State {
 
     fn sweep(&self) {
         let longest = self.config.transaction_timeout;
-        let goes_on = |queue: Arc<Queue>| queue.end_unless_fetched(longest);
-        self.queues.lock().retain(|queue| queue.upgrade().is_some_and(goes_on));
+        let remains = |queue: Arc<Queue>| queue.end_unless_fetched(longest);
+        self.queues.lock().retain(|queue| queue.upgrade().is_some_and(remains));
         self.sessions.sweep();
         self.transactions
             .sweep_unless_used_for(|transaction| transaction.longest_idle(self.config.transaction_timeout));
@@ -579,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_gives_its_own_timeout_to_nobody() {
+    fn a_transactions_timeout_applies_to_no_other() {
         let database = Database::memory().unwrap();
         let state = transaction(&database).state;
         let mut state = state.lock();
@@ -601,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_idle_for_too_long_goes_unless_somebody_uses_it() {
+    fn idle_entries_are_dropped_unless_they_are_in_use() {
         let shelf = Shelf::new(10, Full::Refuse, Duration::ZERO);
         let (idle, used) = (shelf.put(1, None).unwrap(), shelf.put(2, None).unwrap());
         let user = shelf.get(&used);

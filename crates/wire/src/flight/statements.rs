@@ -135,7 +135,7 @@ impl Run {
 
     /// Runs a statement with one row of parameters.
     fn run(&mut self, statement: &Statement, parameters: &[Value]) -> Result<Outcome> {
-        self.stop.heed()?;
+        self.stop.check()?;
         match &mut self.place {
             Place::Alone(connection) => {
                 let outcome = connection.run(statement, parameters)?;
@@ -192,7 +192,7 @@ impl Run {
             let all = self.atomically(|connection| {
                 let mut done = Done::default();
                 for row in &rows {
-                    if let Err(stopped) = stop.heed() {
+                    if let Err(stopped) = stop.check() {
                         // The rows before it must not be committed alone.
                         connection.fail_block();
                         return Err(stopped);
@@ -229,7 +229,7 @@ impl Run {
                 return Ok(());
             }
             while let Some(batch) = drawn.next_batch()? {
-                self.stop.heed()?;
+                self.stop.check()?;
                 if !encoder.batch(&batch, &mut |message| output.send(message))? {
                     return Ok(());
                 }

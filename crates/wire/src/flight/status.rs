@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_says_all_it_has_and_its_code_says_what_to_do() {
+    fn an_error_has_all_its_fields_and_a_fitting_status() {
         let error = Error::new(SqlState::SERIALIZATION_FAILURE, "could not serialize access")
             .with_detail("Another transaction came first.")
             .with_hint("Retry the transaction.");

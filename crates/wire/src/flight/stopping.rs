@@ -112,7 +112,7 @@ impl Stop {
     }
 
     /// 57014 if the call must stop.
-    pub fn heed(&self) -> Result<()> {
+    pub fn check(&self) -> Result<()> {
         match self.asked.load(Ordering::Relaxed) {
             true => Err(Error::new(SqlState::QUERY_CANCELED, "canceling statement due to user request")),
             false => Ok(()),
@@ -121,7 +121,7 @@ impl Stop {
 
     /// Begins a turn, which lasts until the return value is dropped; 57014 if the call was stopped before.
     pub fn begin_turn<'t>(&self, turns: &'t Turns) -> Result<Turn<'t>> {
-        self.heed()?;
+        self.check()?;
         *self.phase.lock() = Phase::Waiting;
         *turns.0.lock() = Some(self.asked.clone());
         Ok(Turn { turns, phase: Some(self.phase.clone()) })
@@ -198,7 +198,7 @@ mod tests {
     use firn_session::Database;
 
     #[test]
-    fn who_waits_for_his_turn_is_stopped_without_hitting_whose_turn_it_is() {
+    fn a_waiting_call_is_stopped_without_stopping_the_running_one() {
         let mut connection = Database::memory().unwrap().connect();
         let turns = Turns::of(&connection);
         let (first, second) = (
@@ -217,7 +217,7 @@ mod tests {
 
     /// Each run of a statement lowers the flag of its connection.
     #[test]
-    fn a_call_that_was_stopped_stays_stopped_whatever_it_runs_next() {
+    fn a_stopped_call_remains_stopped() {
         let mut connection = Database::memory().unwrap().connect();
         let stop = Stop::alone(&connection);
         connection.execute("SELECT 1").unwrap();
@@ -227,6 +227,6 @@ mod tests {
                 "SELECT count(*) FROM generate_series(1, 10000000) a, generate_series(1, 10000000) b";
             assert_eq!(connection.execute(silent).unwrap_err().state(), SqlState::QUERY_CANCELED);
         }
-        assert!(stop.heed().is_err());
+        assert!(stop.check().is_err());
     }
 }

@@ -74,7 +74,7 @@ fn common_errors_have_the_fields_that_postgresql_gives_them() {
 }
 
 #[test]
-fn an_error_in_the_data_of_a_copy_says_where_it_was() {
+fn an_error_in_the_data_of_a_copy_has_its_place() {
     let server = serve_plainly();
     let mut raw = Raw::connect(&server);
     raw.answers(&query("CREATE TABLE t (a integer, b text)"));

@@ -12,7 +12,7 @@ fn a_script_answers_each_statement_and_is_ready_once() {
 }
 
 #[test]
-fn a_script_is_one_transaction_unless_it_says_otherwise() {
+fn a_script_is_one_transaction_without_transaction_control() {
     let server = serve_plainly();
     let mut raw = Raw::connect(&server);
     assert_eq!(raw.answers(&query("CREATE TABLE t (a int)")), "C ZI");
@@ -33,7 +33,7 @@ fn a_script_is_one_transaction_unless_it_says_otherwise() {
 
 /// By both protocols.
 #[test]
-fn a_commit_after_an_error_amid_rows_rolls_back_and_says_so() {
+fn a_commit_after_an_error_within_rows_rolls_back_and_reports_it() {
     let server = serve_plainly();
     let mut raw = Raw::connect(&server);
     assert_eq!(raw.answers(&query("CREATE TABLE t (a int)")), "C ZI");
@@ -123,7 +123,7 @@ fn everything_between_two_syncs_is_one_transaction() {
 }
 
 #[test]
-fn a_mistake_found_by_the_protocol_fails_the_transaction_block_too() {
+fn a_protocol_error_fails_the_transaction_block_too() {
     let server = serve_plainly();
     let mut raw = Raw::connect(&server);
     assert_eq!(raw.answers(&query("BEGIN")), "C ZT");
@@ -302,7 +302,7 @@ fn the_function_call_protocol_is_refused_politely() {
 }
 
 #[test]
-fn statements_whose_rows_nobody_counts_tell_no_number() {
+fn statements_without_row_counts_have_tags_without_numbers() {
     let server = serve_plainly();
     let mut raw = Raw::connect(&server);
     raw.send(&query("SHOW TimeZone; EXPLAIN SELECT 1; SELECT 1"));
@@ -418,7 +418,7 @@ fn a_binary_cursor_sends_binary_values() {
 }
 
 #[test]
-fn notifications_come_to_who_is_idle_and_after_the_block_of_who_is_not() {
+fn notifications_arrive_when_idle_or_after_the_block() {
     let server = serve_plainly();
     let (mut listening, mut sending) = (Raw::connect(&server), Raw::connect(&server));
     assert_eq!(listening.answers(&query("LISTEN news")), "C ZI");

@@ -84,7 +84,7 @@ impl Raw {
     }
 
     /// The SQLSTATE of the error that ends the connection.
-    pub fn last_words(&mut self) -> Option<String> {
+    pub fn last_error(&mut self) -> Option<String> {
         let mut state = None;
         while let Some((tag, body)) = self.receive() {
             if tag == 'E' {

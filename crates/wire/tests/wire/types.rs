@@ -39,7 +39,7 @@ fn one_cell(raw: &mut Raw, series: &[Vec<u8>]) -> Option<Vec<u8>> {
 
 /// A parameter is sent as text and the result is returned in binary format; that is sent again and returned as text.
 #[test]
-fn every_type_goes_through_both_formats_and_stays_the_same() {
+fn every_type_is_unchanged_through_both_formats() {
     let server = serve_plainly();
     let mut raw = Raw::connect(&server);
     for (ty, text, binary) in VALUES {

@@ -69,9 +69,9 @@ fn tables_are_listed_by_schema_pattern_and_kind() {
             include_schema,
         };
         let info = client.get_tables(tables(None, &["TABLE", "VIEW"], true)).await.unwrap();
-        let told = info.clone().try_decode_schema().unwrap();
+        let described = info.clone().try_decode_schema().unwrap();
         let rows = fetch(&mut client, info).await.unwrap();
-        assert_eq!(told, *rows[0].schema());
+        assert_eq!(described, *rows[0].schema());
         assert_eq!(
             cells(&rows, &["db_schema_name", "table_name", "table_type"]),
             [
@@ -98,7 +98,7 @@ fn tables_are_listed_by_schema_pattern_and_kind() {
 }
 
 #[test]
-fn keys_are_told_with_their_columns_in_order() {
+fn keys_are_listed_with_their_columns_in_order() {
     let fixture = shop();
     fixture.run(async {
         let mut client = fixture.client().await;
@@ -161,7 +161,7 @@ fn keys_are_told_with_their_columns_in_order() {
 }
 
 #[test]
-fn the_server_tells_what_it_can_do_and_its_types() {
+fn the_server_describes_its_features_and_types() {
     let fixture = serve();
     fixture.run(async {
         let mut client = fixture.client().await;

@@ -44,12 +44,12 @@ fn cool(fixture: &Fixture, table: &str, state: &str) {
 /// The schema and the rows that a client gets, in their order.
 async fn answer(client: &mut Client, sql: &str) -> (SchemaRef, Vec<Vec<String>>) {
     let info = client.execute(sql.to_owned(), None).await.unwrap();
-    let told = info.clone().try_decode_schema().unwrap();
+    let described = info.clone().try_decode_schema().unwrap();
     let batches = fetch(client, info).await.unwrap();
     for batch in &batches {
-        assert_eq!(told, *batch.schema(), "{sql}");
+        assert_eq!(described, *batch.schema(), "{sql}");
     }
-    (told.into(), shown(&batches))
+    (described.into(), shown(&batches))
 }
 
 /// As [`answer`], of a prepared statement with a parameter.
@@ -97,10 +97,10 @@ fn cold_rows_arrive_as_hot_ones_do_whatever_their_types_and_their_strings_layout
                 all.push(answer(&mut client, sql).await);
             }
             // In the order of storage.
-            let (told, mut rows) = answer(&mut client, "SELECT * FROM t").await;
+            let (described, mut rows) = answer(&mut client, "SELECT * FROM t").await;
             rows.sort();
-            all.push((told.clone(), rows));
-            all.push((told, prepared(&mut client, "SELECT * FROM t WHERE b = $1 ORDER BY k", 42).await));
+            all.push((described.clone(), rows));
+            all.push((described, prepared(&mut client, "SELECT * FROM t WHERE b = $1 ORDER BY k", 42).await));
             all
         })
     };

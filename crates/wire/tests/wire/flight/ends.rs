@@ -23,7 +23,7 @@ fn wait_until_nothing_runs(fixture: &Fixture) {
     let sql = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%generate_series%' \
                AND query NOT LIKE '%pg_stat_activity%'";
     while fixture.number(sql) > 0 {
-        assert!(Instant::now() < until, "a query goes on for nobody");
+        assert!(Instant::now() < until, "a query runs without a client");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -80,7 +80,7 @@ fn a_transaction_with_an_error_amid_rows_is_not_committed() {
 
 /// As ADBC does when a program fetches one row and continues.
 #[test]
-fn a_transaction_goes_on_after_rows_that_nobody_read() {
+fn a_transaction_continues_after_unread_rows() {
     let fixture = serve();
     let mut client = fixture.run(fixture.client());
     fixture.run(async {
@@ -99,7 +99,7 @@ fn a_transaction_goes_on_after_rows_that_nobody_read() {
 }
 
 #[test]
-fn a_query_is_cancelled_by_what_its_client_was_told_of_it() {
+fn a_query_is_cancelled_by_its_flight_info() {
     let fixture = serve();
     fixture.run(async {
         for action in ["CancelFlightInfo", "CancelQuery"] {
@@ -184,7 +184,7 @@ fn too_many_transactions_and_statements_are_refused() {
 }
 
 #[test]
-fn a_prepared_statement_that_was_forgotten_says_so() {
+fn a_dropped_prepared_statement_is_an_error() {
     let fixture = serve_with(|config| config.max_handles = 2);
     fixture.run(async {
         let mut client = fixture.client().await;
@@ -200,7 +200,7 @@ fn a_prepared_statement_that_was_forgotten_says_so() {
 
 /// A stream that is read, a query without rows yet, and a transaction, during the shutdown.
 #[test]
-fn shutting_down_tells_clients_and_leaves_the_database_to_be_closed() {
+fn a_shutdown_notifies_clients_and_does_not_close_the_database() {
     let fixture = serve();
     fixture.execute("CREATE TABLE t (a bigint)");
     let mut client = fixture.run(fixture.client());
@@ -243,8 +243,8 @@ fn slow_change(rows: u64) -> String {
     format!("INSERT INTO slow SELECT count(*) FROM generate_series(1, {rows}) g WHERE g % 7 = 0")
 }
 
-/// A write and the commit of its transaction both wait for a statement. Whichever runs first: if the client was
-/// told that the write succeeded, it is in what was committed.
+/// A write and the commit of its transaction both wait for a statement. Whichever runs first: if the write was
+/// acknowledged to the client, it is committed.
 #[test]
 fn a_write_that_was_acknowledged_is_in_the_commit_of_its_transaction() {
     let fixture = serve();
@@ -284,7 +284,7 @@ fn a_write_that_was_acknowledged_is_in_the_commit_of_its_transaction() {
 }
 
 #[test]
-fn who_gives_up_waiting_for_his_turn_stops_nobody_else() {
+fn a_call_that_stops_waiting_stops_no_other() {
     let fixture = serve();
     fixture.execute("CREATE TABLE slow (a bigint)");
     fixture.run(async {
@@ -340,7 +340,7 @@ fn stopping_a_call_stops_all_that_it_would_have_run() {
     let until = Instant::now() + Duration::from_secs(5);
     while fixture.number("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'INSERT INTO t SELECT%'") > 0
     {
-        assert!(Instant::now() < until, "it goes on for nobody");
+        assert!(Instant::now() < until, "it runs without a client");
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(fixture.number("SELECT count(*) FROM t"), 0);

@@ -12,7 +12,7 @@ fn with_users(config: &mut FlightConfig) {
 }
 
 #[test]
-fn only_who_knows_a_password_gets_in() {
+fn only_clients_with_a_password_are_accepted() {
     let fixture = serve_with(with_users);
     fixture.run(async {
         let mut client = fixture.client().await;
@@ -41,7 +41,7 @@ fn only_who_knows_a_password_gets_in() {
 
 /// A message that is too long would be refused for its length, if it were read.
 #[test]
-fn a_stranger_is_turned_away_before_his_message_is_read() {
+fn an_unknown_client_is_refused_before_its_message_is_read() {
     let fixture = serve_with(|config| {
         with_users(config);
         config.max_message_bytes = 1000;
@@ -103,14 +103,14 @@ fn session_options_are_settings() {
         let answer = client.do_action(set()).await.unwrap().message().await.unwrap().unwrap();
         assert!(answer.body.is_empty(), "no option was refused");
         assert_eq!(number(&mut client, "SELECT x FROM t", None).await.unwrap(), 7);
-        let told = client.do_action(Action::new("GetSessionOptions", "")).await.unwrap();
-        let told = { told }.message().await.unwrap().unwrap().body;
-        assert!(told.windows(6).any(|bytes| bytes == b"schema"));
+        let reply = client.do_action(Action::new("GetSessionOptions", "")).await.unwrap();
+        let reply = { reply }.message().await.unwrap().unwrap().body;
+        assert!(reply.windows(6).any(|bytes| bytes == b"schema"));
     });
 }
 
 #[test]
-fn strings_are_views_for_who_asks_and_cost_about_their_bytes_either_way() {
+fn strings_are_views_on_request_and_cost_about_their_bytes() {
     let fixture = serve();
     fixture.execute("CREATE TABLE t (id bigint PRIMARY KEY, name text)");
     fixture.execute("INSERT INTO t SELECT g, repeat('firn ', 20) || g FROM generate_series(1, 50000) g");
@@ -156,7 +156,7 @@ fn certificate() -> (String, String) {
 }
 
 #[test]
-fn with_a_certificate_nobody_is_served_in_the_clear() {
+fn with_a_certificate_plain_text_is_refused() {
     let (certificate, key) = certificate();
     let fixture = serve_with(|config| {
         with_users(config);

@@ -33,11 +33,11 @@ fn every_type_arrives_as_what_clients_can_read() {
     fixture.run(async {
         let mut client = fixture.client().await;
         let info = client.execute("SELECT * FROM t ORDER BY a NULLS LAST".into(), None).await.unwrap();
-        let told = info.clone().try_decode_schema().unwrap();
+        let announced = info.clone().try_decode_schema().unwrap();
         let batches = fetch(&mut client, info).await.unwrap();
         // The described schema is that of the rows: names and types.
         let came = batches[0].schema();
-        assert_eq!(told, *came);
+        assert_eq!(announced, *came);
         let types: Vec<&DataType> = came.fields().iter().map(|field| field.data_type()).collect();
         assert!(!types.iter().any(|ty| matches!(ty, DataType::Utf8View | DataType::BinaryView)), "{types:?}");
         let name = came.field(6).metadata().get("ARROW:FLIGHT:SQL:TYPE_NAME").cloned();
@@ -77,9 +77,9 @@ fn arrays_arrive_as_lists() {
         let mut client = fixture.client().await;
         let sql = "SELECT ARRAY['a', NULL] AS strings, '{1,2}'::numeric[] AS numbers";
         let info = client.execute(sql.into(), None).await.unwrap();
-        let told = info.clone().try_decode_schema().unwrap();
+        let announced = info.clone().try_decode_schema().unwrap();
         let batches = fetch(&mut client, info).await.unwrap();
-        assert_eq!(told, *batches[0].schema());
+        assert_eq!(announced, *batches[0].schema());
         let lists = batches[0].column(0).as_list::<i32>().value(0);
         assert_eq!(lists.as_string::<i32>(), &StringArray::from(vec![Some("a"), None]));
         assert_eq!(batches[0].column(1).as_list::<i32>().value(0).len(), 2);
@@ -315,7 +315,7 @@ fn a_transaction_reads_what_was_there_when_its_first_statement_came() {
 
 /// A stream of a transaction's rows, and a statement of it before all of them have been sent.
 #[test]
-fn a_transaction_goes_on_while_its_rows_are_fetched() {
+fn a_transaction_continues_while_its_rows_are_fetched() {
     let fixture = serve();
     fixture.execute("CREATE TABLE t (a bigint)");
     fixture.execute("INSERT INTO t SELECT g FROM generate_series(1, 300000) g");
@@ -362,7 +362,7 @@ fn savepoints_undo_a_part_of_a_transaction() {
 }
 
 #[test]
-fn get_schema_tells_the_columns_and_runs_nothing() {
+fn get_schema_returns_the_columns_and_runs_nothing() {
     let fixture = serve();
     fixture.execute("CREATE TABLE t (a bigint, b text)");
     fixture.run(async {
