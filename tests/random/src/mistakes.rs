@@ -118,7 +118,8 @@ fn theirs(oracle: &mut Server, text: &str) -> io::Result<Verdict> {
         return Ok(Verdict::Accepted);
     }
     let before = FIRST.chars().count() as u32;
-    let position = refusal.position.map(|position| position - before);
+    // Some errors are about the beginning of the whole text.
+    let position = refusal.position.map(|position| position.checked_sub(before).unwrap_or(1));
     Ok(Verdict::Refused { state: refusal.state, position, message: refusal.message })
 }
 
@@ -150,7 +151,8 @@ pub fn run(oracle: &mut Server, seed: u64, count: u64) -> io::Result<bool> {
             }
             _ => {
                 verdicts += 1;
-                format!("{ours:?}\n  {theirs:?}")
+                println!("{text}\n  ONE ONLY {ours:?}\n  {theirs:?}\n");
+                continue;
             }
         };
         if shown.len() < MOST_SHOWN && shown.insert(kind.clone(), 1).is_none() {
