@@ -622,7 +622,7 @@ mod tests {
         last.store(9, Ordering::SeqCst);
         assert_eq!(active.horizon(&last), Time(9));
         assert_eq!(active.snapshot_times(&last), Some((vec![], Time(9))));
-        // It runs, and others can wait for it.
+        // It runs, and other transactions can wait for it.
         assert_eq!(active.running_now(&last, 0, &|_| Vec::new())[0].commits_behind, 0);
         assert!(active.running(snapshot.owner.to_bits()).is_some());
         assert_eq!(active.acquire_snapshot(&slot, &last), Time(9));

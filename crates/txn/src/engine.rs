@@ -203,7 +203,7 @@ impl Engine {
 
     /// The newest committed catalog.
     pub fn catalog(&self) -> Arc<Catalog> {
-        self.catalogs.read().last().expect("there always is one").1.clone()
+        self.catalogs.read().last().expect("there is always a version").1.clone()
     }
 
     /// The catalog that `snapshot` sees, its own changes apart.
@@ -345,7 +345,7 @@ impl Engine {
         time
     }
 
-    /// A number that [`Engine::draw_number`] has not given: all that it has given are smaller.
+    /// A number greater than all that [`Engine::draw_number`] has returned.
     pub fn next_number(&self) -> u64 {
         self.newest.time.load(Ordering::SeqCst) + 1
     }
@@ -491,8 +491,8 @@ impl Engine {
         self.store.as_ref().zip(self.log.as_ref())
     }
 
-    /// Enters a transaction, or a reader that is none, among the running ones, and draws its snapshot; 53300 if too many run
-    /// already. [`Engine::leave`] removes it.
+    /// Adds a transaction, or a reader without one, to the running ones, and takes its snapshot; 53300 if too
+    /// many run already. [`Engine::leave`] removes it.
     #[inline]
     pub(crate) fn enter(&self, isolation: Isolation) -> Result<(ActiveSlot, Snapshot)> {
         self.active.enter(&self.newest.time, isolation, self.slow_clock.load(Ordering::Relaxed))
@@ -763,7 +763,7 @@ impl Engine {
     fn safe_time(&self) -> Time {
         let Some(log) = &self.log else { return Time(u64::MAX) };
         if log.check().is_err() {
-            // Nothing more will be, and nothing waits for it.
+            // Nothing more will be on disk, and nothing waits for it.
             return Time(u64::MAX);
         }
         // In this order: the position covers everything that was published by then.

@@ -27,7 +27,8 @@ const MODELLED: bool = cfg!(feature = "models");
 /// How many blocks are checked, and frozen, at a time; each takes some tenths of a millisecond.
 const AT_ONCE: usize = if MODELLED { 1 } else { 16 };
 
-/// How many blocks rows are moved between in a round; how many rows are moved, in all and by one transaction.
+/// The number of blocks between which rows are moved in a round, and of the rows that are moved, in all and
+/// by one transaction.
 const GROUP: usize = if MODELLED { 4 } else { 32 };
 pub(crate) const MOVED: usize = if MODELLED { 4 } else { 64 << 10 };
 const MOVED_AT_ONCE: usize = if MODELLED { 2 } else { 1024 };

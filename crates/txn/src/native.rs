@@ -274,7 +274,7 @@ enum Way {
     Delete = 4,
 }
 
-/// Bits of ways.
+/// The number of ways.
 const WAYS: u32 = 3;
 
 /// A version of the catalog and the kinds of change that constraints forbid in it, in one word.
@@ -323,7 +323,7 @@ impl<K: Row> Key<K> {
         assert!(Arc::ptr_eq(&self.table, table), "key and columns are of one table");
     }
 
-    /// Asserts that its keys name all columns of a unique index.
+    /// Asserts that its keys have all columns of a unique index.
     #[inline(always)]
     fn check_unique(&self, table: &Arc<Table>) {
         self.check(table);

@@ -5,7 +5,7 @@ use firn_base::{Stamp, TableId};
 /// What a transaction waits for, other than a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Want {
-    /// To lock rows of a table. Another transaction has locked the table against that, or is about to.
+    /// To lock rows of a table. Another transaction has a conflicting lock on the table, or is about to.
     LockRows(TableId),
     /// To write to a table. Another transaction has locked the table, or is about to.
     Write(TableId),

@@ -1,12 +1,12 @@
-//! What becomes of a transaction's snapshot while it runs.
+//! The states of a transaction's snapshot while it runs.
 //!
-//! A transaction takes a snapshot when it begins. Some events may replace it by one of the newest committed state, or
-//! release it for a while. What an event does depends on three things: the [`SnapshotState`], the isolation level, and
-//! whether the transaction has changed the catalog. [`SnapshotState::next`] is the whole table; the methods of
-//! [`Transaction`] below perform its actions.
+//! A transaction takes a snapshot when it begins. Some events may replace it by one of the newest committed
+//! state, or release it for a while. What an event does depends on three things: the [`SnapshotState`], the
+//! isolation level, and whether the transaction has changed the catalog. [`SnapshotState::next`] is the whole
+//! table; the methods of [`Transaction`] below perform its actions.
 //!
-//! Invariant: while the state is [`Released`](SnapshotState::Released) nothing is read by the snapshot, and the
-//! transaction's slot among the active ones retains no version.
+//! Invariant: while the state is [`Released`](SnapshotState::Released) nothing is read with the snapshot, and
+//! the transaction's slot among the active ones retains no version.
 
 use super::{Isolation, StatementStart, Transaction};
 use firn_base::sync::Ordering;
@@ -21,7 +21,8 @@ pub(super) enum SnapshotState {
     Held,
     /// As `Held`. Until its first change a DDL statement may also advance it, at every level.
     Advanceable,
-    /// It has a snapshot that others read beside its statements: a running statement neither advances nor releases it.
+    /// It has a snapshot that others read during later statements: a running statement neither advances nor
+    /// releases it.
     Pinned,
     /// It has none and only inserts.
     Released,
@@ -223,8 +224,8 @@ impl Transaction {
         true
     }
 
-    /// Replaces the snapshot of a transaction that has neither read nor written by the newest committed state, as if it
-    /// began only now.
+    /// Replaces the snapshot of a transaction that has neither read nor written by the newest committed
+    /// state, as if it began only now.
     pub fn renew_snapshot(&mut self) {
         self.take_notes();
         debug_assert!(!self.has_writes() && self.reads.get_mut().is_empty());
@@ -259,10 +260,10 @@ impl Transaction {
         }
     }
 
-    /// Releases the snapshot. Until the transaction [acquires one again](Transaction::acquire_snapshot) it only inserts
-    /// rows, and reads none but those under their keys. So no version is retained for it, and committers go on collecting
-    /// their own old versions while these are in their cache: beside a snapshot of a few milliseconds TPC-C runs at seven
-    /// eighths of its speed.
+    /// Releases the snapshot. Until the transaction [acquires one again](Transaction::acquire_snapshot) it
+    /// only inserts rows, and reads only those under their keys. So no version is retained for it, and
+    /// committers continue to collect their own old versions while these are in their cache: with a snapshot
+    /// of a few milliseconds TPC-C runs at seven eighths of its speed.
     ///
     /// No effect if it has read something, under REPEATABLE READ, and if the snapshot is
     /// [pinned](Transaction::pin_snapshot). No rows of earlier statements may be left to read.

@@ -1,4 +1,4 @@
-//! How a transaction changes rows: memory, conflicts, and keys that are found taken.
+//! Changing rows: memory, conflicts, and keys that are found taken.
 
 use super::{Change, Isolation, Transaction};
 use arrow_array::ArrayRef;

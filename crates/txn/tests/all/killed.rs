@@ -1,6 +1,6 @@
-//! `kill -9` for real: a child process commits and says so, is killed at a random moment, and what it
-//! said must be there. The child is this test binary, running the ignored test below. Now and then it pauses, so that its
-//! rows become compact, and then changes them.
+//! A real `kill -9`: a child process commits and reports it, is killed at a random time, and what it has
+//! reported must be there. The child is this test binary, running the ignored test below. Now and then it
+//! pauses, so that its rows become compact, and then changes them.
 
 use crate::durable::{config, table};
 use crate::transfers;
@@ -18,10 +18,10 @@ use std::time::Duration;
 const DIRECTORY: &str = "FIRN_TEST_DIRECTORY";
 const ROUNDS: u32 = 15;
 
-/// All work for so long, and then all pause.
+/// All threads work for this long, and then all pause.
 const PHASE_MS: u128 = 20;
 
-/// Checkpoints, freezes and encodes all the time, in segments that are soon full.
+/// Checkpoints, freezes and encodes all the time, with segments that are soon full.
 fn real_config(directory: PathBuf) -> Config {
     let log = LogOptions { segment_bytes: 64 << 10, ..LogOptions::default() };
     Config {
@@ -97,7 +97,7 @@ fn child() {
     let is_compact = |block: BlockUsage| block.state == BlockState::Compact;
     let accounts = table(&engine.begin(), "accounts");
     let (cools, tells) = (engine.clone(), stdout.clone());
-    // As the threads do that are there for it, which may look once in a pause and too early.
+    // As the background threads do, which may run only once in a pause and too early.
     thread::spawn("cold", move || {
         let mut told = false;
         loop {
