@@ -140,7 +140,7 @@ impl SegmentHeader {
             || header.file_bytes >> 62 != 0
             || !aligned
         {
-            return Err(damaged("its header makes no sense"));
+            return Err(damaged("its header is invalid"));
         }
         Ok(header)
     }
@@ -182,7 +182,7 @@ impl GroupHeader {
 pub fn seal_group(chunks: &mut [Vec<u8>], entries: u32, lsn: Lsn, salt: u64) {
     let length = chunks.iter().map(Vec::len).sum::<usize>();
     debug_assert!(length > GROUP_HEADER_LEN && length.is_multiple_of(GROUP_ALIGNMENT));
-    let (group, rest) = chunks.split_first_mut().expect("it has a header");
+    let (group, rest) = chunks.split_first_mut().expect("a group has a header");
     group[4..8].copy_from_slice(&entries.to_le_bytes());
     group[8..16].copy_from_slice(&lsn.0.to_le_bytes());
     group[16..24].copy_from_slice(&((length - GROUP_HEADER_LEN) as u64).to_le_bytes());

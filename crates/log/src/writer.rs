@@ -429,7 +429,7 @@ impl Shared {
             let group = self.take_queue(&mut writer);
             flushes.flushing = true;
             flushes.flushing_to = group.end;
-            assert!(lsn <= flushes.flushing_to, "nothing has been appended up to {lsn:?}");
+            assert!(lsn <= flushes.flushing_to, "the log has not been appended up to {lsn:?}");
             drop(flushes);
             let lead = Lead(self);
             let flushed = self.flush(&mut writer, group);
@@ -528,7 +528,7 @@ impl Shared {
                 writer.segment = self.next_segment(group.end.0 - at.0)?;
             }
             let header = &writer.segment.header;
-            assert!(header.first <= at && at < header.end(), "the writer stands in its segment");
+            assert!(header.first <= at && at < header.end(), "the writer's position is in its segment");
             // The part of the group that lies in the segment.
             let mut parts = Vec::with_capacity(group.chunks.len());
             let (start, mut space) = (at, (header.end().min(group.end).0 - at.0) as usize);
