@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_convert_by_the_sessions_zone() {
+    fn timestamps_convert_by_the_sessions_zone() {
         let berlin = TextStyle::in_zone(TimeZoneSetting::parse("Europe/Berlin").unwrap());
         assert_eq!(
             assign(Value::Date(0), SqlType::TimestampTz, &berlin).unwrap(),

@@ -131,7 +131,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn who_waits_for_a_silent_pipe_can_be_told_to_go() {
+    fn a_wait_for_a_silent_pipe_can_be_cancelled() {
         if cfg!(miri) {
             return;
         }

@@ -187,7 +187,7 @@ mod tests {
     use crate::thread::{scope, spawn_scoped};
 
     #[test]
-    fn a_short_lock_is_one_threads_at_a_time_also_of_those_who_had_something_else_to_do() {
+    fn a_short_lock_has_one_holder_also_after_interrupted_waits() {
         let counter = ShortMutex::new(0_u64);
         scope(|scope| {
             for number in 0..4 {

@@ -250,7 +250,7 @@ mod tests {
         );
     }
     #[test]
-    fn daylight_saving_time_goes_on_behind_the_tables() {
+    fn daylight_saving_time_continues_after_the_tables() {
         let zone = TimeZoneSetting::parse("Europe/Berlin").unwrap();
         let at = |text: &str| crate::datetime::parse_timestamp(text, &crate::TextStyle::DEFAULT).unwrap();
         for year in ["2099", "2100", "2123", "2400", "9999", "200000"] {

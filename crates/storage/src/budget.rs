@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_stop_before_undo_records_and_go_on_when_there_is_room() {
+    fn rows_stop_before_undo_records_and_continue_when_there_is_room() {
         let budget = MemoryBudget::new(Some(3200));
         budget.expect_blocks(1000);
         let block = || budget.admit(1000, || "a block".to_owned());

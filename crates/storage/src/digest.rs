@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_tells_what_was_changed_and_not_taken_back() {
+    fn a_digest_has_the_changes_that_were_not_undone() {
         let (one, other) = (table(1), table(2));
         let (mut writes, rows) = inserts(&[&one, &one, &other, &one]);
         let second = ColumnId(1);
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gates_of_tables_that_were_changed_are_told() {
+    fn the_gates_of_changed_tables_get_the_commit() {
         let tables = [1, 2, 3].map(table);
         let [locked, taken_back, changed] = &tables;
         assert!(locked.gate().try_join(OWNER));

@@ -279,7 +279,7 @@ mod tests {
     use firn_base::thread::{scope, spawn_scoped, yield_now};
 
     #[test]
-    fn nobody_writes_while_who_has_closed_it_is_alone() {
+    fn there_is_no_writer_while_the_gate_is_closed() {
         let gate = Gate::default();
         let inside = AtomicU64::new(0);
         let done = AtomicBool::new(false);
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn who_locks_rows_minds_only_those_who_have_closed_it_to_all() {
+    fn lockers_are_excluded_only_while_the_gate_is_closed_to_all() {
         let gate = Gate::default();
         // The first two have the same counter.
         let [locker, other, keeper] = [1, 17, 2].map(Stamp::transaction);

@@ -68,7 +68,7 @@ mod tests {
     use crossbeam_epoch::Collector;
 
     #[test]
-    fn what_was_put_off_under_one_guard_is_done_without_anybody_who_pins_often() {
+    fn functions_deferred_under_one_guard_run_without_frequent_pins() {
         const PUT_OFF: usize = if cfg!(miri) { 60 } else { 100_000 };
         const CALLS: usize = if cfg!(miri) { 8 } else { 64 };
         let epochs = Collector::new();

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_listed_up_to_four_and_then_told_by_groups() {
+    fn up_to_four_rows_are_listed_and_more_are_marked_by_groups() {
         let position: Position = Position::default();
         let of_third_range = |row: u32| Slot(3 * RANGE_SLOTS + row);
         let (mut rows, last) = (Vec::new(), RANGE_SLOTS - 1);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_that_was_added_is_told() {
+    fn every_added_row_is_in_the_position() {
         let random = &mut firn_base::random::Random::seeded(1);
         for _ in 0..if cfg!(miri) { 3 } else { 2_000 } {
             let position: Position = Position::default();
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "loom switches stacks")]
-    fn a_row_with_a_version_is_always_told() {
+    fn a_row_with_a_version_is_always_in_the_position() {
         explore(|| {
             let model = Arc::new(Model::new());
             let writer = {

@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_ready_ahead_and_zero_and_nobody_elses() {
+    fn places_are_ready_in_advance_and_zero_and_have_no_other_user() {
         let provider = Provider::shared();
         assert!(Arc::ptr_eq(&provider, &Provider::shared()));
         let mut held = Taken::take(4 * USED_PER_READY);
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reserved_stays_and_is_zero_when_it_is_taken_again() {
+    fn reserved_places_are_kept_and_zero_when_they_are_taken_again() {
         let places = 300;
         reserve((places * PLACE_BYTES) as u64, 2);
         // The provider may be at work on some, and tests that run at the same time take and give back places
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn small_pages_are_for_who_is_in_a_hurry_while_huge_ones_are_slow() {
+    fn hurried_takes_get_small_pages_while_huge_ones_are_slow() {
         let mut stock = Stock {
             ready: Vec::new(),
             stale: Vec::new(),

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_of_a_frozen_block_have_buffers_of_their_own_and_strings_go_on_sharing_their_bytes() {
+    fn columns_of_a_frozen_block_have_buffers_of_their_own_and_strings_still_share_their_bytes() {
         const ROWS: i32 = if cfg!(miri) { 100 } else { 1000 };
         let table = table_of_rows(TableOptions::default().block_bytes);
         for (time, keys) in [(1, 0..ROWS / 2), (2, ROWS / 2..ROWS)] {
@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "depends on the speed of threads")]
-    fn a_writer_who_wants_a_block_does_not_wait_until_all_its_strings_have_been_looked_through() {
+    fn a_writer_does_not_wait_until_all_strings_of_a_block_have_been_examined() {
         // The writer may be too late, and then finds a buffer begun, or the block frozen; but not each time.
         let gives_way = |_| {
             let table = untidy(200_000, 32 << 20);
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_who_wants_a_block_does_not_wait_until_its_strings_have_been_gathered() {
+    fn a_writer_does_not_wait_until_the_strings_of_a_block_have_been_gathered() {
         let table = untidy(1000, TableOptions::default().block_bytes);
         let places = || buffers(&scan(&table, 2), 2).iter().map(|buffer| buffer.as_ptr()).collect::<Vec<_>>();
         let before = places();
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_who_wants_a_block_does_not_wait_until_its_zones_are_known() {
+    fn a_writer_does_not_wait_until_the_zones_of_a_block_are_known() {
         let column = ColumnSpec { representation: Representation::Text, nullable: false };
         let table = Table::new(TableId(1), "t", vec![column], TableOptions::default());
         let short: ArrayRef = Arc::new(StringViewArray::from_iter_values(["short"; 100]));

@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn any_array_stays_the_same() {
+    fn any_array_keeps_its_strings() {
         let mut random = Random::seeded(1);
         for _ in 0..if cfg!(miri) { 10 } else { 300 } {
             let buffers: Vec<Buffer> =

@@ -20,7 +20,7 @@ impl Transaction {
     /// transaction is changing the other row, or has since this one began.
     ///
     /// A serializable transaction does not note that there is no other row: transactions that come later keep
-    /// it so, as long as the row stays.
+    /// it so, as long as the row exists.
     pub fn is_duplicate(
         &self,
         table: &Table,

@@ -554,8 +554,8 @@ impl TableReads {
         }
     }
 
-    /// Removes what was read since a mark. The set of columns stays as it is, perhaps too large; so do the columns of a scan that
-    /// was noted before the mark.
+    /// Removes what was read since a mark. The set of columns does not change and may be too large; so may
+    /// the columns of a scan that was noted before the mark.
     fn truncate(&mut self, mark: TableMark) {
         if self.rows_widened == mark.rows_widened {
             self.is_sorted &= mark.rows >= self.rows.len();

@@ -28,8 +28,7 @@ const CHUNK_BYTES: usize = 1 << 20;
 
 /// The content of one file.
 pub(crate) struct Content<'c> {
-    /// Returns all columns of some more rows, with their ids; an empty list at the end, and `None` for
-    /// nothing.
+    /// Returns all columns of some more rows, with their ids: at least one row, and `None` at the end.
     pub more: &'c dyn Fn() -> Result<Option<Vec<ScanBatch>>>,
     /// The file ends at this many bytes. The remaining rows go to others.
     pub most_bytes: u64,

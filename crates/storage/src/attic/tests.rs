@@ -739,7 +739,7 @@ fn rows_move_together_and_empty_blocks_are_filled_again() {
 }
 
 #[test]
-fn blocks_whose_rows_all_came_behind_the_same_readers_have_one_head() {
+fn blocks_whose_rows_were_all_inserted_behind_the_same_readers_have_one_head() {
     // Miri fills one block, and checks fewer steps.
     let (seeds, pours, before, steps) = if cfg!(miri) { (1, 1, 5, 2) } else { (12, 3, 20, 60) };
     let (mut shared, mut given_up) = (0, 0);

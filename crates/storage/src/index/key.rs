@@ -893,7 +893,7 @@ mod tests {
     }
 
     #[test]
-    fn summaries_of_wide_numbers_rise_with_them_and_tell_small_ones_apart() {
+    fn summaries_of_wide_numbers_rise_with_them_and_distinguish_small_ones() {
         let words = |number: i128| [number as u64, (number >> 64) as u64];
         let summary = |number: i128| wide_summary(words(number));
         let powers = (0..127).flat_map(|bits| [-1, 0, 1].map(|by| (1i128 << bits) + by));

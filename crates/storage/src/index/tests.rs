@@ -192,7 +192,7 @@ fn bounds_that_are_prefixes_mean_every_key_that_begins_so() {
 }
 
 #[test]
-fn keys_that_hold_a_null_are_in_nobodys_way() {
+fn keys_that_contain_a_null_conflict_with_none() {
     let nullable = IndexColumn { nullable: true, ..column(Representation::Int32) };
     let index = Index::new(spec(true, vec![column(Representation::Int32), nullable]));
     let guard = &crate::pin();
@@ -377,7 +377,7 @@ fn a_unique_key_of_the_reference_has_one_owner_at_a_time() {
 
 /// Scans run while other threads insert and remove around constant keys.
 #[test]
-fn a_scan_sees_every_key_that_stays() {
+fn a_scan_sees_every_constant_key() {
     let index = Index::new(spec(false, vec![column(Representation::Int32)]));
     let guard = &crate::pin();
     let constant: Vec<u64> = (0..1000u64).filter(|number| number.is_multiple_of(10)).collect();

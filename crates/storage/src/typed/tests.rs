@@ -193,7 +193,7 @@ fn writes_begin() -> Mark {
 }
 
 #[test]
-fn a_range_gives_rows_in_order_and_tells_where_it_was_left() -> Result<()> {
+fn a_range_gives_rows_in_order_and_returns_where_it_ended() -> Result<()> {
     let (table, index) = table();
     let columns = table.projection::<Everything>(&ids()).unwrap();
     let id = table.projection::<(i32,)>(&[ColumnId(0)]).unwrap();

@@ -189,10 +189,10 @@ impl Transaction {
         Ok(())
     }
 
-    /// Advances the snapshot of a long statement that reads little, so that old versions can be collected: to the newest
-    /// committed state, as [`Transaction::restart`] does. Returns false, and the snapshot stays as it is, if something that
-    /// was read reads differently there, if the catalog has changed (the statement was compiled with it), under REPEATABLE
-    /// READ, and if the snapshot is [pinned](Transaction::pin_snapshot).
+    /// Advances the snapshot of a long statement that reads little, so that old versions can be collected: to
+    /// the newest committed state, as [`Transaction::restart`] does. Returns false without a change if
+    /// something that was read reads differently there, if the catalog has changed (the statement was
+    /// compiled with it), under REPEATABLE READ, and if the snapshot is [pinned](Transaction::pin_snapshot).
     ///
     /// No rows of this statement or of earlier ones may be left to read.
     pub fn advance_snapshot(&mut self) -> bool {
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn between_batches_a_pinned_snapshot_stays() {
+    fn between_batches_a_pinned_snapshot_does_not_change() {
         let advances = |action| {
             [Some((Held, action)), Some((Advanceable, action)), None, Some((Released, Action::Follow))]
         };

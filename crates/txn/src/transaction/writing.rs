@@ -286,7 +286,8 @@ impl Transaction {
         Some(conflict)
     }
 
-    /// Checks that everything read so far reads the same in the newest committed state: 40001 if not. The snapshot stays.
+    /// Checks that everything read so far reads the same in the newest committed state: 40001 if not. The
+    /// snapshot does not change.
     #[cold]
     fn validate_so_far(&self) -> Result<()> {
         self.take_notes();

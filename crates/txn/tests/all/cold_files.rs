@@ -73,7 +73,7 @@ fn checkpoint_bytes(disk: &SimulatedDisk, names: impl Iterator<Item = String>) -
 }
 
 #[test]
-fn what_stays_cold_is_written_once_also_after_reopening() {
+fn what_remains_cold_is_written_once_also_after_reopening() {
     let disk = SimulatedDisk::new();
     let mut engine = frozen_items(&disk, 20_000);
     engine.checkpoint().unwrap();

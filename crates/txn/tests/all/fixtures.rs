@@ -71,7 +71,7 @@ fn rows(engine: &Arc<Engine>, name: &str) -> Vec<Vec<Value>> {
 }
 
 #[test]
-fn a_directory_of_version_3_opens_and_goes_on() {
+fn a_directory_of_version_3_opens_and_continues() {
     let disk = place("version-3");
     let engine = open(&disk).unwrap();
     assert_eq!(rows(&engine, "rows"), expected());

@@ -234,7 +234,7 @@ fn a_savepoint_takes_back_just_what_came_after_it() {
 
 #[test]
 #[cfg_attr(miri, ignore = "inserts thousands of rows")]
-fn garbage_goes_when_nobody_reads_it_and_slots_are_used_again() {
+fn garbage_is_collected_when_it_has_no_reader_and_slots_are_used_again() {
     let bank = bank_with(&[]);
     for round in 0..50 {
         let mut tx = bank.engine.begin();
@@ -299,7 +299,7 @@ fn a_key_is_not_given_away_while_its_row_may_come_back_to_it() {
 }
 
 #[test]
-fn rows_that_were_changed_since_a_savepoint_are_anybodys_once_it_is_gone_back_to() {
+fn rows_that_were_changed_since_a_savepoint_are_free_after_a_rollback_to_it() {
     for isolation in [Isolation::ReadCommitted, Isolation::Snapshot, Isolation::Serializable] {
         let bank = bank_with(&[(1, 10), (2, 20), (3, 30), (4, 40), (5, 50)]);
         let old = bank.engine.begin();

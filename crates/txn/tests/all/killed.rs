@@ -96,19 +96,19 @@ fn child() {
     let is_pause = move || begun.elapsed().as_millis() / PHASE_MS % 2 == 1;
     let is_compact = |block: BlockUsage| block.state == BlockState::Compact;
     let accounts = table(&engine.begin(), "accounts");
-    let (cools, tells) = (engine.clone(), stdout.clone());
+    let (cold_engine, cold_stdout) = (engine.clone(), stdout.clone());
     // As the background threads do, which may run only once in a pause and too early.
     thread::spawn("cold", move || {
-        let mut told = false;
+        let mut was_compact = false;
         loop {
-            cools.freeze(Duration::ZERO);
-            cools.compact(Duration::ZERO);
-            let tell = is_pause() && accounts.block_usage().any(is_compact);
-            if tell && !told {
-                let _whole_lines = tells.lock();
+            cold_engine.freeze(Duration::ZERO);
+            cold_engine.compact(Duration::ZERO);
+            let is_compact_now = is_pause() && accounts.block_usage().any(is_compact);
+            if is_compact_now && !was_compact {
+                let _whole_lines = cold_stdout.lock();
                 println!("compact .");
             }
-            told = tell;
+            was_compact = is_compact_now;
             clock::sleep(Duration::from_millis(1));
         }
     });

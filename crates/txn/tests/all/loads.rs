@@ -287,7 +287,7 @@ fn whatever_a_transaction_does_to_its_own_table_is_there_in_the_end_and_nothing_
 }
 
 #[test]
-fn a_load_that_is_cut_off_at_any_operation_is_there_as_a_whole_or_not_at_all() {
+fn a_load_that_is_cut_off_at_any_operation_is_recovered_as_a_whole_or_not_at_all() {
     let mut random = Random::seeded(5);
     let (mut lost, mut kept) = (0, 0);
     for at in 0.. {
@@ -397,7 +397,7 @@ fn loads_make_a_checkpoint_due_so_that_the_files_of_dropped_tables_go() {
 }
 
 #[test]
-fn a_load_that_the_disk_has_no_room_for_is_taken_back_and_the_transaction_goes_on() {
+fn a_load_without_room_on_the_disk_is_undone_and_the_transaction_continues() {
     let (disk, engine) = database();
     let mut tx = engine.begin();
     let other = table(&tx, "other");

@@ -79,7 +79,7 @@ fn locks_and_changes_keep_away_what_they_should() {
 }
 
 #[test]
-fn a_lock_that_has_ended_is_in_nobodys_way_and_takes_no_part_in_the_log() {
+fn a_lock_that_has_ended_does_not_conflict_and_is_not_logged() {
     let bank = bank();
     for lock in ALL {
         for commits in [true, false] {
@@ -158,7 +158,7 @@ fn a_row_that_has_changed_is_locked_as_it_is_by_now() {
 /// A lock of the newest version does not make it visible: what was read before has changed, and a transaction
 /// that continued from there would lose the change (found by random histories).
 #[test]
-fn who_locks_a_row_as_it_is_by_now_still_sees_it_as_it_was() {
+fn a_transaction_that_locks_a_newer_version_still_sees_the_old_one() {
     for lock in ALL {
         let bank = bank();
         let mut tx = bank.engine.begin();
@@ -300,7 +300,7 @@ fn locks_do_not_keep_chains_from_being_trimmed() {
 /// A row that another transaction locks has not changed: a serializable transaction that has read it may
 /// commit.
 #[test]
-fn a_lock_is_no_change_to_who_has_read_the_row() {
+fn a_lock_is_no_change_to_a_transaction_that_has_read_the_row() {
     let bank = bank();
     let mut reader = bank.engine.begin();
     assert_eq!(bank.balance(&reader, 1), Some(10));
@@ -333,7 +333,7 @@ fn a_locked_row_that_lies_in_place_still_has_its_key() {
 /// that lock first in a shared mode fail when two of them would wait for each other.
 #[test]
 #[cfg_attr(miri, ignore = "waits check again by the clock, which is faster than this test")]
-fn what_is_read_under_a_lock_stays_so_until_the_end() {
+fn what_is_read_under_a_lock_does_not_change_until_the_end() {
     use firn_base::thread;
     const ROUNDS: i64 = 400;
     for lock in [RowLock::Share, RowLock::NoKeyUpdate, RowLock::Update] {
@@ -416,7 +416,7 @@ fn other_table(bank: &Bank) -> Arc<Table> {
 
 /// A locked table matters only to transactions that write to it.
 #[test]
-fn a_locked_table_keeps_writers_out_and_nobody_else() {
+fn a_locked_table_excludes_writers_and_no_others() {
     let bank = bank();
     let other = other_table(&bank);
     let impatient = || |_: Duration| Err(Error::new(SqlState::LOCK_NOT_AVAILABLE, "no"));
@@ -463,9 +463,9 @@ fn a_lock_that_several_share_keeps_them_all_from_writing() {
         tx.lock_share(&bank.accounts, &mut impatient()).unwrap();
         tx.lock_share(&bank.accounts, &mut impatient()).unwrap();
     }
-    let told = bank.engine.table_locks();
+    let listed = bank.engine.table_locks();
     assert!(
-        told.len() == 2 && told.iter().all(|lock| lock.mode == TableLockMode::Sharing && lock.is_granted)
+        listed.len() == 2 && listed.iter().all(|lock| lock.mode == TableLockMode::Sharing && lock.is_granted)
     );
     for tx in [&mut first, &mut second, &mut third] {
         refused(tx.join_writers(&bank.accounts, &mut impatient()).map(drop));
@@ -492,7 +492,7 @@ fn a_lock_that_several_share_keeps_them_all_from_writing() {
 
 /// A transaction that locks rows conflicts with one that wants the table alone, and with no other.
 #[test]
-fn rows_are_locked_beside_those_who_keep_writers_out() {
+fn rows_can_be_locked_while_writers_are_excluded() {
     let bank = bank();
     let impatient = || |_: Duration| Err(Error::new(SqlState::LOCK_NOT_AVAILABLE, "no"));
     let refused =
@@ -577,7 +577,7 @@ fn one_transaction_at_a_time_maintains_a_table() {
 /// the lock.
 #[test]
 #[cfg_attr(miri, ignore = "waits check again by the clock, which is faster than this test")]
-fn nobody_shares_a_lock_before_those_who_wait_for_it() {
+fn waiting_transactions_are_not_overtaken_by_new_sharers() {
     let bank = bank();
     let impatient = || |_: Duration| Err(Error::new(SqlState::LOCK_NOT_AVAILABLE, "no"));
     for alone in [false, true] {
@@ -608,7 +608,7 @@ fn nobody_shares_a_lock_before_those_who_wait_for_it() {
 /// The views of locks: which transactions write to a table, have locked one, and wait.
 #[test]
 #[cfg_attr(miri, ignore = "waits check again by the clock, which is faster than this test")]
-fn locks_of_tables_and_waits_for_them_are_told() {
+fn locks_of_tables_and_waits_for_them_are_listed() {
     use TableLockMode::{Alone, Writing};
     let bank = bank();
     let other = other_table(&bank);
@@ -681,7 +681,7 @@ fn locks_of_tables_and_waits_for_them_are_told() {
 /// More tables than a transaction notes without a lock.
 #[test]
 #[cfg_attr(miri, ignore = "waits check again by the clock, which is faster than this test")]
-fn who_writes_to_many_tables_is_found_by_who_waits_for_any_of_them() {
+fn a_writer_of_many_tables_is_found_by_waits_for_any_of_them() {
     let bank = bank();
     let tables: Vec<_> = (0..60).map(|_| other_table(&bank)).collect();
     let mut patient = |_: Duration| Ok(());
@@ -716,7 +716,7 @@ fn number(tx: &Transaction) -> u64 {
 /// Each locks the table to which the other writes; one of them gets the deadlock, also one that changes the
 /// catalog.
 #[test]
-fn of_a_ring_through_tables_one_is_told() {
+fn of_a_cycle_through_tables_one_gets_the_deadlock() {
     let bank = bank();
     let other = other_table(&bank);
     for changes_catalog in [false, true] {
@@ -738,9 +738,9 @@ fn of_a_ring_through_tables_one_is_told() {
                 thread::spawn_scoped(scope, "second", move || second.lock_table(accounts, &mut |_| Ok(())));
             [one.join().unwrap(), two.join().unwrap()]
         });
-        let told: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert_eq!(told[0].state(), SqlState::DEADLOCK_DETECTED);
+        let deadlocks: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
+        assert_eq!(deadlocks.len(), 1, "{deadlocks:?}");
+        assert_eq!(deadlocks[0].state(), SqlState::DEADLOCK_DETECTED);
         assert_eq!(bank.engine.statistics().deadlocks.get(), deadlocks + 1);
         // The table is not locked any more.
         bank.engine.transact(|tx| bank.set_balance(tx, 1, 10)).unwrap();

@@ -83,7 +83,7 @@ fn a_reader_in_an_older_snapshot_does_not_wait_for_what_it_does_not_see() {
 }
 
 #[test]
-fn a_reader_waits_if_it_cannot_be_told_what_may_be_lost() {
+fn a_reader_waits_if_it_is_unknown_what_may_be_lost() {
     let bank = open();
     let mut last = None;
     for balance in 0..200 {

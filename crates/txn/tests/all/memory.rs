@@ -33,7 +33,7 @@ fn until_full(mut once: impl FnMut(i32) -> Result<()>) -> (i32, Error) {
 
 /// One transaction per insert. A full database has room again once rows were deleted.
 #[test]
-fn inserts_end_at_the_limit_and_everything_else_goes_on() {
+fn inserts_end_at_the_limit_and_everything_else_continues() {
     let bank = limited();
     let (rows, _) = until_full(|key| {
         let mut tx = bank.engine.begin();

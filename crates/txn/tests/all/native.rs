@@ -24,7 +24,7 @@ fn bank_with(accounts: &[(i32, i64)]) -> Bank {
 }
 
 #[test]
-fn what_does_not_exist_or_fit_is_told_when_paths_are_prepared() {
+fn what_does_not_exist_or_fit_is_an_error_when_paths_are_prepared() {
     let bank = Bank::open();
     assert_eq!(state(TableAccess::open(&bank.engine, "account")), SqlState::UNDEFINED_TABLE);
     let accounts = TableAccess::open(&bank.engine, "accounts").unwrap();

@@ -118,7 +118,7 @@ fn range_sum(bank: &Bank, tx: &Transaction, sum: &mut i64) {
 /// Figure 2.6 (a) and (b) of Mühlbauer 2016: a reader of an old version commits unless it wrote; one that
 /// commits before an earlier writer may.
 #[test]
-fn who_commits_first_need_not_have_begun_first() {
+fn the_first_to_commit_need_not_have_begun_first() {
     let bank = bank_with(&[(1, 10), (2, 20)]);
     // (b): the writer of 1 began before, and commits after.
     let mut writer = bank.engine.begin();
@@ -244,7 +244,7 @@ fn what_was_not_found_must_still_not_be_there() {
 }
 
 #[test]
-fn a_range_minds_what_comes_goes_and_changes_in_it() {
+fn a_range_conflicts_with_inserts_deletes_and_changes_in_it() {
     let bank = bank_with(&[(10, 1), (20, 2), (30, 3), (40, 4)]);
     let read = |tx: &mut Transaction| range(&bank, tx, 15, 35, 99, &[BALANCE]);
     assert!(holds(&bank, read, |tx| insert(&bank, tx, 14, 0)));
@@ -276,7 +276,7 @@ fn a_range_that_was_left_early_ends_there() {
 }
 
 #[test]
-fn a_scan_minds_what_meets_its_conditions() {
+fn a_scan_conflicts_with_what_meets_its_conditions() {
     let bank = bank_with(&[(1, 10), (2, 20), (3, 30)]);
     let above = |low: i64, columns: &[ColumnId]| {
         let low = summary(SqlType::BigInt, &Cell::i64(low)).unwrap();
@@ -298,7 +298,7 @@ fn a_scan_minds_what_meets_its_conditions() {
 
 /// In a range of an index whose rows are filtered, the other rows are not read.
 #[test]
-fn a_range_minds_only_rows_that_pass_its_filter() {
+fn a_range_conflicts_only_with_rows_that_pass_its_filter() {
     let bank = bank_with(&[(1, 10), (2, 20), (3, 30), (4, 40)]);
     let balance = |balance: i64| summary(SqlType::BigInt, &Cell::i64(balance)).unwrap();
     let poor_or_unknown = || {
@@ -391,7 +391,7 @@ fn reads_of_a_statement_that_was_rolled_back_still_count() {
 }
 
 #[test]
-fn changes_that_were_taken_back_are_nobodys_concern() {
+fn changes_that_were_rolled_back_conflict_with_none() {
     let bank = bank_with(&[(1, 10), (2, 20)]);
     let mut reader = bank.engine.begin();
     assert_eq!(bank.scan(&reader).len(), 2);
@@ -442,7 +442,7 @@ fn thousands_of_keys_not_found_become_ranges_that_still_hold_them() {
 }
 
 #[test]
-fn many_scans_of_a_table_still_mind_what_each_minds() {
+fn many_scans_of_a_table_still_have_the_conflicts_of_each() {
     let bank = bank_with(&[(1, 10)]);
     let scans = |tx: &mut Transaction| {
         for balance in 1000..1200 {
@@ -513,7 +513,7 @@ fn a_statement_that_has_kept_up_and_is_run_again_forgets_only_its_own_reads() {
 
 /// What a long load does between its batches.
 #[test]
-fn who_keeps_up_sees_the_newest_state_unless_what_it_has_read_has_changed() {
+fn advancing_shows_the_newest_state_unless_what_was_read_has_changed() {
     for isolation in [Isolation::Serializable, Isolation::ReadCommitted, Isolation::Snapshot] {
         let bank = bank_with(&[(1, 10), (2, 20), (5, 50)]);
         let set = |key, balance| {
@@ -552,7 +552,7 @@ fn who_keeps_up_sees_the_newest_state_unless_what_it_has_read_has_changed() {
 
 /// That a key was taken is read like anything else, also by a transaction without a snapshot.
 #[test]
-fn who_was_told_that_a_key_is_taken_fails_if_it_no_longer_is() {
+fn a_transaction_that_found_a_key_taken_fails_if_it_no_longer_is() {
     for goes in [false, true] {
         let bank = bank_with(&[(1, 10)]);
         let mut inserting = bank.engine.begin();
@@ -620,7 +620,7 @@ fn a_key_taken_by_an_unseen_row_is_a_conflict_if_what_was_read_has_changed() {
 
 /// What a load does from the beginning.
 #[test]
-fn for_who_only_inserts_no_version_is_kept_and_keys_are_what_they_are_now() {
+fn for_a_transaction_that_only_inserts_no_version_is_retained_and_keys_are_the_newest() {
     let bank = bank_with(&[(1, 10), (2, 20)]);
     let mut inserting = bank.engine.begin();
     inserting.release_snapshot();
@@ -663,7 +663,7 @@ fn for_who_only_inserts_no_version_is_kept_and_keys_are_what_they_are_now() {
 }
 
 #[test]
-fn a_table_that_changed_its_shape_or_went_fails_who_read_it() {
+fn a_table_that_was_altered_or_dropped_fails_its_readers() {
     let bank = bank_with(&[(1, 10)]);
     let mut before = bank.engine.begin();
     let own = before.create_storage("own", bank.accounts.columns().to_vec()).unwrap();

@@ -281,7 +281,7 @@ fn an_entry_that_is_removed_is_not_taken_for_another_of_its_row() {
 }
 
 #[test]
-fn an_index_that_has_been_dropped_is_read_by_who_began_before() {
+fn an_index_that_has_been_dropped_is_read_by_older_transactions() {
     let two = TwoIndexes::open(&[NAME]);
     two.fill(1..=2 * 1024);
     while two.compact_blocks() < 2 {

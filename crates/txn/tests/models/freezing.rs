@@ -102,7 +102,7 @@ fn freezes() {
 }
 
 #[test]
-fn nobody_meets_a_row_half_moved_and_what_was_given_out_stays() {
+fn no_row_is_seen_half_moved_and_what_was_handed_out_does_not_change() {
     explore(freezes);
     // A single run that is repeated need not find one.
     let repeated = std::env::var("FIRN_MODEL_SEED").is_ok();
@@ -153,7 +153,7 @@ fn moves() {
             assert_eq!(bank.scan(&tx), rows, "a snapshot does not change");
         }
     });
-    let place = |key| bank.find(&bank.engine.begin_read_only(), key, &pin()).expect("it stays");
+    let place = |key| bank.find(&bank.engine.begin_read_only(), key, &pin()).expect("the account exists");
     let before = [4, 5].map(place);
     join([freezer, deleter, writer, reader]);
     assert_eq!(bank.scan(&bank.engine.begin()), [(3, 100), (4, 98), (5, 102), (6, 100)]);

@@ -135,7 +135,7 @@ fn returns() {
 }
 
 #[test]
-fn a_key_that_somebody_may_go_back_to_is_taken() {
+fn a_key_to_which_a_transaction_may_return_is_taken() {
     explore(returns);
 }
 

@@ -61,7 +61,7 @@ fn insert(bank: &Bank, tx: &mut Transaction, block: i32) -> Result<()> {
 
 fn set(bank: &Bank, tx: &mut Transaction, key: i32, number: i64) -> Result<()> {
     let guard = pin();
-    let row = bank.find(tx, key, &guard).expect("it stays");
+    let row = bank.find(tx, key, &guard).expect("the account exists");
     let name = name(number);
     tx.update(&bank.accounts, row, &[BALANCE, NAME], &[Cell::i64(balance(number)), Cell::text(&name)], &guard)
 }

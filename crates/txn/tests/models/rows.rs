@@ -76,7 +76,7 @@ fn installs_and_aborts() {
 }
 
 #[test]
-fn a_reader_sees_whole_rows_and_nothing_that_was_taken_back() {
+fn a_reader_sees_whole_rows_and_nothing_that_was_rolled_back() {
     explore(installs_and_aborts);
 }
 
@@ -103,7 +103,7 @@ fn collects() {
         task(&bank, move |bank| {
             let read = |_| {
                 let tx = bank.engine.begin_read_only();
-                let first = read_both(bank, &tx, 1).expect("it stays");
+                let first = read_both(bank, &tx, 1).expect("the account exists");
                 for _ in 0..3 {
                     assert_eq!(read_both(bank, &tx, 2), Some(first), "a version that is needed has gone");
                     assert_eq!(read_both(bank, &tx, 1), Some(first), "a version that is needed has gone");
@@ -230,6 +230,6 @@ fn folds() {
 }
 
 #[test]
-fn a_fold_sees_each_row_once_whoever_changes_it() {
+fn a_fold_sees_each_row_once_while_rows_change() {
     explore(folds);
 }

@@ -77,6 +77,6 @@ fn under_snapshot_isolation_as_well() {
 }
 
 #[test]
-fn whoever_reads_what_is_committed_loses_no_update_that_it_waited_for() {
+fn read_committed_loses_no_update_that_it_waited_for() {
     explore(|| transfers(Isolation::ReadCommitted));
 }

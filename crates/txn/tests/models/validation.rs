@@ -125,7 +125,7 @@ fn moves_on() {
 }
 
 #[test]
-fn whoever_moves_on_has_read_what_it_would_read_there() {
+fn a_transaction_that_advances_has_read_what_it_would_read_there() {
     explore(moves_on);
 }
 

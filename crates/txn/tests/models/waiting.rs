@@ -63,7 +63,7 @@ fn wakes() {
 }
 
 #[test]
-fn who_waits_wakes() {
+fn waiting_transactions_wake() {
     explore(wakes);
 }
 
@@ -91,21 +91,21 @@ fn wanting(wants: &'static [Option<i32>]) -> usize {
         })
     });
     let tasks: Vec<_> = tasks.collect();
-    join(tasks).into_iter().filter(|told| *told).count()
+    join(tasks).into_iter().filter(|deadlocked| *deadlocked).count()
 }
 
 #[test]
-fn of_a_ring_of_two_one_is_told() {
+fn of_a_cycle_of_two_one_gets_the_deadlock() {
     explore(|| assert_eq!(wanting(&[Some(1), Some(0)]), 1));
 }
 
 #[test]
-fn of_a_ring_of_three_and_one_that_waits_for_it_one_is_told() {
+fn of_a_cycle_of_three_and_one_that_waits_for_it_one_gets_the_deadlock() {
     explore(|| assert_eq!(wanting(&[Some(1), Some(2), Some(0), Some(0)]), 1));
 }
 
 #[test]
-fn of_a_queue_nobody_is_told() {
+fn in_a_queue_there_is_no_deadlock() {
     explore(|| assert_eq!(wanting(&[None, Some(0), Some(1), Some(1)]), 0));
 }
 
@@ -144,7 +144,7 @@ fn goes_back() {
 }
 
 #[test]
-fn who_waits_for_what_another_goes_back_from_gets_it() {
+fn a_waiting_transaction_gets_a_row_that_a_rollback_to_a_savepoint_releases() {
     explore(goes_back);
 }
 
@@ -172,7 +172,7 @@ fn follows_in_its_slot() {
 }
 
 #[test]
-fn who_follows_in_a_slot_is_not_taken_for_who_was_there() {
+fn a_transaction_is_not_mistaken_for_an_earlier_one_in_its_slot() {
     explore(follows_in_its_slot);
 }
 
@@ -230,69 +230,69 @@ fn having_and_wanting(transactions: &'static [(Thing, Option<Thing>)]) -> usize 
     let tasks = having.into_iter().map(|(mut tx, wants)| {
         let tables = tables.clone();
         task(&bank, move |bank| {
-            let told = wants.is_some_and(|wants| !take(bank, &*tables, &mut tx, wants));
-            if !told {
+            let deadlocked = wants.is_some_and(|wants| !take(bank, &*tables, &mut tx, wants));
+            if !deadlocked {
                 commit(tx);
             }
-            told
+            deadlocked
         })
     });
     let tasks: Vec<_> = tasks.collect();
-    join(tasks).into_iter().filter(|told| *told).count()
+    join(tasks).into_iter().filter(|deadlocked| *deadlocked).count()
 }
 
 #[test]
-fn of_two_who_lock_tables_crosswise_one_is_told() {
+fn of_two_that_lock_tables_crosswise_one_gets_the_deadlock() {
     explore(|| assert_eq!(having_and_wanting(&[(Lock(0), Some(Lock(1))), (Lock(1), Some(Lock(0)))]), 1));
 }
 
 #[test]
-fn of_two_who_write_and_lock_crosswise_one_is_told() {
+fn of_two_that_write_and_lock_crosswise_one_gets_the_deadlock() {
     explore(|| assert_eq!(having_and_wanting(&[(Write(0), Some(Lock(1))), (Write(1), Some(Lock(0)))]), 1));
 }
 
 #[test]
-fn of_a_ring_through_a_row_and_a_table_one_is_told() {
+fn of_a_cycle_through_a_row_and_a_table_one_gets_the_deadlock() {
     explore(|| assert_eq!(having_and_wanting(&[(Row(0), Some(Write(0))), (Lock(0), Some(Row(0)))]), 1));
 }
 
 /// Another one writes to the table as well, and is in no cycle.
 #[test]
-fn of_a_ring_through_one_of_the_writers_of_a_table_one_is_told() {
+fn of_a_cycle_through_one_of_the_writers_of_a_table_one_gets_the_deadlock() {
     const TRANSACTIONS: &[(Thing, Option<Thing>)] =
         &[(Write(0), None), (Row(0), Some(Lock(0))), (Write(0), Some(Row(1))), (Row(1), Some(Row(0)))];
     explore(|| assert_eq!(having_and_wanting(TRANSACTIONS), 1));
 }
 
 #[test]
-fn of_those_who_queue_for_a_table_nobody_is_told() {
+fn in_a_queue_for_a_table_there_is_no_deadlock() {
     const TRANSACTIONS: &[(Thing, Option<Thing>)] =
         &[(Write(0), None), (Write(1), Some(Lock(0))), (Row(0), Some(Write(0))), (Row(1), Some(Lock(1)))];
     explore(|| assert_eq!(having_and_wanting(TRANSACTIONS), 0));
 }
 
 #[test]
-fn of_two_who_share_a_table_and_come_to_write_there_one_is_told() {
+fn of_two_that_share_a_table_and_then_write_to_it_one_gets_the_deadlock() {
     explore(|| assert_eq!(having_and_wanting(&[(Share(0), Some(Write(0))), (Share(0), Some(Write(0)))]), 1));
 }
 
 /// Another one shares the table as well, and is in no cycle.
 #[test]
-fn of_a_ring_through_one_of_those_who_share_a_table_one_is_told() {
+fn of_a_cycle_through_one_of_the_sharers_of_a_table_one_gets_the_deadlock() {
     const TRANSACTIONS: &[(Thing, Option<Thing>)] =
         &[(Share(0), None), (Row(0), Some(Write(0))), (Share(0), Some(Row(0)))];
     explore(|| assert_eq!(having_and_wanting(TRANSACTIONS), 1));
 }
 
 #[test]
-fn of_those_who_share_a_table_nobody_is_told_while_one_writes_there() {
+fn sharers_of_a_table_get_no_deadlock_while_one_writes_to_it() {
     const TRANSACTIONS: &[(Thing, Option<Thing>)] =
         &[(Share(0), Some(Write(0))), (Share(0), None), (Row(0), Some(Share(0)))];
     explore(|| assert_eq!(having_and_wanting(TRANSACTIONS), 0));
 }
 
 #[test]
-fn of_two_who_lock_rows_of_a_table_and_come_to_want_it_alone_one_is_told() {
+fn of_two_that_lock_rows_of_a_table_and_then_want_it_alone_one_gets_the_deadlock() {
     explore(|| {
         assert_eq!(having_and_wanting(&[(LockRows(0), Some(Lock(0))), (LockRows(0), Some(Lock(0)))]), 1);
     });
@@ -300,7 +300,7 @@ fn of_two_who_lock_rows_of_a_table_and_come_to_want_it_alone_one_is_told() {
 
 /// Transactions that share a table or write to it do not conflict with one that locks rows.
 #[test]
-fn of_those_who_lock_rows_of_a_table_that_others_share_nobody_is_told() {
+fn transactions_that_lock_rows_of_a_shared_table_get_no_deadlock() {
     explore(|| {
         assert_eq!(having_and_wanting(&[(Share(0), Some(LockRows(0))), (Share(0), Some(LockRows(0)))]), 0);
     });
@@ -311,7 +311,7 @@ fn of_those_who_lock_rows_of_a_table_that_others_share_nobody_is_told() {
 
 /// A transaction that begins to write need not wait for one that has yet to wait for it.
 #[test]
-fn of_one_who_wants_a_table_alone_and_one_who_locks_rows_there_and_wants_to_write_nobody_is_told() {
+fn one_that_wants_a_table_alone_and_a_locker_that_wants_to_write_to_it_get_no_deadlock() {
     explore(|| {
         assert_eq!(having_and_wanting(&[(LockRows(0), Some(Write(0))), (Row(0), Some(Lock(0)))]), 0);
     });
@@ -323,14 +323,14 @@ fn of_one_who_wants_a_table_alone_and_one_who_locks_rows_there_and_wants_to_writ
 
 /// The first returns to sharing the table if it gets the deadlock.
 #[test]
-fn of_one_who_shares_a_table_and_wants_it_alone_and_one_who_locks_rows_and_wants_to_write_one_is_told() {
+fn of_a_sharer_that_wants_the_table_alone_and_a_locker_that_wants_to_write_one_gets_the_deadlock() {
     explore(|| {
         assert_eq!(having_and_wanting(&[(Share(0), Some(Lock(0))), (LockRows(0), Some(Write(0)))]), 1);
     });
 }
 
 #[test]
-fn of_two_who_maintain_tables_crosswise_one_is_told() {
+fn of_two_that_maintain_tables_crosswise_one_gets_the_deadlock() {
     explore(|| {
         assert_eq!(
             having_and_wanting(&[(Maintain(0), Some(Maintain(1))), (Maintain(1), Some(Maintain(0)))]),
@@ -340,7 +340,7 @@ fn of_two_who_maintain_tables_crosswise_one_is_told() {
 }
 
 #[test]
-fn of_those_who_queue_for_the_maintenance_of_a_table_nobody_is_told() {
+fn in_a_queue_for_the_maintenance_of_a_table_there_is_no_deadlock() {
     const TRANSACTIONS: &[(Thing, Option<Thing>)] =
         &[(Maintain(0), None), (Write(0), Some(Maintain(0))), (Row(0), Some(Share(0)))];
     explore(|| assert_eq!(having_and_wanting(TRANSACTIONS), 0));
@@ -349,7 +349,7 @@ fn of_those_who_queue_for_the_maintenance_of_a_table_nobody_is_told() {
 /// A transaction that waits for the maintenance does not write yet, and one that waits to write has no
 /// maintenance yet.
 #[test]
-fn of_two_who_come_to_maintain_and_to_share_a_table_that_one_has_nobody_is_told() {
+fn two_that_want_to_maintain_and_to_share_a_locked_table_get_no_deadlock() {
     explore(|| {
         assert_eq!(having_and_wanting(&[(Maintain(0), Some(Share(0))), (Row(0), Some(Maintain(0)))]), 0);
     });

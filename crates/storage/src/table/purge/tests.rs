@@ -243,7 +243,7 @@ fn so_are_those_that_go_to_the_attic() {
 }
 
 #[test]
-fn who_changes_a_row_while_its_keys_are_looked_for_keeps_those_that_it_has() {
+fn a_change_of_a_row_during_the_search_for_its_keys_keeps_its_entries() {
     let mut hot = Hot::new();
     hot.change_all(CHANGES / 10);
     let (ended, to_collect) = std::sync::mpsc::channel();
