@@ -22,9 +22,8 @@ const NUMERIC_POSITIVE: u16 = 0x0000;
 const NUMERIC_NEGATIVE: u16 = 0x4000;
 const NUMERIC_HEADER: usize = 8;
 
-/// Appends a value without its length. NULL appends nothing; the caller writes its length of -1. The only
-/// property of `ty` (for an array, the type of the elements) that matters is whether it is plain `numeric`,
-/// which is sent without zeros at the end.
+/// Appends a value without its length. NULL appends nothing; the caller writes its length of -1. `ty` (for an
+/// array, the type of the elements) matters only for plain `numeric`, which is sent without zeros at the end.
 pub fn encode(value: &Value, ty: SqlType, out: &mut Vec<u8>) {
     match value {
         Value::Null => {}

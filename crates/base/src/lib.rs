@@ -1,5 +1,6 @@
-//! The foundation of all layers of FirnDB: ids, times, snapshots, SQL types and values, errors with SQLSTATE,
-//! and the only access to the clock, files, randomness, threads and atomics, so that tests can control them.
+//! The foundation of all layers of FirnDB: ids, times, snapshots, SQL types and values, and errors with
+//! SQLSTATE. It is also the only access to the clock, files, randomness, threads and atomics, so that tests
+//! can control them.
 //!
 //! Modules in reading order.
 

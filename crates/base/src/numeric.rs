@@ -307,7 +307,7 @@ pub fn without_trailing_zeros(mut unscaled: i128, mut scale: u8) -> (i128, u8) {
 /// its size, a column of ours has one scale for all values.
 const QUOTIENT_SCALES: [u8; 3] = [17, 19, 20];
 
-/// The type of quotients with up to `whole` digits before the point and at least `scale` after it, with
+/// The type of quotients with up to `whole` digits before the point and at least `scale` after it. It has
 /// PostgreSQL's number of decimals if 38 digits have room for it.
 pub fn quotient_type(whole: u8, scale: u8) -> SqlType {
     let room = MAX_PRECISION.saturating_sub(whole).max(MIN_SIGNIFICANT_DIGITS as u8);

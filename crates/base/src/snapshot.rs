@@ -2,8 +2,8 @@
 //!
 //! One counter numbers commits. A [`Stamp`] on a version is either such a commit time or, while its writer
 //! runs, the writer's transaction id. Ids have the highest bit set, so that an uncommitted stamp is later
-//! than every read time (Mühlbauer, "On Scalable and Flexible Transaction and Query Processing in Main-Memory
-//! Database Systems", TU München 2016, section 2.2.1).
+//! than every read time. See Mühlbauer, "On Scalable and Flexible Transaction and Query Processing in
+//! Main-Memory Database Systems", TU München 2016, section 2.2.1.
 
 const UNCOMMITTED: u64 = 1 << 63;
 

@@ -69,8 +69,8 @@ impl<T> Spread<T> {
 }
 
 /// A lock for sections of about a microsecond that many threads enter at the same time. A thread that finds
-/// it taken spins for a while before it sleeps: to wake a thread takes tens of microseconds, in which all
-/// others would begin to wait as well, and then each of them would have to be woken. The number of spinning
+/// it taken spins for a while before it sleeps. To wake a thread takes tens of microseconds. Meanwhile all
+/// others would begin to wait as well, and each of them would have to be woken. The number of spinning
 /// threads is limited to the cores beside that of the holder.
 #[derive(Debug, Default)]
 pub struct ShortMutex<T> {

@@ -17,8 +17,8 @@ pub struct TextStyle {
     pub intervals: IntervalStyle,
     /// How bytes are written.
     pub bytea: ByteaStyle,
-    /// `extra_float_digits`: above 0 a float has the fewest digits that read back as it, otherwise this many
-    /// more digits than the 15 (6 for a real) that every decimal number keeps.
+    /// `extra_float_digits`: above 0 a float has the fewest digits that read back as it. Otherwise it has
+    /// this many more digits than the 15 (6 for a real) that every decimal number keeps.
     pub float_digits: i8,
 }
 

@@ -18,9 +18,9 @@
 //! commit. CRCs are CRC32C: that of a segment header covers the header without the CRC, that of a group
 //! everything after the CRC.
 //!
-//! Segments are recycled, so old bytes follow the newest group. They never pass for new ones, because
-//! a group contains its own LSN, which is unique in a log, and the random salt of the segment in which
-//! it begins. So not even a stored value that imitates a group passes for one.
+//! Segments are recycled, so old bytes follow the newest group. They are never mistaken for new ones: a group
+//! contains its own LSN, which is unique in a log, and the random salt of the segment in which it begins.
+//! This excludes even a stored value that imitates a group.
 
 use firn_base::{Error, Lsn, Result, SqlState};
 use std::path::Path;

@@ -11,9 +11,9 @@
 //!                            (appending goes on while the leader writes)
 //! ```
 //!
-//! There are two background threads. The *flusher* leads when commits have been in the queue for longer
-//! than a tick and no thread waits for them (`synchronous_commit = off`), or when the queue grows large.
-//! The *preparer* creates the next segment in advance. Both sleep while nothing is appended.
+//! There are two background threads. The *flusher* leads when the queue grows large. It also leads when
+//! commits have been in the queue for longer than a tick and no thread waits for them (`synchronous_commit =
+//! off`). The *preparer* creates the next segment in advance. Both sleep while nothing is appended.
 //!
 //! Invariant: groups are written one after the other, each synced before the next begins; so a
 //! torn group is the last one, and `durable` never passes a byte that is not on disk.

@@ -30,8 +30,8 @@
 //! Invariants:
 //! - The write sets whose records are here ended before all others. In every chain their records are behind
 //!   all others.
-//! - No snapshot that is active at the time of a move reads between the stamp of a record here and a time
-//!   that the record also represents. So the stamp is as good as any of these times.
+//! - The stamp of a record here is as good as any other time that the record represents: no snapshot that is
+//!   active at a move reads between them.
 
 use crate::Guard;
 use crate::collect::{Garbage, clean_up, inserted_by, prefetch_after, replace, unlink};

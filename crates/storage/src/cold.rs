@@ -1,8 +1,8 @@
 //! Blocks that checkpoints need not write again: what is known of a block until it is thawed.
 //!
-//! No row is inserted into a cold block or changed in it; in a compact one rows may be deleted. So if a block
-//! has been cold all the time between two points in time, and has as many rows at the later one, it has the
-//! same rows. Its generation shows whether it has been cold all the time: each freezing increments it.
+//! No row is inserted into a cold block or changed in it; in a compact one rows may be deleted. A block has
+//! the same rows at two points in time if it has been cold all the time between them and has as many rows at
+//! the later one. Its generation shows whether it has been cold all the time: each freezing increments it.
 //!
 //! It does not matter which of the two points a scan shows. A block becomes cold only when no snapshot in use
 //! distinguishes its rows, though some snapshots may see none of them. Deletes from a compact block are the

@@ -44,8 +44,8 @@ impl Garbage {
 impl Retired {
     /// Unlinks every record, removes index entries of what is dead, and gives dead slots back.
     ///
-    /// The caller guarantees that every active and future snapshot reads at this write set's time or
-    /// later, and that write sets are collected in the order of their times.
+    /// The caller guarantees that every active and future snapshot reads at this write set's time or later.
+    /// It also guarantees that write sets are collected in the order of their times.
     pub fn collect(self, garbage: &mut Garbage, guard: &Guard) {
         let Retired { records: list, memory, digest, .. } = self;
         let tables = &digest.get(guard).tables;

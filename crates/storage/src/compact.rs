@@ -16,8 +16,8 @@
 //! frees the rows' memory, once every        links an undo record
 //! guard of that time is released            clears the row's bit          loads the head again: changed? → redo
 //! ```
-//! So if a thread finds a block not to be compact, no row of it had been deleted at the time of the head that
-//! the thread has loaded. The memory that it then reads remains until its guard is released.
+//! So if a thread finds that a block is not compact, no row of it had been deleted when the thread loaded the
+//! head. The memory that it then reads remains until its guard is released.
 //!
 //! Strings are returned as views, as those of other blocks are: the block's heap has the buffers of the
 //! encoded strings, so the user of a view need not know the kind of its block. Strings that have to be

@@ -297,8 +297,8 @@ impl Recent {
         }
     }
 
-    /// The digests of what has ended after `since` and up to `until`, which has been published, as far as
-    /// they are in the table and at most `most` of them. Also the time up to which they are complete.
+    /// The digests of what has ended after `since` and up to `until`, a published time: at most `most` of
+    /// them, and only those in the table. Also returns the time up to which they are complete.
     pub fn between<'g>(
         &self,
         since: Time,

@@ -1,9 +1,9 @@
 //! Freezing: how a block to which no transaction writes becomes canonical Arrow, and hot again.
 //!
-//! [`crate::state`] decides which transition follows which. Here is the code that makes them. It also ensures
-//! that no reader or writer sees a row half moved (Li, "Supporting Hybrid Workloads for In-Memory Database
-//! Management Systems via a Universal Columnar Storage Format", CMU 2019, section 5.3; its figure 5.4 shows
-//! the critical race):
+//! [`crate::state`] decides which transition follows which. The code that makes them is here. It also ensures
+//! that no reader or writer sees a row half moved. The problem is described by Li, "Supporting Hybrid
+//! Workloads for In-Memory Database Management Systems via a Universal Columnar Storage Format", CMU 2019,
+//! section 5.3; its figure 5.4 shows the critical race:
 //!
 //! ```text
 //! freezer                                          writer

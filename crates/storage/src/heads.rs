@@ -32,8 +32,8 @@
 //! sees the row as it is in the block. The time rises before a head is set to such a record.
 //!
 //! Readers look for the array first. If there is none, and one is made before they load the common record,
-//! they get the record that was valid for all rows until then, as if they had read it earlier. As always,
-//! they load the head again after they have copied the row.
+//! they get the former common record. It was valid for all rows until then, so this is as if they had read
+//! earlier. As always, they load the head again after they have copied the row.
 
 use crate::Guard;
 use crate::block::{AHEAD, Block};
@@ -327,8 +327,8 @@ impl Block {
     }
 
     /// Which of at most 64 rows from `first` up to but not including `end` the snapshot may see other than as
-    /// they are in the block, the first one in the lowest bit; and whether some have versions. Prefetches the
-    /// newest record of each.
+    /// they are in the block. The first one is the lowest bit. Also returns whether some have versions.
+    /// Prefetches the newest record of each.
     #[inline]
     pub fn differing(&self, first: u32, end: u32, snapshot: Snapshot, guard: &Guard) -> (u64, bool) {
         debug_assert!(end - first <= 64);

@@ -1,6 +1,6 @@
 //! Versioned positions: which rows of a range may have versions, so that scans read all other rows in place
-//! without looking for versions (Mühlbauer, "On Scalable and Flexible Transaction and Query Processing in
-//! Main-Memory Database Systems", TU München 2016, section 2.2.6).
+//! without looking for versions. See Mühlbauer, "On Scalable and Flexible Transaction and Query Processing in
+//! Main-Memory Database Systems", TU München 2016, section 2.2.6.
 //!
 //! ```text
 //! | number of reset requests 20 | requested 1 | how many rows 3 | row 10 | row 10 | row 10 | row 10 |

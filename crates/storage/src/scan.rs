@@ -114,8 +114,8 @@ impl TableScan {
         TableScan { judged: judged.collect(), ..self }
     }
 
-    /// Adds a filter: from now on, rows of compact blocks that do not pass it are skipped, as long as it
-    /// removes more than half of the rows that the filters before it leave.
+    /// Adds a filter: from now on, rows of compact blocks that do not pass it are skipped. It is applied as
+    /// long as it removes more than half of the rows that the filters before it leave.
     pub fn filter(&self, columns: &[ColumnId], passes: RowFilter) {
         let mut filters = self.filters.write();
         *filters = filters.iter().cloned().chain([Arc::new(Filter::new(columns, passes))]).collect();

@@ -554,8 +554,8 @@ impl Table {
 
     // ---- update, delete, lock ----
 
-    /// Fails if a change by the owner of `snapshot`, or the lock that it takes, conflicts with a change or a
-    /// lock that the snapshot does not see.
+    /// Fails if a change by the owner of `snapshot`, or the lock that it takes, conflicts. A conflict is a
+    /// change or a lock that the snapshot does not see.
     #[inline]
     pub(crate) fn check_conflict(
         &self,

@@ -1,11 +1,11 @@
 //! How a scan reads a block: the protocol, independent of the use of the rows.
 //!
 //! The versioned positions of a range of 1,024 slots give the intervals in which rows may have versions
-//! ([`crate::position`]). Everything outside them is read in place, by columns, as fast as memory allows
-//! (Mühlbauer, "On Scalable and Flexible Transaction and Query Processing in Main-Memory Database Systems",
-//! TU München 2016, section 2.2.6). Afterwards the positions are read again. If there are more by then, what
-//! was read is discarded, and the range is read again by the rules for intervals. Ranges without versions are
-//! read several at a time.
+//! ([`crate::position`]). Everything outside them is read in place, by columns, as fast as memory allows.
+//! Afterwards the positions are read again. If there are more by then, what was read is discarded, and the
+//! range is read again by the rules for intervals. Ranges without versions are read several at a time. See
+//! Mühlbauer, "On Scalable and Flexible Transaction and Query Processing in Main-Memory Database Systems", TU
+//! München 2016, section 2.2.6.
 //!
 //! Within an interval the chain heads of 64 rows decide: rows without one are read in the same way, others
 //! one by one through the version chains. Rows that were inserted together share one record. They are read in
@@ -13,9 +13,8 @@
 //! columns.
 //!
 //! Changed rows are mostly few and far apart, and what they refer to is in no cache. To wait for it, record
-//! by record, would cost as much as a thousand rows without versions. So if the order of the rows does not
-//! matter, short intervals are postponed until the end of a few blocks, and their memory is then fetched
-//! together.
+//! by record, would cost as much as a thousand rows without versions. So short intervals are postponed until
+//! the end of a few blocks, unless the order of the rows matters. Their memory is then fetched together.
 
 use crate::block::{Block, RawCell};
 use crate::layout::RANGE_SLOTS;

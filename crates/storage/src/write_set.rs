@@ -287,11 +287,11 @@ impl WriteSet {
     }
 
     /// Removes the records of rows that it has changed or locked only since `mark`, and whose changes it has
-    /// undone, so that other transactions may have the rows. Once these records are stamped with a time, they
+    /// undone. Other transactions may then have the rows. Once these records are stamped with a time, they
     /// have ended as if another transaction had made them and been rolled back. Rows that it has changed or
-    /// locked before `mark` as well remain its own, with all its records, since no record with a time may be
-    /// above one without. So do rows of private tables, which no other transaction can want and whose
-    /// insertion has no record in a chain. `None` if there is nothing to release.
+    /// locked before `mark` as well remain its own, with all its records: no record with a time may be above
+    /// one without. So do rows of private tables, which no other transaction can want and whose insertion has
+    /// no record in a chain. `None` if there is nothing to release.
     pub fn let_go(&mut self, mark: Mark, guard: &Guard) -> Option<LetGo> {
         let since = || self.records().skip(mark.records);
         since().for_each(|record| {

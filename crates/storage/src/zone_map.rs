@@ -1,6 +1,6 @@
-//! Zone maps: the range of the values of a frozen block's columns, so that a scan under conditions need not
-//! read a block that cannot meet them (Moerkotte, "Small Materialized Aggregates: A Light Weight Index
-//! Structure for Data Warehousing", VLDB 1998).
+//! Zone maps: the range of the values of a frozen block's columns. A scan under conditions need not read a
+//! block that cannot meet them. See Moerkotte, "Small Materialized Aggregates: A Light Weight Index Structure
+//! for Data Warehousing", VLDB 1998.
 //!
 //! Values are compared by their [`summary`](crate::index::summary), as in the predicate log, with the same
 //! [restrictions](Restriction). A zone may be wider than its values, never narrower.

@@ -169,9 +169,9 @@ pub struct IndexDef {
     pub name: String,
     /// Its columns in order; that of the [condition](IndexDef::condition) comes first.
     pub columns: Vec<IndexColumnDef>,
-    /// WHERE of a partial index, as SQL text. The index has the keys of all rows; its first column is a hidden one that is TRUE where
-    /// the condition is and else NULL, so that only keys of rows that meet the condition can be equal. Older logs and checkpoints
-    /// do not have this field.
+    /// WHERE of a partial index, as SQL text. The index has the keys of all rows. Its first column is a
+    /// hidden one that is TRUE if the condition is, and NULL otherwise, so that only keys of rows that meet
+    /// the condition can be equal. Older logs and checkpoints do not have this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub condition: Option<String>,
     /// Whether it keeps keys unique.

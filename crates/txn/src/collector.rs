@@ -1,7 +1,7 @@
 //! The garbage collector: takes the write sets of ended transactions in the order of their times
 //! and has storage unlink what no snapshot needs.
 //!
-//! Committers run it every few commits, while their changes are still in their cache, and only for a few
+//! Committers run it every few commits, while their changes are still in their cache. They process only a few
 //! write sets each time, so that no committer pays for everything that a long query has held back. A
 //! background tick collects the rest, also while no transaction commits. It collects everything at once, so
 //! it reads the versions of a row that has changed thousands of times only once: committers that meet such a

@@ -1,8 +1,8 @@
 //! The catalog's description of a column's values: their type, and how they are stored.
 //!
-//! These can differ. A plain `numeric` column is stored with 38 digits, 16 of them after the point, if the
-//! engine that uses [`SqlType`] made it, and with a scale for each value if another one did. So a column has
-//! a [`Type`] and the [`Representation`] of its physical table, which is also in
+//! These can differ. If the engine that uses [`SqlType`] made a plain `numeric` column, it is stored with 38
+//! digits, 16 of them after the point. If another one did, it is stored with a scale for each value. So a
+//! column has a [`Type`] and the [`Representation`] of its physical table, which is also in
 //! [`StorageColumn`](crate::catalog::StorageColumn).
 //!
 //! In logs and checkpoints a column that an [`SqlType`] describes completely is the name of that type. Any

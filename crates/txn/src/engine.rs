@@ -3,10 +3,10 @@
 //! It owns the commit clock, the running transactions, the log, the physical tables, the versions
 //! of the catalog and the sequences' counters.
 //!
-//! Commit is one short critical section ([`Engine::commit_section`]): validate against the commits
-//! since the validation before it, draw the time, append to the log, stamp, publish. No transaction can
-//! draw a read time between the draw and the last stamp, because read times are drawn from the newest
-//! published time, which is stored at the very end.
+//! Commit is one short critical section ([`Engine::commit_section`]): validate against the commits since the
+//! validation before it, draw the time, append to the log, stamp, publish. Read times are drawn from the
+//! newest published time, which is stored at the very end. So no transaction can draw a read time between the
+//! draw and the last stamp.
 
 use crate::active::{ActiveSet, ActiveSlot};
 use crate::catalog::{Catalog, IdMarks, Oid, SequenceDef};

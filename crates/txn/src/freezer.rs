@@ -1,16 +1,17 @@
 //! The freezer: finds blocks that are not written to any more, and has storage freeze them.
 //!
-//! It works in rounds. At the beginning of a round every hot block begins to *cool*. A write to a block ends that, so a
-//! block that still cools at the end of the round has not been written to for the length of the round
-//! ([`Config::freeze_after`](crate::Config::freeze_after), or the table's own setting). So all that a transaction does
-//! for the freezer is to check the state of the blocks to which it writes, which it does anyway. Compact blocks take part
-//! only with their chain heads, which they free instead.
+//! It works in rounds. At the beginning of a round every hot block begins to *cool*. A write to a block ends
+//! that. So a block that still cools at the end of the round has not been written to for the length of the
+//! round. That is [`Config::freeze_after`](crate::Config::freeze_after), or the table's own setting. So all
+//! that a transaction does for the freezer is to check the state of the blocks to which it writes, which it
+//! does anyway. Compact blocks take part only with their chain heads, which are freed instead.
 //!
-//! Blocks are frozen a few at a time, so that the collector, which runs on the same thread, does not have to wait. At the
-//! end of a round rows are moved between the blocks of a table that are not frozen only because of gaps, in small
-//! transactions: the fullest blocks are frozen in the next round, and the emptiest free their memory. Rows are not moved
-//! while a transaction runs that began more than a short time ago: their old slots would have to stay for it, and if it
-//! then changed a row that has moved, it would get a conflict with no transaction that it can see.
+//! Blocks are frozen a few at a time, so that the collector, which runs on the same thread, does not have to
+//! wait. At the end of a round rows are moved between the blocks of a table that are not frozen only because
+//! of gaps, in small transactions: the fullest blocks are frozen in the next round, and the memory of the
+//! emptiest is freed. Rows are not moved while a transaction runs that began more than a short time ago.
+//! Their old slots would have to be kept for it. If it then changed a row that has moved, it would get a
+//! conflict with no transaction that it can see.
 
 use crate::engine::Engine;
 use crate::isolation::Isolation;

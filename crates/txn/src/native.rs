@@ -1,9 +1,8 @@
 //! Transactions in Rust: access paths that are prepared once, and closures that run until they commit.
 //!
-//! A [`TableAccess`] finds a table by its name and makes [`Columns`] to read, set or insert and [`Key`]s
-//! to find rows by. Both know the Rust types of their values ([`firn_storage::typed`]) and check them
-//! against the table's when they are made, so that using them takes no look-up by name, no conversion and
-//! no plan.
+//! A [`TableAccess`] finds a table by its name and makes [`Columns`] to read, set or insert and [`Key`]s to
+//! find rows by. Both know the Rust types of their values ([`firn_storage::typed`]) and check them against
+//! the table's when they are made. So their use needs no look-up by name, no conversion and no plan.
 //!
 //! ```
 //! # use firn_txn::{ColumnSpec, Config, Engine, IndexColumn, IndexSpec, TableAccess, pin};

@@ -100,8 +100,8 @@ pub(crate) fn open(
     })
 }
 
-/// Locks the directory. The last handle of a database may be one of its own threads, which releases the
-/// lock shortly after the user's last handle, so a held lock is retried for a short time.
+/// Locks the directory. The last handle of a database may be one of its own threads, which releases the lock
+/// shortly after the user's last handle. So a held lock is retried for a short time.
 fn lock(disk: &dyn Disk, directory: &Path) -> Result<DiskLock> {
     let begun = clock::now();
     loop {

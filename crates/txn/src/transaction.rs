@@ -1,8 +1,8 @@
 //! A transaction: a snapshot, a write set, locks, and its end.
 //!
-//! Its parts are in files of their own: `snapshot.rs` has the states of the snapshot, `reading.rs` and
-//! `writing.rs` read and change rows, `read_notes.rs` takes over what other threads read, `bulk.rs` inserts
-//! many rows, `constraints.rs` defers checks, `locks.rs` lists locks, `locking.rs` takes them, and
+//! Its parts are in files of their own. `snapshot.rs` has the states of the snapshot. `reading.rs` and
+//! `writing.rs` read and change rows. `read_notes.rs` takes over what other threads read. `bulk.rs` inserts
+//! many rows. `constraints.rs` defers checks. `locks.rs` lists locks, `locking.rs` takes them.
 //! `catalog_view.rs` has the catalog and DDL.
 //!
 //! Reads take a [`Guard`](firn_storage::Guard), which pins what they return. Hold it for one operation or one
@@ -179,9 +179,9 @@ impl Transaction {
         self.engine.active().set_records(&self.slot, self.writes().records_written());
     }
 
-    /// Sets whether it may continue after an error. If not, which a [savepoint](Transaction::savepoint) revokes, then what an
-    /// error reveals about keys need not be noted as far as it holds while nothing is undone, and may be newer than the
-    /// snapshot.
+    /// Sets whether it may continue after an error; a [savepoint](Transaction::savepoint) implies that it
+    /// may. If it may not, what an error reveals about keys need not be noted as far as it holds while
+    /// nothing is undone. It may then also be newer than the snapshot.
     pub fn set_continues_after_error(&mut self, continues: bool) {
         self.continues_after_error = continues;
     }

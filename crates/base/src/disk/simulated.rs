@@ -2,10 +2,10 @@
 //!
 //! It keeps two states. *Current* is what the running process reads. *Safe* is what certainly survives a
 //! power cut: content as of each file's last `sync`, names as of each directory's last `sync_directory`. A
-//! cut may keep any changes in between: [`SimulatedDisk::after_power_cut`] keeps a prefix of the unsynced
-//! name changes of each directory (file systems journal those in order) and, of the unsynced writes, an
-//! arbitrary set of 512-byte sectors, one of them torn at a byte. Syncing a file does not sync its name,
-//! though some file systems do.
+//! cut may keep any changes in between. Of each directory's unsynced name changes,
+//! [`SimulatedDisk::after_power_cut`] keeps a prefix, since file systems journal those in order. Of the
+//! unsynced writes it keeps an arbitrary set of 512-byte sectors, one of them torn at a byte. Syncing a file
+//! does not sync its name, though some file systems do.
 
 use super::{Disk, DiskFile, DiskLock, in_use, io_error};
 use crate::Result;

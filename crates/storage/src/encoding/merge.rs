@@ -19,14 +19,11 @@
 //!   are merged as in step 1b. The paper walks a tree that every insert maintains; here inserts do no such
 //!   work, and the values are sorted for the merge.
 //! - **Step 1b** ([`DeltaDictionary::merge`]). Both dictionaries are divided at the same values into as many
-//!   parts as there are threads (Francis and Mathieson, "A Benchmark Parallel Sort for Shared Memory
-//!   Multiprocessors", IEEE Transactions on Computers, 1988). First each thread finds the place of delta's
-//!   values among main's and counts the new ones. The counts of the parts before then determine where its own
-//!   values go, and it writes them. The paper merges twice for that; here the places are kept, four bytes for
-//!   a value of delta.
-//! - **Step 2** ([`Merge::main`], [`Merge::delta`]). A code is looked up in its translation, and the result
-//!   is as narrow as the merged dictionary allows. If no new value sorts before main's last value, main's
-//!   codes keep their meaning: they are shared and not written again, unless they become wider.
+//!   parts as there are threads, as proposed by Francis and Mathieson ("A Benchmark Parallel Sort for Shared
+//!   Memory Multiprocessors", IEEE Transactions on Computers, 1988). First each thread finds the place of
+//!   delta's values among main's and counts the new ones. The counts of the parts before then determine where
+//!   its own values go, and it writes them. The paper merges twice for that; here the places are kept, four
+//!   bytes for a value of delta.
 //!
 //! Step 2 processes one block at a time. Each result is independent, and blocks of both dictionaries can be
 //! read side by side. So a caller that puts each block in place when it is done needs memory for one block,
@@ -221,8 +218,8 @@ impl Part {
         self.main.start + self.new_before
     }
 
-    /// Walks the part in order: `copy` gets ranges of main and the position of their first value, `insert`
-    /// gets new values of delta and their positions, `found` gets others and the position of main's equal
+    /// Walks the part in order. `copy` gets ranges of main and the position of their first value. `insert`
+    /// gets new values of delta and their positions. `found` gets others and the position of main's equal
     /// one.
     #[inline(always)]
     fn walk(

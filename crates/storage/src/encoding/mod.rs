@@ -17,9 +17,9 @@
 //!                  │
 //!   dictionary  sorted values of the whole column, shared by its blocks                  dictionary.rs
 //! ```
-//! (Offsets from a lowest value are known as frame of reference.) The runs of a column of codes are thus
-//! run-length encoding on top of dictionary compression, and one implementation of each layer serves all
-//! combinations. Slots do not change, so row ids do not either.
+//! Offsets from a lowest value are known as frame of reference. The runs of a column of codes are run-length
+//! encoding on top of dictionary compression. One implementation of each layer serves all combinations. Slots
+//! do not change, so row ids do not either.
 //!
 //! [`choose`] selects the layers that pay, from the [`Statistics`] of one pass. [`EncodedColumn::encode`]
 //! makes all but codes and symbols. Codes come from [`merge`]: a dictionary for new blocks, merged with the

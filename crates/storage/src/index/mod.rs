@@ -9,8 +9,8 @@
 //! - A row is written before its key is inserted or claimed. So a thread that judges the row, or checks
 //!   whether it is dead, sees the key that the row is about to hold.
 //! - A row and key are inserted or claimed again when an update returns to a key that an older version of the
-//!   row had, even if the entry is still there. A pending removal for the older version then checks the row
-//!   again.
+//!   row had. This also applies if the entry is still there: a pending removal for the older version then
+//!   checks the row again.
 
 mod art;
 mod buffer;

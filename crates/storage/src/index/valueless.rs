@@ -1,6 +1,6 @@
 //! Indexes without values (value-less): of the rows of compact blocks they keep only the row ids, in the
-//! order of the rows' keys (Funke, Kemper and Neumann, "Compacting Transactional Data in Hybrid OLTP&OLAP
-//! Databases", VLDB 2012, section 3.5). The key of such an entry is read from the row, which never changes.
+//! order of the rows' keys. The key of such an entry is read from the row, which never changes. See Funke,
+//! Kemper and Neumann, "Compacting Transactional Data in Hybrid OLTP&OLAP Databases", VLDB 2012, section 3.5.
 //!
 //! ```text
 //! fresh    key ‖ row id, in a tree       rows that may still change, and those not yet taken
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The array is replaced as a whole. Now and then the entries of blocks that have become compact are *taken*
-//! out of the tree, and those of dead rows, or of blocks that are about to be freed, are *dropped*. A range
-//! is read from both at once. A reader that has begun to read an array continues with it. So taken entries
+//! out of the tree. Entries of dead rows, or of blocks that are about to be freed, are *dropped*. A range is
+//! read from both at once. A reader that has begun to read an array continues with it. So taken entries
 //! remain in the tree, and a dropped block remains as it is, until no reader has a former array:
 //!
 //! ```text

@@ -1,14 +1,15 @@
 //! Waiting keys: keys of rows that are in their blocks already. They are collected, to be inserted into their
 //! indexes together.
 //!
-//! The insertion of a single key into a large index waits for the memory of every node on its path, and the
-//! next key waits for other nodes: 90 ns a key for dense numbers, up to 400 ns for sparse ones. A load whose
-//! keys are in no order therefore collects them here, and so does the building of a new index
-//! ([`super::Load`]). When there are many, they are partitioned by their first bits that differ. The parts
-//! share no node but those at the top of the tree. Several threads sort and insert them. So each part fits
-//! into a cache, and each node is visited once for all of its keys (the batches of [`super::radix`]).
-//! Mühlbauer ("On Scalable and Flexible Transaction and Query Processing in Main-Memory Database Systems", TU
-//! München 2016, section 3.3.6) builds an index of each chunk of a file and merges these. A merge discards
+//! The insertion of a single key into a large index waits for the memory of every node on its path. The next
+//! key waits for other nodes: 90 ns a key for dense numbers, up to 400 ns for sparse ones. A load whose keys
+//! are in no order therefore collects them here, and so does the building of a new index ([`super::Load`]).
+//! When there are many, they are partitioned by their first bits that differ. The parts share no node but
+//! those at the top of the tree. Several threads sort and insert them. So each part fits into a cache, and
+//! each node is visited once for all of its keys (the batches of [`super::radix`]).
+//!
+//! Mühlbauer builds an index of each chunk of a file and merges these ("On Scalable and Flexible Transaction
+//! and Query Processing in Main-Memory Database Systems", TU München 2016, section 3.3.6). A merge discards
 //! nodes that were built before, so here keys are merged into the one tree.
 //!
 //! ```text

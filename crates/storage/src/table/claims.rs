@@ -11,10 +11,10 @@ use crate::{Guard, Index};
 use firn_base::{Error, Result, RowId, Slot, Snapshot, SqlState, Time, visible};
 
 impl Table {
-    /// Whether `other`, found under `key` of a unique index, conflicts with a new row with that key
-    /// (Mühlbauer, "On Scalable and Flexible Transaction and Query Processing in Main-Memory Database
-    /// Systems", TU München 2016, section 2.2.5): in the own snapshot, in the newest committed version, or in
-    /// uncommitted versions, including those to which a rollback may return.
+    /// Whether `other`, found under `key` of a unique index, conflicts with a new row with that key. The key
+    /// may be in the own snapshot, in the newest committed version, or in uncommitted versions, including
+    /// those to which a rollback may return. See Mühlbauer, "On Scalable and Flexible Transaction and Query
+    /// Processing in Main-Memory Database Systems", TU München 2016, section 2.2.5.
     #[cold]
     pub(super) fn judge(
         &self,

@@ -227,8 +227,8 @@ impl Orphans<'_, '_> {
 }
 
 impl Table {
-    /// Walks from the values of an index's columns in place down the chain, as long as `step` returns true,
-    /// and undoes each change for which it is called. Returns the resulting values.
+    /// Walks down the chain from the values of an index's columns in place, as long as `step` returns true.
+    /// Undoes each change for which it is called. Returns the resulting values.
     fn walk<'a, 'g>(
         &self,
         index: &'a Index,

@@ -4,9 +4,9 @@
 //! filled.
 //!
 //! *Gaps* are slots without a row in blocks to which no transaction writes. Rows of the emptiest blocks fill
-//! those of the fullest, so that the full ones can be frozen, and the memory of the empty ones freed (the
-//! approximate algorithm of Li, "Supporting Hybrid Workloads for In-Memory Database Management Systems via a
-//! Universal Columnar Storage Format", CMU 2019, section 5.3.1).
+//! those of the fullest, so that the full ones can be frozen, and the memory of the empty ones freed. This is
+//! the approximate algorithm of Li, "Supporting Hybrid Workloads for In-Memory Database Management Systems
+//! via a Universal Columnar Storage Format", CMU 2019, section 5.3.1.
 //!
 //! A row moves as any transaction would move it: it is deleted in its old place and inserted in the new one,
 //! with its index entries. So readers, validation, log and recovery do not treat it specially. A transaction

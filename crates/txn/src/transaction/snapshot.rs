@@ -190,9 +190,12 @@ impl Transaction {
     }
 
     /// Advances the snapshot of a long statement that reads little, so that old versions can be collected: to
-    /// the newest committed state, as [`Transaction::restart`] does. Returns false without a change if
-    /// something that was read reads differently there, if the catalog has changed (the statement was
-    /// compiled with it), under REPEATABLE READ, and if the snapshot is [pinned](Transaction::pin_snapshot).
+    /// the newest committed state, as [`Transaction::restart`] does. Returns false without a change in these
+    /// cases:
+    /// - something that was read reads differently there;
+    /// - the catalog has changed (the statement was compiled with it);
+    /// - the level is REPEATABLE READ;
+    /// - the snapshot is [pinned](Transaction::pin_snapshot).
     ///
     /// No rows of this statement or of earlier ones may be left to read.
     pub fn advance_snapshot(&mut self) -> bool {

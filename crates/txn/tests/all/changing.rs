@@ -74,8 +74,8 @@ fn changed(engine: &Arc<Engine>, model: &mut Model, next: &mut i32, random: &mut
     }
 }
 
-/// A database recovered from a checkpoint and the log can be changed, written by the next checkpoint, which
-/// keeps the files that it can, and recovered again, any number of times.
+/// A database recovered from a checkpoint and the log can be changed, written by the next checkpoint, and
+/// recovered again, any number of times. The next checkpoint keeps the files that it can.
 fn goes_on(
     disk: &Arc<SimulatedDisk>,
     engine: Arc<Engine>,

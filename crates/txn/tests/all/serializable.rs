@@ -571,9 +571,9 @@ fn a_transaction_that_found_a_key_taken_fails_if_it_no_longer_is() {
     }
 }
 
-/// A key that is taken by a row which it does not see is 23505 if it may have come after the owner of that
-/// row, and a conflict if what it has read has changed since: running it again is the cure then. A
-/// transaction that continues after errors gets the conflict in any case.
+/// The error for a key that is taken by an unseen row. It is 23505 if the transaction may be ordered after
+/// the owner of that row. It is a conflict if what it has read has changed since: running it again is the
+/// cure then. A transaction that continues after errors gets the conflict in any case.
 #[test]
 fn a_key_taken_by_an_unseen_row_is_a_conflict_if_what_was_read_has_changed() {
     const CONFLICT: SqlState = SqlState::SERIALIZATION_FAILURE;

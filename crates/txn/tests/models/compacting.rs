@@ -108,8 +108,8 @@ fn a_row_of_a_block_that_becomes_compact_is_read_and_changed_as_any_other() {
     assert!(repeated || found.iter().all(|found| *found > 0), "{found:?}: no task met a compact block");
 }
 
-/// An index without values takes a block that has become compact, and drops the keys of its rows, while these
-/// are read through it and some are changed.
+/// An index without values takes a block that has become compact, and drops the keys of its rows. Meanwhile
+/// these are read through it and some are changed.
 fn takes() {
     // Few: most of the steps of a run should be those of the tasks.
     const ACCOUNTS: i32 = 12;

@@ -84,8 +84,8 @@ fn a_row_that_would_have_been_read_fails_its_reader() {
     explore(phantoms);
 }
 
-/// Other tasks move money between accounts. A transaction that reads one account in one statement and changes
-/// another in the next, and advances in between if it must, still sees both at one time if it commits.
+/// Other tasks move money between accounts. A transaction reads one account in one statement and changes
+/// another in the next, and advances in between if it must. If it commits, it has seen both at one time.
 fn moves_on() {
     let bank = bank_with([(1, 50), (2, 50), (3, 0)]);
     let transferring = [1, 2].map(|from| {

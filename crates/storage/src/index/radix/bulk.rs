@@ -9,8 +9,8 @@
 //! in any order, sorted in large batches, visit each node once.
 //!
 //! A thread that has a node which is not obsolete has the node of its path ([`super::node`]), so no path is
-//! descended twice. If another thread has changed a node meanwhile, if a key exists already, or if keys
-//! differ from a longer prefix, the keys are left to be inserted one by one.
+//! descended twice. Keys are left to be inserted one by one if another thread has changed a node meanwhile,
+//! if a key exists already, or if keys differ from a longer prefix.
 
 use super::node::{Child, Contended, Fresh, Kind, Leaf, Node, PREFIX_BYTES, Prefix};
 use super::{Place, Tree};

@@ -39,8 +39,8 @@ pub(super) struct Tree {
 }
 
 /// The value that was read under a key, and evidence of the time. A change that was decided for this value
-/// takes place only if nothing has happened to the key since, not even a removal and a new insert of the same
-/// value.
+/// takes place only if nothing has happened to the key since. Even a removal and a new insert of the same
+/// value prevent it.
 #[derive(Clone, Copy)]
 pub(super) struct Sighting {
     pub(super) value: Option<u64>,
