@@ -59,8 +59,8 @@ pub fn is_current<T>(thread: &JoinHandle<T>) -> bool {
 /// Pins the calling thread, and those that it starts from now on, to one core. Does nothing if the machine
 /// has no such core: pinning makes measurements more stable, nothing else depends on it.
 pub fn pin_to_core(core: usize) {
-    // SAFETY: an all-zero `cpu_set_t` is the empty set, and `CPU_SET` stays inside it for cores below
-    // `CPU_SETSIZE`; the call reads the set and changes nothing else.
+    // SAFETY: an all-zero `cpu_set_t` is the empty set, and `CPU_SET` writes inside it for cores below
+    // `CPU_SETSIZE`. The call reads the set and changes nothing else.
     unsafe {
         let mut cores: libc::cpu_set_t = std::mem::zeroed();
         if core < libc::CPU_SETSIZE as usize {

@@ -13,10 +13,10 @@
 //!                | commit time | length | records (see `record`)
 //! ```
 //!
-//! An LSN counts the bytes after the segment headers, as if all segments lay end to end; a group
-//! may begin in one segment and end in a later one. One flush writes one group; each entry is one
-//! commit. CRCs are CRC32C: that of a segment header covers the header without the CRC, that of a group
-//! everything after the CRC.
+//! An LSN counts the bytes after the segment headers, as if all segments were concatenated. A group may begin
+//! in one segment and end in a later one. One flush writes one group; each entry is one commit. CRCs are
+//! CRC32C: that of a segment header covers the header without the CRC, that of a group everything after the
+//! CRC.
 //!
 //! Segments are recycled, so old bytes follow the newest group. They are never mistaken for new ones: a group
 //! contains its own LSN, which is unique in a log, and the random salt of the segment in which it begins.

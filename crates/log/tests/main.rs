@@ -24,7 +24,7 @@ fn open(disk: &Arc<SimulatedDisk>, at: Lsn) -> Result<Log> {
     Log::open(disk.clone(), directory(), DATABASE, at, options())
 }
 
-/// The redo of commit `number`: some inserts that say the number, of a length that varies.
+/// The redo of commit `number`: some inserts with the number, of varying length.
 fn redo(number: u64) -> Vec<u8> {
     let mut redo = RedoBuffer::new();
     for row in 0..number % 5 {

@@ -44,9 +44,8 @@ const FIRST_BUFFER_BYTES: usize = 8 << 10;
 /// Arrow takes offsets as signed 32-bit numbers.
 const LARGEST_BUFFER_BYTES: usize = 1 << 30;
 
-/// The usual size of a buffer after `begun` others. Each is twice as large as the last one, up to
-/// [`PLACE_BYTES`], which is the size of the next `PLACES` buffers: the pages of larger pieces are not
-/// prepared in advance.
+/// The number of buffers of [`PLACE_BYTES`] in a row. Before them each buffer is twice as large as the last
+/// one, and after them again. The pages of pieces larger than that are not prepared in advance.
 const PLACES: usize = 8;
 
 fn usual_bytes(before: usize) -> usize {

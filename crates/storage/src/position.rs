@@ -9,9 +9,9 @@
 //! Up to four rows are listed, in order: mostly few rows of a range are changed, anywhere in it. If there are
 //! more, their groups are marked, of which there are 32.
 //!
-//! Writers only add rows. Mostly the row is there already, and they write nothing; a count of the rows would
-//! cost every change of a row two atomic additions. A scan that finds that none of these rows has a version
-//! requests a reset:
+//! Writers only add rows. Mostly the row is in the position already, and they write nothing. A count of the
+//! rows would cost every change of a row two atomic additions. A scan that finds that none of these rows has
+//! a version requests a reset:
 //!
 //! ```text
 //! scan: sees no version ── requests ──> … until every guard of that time is released … ──> finishes

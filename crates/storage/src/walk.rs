@@ -232,7 +232,8 @@ impl<'a> Walk<'a> {
             }
             let has_versions =
                 |stretch: Range<u32>| self.block.has_versions(start + stretch.start, start + stretch.end);
-            // Once for each range: of many intervals only the last one may have one.
+            // Checked once for each range: if only the last of many intervals has a version, the check reads
+            // all of them.
             let is_first = range_before.replace((block.number, start)) != Some((block.number, start));
             if is_first && heads == 0 && !versioned.stretches().any(has_versions) {
                 self.ask_for_reset(self.block.position(Slot(start)), versioned, start);

@@ -10,12 +10,14 @@
 //! All in sequential order. If the collector saw the slot idle, its `now` was read before the slot
 //! was taken, hence before the transaction's read time: the horizon is not above it.
 //!
-//! A transaction that needs a row with an uncommitted change waits here for the end of the transaction that made it. So does
-//! one that needs a table that others have locked or write to. A slot names the transaction that its own waits for, or the
-//! [`Want`] if it waits for something else than a row. The holder of a table is found through the table, since it may change
-//! during the wait. A transaction that has locked a table waits for all that write to it, or lock rows of it. These are found
-//! through the tables that each transaction has joined; it notes them beside its slot, and only waiting transactions read them.
-//! Deadlocks are found by following these edges. Of a cycle the transaction with the greatest number gives way.
+//! A transaction that needs a row with an uncommitted change waits here for the end of the transaction that
+//! made it. So does one that needs a table that others have locked or write to. A slot has the transaction
+//! that its own waits for, or the [`Want`] if it waits for something else than a row. The holder of a table
+//! is found through the table, since it may change during the wait. A transaction that has locked a table
+//! waits for all that write to it, or lock rows of it. These are found through the tables that each
+//! transaction has joined. They are noted next to its slot, and only waiting transactions read them.
+//! Deadlocks are found by following these edges. Of a cycle the transaction with the greatest number gives
+//! way.
 
 use crate::isolation::Isolation;
 use crate::statistics::Running;

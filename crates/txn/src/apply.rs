@@ -117,7 +117,7 @@ impl Rebuilt {
             self.changed.extend(changed?);
         }
         read?;
-        // Later times continue after what rows may include, so that its end is here.
+        // New commits get later times, so that rows include no change of later records.
         self.last = self.last.max(shown_until);
         Ok(())
     }

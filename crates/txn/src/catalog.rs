@@ -192,7 +192,7 @@ pub struct IndexDef {
     pub annotations: IndexAnnotations,
 }
 
-/// What the definition of an index says that has no effect here. It is kept to be shown, and to be in dumps.
+/// Parts of an index's definition that have no effect here. They are kept for display and for dumps.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct IndexAnnotations {
     /// INCLUDE: which columns of the table.

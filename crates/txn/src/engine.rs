@@ -38,7 +38,8 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How often garbage is collected while no transaction commits. Miri goes by the clock, and would do nothing else.
+/// How often garbage is collected while no transaction commits. Miri uses the real clock, and would do
+/// nothing else.
 const COLLECT_INTERVAL: Duration = Duration::from_millis(if cfg!(miri) { 5_000 } else { 10 });
 
 /// The interval grows up to this while there is nothing to collect, so that an idle database hardly runs.

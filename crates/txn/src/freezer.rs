@@ -50,7 +50,7 @@ struct State {
 /// milliseconds, or some more after idle time.
 const SHORT_AGE: Duration = if MODELLED { Duration::MAX } else { Duration::from_millis(50) };
 
-/// How far a call of [`Freezer::work`] has come.
+/// The progress of a call of [`Freezer::work`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Progress {
     /// There is nothing to do yet.

@@ -458,9 +458,9 @@ impl Transaction {
         );
     }
 
-    /// Calls `visit` with every visible row between two keys, in key order or against it, until it returns false.
-    /// A key may have only the first columns of the index; then it stands for all keys that begin with it. The
-    /// columns of the key count as read too, since they determine the order.
+    /// Calls `visit` with every visible row between two keys, in key order or against it, until it returns
+    /// false. A key may have only the first columns of the index; then it represents all keys that begin with
+    /// it. The columns of the key count as read too, since they determine the order.
     #[allow(clippy::too_many_arguments)]
     #[inline]
     pub fn range_as<'g, K: Row, R: Row>(

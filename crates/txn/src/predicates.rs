@@ -165,7 +165,7 @@ impl Hull {
         })
     }
 
-    /// Whether keys with this beginning may lie between two bounds.
+    /// Whether keys with this prefix may be between two bounds.
     fn may_begin(key: &[u8], least: Option<&KeyBuffer>, greatest: Option<&KeyBuffer>) -> bool {
         let common = |bound: &KeyBuffer| key.len().min(bound.as_slice().len());
         least.is_none_or(|least| key[..common(least)] >= least.as_slice()[..common(least)])
@@ -847,7 +847,7 @@ impl<'g> Difference<'g> {
 }
 
 impl KeyRange {
-    /// Whether a full key lies in the range. Bounds may be prefixes, as those of [`Index::range`].
+    /// Whether a full key is in the range. Bounds may be prefixes, as those of [`Index::range`].
     fn contains(&self, key: &[u8]) -> bool {
         let above = match &self.low {
             Bound::Unbounded => true,

@@ -423,7 +423,8 @@ impl Drop for Transaction {
         self.engine.leave(&self.slot);
         self.engine.collect_if_due();
         if had_ddl {
-            // A table that was rolled back may hold most of the memory, and no other transaction may come to free it.
+            // A table that was rolled back may hold most of the memory, and no other transaction may run that
+            // would free it.
             self.engine.collect_now();
             (0..3).for_each(|_| pin().flush());
         }

@@ -45,7 +45,7 @@ impl Want {
         }
     }
 
-    /// The wait that an integer stands for; `None` for 0.
+    /// The wait that an integer represents; `None` for 0.
     pub(crate) fn from_bits(bits: u64) -> Option<Want> {
         let table = TableId(bits as u32);
         match bits >> 32 {

@@ -849,7 +849,7 @@ impl fmt::Display for Encoding {
 }
 
 impl Encoding {
-    /// The representation of the values, if it needs no further step.
+    /// The representation of the values. Panics for those that need a dictionary or plain strings first.
     fn kept(self) -> Kept {
         assert_ne!(self.values, Kept::Codes, "codes come from a merge");
         assert_ne!(self.values, Kept::Symbols, "symbols are found in plain strings");

@@ -301,8 +301,8 @@ impl ValuelessIndex {
         *self.noted.lock() = Some(Noted { blocks: blocks.clone(), removed: Vec::new() });
     }
 
-    /// Calls `each` with all entries of the tree in order, an interval under one guard, and with two readers
-    /// of keys. Returns false if it ended early.
+    /// Calls `each` with all entries of the tree in order, [`STRETCH`] of them under one guard, and with two
+    /// readers of keys. Returns false if it ended early.
     fn each_fresh(
         &self,
         go_on: &dyn Fn() -> bool,

@@ -255,7 +255,7 @@ impl Transaction {
         advances
     }
 
-    /// Pins the snapshot: a reader uses it beside later statements, so [`Transaction::advance_snapshot`] and
+    /// Pins the snapshot: a reader uses it during later statements, so [`Transaction::advance_snapshot`] and
     /// [`Transaction::release_snapshot`] have no effect any more.
     pub fn pin_snapshot(&mut self) {
         if self.after(SnapshotEvent::Pin) == Some(SnapshotAction::Acquire) {

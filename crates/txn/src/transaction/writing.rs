@@ -222,8 +222,8 @@ impl Transaction {
         }
     }
 
-    /// Notes that a key was found taken, if the error says so. If a serializable transaction does not see the row that has
-    /// the key, the error may become a conflict: see [`Transaction::conflict_over_unseen`].
+    /// Notes that a key was found taken, if that is the error. If a serializable transaction does not see the
+    /// row that has the key, the error may become a conflict: see [`Transaction::conflict_over_unseen`].
     #[cold]
     pub(crate) fn violation(
         &self,

@@ -372,7 +372,8 @@ fn set_if_there(bank: &Bank, tx: &mut Transaction, key: i32, balance: i64) {
     }
 }
 
-/// The third attempt of a statement that meets changed rows: it locks what it changes, and continues.
+/// A statement that conflicts repeatedly locks what it changes, and succeeds at the second attempt after
+/// that.
 #[test]
 fn a_statement_that_locks_before_it_changes_is_through_at_the_second_attempt() {
     for isolation in [Isolation::ReadCommitted, Isolation::Serializable] {

@@ -149,7 +149,7 @@ fn locks_end_at_the_limit_and_are_counted_off_again() {
         assert_eq!(
             bank.engine.memory().held(Held::Unfinished),
             0,
-            "the count is correct before it has ended"
+            "the memory is freed before the transaction ends"
         );
         tx.rollback();
         assert_eq!(settled(), 0, "{lock:?}");

@@ -29,7 +29,7 @@ fn database() -> (Arc<SimulatedDisk>, Arc<Engine>) {
     }
     commit(tx);
     engine.checkpoint().unwrap();
-    assert_eq!(spills(&disk), Vec::<PathBuf>::new(), "the checkpoint has removed the files");
+    assert_eq!(spills(&disk), Vec::<PathBuf>::new(), "there are no spill files after the checkpoint");
     (disk, engine)
 }
 

@@ -277,8 +277,8 @@ impl<'k, K: Ascending> Batch<'k, K> {
         Ok(())
     }
 
-    /// [`Batch::make`] with a leaf, which sorts before the key at `at`. Also returns whether only its value
-    /// remains of it. The node above is locked.
+    /// [`Batch::make`] with a leaf, which sorts before the key at `at`. Sets `is_dissolved` if the leaf is
+    /// not part of the result and only its value is. The node above is locked.
     fn beside(
         &self,
         (leaf, old): (Leaf<'_>, Child),
