@@ -24,6 +24,9 @@
 //!   delta's values among main's and counts the new ones. The counts of the parts before then determine where
 //!   its own values go, and it writes them. The paper merges twice for that; here the places are kept, four
 //!   bytes for a value of delta.
+//! - **Step 2** ([`Merge::main`], [`Merge::delta`]). A code is looked up in its translation, and the result
+//!   is as narrow as the merged dictionary allows. If no new value sorts before main's last value, main's
+//!   codes keep their meaning: they are shared and not written again, unless they become wider.
 //!
 //! Step 2 processes one block at a time. Each result is independent, and blocks of both dictionaries can be
 //! read side by side. So a caller that puts each block in place when it is done needs memory for one block,

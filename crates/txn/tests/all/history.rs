@@ -4,6 +4,12 @@
 //! writes with the commit time. Afterwards the committed writes are replayed in the order of their times into
 //! a map. Every read is compared with the map at its read time, plus the transaction's own writes. These
 //! invariants are checked:
+//! - snapshot reads (points and scans);
+//! - first-updater-wins: no two overlapping transactions both wrote a row;
+//! - unique keys;
+//! - a serializable transaction that wrote would have read the same right before its commit, also if it has
+//!   advanced to a later snapshot meanwhile;
+//! - while a lock is held, no other transaction commits a conflicting change.
 
 use crate::support::Bank;
 use firn_base::random::Random;
