@@ -473,7 +473,8 @@ mod tests {
     #[test]
     fn places_with_small_pages_are_as_others() {
         let place = Place(take(PLACE_BYTES).expect("there is room"));
-        // Remove the pages that it has. SAFETY: the place is ours.
+        // Remove the pages that it has.
+        // SAFETY: the place is ours.
         unsafe { libc::madvise(place.0.as_ptr().cast(), PLACE_BYTES, libc::MADV_DONTNEED) };
         populate(&place, Pages::Small);
         assert_eq!(resident_pages(place.0), PLACE_BYTES / PAGE);
