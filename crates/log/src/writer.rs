@@ -8,7 +8,7 @@
 //!
 //! ```text
 //!   committers ── append ──> queue ── leader swaps it for an empty one ──> group ──> segment file
-//!                            (appending goes on while the leader writes)
+//!                            (appending continues while the leader writes)
 //! ```
 //!
 //! There are two background threads. The *flusher* leads when the queue grows large. It also leads when
