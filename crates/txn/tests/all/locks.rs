@@ -739,9 +739,9 @@ fn of_a_cycle_through_tables_one_gets_the_deadlock() {
                 thread::spawn_scoped(scope, "second", move || second.lock_table(accounts, &mut |_| Ok(())));
             [one.join().unwrap(), two.join().unwrap()]
         });
-        let deadlocks: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
-        assert_eq!(deadlocks.len(), 1, "{deadlocks:?}");
-        assert_eq!(deadlocks[0].state(), SqlState::DEADLOCK_DETECTED);
+        let errors: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        assert_eq!(errors[0].state(), SqlState::DEADLOCK_DETECTED);
         assert_eq!(bank.engine.statistics().deadlocks.get(), deadlocks + 1);
         // The table is not locked any more.
         bank.engine.transact(|tx| bank.set_balance(tx, 1, 10)).unwrap();
