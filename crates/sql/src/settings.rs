@@ -16,6 +16,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// The default of `max_stack_depth`.
+const DEFAULT_STACK_KB: i64 = 2048;
+
 /// A setting and its description.
 pub struct Described<'s> {
     /// Its name.
@@ -374,9 +377,17 @@ impl Settings {
         }
     }
 
-    /// Whether backslashes are ordinary characters in strings.
-    pub fn has_standard_strings(&self) -> bool {
-        self.known("standard_conforming_strings") == "on"
+    /// The options with which statements are parsed. The default of `max_stack_depth` allows all levels of nesting, and a smaller
+    /// value proportionally fewer; a larger value allows no more.
+    pub fn syntax(&self) -> firn_syntax::Options {
+        let depth =
+            kilobytes(self.known("max_stack_depth")).unwrap_or(DEFAULT_STACK_KB).min(DEFAULT_STACK_KB);
+        let levels = i64::from(firn_syntax::DEPTH_LIMIT) * depth / DEFAULT_STACK_KB;
+        firn_syntax::Options {
+            standard_conforming_strings: self.known("standard_conforming_strings") == "on",
+            depth_limit: levels.max(1) as u32,
+            ..firn_syntax::Options::default()
+        }
     }
 
     /// The client's application name.

@@ -2,8 +2,8 @@
 //!
 //! `choices` makes random choices, `generate` makes statements from them, `in_process` and `server` run them (a server that
 //! `own` starts is the whole engine with storage and protocol), `compare` checks whether two results are the same, `shrink`
-//! makes a statement with different results smaller, `coverage` counts what has been tried. Each statement has a seed of its
-//! own, one more than the one before; the report prints it.
+//! makes a statement with different results smaller, `coverage` counts what has been tried. `mistakes` compares the parser
+//! alone. Each statement has a seed of its own, one more than the one before; the report prints it.
 
 mod choices;
 mod compare;
@@ -11,6 +11,7 @@ mod coverage;
 mod engine;
 mod generate;
 mod in_process;
+mod mistakes;
 mod own;
 mod schema;
 mod server;
@@ -37,6 +38,7 @@ firn-random --postgres HOST:PORT [OPTION…]
   --seed N              the seed of the first statement (drawn from the clock)
   --count N             how many statements (2000)
   --vector-rows N       how many rows a vector has (3)
+  --mistakes N          compares only the parser, with N texts that have errors
   --shrink N            how many differences are made small (25)
   --coverage            prints how often each cell is covered
   --print               prints the statements
@@ -56,6 +58,7 @@ struct Arguments {
     count: u64,
     vector_rows: usize,
     shrink: usize,
+    mistakes: Option<u64>,
     coverage: bool,
     print: bool,
     rewrites: bool,
@@ -71,6 +74,7 @@ fn arguments() -> Option<Arguments> {
         count: 2000,
         vector_rows: 3,
         shrink: 25,
+        mistakes: None,
         coverage: false,
         print: false,
         rewrites: true,
@@ -92,6 +96,7 @@ fn arguments() -> Option<Arguments> {
                     "--seed" => arguments.seed = value.parse().ok()?,
                     "--count" => arguments.count = value.parse().ok()?,
                     "--vector-rows" => arguments.vector_rows = value.parse().ok()?,
+                    "--mistakes" => arguments.mistakes = Some(value.parse().ok()?),
                     "--shrink" => arguments.shrink = value.parse().ok()?,
                     _ => return None,
                 }
@@ -223,6 +228,9 @@ impl Engines {
 }
 
 fn run(arguments: &Arguments, oracle: &mut Server) -> std::io::Result<bool> {
+    if let Some(count) = arguments.mistakes {
+        return mistakes::run(oracle, arguments.seed, count);
+    }
     let mut engines = Engines::start(arguments)?;
     let changes = engines.server.is_some();
     if let Some(text) = &arguments.text {
