@@ -149,9 +149,9 @@ impl<'a> Run<'a> {
         if !nightly_has("miri") {
             return Outcome::Skipped("no nightly toolchain with miri");
         }
-        // Tests use the clock and the operating system's generator, which isolation forbids. The epochs
-        // of crossbeam are sound by tree borrows only, make pointers of integers (of which Miri would warn at
-        // each place), and keep their list of threads to the end.
+        // Tests use the clock and the operating system's generator, which isolation forbids. The epochs of
+        // crossbeam are sound by tree borrows only. They make pointers of integers, of which Miri would warn
+        // at each place, and keep their list of threads to the end.
         let flags =
             "-Zmiri-disable-isolation -Zmiri-tree-borrows -Zmiri-ignore-leaks -Zmiri-permissive-provenance";
         let mut miri = |arguments: &[&str]| {

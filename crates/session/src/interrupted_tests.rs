@@ -1,8 +1,8 @@
 //! Loads that are interrupted, and loads for which the disk has no room: a load is stored as a whole or not at all.
 //!
-//! Loads of two sizes, from files and from the client. Redo of the small one waits in memory for the commit, that of
-//! the large one is written to a spill file long before. Where the load's transaction has made or truncated its table, the
-//! full blocks of the large load are written to a file beside it, which its commit names, and only the rest of its redo is spilled.
+//! Loads of two sizes, from files and from the client. Redo of the small one waits in memory for the commit, that of the large
+//! one is written to a spill file long before. If the load's transaction has created or truncated its table, the full blocks of
+//! the large load are written to a file that its commit names. Only the rest of its redo is spilled.
 
 use crate::file_tests::Folder;
 use crate::server::ServerConnection as _;

@@ -1,7 +1,7 @@
 //! Random histories of concurrent transactions, checked for cycles that no serial order explains: in
 //! process, and over the wire with a server that is killed and started again under load. A commit whose
-//! reply was lost may or may not have happened; everything else must be as if it had run alone, and in
-//! an order that agrees with what clients saw end before they began something else.
+//! reply was lost may or may not have happened; all other transactions must be serializable, in an
+//! order that agrees with their times: one that ended before another began precedes it.
 //!
 //! The history is cut into parts with keys of their own, so that the cost of checking a transaction
 //! does not grow with the length of the trial.
