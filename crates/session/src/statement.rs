@@ -42,7 +42,7 @@ use std::ops::Deref;
 /// The least number of statements at which a list is searched for dropped ones.
 const FEW: usize = 64;
 
-/// A prepared statement, cheap to clone, usable by every connection of its database. It stays
+/// A prepared statement, cheap to clone, usable by every connection of its database. It remains
 /// valid when the catalog changes: it is planned again when run, and fails with 0A000 if its result
 /// columns have changed.
 #[derive(Clone)]
@@ -212,9 +212,9 @@ impl Statements {
             listed.all.retain(|statement| {
                 let Some(statement) = statement.upgrade() else { return false };
                 let is_of_another = |plan: &Plan| plan.catalog_version != catalog_version;
-                let stays = statement.take_plans_if(is_of_another, &mut gone);
-                statement.is_listed.store(stays, Ordering::Relaxed);
-                stays
+                let is_listed = statement.take_plans_if(is_of_another, &mut gone);
+                statement.is_listed.store(is_listed, Ordering::Relaxed);
+                is_listed
             });
             listed.fit();
             drop(listed);
