@@ -1,5 +1,5 @@
-//! What a session promises of statements that are too deep or too large: an error that says so, whatever makes them deep. And
-//! of those that are not: they can be cancelled while they are planned.
+//! What a session promises of statements that are too deep or too large: an error that says so, whatever makes them deep.
+//! Statements within the limits can be cancelled while they are planned.
 //!
 //! A stack that overflows ends the process, and with it these tests, which run on threads with small stacks.
 
@@ -91,7 +91,7 @@ fn kinds(n: usize) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The same statement in the others that contain one, and the text of an expression in definitions.
+/// The statement inside each kind of statement that contains another, and the text of an expression in definitions.
 fn around(statement: &str) -> Vec<String> {
     let mut around = vec![
         statement.to_owned(),
@@ -136,7 +136,7 @@ fn state(connection: &mut Connection, sql: &str) -> Option<SqlState> {
     connection.execute(sql).err().map(|error| error.state())
 }
 
-/// Kinds that nest, so that a tree is as deep as they are long. The others are lists.
+/// Kinds that nest, so that the depth of the tree grows with their length. The others are lists.
 const NESTED: [&str; 12] = [
     "parentheses",
     "CAST",
@@ -152,7 +152,7 @@ const NESTED: [&str; 12] = [
     "parentheses of joins",
 ];
 
-/// 54001 comes before any planning, so none of these takes long.
+/// 54001 is raised before any planning, so none of these takes long.
 #[test]
 fn statements_that_are_too_deep_are_refused_whatever_makes_them_deep() {
     on_small_stack(|| {
@@ -176,7 +176,7 @@ fn statements_that_are_too_deep_are_refused_whatever_makes_them_deep() {
     });
 }
 
-/// Those that are nearly too deep and chains of any length are planned as far as they get within the timeout.
+/// Statements that are nearly too deep, and chains of any length, are planned until they are done or the timeout ends them.
 #[test]
 fn statements_that_are_nearly_too_deep_find_room_on_small_stacks() {
     on_small_stack(|| {
@@ -186,7 +186,7 @@ fn statements_that_are_nearly_too_deep_find_room_on_small_stacks() {
         for n in [30, 145, 290, 640] {
             for (what, statement) in kinds(n) {
                 let state = state(&mut connection, &statement);
-                // The timeout comes between the steps of the planner.
+                // The timeout takes effect between two steps of the planner.
                 let state = state.map(|state| state.as_str().to_owned());
                 assert_ne!(state.as_deref(), Some("XX000"), "{n} × {what}");
             }
@@ -232,7 +232,7 @@ fn statements_of_usual_width_are_not_refused() {
 
 /// The parser tries alternatives one within the other.
 #[test]
-fn mistakes_within_nested_calls_are_found_in_a_bounded_number_of_steps() {
+fn errors_within_nested_calls_are_found_in_a_bounded_number_of_steps() {
     let database = database();
     let mut connection = database.connect();
     for n in [24, 90] {
@@ -279,7 +279,7 @@ fn views_upon_views_end_at_the_limit() {
         assert!(made >= 60, "{made} levels");
         // A statement over the last one is as deep as the view that was refused.
         assert_eq!(connection.execute(&format!("SELECT x FROM v{}", made - 1)).unwrap(), 1);
-        // What was planned in one session is dropped in another.
+        // What one session has planned is dropped in another.
         database.connect().execute("CREATE TABLE other (x int)").unwrap();
     });
 }
@@ -328,7 +328,7 @@ fn planning_ends_by_the_statement_timeout() {
     connection.execute("RESET statement_timeout; SELECT 1").unwrap();
 }
 
-/// A statement is cancelled at each of its first looks at the flag, in planning and behind it, and can be run again.
+/// A statement is cancelled at each of its first checks of the flag, during planning and after it, and can be run again.
 #[test]
 fn planning_can_be_cancelled_wherever_it_looks() {
     use firn_base::sync::{AtomicI64, Ordering};

@@ -34,7 +34,7 @@ pub(crate) fn coerced<'v>(
     coerced.collect::<Result<Vec<Value>>>().map(Cow::Owned)
 }
 
-/// The value as one of a type. A string is read as a literal is.
+/// The value as one of a type. A string is read like a literal.
 fn of_type(value: Value, ty: Type, style: &TextStyle) -> Result<Value> {
     match (value, ty.element()) {
         // The statement looks the name up when it runs.
@@ -51,7 +51,7 @@ fn of_type(value: Value, ty: Type, style: &TextStyle) -> Result<Value> {
     }
 }
 
-/// 22021 for strings with zero bytes: a protocol has refused them before, a program in this process may have some.
+/// 22021 for strings with zero bytes: protocols refuse them earlier, but a program in this process may pass some.
 fn refuse_zero_bytes(value: &Value) -> Result<()> {
     match value {
         Value::Text(text) if text.as_bytes().contains(&0) => binary::utf8(text.as_bytes()).map(drop),

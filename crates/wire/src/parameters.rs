@@ -36,7 +36,7 @@ pub(crate) fn is_text(format: Format, ty: Type) -> bool {
     format == Format::Text || matches!(of_type, Some(Representation::Text | Representation::PaddedText))
 }
 
-/// A value from its text. The text of a type that names an object of the catalog stays a text: the session reads it when
+/// A value from its text. The text of a type that names an object of the catalog is returned as text: the session reads it when
 /// the statement runs.
 pub(crate) fn read_text(text: &str, ty: Type, style: &TextStyle) -> Result<Value> {
     match ty.id {
@@ -48,7 +48,7 @@ pub(crate) fn read_text(text: &str, ty: Type, style: &TextStyle) -> Result<Value
     }
 }
 
-/// A number of at most nine digits and nothing else: most keys are such numbers, and are read without the checks that
+/// A number of at most nine digits and nothing else. Most keys are such numbers, and they are read without the checks that
 /// other texts need.
 #[inline]
 fn short_number(bytes: &[u8]) -> Option<i32> {

@@ -1,8 +1,8 @@
-//! Statements with mistakes: what PostgreSQL's raw parser accepts we accept, and what it refuses we refuse at the same place.
+//! Statements with errors: our parser accepts the same texts as PostgreSQL's raw parser, and refuses others at the same position.
 //!
 //! A mutant is made of the tokens of one of the parser's cases: some are dropped, doubled, exchanged, or replaced by those of
-//! another case. PostgreSQL parses all statements of a query before it runs the first, and the first one fails. So nothing is
-//! ever run, and its error says whether the others were parsed.
+//! another case. PostgreSQL parses all statements of a query before it runs the first, and the first one here fails. So nothing is
+//! ever executed, and the error shows whether the others were parsed.
 
 use crate::server::Server;
 use firn_base::SqlState;
@@ -11,7 +11,7 @@ use firn_syntax::{Options, parse, tokens};
 use std::collections::BTreeMap;
 use std::io;
 
-/// The inputs of the parser's tests, without those of our additions.
+/// The inputs of the parser's tests, without those of syntax that PostgreSQL does not have.
 const CASES: [&str; 7] = [
     include_str!("../../../crates/syntax/tests/syntax/cases/postgres-changes.txt"),
     include_str!("../../../crates/syntax/tests/syntax/cases/postgres-expressions.txt"),
@@ -22,26 +22,26 @@ const CASES: [&str; 7] = [
     include_str!("../../../crates/syntax/tests/syntax/cases/postgres-utility.txt"),
 ];
 
-/// What stands before a mutant, and the error that it ends with.
+/// The statement before a mutant, and its SQLSTATE.
 const FIRST: &str = "SELECT 1/0;\n";
 const FIRST_FAILS: &str = "22012";
 
-/// In so many of 100 the position of an error is that of PostgreSQL.
+/// The least percentage of errors whose position must be PostgreSQL's.
 const SAME_POSITION_AT_LEAST: u64 = 99;
 
-/// How many differences are printed.
+/// The largest number of printed differences.
 const MOST_SHOWN: usize = 40;
 
-/// What a parser says of a text.
+/// The result of a parser for a text.
 #[derive(PartialEq, Eq, Debug)]
 enum Verdict {
     Accepted,
     Refused { state: SqlState, position: Option<u32>, message: String },
 }
 
-/// The tokens of an input, each with the blanks behind it.
+/// The tokens of an input, each with the blanks after it.
 fn pieces(input: &str) -> Vec<String> {
-    // What is no token is taken apart at blanks.
+    // Inputs with invalid tokens are split at blanks.
     let Ok(tokens) = tokens(input, Options { additions: false, ..Options::default() }) else {
         return input.split_inclusive(' ').map(str::to_owned).collect();
     };
@@ -123,7 +123,7 @@ fn theirs(oracle: &mut Server, text: &str) -> io::Result<Verdict> {
     Ok(Verdict::Refused { state: refusal.state, position, message: refusal.message })
 }
 
-/// Compares so many mutants; whether both parsers say the same of all, and the same positions of nearly all that they refuse.
+/// Compares `count` mutants. Returns whether both parsers accept the same ones, and refuse nearly all others at the same position.
 pub fn run(oracle: &mut Server, seed: u64, count: u64) -> io::Result<bool> {
     let (seeds, mut random) = (seeds(), Random::seeded(seed));
     let (mut accepted, mut refused, mut same_state, mut same_position, mut same_message) = (0, 0, 0, 0, 0);

@@ -1,4 +1,4 @@
-//! A server that speaks PostgreSQL's protocol: PostgreSQL itself, or ours.
+//! A server with PostgreSQL's protocol: PostgreSQL itself, or FirnDB.
 
 use crate::engine::{Answer, Column, Engine, Row, Statement};
 use bytes::BytesMut;
@@ -25,22 +25,22 @@ pub struct Refusal {
     pub message: String,
 }
 
-/// How often a server is asked that is starting still, with a tenth of a second between.
+/// How often a connection to a starting server is tried, with a tenth of a second between.
 const ATTEMPTS: usize = 600;
 
-/// How long a statement may take that is for an oracle. Ours may be a build without optimisation.
+/// How long a statement may take on the oracle. FirnDB may be a build without optimisation.
 const TIMEOUT: &str = "SET statement_timeout = '10s'";
 const OWN_TIMEOUT: &str = "SET statement_timeout = '60s'";
 
 impl Server {
-    /// Connects to a server of ours.
+    /// Connects to a FirnDB server.
     pub fn connect_own(address: &str) -> io::Result<Server> {
         let mut server = Server::connect(address, "firn", "firn")?;
         server.execute(OWN_TIMEOUT)?;
         Ok(server)
     }
 
-    /// Connects to a server that trusts us.
+    /// Connects to a server that requires no password.
     pub fn connect(address: &str, user: &str, database: &str) -> io::Result<Server> {
         for _ in 0..ATTEMPTS {
             match Server::connect_once(address, user, database) {
@@ -81,7 +81,7 @@ impl Server {
         }
     }
 
-    /// Runs statements; the error, if they fail.
+    /// Runs statements. Returns the error, if they fail.
     pub fn refusal(&mut self, text: &str) -> io::Result<Option<Refusal>> {
         let mut out = BytesMut::new();
         frontend::query(text, &mut out)?;
@@ -116,7 +116,7 @@ impl Server {
         self.receive()
     }
 
-    /// Asks within a transaction that is rolled back, and then for the rows of the table that has been changed.
+    /// Runs a statement within a transaction that is rolled back, and then reads the rows of the changed table.
     fn ask_and_undo(&mut self, statement: &Statement, table: &str) -> io::Result<Answer> {
         self.execute("BEGIN")?;
         let mut answer = self.ask(statement)?;
