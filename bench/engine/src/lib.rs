@@ -15,6 +15,7 @@ pub mod ch;
 pub mod compact;
 pub mod freeze;
 pub mod merge;
+pub mod planning;
 pub mod rows;
 pub mod tatp;
 pub mod temperature;

@@ -113,6 +113,16 @@ pub fn parse_any(text: &str, ty: Type, style: &TextStyle) -> Result<Value> {
     }
 }
 
+/// As [`parse_any`]; a date or time may refer to the current time.
+pub fn parse_any_at(text: &str, ty: Type, present: datetime::Present<'_>) -> Result<Value> {
+    match SqlType::try_from(ty) {
+        Ok(single @ (SqlType::Date | SqlType::Time | SqlType::Timestamp | SqlType::TimestampTz)) => {
+            parse_at(text, single, present)
+        }
+        _ => parse_any(text, ty, present.style),
+    }
+}
+
 /// Appends a value of any type as text. Types whose names are in the catalog, such as `regclass`, are written
 /// as numbers.
 pub fn write_any(value: &Value, ty: Type, style: &TextStyle, out: &mut String) {

@@ -41,7 +41,7 @@ impl InputPlan for Timed<dyn InputPlan> {
     fn open(&self, work: Work<'_>) -> Result<Arc<dyn OpenInput>> {
         Ok(Arc::new(TimedOpenInput {
             gauge: self.gauge.clone(),
-            of: self.gauge.time(|| self.of.open(work))?,
+            of: self.gauge.make(|| self.of.open(work))?,
         }))
     }
 }
@@ -73,7 +73,7 @@ impl StagePlan for Timed<dyn StagePlan> {
     }
 
     fn start(&self, work: Work<'_>) -> Result<Box<dyn Stage>> {
-        Ok(Box::new(Timed::new(&self.gauge, self.gauge.time(|| self.of.start(work))?)))
+        Ok(Box::new(Timed::new(&self.gauge, self.gauge.make(|| self.of.start(work))?)))
     }
 }
 
@@ -93,7 +93,7 @@ impl Stage for Timed<dyn Stage> {
 
 impl SinkPlan for Timed<dyn SinkPlan> {
     fn start(&self, work: Work<'_>) -> Result<Box<dyn Sink>> {
-        Ok(Box::new(Timed::new(&self.gauge, self.gauge.time(|| self.of.start(work))?)))
+        Ok(Box::new(Timed::new(&self.gauge, self.gauge.make(|| self.of.start(work))?)))
     }
 
     fn finish(&self, work: Work<'_>, sinks: Vec<Box<dyn Sink>>) -> Result<Arc<dyn Any + Send + Sync>> {

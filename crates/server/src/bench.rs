@@ -16,8 +16,8 @@ use firn_bench::tpcc::input::Terminal;
 use firn_bench::tpcc::load::LoadProgress;
 use firn_bench::tpcc::{Scale, beside, consistency, native};
 use firn_bench::{
-    ch, compact, freeze, geometric_mean, median, merge, queries, rows, short_duration, tatp, temperature,
-    tpcc, tpch,
+    ch, compact, freeze, geometric_mean, median, merge, planning, queries, rows, short_duration, tatp,
+    temperature, tpcc, tpch,
 };
 use firn_session::{Config, Connection, Database};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -122,6 +122,12 @@ enum Workload {
         /// Orders of ten lines each.
         #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
         orders: u32,
+    },
+    /// What planning costs: statements that are new, and statements that are prepared.
+    Planning {
+        /// How often each statement is planned; the median counts.
+        #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..))]
+        rounds: u32,
     },
     /// TPC-H's 22 queries.
     Tpch {
@@ -283,6 +289,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
         Workload::Tatp { subscribers, run, sql, queued } => {
             run_tatp(subscribers, &run, sql, usize::from(queued))
         }
+        Workload::Planning { rounds } => run_planning(rounds as usize),
         Workload::Tpch { scale, runs, data, blocks, queries } => {
             run_tpch(scale, runs, data, &blocks, &queries)
         }
@@ -545,6 +552,21 @@ fn run_merge(options: merge::Options) -> Result<(), Failure> {
             reads.selected
         )?;
     }
+    Ok(())
+}
+
+fn run_planning(rounds: usize) -> Result<(), Failure> {
+    let lines = planning::run(rounds).map_err(Failure::data)?;
+    say!("{:<32}{:>12}{:>16}", "statement", "prepared in", "prepared and run")?;
+    for line in &lines {
+        let whole = line.whole.map_or(String::new(), short_duration);
+        say!("{:<32}{:>12}{whole:>16}", line.name, short_duration(line.plan))?;
+    }
+    let mut tpch: Vec<Duration> =
+        lines.iter().filter(|line| line.whole.is_none()).map(|line| line.plan).collect();
+    say!("TPC-H: median {}, at most {}", short_duration(median(&mut tpch)), {
+        short_duration(tpch.iter().max().copied().unwrap_or_default())
+    })?;
     Ok(())
 }
 

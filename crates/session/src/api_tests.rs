@@ -49,7 +49,11 @@ fn parameters_and_rows_take_every_form() {
     );
     let expected = ("2024-02-29".to_owned(), r#"{"2024-01-01 00:00:00",NULL}"#.to_owned(), Some(7));
     assert_eq!(days.unwrap(), Some(expected));
-    assert_eq!(state(connection.query_values("SELECT $1::date", ("tomorrow noon?",))), "22007");
+    let is_today = connection
+        .query_row_as::<bool>("SELECT $1::date BETWEEN current_date - 1 AND current_date", ("today",));
+    assert_eq!(is_today.unwrap(), Some(true));
+    assert_eq!(state(connection.query_values("SELECT $1::date", ("2024-02-30",))), "22008");
+    assert_eq!(state(connection.query_values("SELECT $1::date", ("x",))), "22007");
     assert_eq!(state(connection.query_values("SELECT $1::integer", ("x",))), "22P02");
     assert_eq!(state(connection.query_values("SELECT $1::date", (1,))), "42804");
 }

@@ -374,3 +374,27 @@ fn a_smaller_stack_depth_allows_fewer_levels() {
     assert_eq!(state("2MB", 400), too_deep);
     assert_eq!(state("6MB", 400), too_deep);
 }
+
+/// Chains are as long as one likes where a row is found by its key, too.
+#[test]
+fn long_chains_are_computed_for_single_rows() {
+    on_small_stack(|| {
+        let database = database();
+        let mut connection = database.connect();
+        connection.execute("CREATE TABLE k (id integer PRIMARY KEY, v bigint, s text)").unwrap();
+        connection.execute("INSERT INTO k VALUES (1, 2, 'a')").unwrap();
+        let n = 20_000;
+        for (sql, expected) in [
+            (format!("SELECT (v{})::text FROM k WHERE id = 1", " + v".repeat(n)), (2 * (n + 1)).to_string()),
+            (format!("SELECT length(s{})::text FROM k WHERE id = 1", " || s".repeat(n)), (n + 1).to_string()),
+            (format!("SELECT id::text FROM k WHERE id = 1 AND v{} < 0", " - v".repeat(n)), "1".to_owned()),
+            (
+                format!("UPDATE k SET v = v{} WHERE id = 1 RETURNING v::text", " - v * 0".repeat(n)),
+                "2".to_owned(),
+            ),
+        ] {
+            let found: Option<String> = connection.query_row_as(sql.as_str(), ()).unwrap();
+            assert_eq!(found, Some(expected));
+        }
+    });
+}

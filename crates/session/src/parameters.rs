@@ -1,8 +1,9 @@
 //! Parameters: the values that a program or a client gives, as values of the statement's types.
 
+use firn_base::datetime::Present;
 use firn_base::type_table::TypeInfo;
 use firn_base::{
-    ArrayValue, Error, Representation, Result, SqlState, TextStyle, Type, Value, binary, coerce, text,
+    ArrayValue, Error, Representation, Result, SqlState, TextStyle, Type, Value, binary, clock, coerce, text,
 };
 use std::borrow::Cow;
 
@@ -39,7 +40,7 @@ fn of_type(value: Value, ty: Type, style: &TextStyle) -> Result<Value> {
         // The statement looks the name up when it runs.
         (value @ Value::Text(_), _) if ty.names_objects() => Ok(value),
         (Value::Text(written), _) if !ty.representation().is_some_and(Representation::is_string) => {
-            text::parse_any(&written, ty, style)
+            text::parse_any_at(&written, ty, Present { moment: clock::wall_clock_micros(), style })
         }
         (Value::Array(array), Some(element)) if ty.info().is_some_and(TypeInfo::is_array) => {
             let dimensions = array.dimensions().to_vec();
