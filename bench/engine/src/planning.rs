@@ -1,4 +1,4 @@
-//! What planning costs: statements whose text is new each time, and statements that are prepared.
+//! The cost of planning: statements with a new text each time, and prepared statements.
 //!
 //! Everything runs in process, over tables with few rows, so that the time is that of parsing, binding, optimising and starting.
 
@@ -19,10 +19,10 @@ pub struct Line {
     pub whole: Option<Duration>,
 }
 
-/// How many rows the tables have whose keys are looked up.
+/// The number of rows of the tables whose keys are looked up.
 const ROWS: i32 = 1000;
 
-/// Plans statements of each kind so many times.
+/// Plans statements of each kind `rounds` times.
 pub fn run(rounds: usize) -> Result<Vec<Line>> {
     let database = Database::memory()?;
     tpch::load(database.engine(), 0.01, 2, &LoadProgress::default())?;
