@@ -58,8 +58,8 @@ pub fn run(rounds: usize) -> Result<Vec<Line>> {
     let calls = format!("SELECT {}price{} FROM items WHERE id = 1", "abs(".repeat(90), ")".repeat(90));
     lines.push(new_texts(&mut connection, "90 nested calls", few, true, fresh(calls))?);
     for (number, sql) in (1..).zip(TPCH) {
-        let lines: Vec<&str> = sql.lines().filter(|line| !line.starts_with("--")).collect();
-        let text = lines.join(" ").trim_end_matches(';').to_owned();
+        let of_query: Vec<&str> = sql.lines().filter(|line| !line.starts_with("--")).collect();
+        let text = of_query.join(" ").trim_end_matches(';').to_owned();
         lines.push(new_texts(&mut connection, &format!("TPC-H {number}"), few, false, fresh(text))?);
     }
     Ok(lines)
