@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""A table out to a Python client as Arrow: FirnDB over Flight SQL, beside a bare Flight server, in alternating runs.
+"""Export of a table to a Python client as Arrow: FirnDB over Flight SQL and a bare Flight server, in alternating runs.
 
     flight.py --firn target/release/firn [--scale 1] [--rounds 5] [--postgres-bin /usr/lib/postgresql/15/bin]
 
-The table is TPC-H's lineitem (tpchgen-cli), ingested over Flight SQL. The bare server (pyarrow's) holds the batches that
-FirnDB has sent and sends them again and again, so that both send the same bytes, each from a process of its own; the client
-of both is pyarrow's. What FirnDB does beyond the bare server is reading the blocks and making the batches. Strings go out as Utf8 and, on a line
-of its own, as views, each beside a bare server with just those. ADBC's drivers come last: for Flight SQL, and for
-PostgreSQL's binary COPY, from FirnDB and from PostgreSQL itself, with the processor time that the driver takes in this
-process; and the same COPY with psql, which throws it away: what the servers take. The medians of the rounds, in GB of Arrow
-data a second. FirnDB's blocks have been frozen by then. At the end a row of some, half and all blocks is updated, so that so
-many are hot: the curve over their share.
+The table is TPC-H's lineitem (tpchgen-cli), ingested over Flight SQL. The bare server (pyarrow's) stores the batches that
+FirnDB has sent and sends them repeatedly, so that both send the same bytes. Both are processes of their own; the client
+of both is pyarrow's. The difference between them is the time in which FirnDB reads blocks and makes batches. Strings are sent
+as Utf8 and, on a line of its own, as views, each with a bare server that sends the same type. ADBC's drivers come last: for
+Flight SQL, and for PostgreSQL's binary COPY, from FirnDB and from PostgreSQL, with the driver's processor time in this
+process. The same COPY with psql, which discards the data, measures the servers. The figures are medians of the rounds, in GB
+of Arrow data per second. All of FirnDB's blocks are frozen. At the end a row in some, in half and in all blocks is updated, to
+measure the throughput by the share of hot blocks.
 
 Needs pyarrow, adbc-driver-flightsql, adbc-driver-postgresql and tpchgen-cli from PyPI, and PostgreSQL's initdb and postgres.
 """
@@ -33,10 +33,10 @@ import pyarrow.parquet
 
 QUERY = "SELECT * FROM lineitem"
 
-# What this program is called with to be the bare server.
+# The option that makes this program the bare server.
 BARE = "--bare"
 
-# Frozen, and not encoded later on.
+# Blocks are frozen, and never encoded.
 COLD = ["--freeze-after", "10", "--compact-after", "0"]
 
 
@@ -49,7 +49,7 @@ def field(number, data):
 
 
 def command(query):
-    """CommandStatementQuery, packed as Flight SQL wants it."""
+    """CommandStatementQuery, encoded as Flight SQL requires."""
     url = b"type.googleapis.com/arrow.flight.protocol.sql.CommandStatementQuery"
     return pyarrow.flight.FlightDescriptor.for_command(field(1, url) + field(2, field(1, query.encode())))
 
@@ -62,7 +62,7 @@ def fetched(client, strings):
 
 
 class Bare(pyarrow.flight.FlightServerBase):
-    """Sends batches that it holds."""
+    """Sends batches from memory."""
 
     def __init__(self, tables):
         super().__init__("grpc://127.0.0.1:0")
@@ -73,7 +73,7 @@ class Bare(pyarrow.flight.FlightServerBase):
 
 
 def serve_bare(firn):
-    """Serves what FirnDB at a port sends, and says where."""
+    """Serves the batches that FirnDB at a port has sent, and prints its own port."""
     client = pyarrow.flight.connect(f"grpc://127.0.0.1:{firn}")
     bare = Bare({strings: fetched(client, strings) for strings in ("plain", "view")})
     print(bare.port, flush=True)
@@ -81,7 +81,7 @@ def serve_bare(firn):
 
 
 class Firn:
-    """A server that has just been started, with a database in memory."""
+    """A new server with a database in memory."""
 
     def __init__(self, binary, log):
         self.process = subprocess.Popen(
@@ -131,7 +131,7 @@ def measure(firn, postgres, lineitem, arguments):
     copy_of_postgres = connect(f"postgresql://postgres@127.0.0.1:{postgres.port}/postgres", autocommit=True)
     cursor, copy_cursor, postgres_cursor = adbc.cursor(), copy.cursor(), copy_of_postgres.cursor()
     began = time.monotonic()
-    # ADBC sends no message of more than 16 MiB.
+    # ADBC sends messages of at most 16 MiB.
     rows = cursor.adbc_ingest("lineitem", lineitem.to_reader(max_chunksize=20_000), mode="create")
     print(f"{rows} rows ingested in {time.monotonic() - began:.2f} s")
     began = time.monotonic()
@@ -199,11 +199,11 @@ def compare(firn, postgres, arguments, rows, cursors, from_firn, bare_client):
         print(f"{way:24} {median:7.3f} s {size / median / 1e9:6.2f} GB/s{its_own}")
     ratio = statistics.median(seconds["bare, the same"]) / statistics.median(seconds["FirnDB, Utf8"])
     views = statistics.median(seconds["bare, the same views"]) / statistics.median(seconds["FirnDB, views"])
-    print(f"FirnDB beside the bare server: {ratio:.0%}; with views {views:.0%}")
+    print(f"FirnDB relative to the bare server: {ratio:.0%}; with views {views:.0%}")
     copies = statistics.median(seconds["PostgreSQL, the same"]) / statistics.median(seconds["FirnDB, ADBC PostgreSQL"])
-    print(f"FirnDB beside PostgreSQL, by binary COPY: {copies:.2f} times as fast")
+    print(f"FirnDB compared with PostgreSQL, by binary COPY: {copies:.2f} times as fast")
     servers = statistics.median(seconds["PostgreSQL, psql"]) / statistics.median(seconds["FirnDB, psql"])
-    print(f"the same with psql, which throws it away: {servers:.2f} times as fast")
+    print(f"the same with psql, which discards the data: {servers:.2f} times as fast")
     for share in (0, 0.1, 0.25, 0.5, 1):
         wait_until_frozen(copy_cursor)
         taken = []
@@ -217,7 +217,7 @@ def compare(firn, postgres, arguments, rows, cursors, from_firn, bare_client):
 
 
 def heat(cursor, share):
-    """Has blocks thawed, by updates of a row in some thousand."""
+    """Makes blocks hot, by updates of one row in some thousand."""
     cursor.execute(
         "UPDATE lineitem SET l_linenumber = l_linenumber WHERE l_orderkey % 1000 < 2 AND l_orderkey <= "
         f"(SELECT max(l_orderkey) FROM lineitem) * {share}"
@@ -231,7 +231,7 @@ def hot_share(cursor):
 
 
 def wait_until_frozen(cursor):
-    """All but the block that is being filled."""
+    """All blocks except the one that is being filled."""
     until = time.monotonic() + 60
     while True:
         cursor.execute("SELECT count(*) FROM firn_blocks WHERE relname = 'lineitem' AND state <> 'frozen'")

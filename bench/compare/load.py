@@ -1,24 +1,24 @@
 #!/usr/bin/env python3
-"""Loading files, FirnDB beside other engines, in alternating runs on one machine.
+"""Loading files, by FirnDB and other engines, in alternating runs on one machine.
 
     load.py --firn target/release/firn lineitem.csv [--rounds 3] [--parts load,query,pgbench,dump]
 
 lineitem.csv is TPC-H's, with a header (`tpchgen-cli csv -s 1 -T lineitem`). The parts:
 
-load     The file into a table in memory, with its primary key (l_orderkey, l_linenumber) into FirnDB and DuckDB, and
-         without a key into FirnDB, DuckDB, Tableau Hyper (which keeps a file, and has no keys), Polars and pyarrow. Memory is
-         what the process held at most; of FirnDB also what of that was neither there before nor is the table with its
-         index, by firn_stat_tables. Hyper's is another process's and is not told.
-query    SELECT count(*), sum(l_extendedprice) FROM 'lineitem.csv' WHERE l_shipdate BETWEEN …: the file in place, where its
-         columns and types are to be found out first; FirnDB and DuckDB.
+load     Loads the file into a table in memory. With its primary key (l_orderkey, l_linenumber): FirnDB and DuckDB.
+         Without a key: FirnDB, DuckDB, Tableau Hyper (which stores a file, and has no keys), Polars and pyarrow. Memory is
+         the peak of the process. For FirnDB there is also the peak without the memory before the load and without the table
+         and its index (firn_stat_tables). Hyper's memory is that of another process and is not shown.
+query    SELECT count(*), sum(l_extendedprice) FROM 'lineitem.csv' WHERE l_shipdate BETWEEN …: the file is read in place,
+         after columns and types were found in it. FirnDB and DuckDB.
 pgbench  pgbench -i -s 100 (--scale), FirnDB with its log and PostgreSQL.
-dump     `firn dump` of a server that holds lineitem, and `firn restore` into another one, as Arrow and Parquet.
+dump     `firn dump` of a server with lineitem, and `firn restore` into another one, as Arrow and Parquet.
 
-A virtual machine's host takes back memory that nobody uses, and to get it again takes ten times as long as to clear it. So before each
-run a process takes --warm-memory megabytes and lets them go, and the file is read once: all engines find both where they were.
+A virtual machine's host reclaims unused memory, and to get it back takes ten times as long as to clear it. So before each
+run a process allocates and frees --warm-memory megabytes, and the file is read once. All engines find both in memory.
 
 Each figure is the median of the rounds, each in a process of its own; the answers are compared. An engine that is not
-installed is left out, which is said. FirnDB is a server that psql talks to, the others run in a Python process.
+installed is skipped with a message. FirnDB is a server with psql as its client, the others run in a Python process.
 
 Needs psql for FirnDB; pgbench, and PostgreSQL's initdb and postgres (--postgres-bin, else the newest under /usr/lib/postgresql), for
 their part; duckdb, tableauhyperapi, polars and pyarrow from PyPI.
@@ -39,7 +39,7 @@ import time
 
 import wire
 
-# The engines beside FirnDB, and what they are imported as.
+# The other engines, and the names of their packages.
 PACKAGES = {"DuckDB": "duckdb", "Hyper": "tableauhyperapi", "Polars": "polars", "pyarrow": "pyarrow"}
 
 PARTS = ["load", "query", "pgbench", "dump"]
@@ -65,7 +65,7 @@ TYPES = {
 
 KEY = ", PRIMARY KEY (l_orderkey, l_linenumber)"
 
-# Shows that all rows have come, and as they are.
+# Checks that all rows were loaded unchanged.
 CHECK = "SELECT count(*), sum(l_extendedprice), max(l_shipdate) FROM lineitem"
 
 SIZE = "SELECT total_bytes FROM firn_stat_tables WHERE relname = 'lineitem'"
@@ -109,8 +109,8 @@ def parse():
     parser.add_argument("--firn", default="target/release/firn")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--parts", type=lambda text: text.split(","), default=PARTS)
-    parser.add_argument("--scale", type=int, default=100, help="pgbench's")
-    parser.add_argument("--warm-memory", type=int, default=4096, metavar="MB", help="4096; 0 for none")
+    parser.add_argument("--scale", type=int, default=100, help="the scale of pgbench (default 100)")
+    parser.add_argument("--warm-memory", type=int, default=4096, metavar="MB", help="memory to warm up before each run (default 4096; 0 for none)")
     parser.add_argument("--postgres-bin", default=wire.newest_postgres())
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--take", type=int, help=argparse.SUPPRESS)
@@ -122,14 +122,14 @@ def parse():
 
 
 def engines(part):
-    """Names of engines and the children that run them (none for FirnDB), FirnDB first."""
+    """Names of engines and the child processes that run them (none for FirnDB), FirnDB first."""
     found = [("FirnDB", None)]
     for name, package in PACKAGES.items():
         child = f"{part}_{name.lower()}"
         if child not in CHILDREN:
             continue
         if importlib.util.find_spec(package) is None:
-            print(f"  {name} is left out: {package} is not installed")
+            print(f"  {name} is skipped: {package} is not installed")
             continue
         found.append((name, child))
     return found
@@ -159,7 +159,7 @@ def table(title, part, arguments, megabytes):
 
 
 class Memory:
-    """A `firn serve` with nothing on disk, for the tables of one round."""
+    """A `firn serve` without a directory, for the tables of one round."""
 
     def __init__(self, binary):
         command = [binary, "serve", "--listen", "127.0.0.1:0"]
@@ -181,7 +181,7 @@ class Memory:
 
 
 def psql(port, *statements):
-    """Runs statements; the rows of the last, and what it took as psql sees it."""
+    """Runs statements. Returns the rows of the last, and its time as psql measures it."""
     command = ["psql", "-X", "-q", "-t", "-A", "-F", "|", "-v", "ON_ERROR_STOP=1", "-c", "\\timing on"]
     command += [part for statement in statements for part in ("-c", statement)]
     output = wire.run([*command, "-h", "127.0.0.1", "-p", str(port), "-U", "firn", "firn"])
@@ -206,7 +206,7 @@ def firn(part, arguments):
 
 
 def warm_memory(arguments):
-    """Has a process of its own touch memory, so that the machine has it, and then reads the file, of which it may have taken pages."""
+    """Accesses memory in a child process, so that the host provides it. Then reads the file, of which pages may have been evicted."""
     if arguments.warm_memory:
         wire.run([sys.executable, __file__, arguments.file, "--take", str(arguments.warm_memory)])
     with open(arguments.file, "rb", buffering=0) as file:
@@ -226,13 +226,13 @@ def in_child(child, arguments):
 
 
 def peak_memory(process="self"):
-    """What a process held at most so far, in MB."""
+    """The peak memory of a process so far, in MB."""
     status = pathlib.Path(f"/proc/{process}/status").read_text()
     return int(re.search(r"^VmHWM:\s+(\d+) kB", status, re.M)[1]) * 1024 / 1e6
 
 
 def result(began, answer):
-    """What a child tells. `answer` is asked for when time and memory have been taken."""
+    """The result of a child. `answer` is computed after time and memory were measured."""
     seconds, peak = time.monotonic() - began, peak_memory()
     return {"seconds": seconds, "answer": [str(value) for value in answer()], "peak": peak}
 
@@ -302,7 +302,7 @@ def query_duckdb(file):
 
 
 def cents(count, price):
-    """Prices are doubles where nobody says what they are, and their sum depends on the order."""
+    """Prices without a declared type are doubles, and their sum depends on the order."""
     return [str(count), f"{float(price):.2f}"]
 
 
@@ -315,7 +315,7 @@ CHILDREN = {
 def measure_pgbench(arguments):
     programs = pathlib.Path(arguments.postgres_bin)
     if not shutil.which("pgbench") or not arguments.postgres_bin or not (programs / "initdb").exists():
-        print("pgbench is left out: it needs pgbench, and PostgreSQL's initdb and postgres")
+        print("pgbench is skipped: it needs pgbench, and PostgreSQL's initdb and postgres")
         return
     print(f"pgbench -i -s {arguments.scale}")
     found = {}
@@ -329,7 +329,7 @@ def measure_pgbench(arguments):
                 try:
                     server.start()
                     command = ["pgbench", "-i", "-q", "-s", str(arguments.scale), *server.address("tcp")]
-                    # It tells on standard error.
+                    # pgbench prints the times on standard error.
                     said = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=True).stderr
                 finally:
                     server.stop()
@@ -368,7 +368,7 @@ def measure_dump(arguments):
                         target.start()
                         took_back = timed([arguments.firn, "restore", str(folder), url(target)])
                         if psql(target.port, CHECK)[0] != expected:
-                            raise SystemExit("what was restored is not what was dumped")
+                            raise SystemExit("the restored table differs from the dumped one")
                     finally:
                         target.stop()
                     found.setdefault(form, []).append((size, took, took_back))

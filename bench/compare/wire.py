@@ -3,16 +3,16 @@
 
     wire.py --firn target/release/firn --compare bench/compare/target/release/firn-compare [--seconds 10] [--rounds 3]
 
-For each load: transactions a second (of pipelines: selects), and the server's processor time for each
+For each load it prints transactions per second (for pipelines: selects), and the server's processor time for each
 from /proc/<pid>/stat, children included. With one client, client and server are also pinned to one core:
-on two cores such a figure mostly measures how long a virtual core takes to wake up. An echo server's
-figures stand beside, for what socket and client cost alone. Pipelines are also sent by a client that does
-next to nothing (firn-compare pipeline), as pgbench is the limit otherwise.
+on two cores such a figure mostly measures how long a virtual core takes to wake up. The figures of an echo server
+show what socket and client cost alone. Pipelines are also sent by a client that does almost no
+work (firn-compare pipeline), as pgbench is the limit otherwise.
 
-What committing costs those who only read is measured last: the throughput and latency of readers, alone and
-beside writers.
+The last measurement is what commits cost readers: the throughput and latency of readers, alone and
+with concurrent writers.
 
---only takes the loads whose names hold a text. Needs pgbench, and PostgreSQL's initdb and postgres
+--only runs the loads whose names contain a text. Needs pgbench, and PostgreSQL's initdb and postgres
 (--postgres-bin, else the newest under /usr/lib/postgresql). Run as root, PostgreSQL is started as the user
 postgres.
 """
@@ -29,12 +29,12 @@ import subprocess
 import tempfile
 import time
 
-# Selects of a pipeline.
+# The number of selects in a pipeline.
 PIPELINED = 50
 
 
 class Load:
-    """What clients do. `over` is tcp, or unix for a socket in the file system."""
+    """The work of clients. `over` is tcp, or unix for a socket in the file system."""
 
     def __init__(self, name, options, clients, pinned=False, over="tcp", client="pgbench", selects=1):
         self.name, self.options, self.clients = name, options, clients
@@ -113,7 +113,7 @@ def parse():
 
 
 def newest_postgres():
-    """Where its programs are, if they are where Debian puts them."""
+    """The directory of PostgreSQL's programs, if they are where Debian installs them."""
     versions = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))
     return str(versions[-1]) if versions else ""
 
@@ -152,7 +152,7 @@ BESIDE = "4 readers beside 4 writers"
 
 
 def measure_readers_beside_writers(servers, arguments):
-    """The writers begin before the readers and end after them."""
+    """Runs readers and writers. The writers begin before the readers and end after them."""
     readers = Load("select-only", ["-S"], 4)
     writers = Load("TPC-B-like", [], 4)
     found = {(server.name, beside): [] for server in servers for beside in (False, True)}
@@ -180,7 +180,7 @@ def measure_readers_beside_writers(servers, arguments):
 
 
 class Server:
-    """A server process; `process` is the one whose family's time counts."""
+    """A server process. The time of `process` and its descendants is measured."""
 
     def __init__(self, directory):
         self.directory = directory / self.name
@@ -196,7 +196,7 @@ class Server:
         return ["-h", host, "-p", str(self.port), "-U", self.user, self.database]
 
     def family(self):
-        """The server's processes: the first one and all that descend from it."""
+        """The server's processes: the first one and its descendants."""
         parents = {}
         for entry in pathlib.Path("/proc").iterdir():
             if entry.name.isdigit():
@@ -212,7 +212,7 @@ class Server:
             family |= more
 
     def processor_seconds(self):
-        """User and system time of the family, of those that have ended included."""
+        """User and system time of these processes, including those that have ended."""
         ticks = 0
         for pid in self.family():
             try:
@@ -288,7 +288,7 @@ class PostgreSQL(Server):
         subprocess.run(as_postgres(command), check=True, stdout=subprocess.DEVNULL)
 
     def root(self):
-        # The process that was started may be the one that only changes the user.
+        # The started process may be the wrapper that only changes the user.
         return int((self.directory / "postmaster.pid").read_text().splitlines()[0])
 
     def stop(self):
@@ -309,7 +309,7 @@ def run(command):
 
 
 def stat_fields(pid):
-    """/proc/<pid>/stat after the command's name, which may hold blanks: state, parent, …"""
+    """/proc/<pid>/stat after the command's name, which may contain blanks: state, parent, …"""
     return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
 
 

@@ -1,7 +1,7 @@
 //! No bytes make the protocol's decoder panic, and what it yields can be walked.
 #![no_main]
 
-// The file by itself: the crate around it would bring the whole engine along.
+// The file alone: the crate around it would include the whole engine.
 #[allow(dead_code)]
 #[path = "../../crates/wire/src/decode.rs"]
 mod decode;

@@ -1,5 +1,5 @@
 // The JDBC driver for Arrow Flight SQL: types, prepared statements with `?`, metadata, errors. It has no
-// transactions: version 18 sends every statement on its own, whatever setAutoCommit was told.
+// transactions: version 18 sends every statement by itself, whatever the argument of setAutoCommit was.
 
 import java.math.BigDecimal;
 import java.sql.*;
@@ -59,13 +59,13 @@ public class FlightJdbcTest {
             error.printStackTrace();
             code = 1;
         }
-        // The driver leaves threads behind that would keep the program alive.
+        // The driver does not end all its threads, which would keep the program running.
         System.exit(code);
     }
 
     static List<String> column(ResultSet rows, String name) throws SQLException {
         var found = new ArrayList<String>();
-        // The driver complains of memory when it is closed before its rows are.
+        // The driver reports leaked memory if it is closed before its results.
         try (rows) {
             while (rows.next()) found.add(rows.getString(name));
         }
@@ -125,7 +125,7 @@ public class FlightJdbcTest {
                 statement.setBoolean(6, true);
                 statement.setBytes(7, new byte[] {1, 2});
                 statement.setDouble(8, 0.5);
-                // The driver wants the scale of a plain numeric.
+                // The driver needs the scale of a plain numeric.
                 statement.setBigDecimal(9, new BigDecimal("1.25").setScale(16));
                 same(statement.executeUpdate(), 1);
             }
@@ -143,7 +143,7 @@ public class FlightJdbcTest {
         }
         var metadata = connection.getMetaData();
         same(metadata.getDatabaseProductName(), "FirnDB");
-        // What the driver takes for false, 0 and nothing if the server does not tell.
+        // The driver's defaults are false, 0 and null if the server does not send these.
         same(metadata.supportsGroupBy(), true);
         same(metadata.supportsGroupByUnrelated(), true);
         same(metadata.supportsUnion() && metadata.supportsUnionAll(), true);

@@ -60,7 +60,7 @@ public class PgjdbcTest {
         var key = UUID.fromString("01234567-89ab-cdef-0123-456789abcdef");
         try (PreparedStatement insert =
             connection.prepareStatement("INSERT INTO t VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")) {
-            // Beyond five executions pgjdbc prepares on the server and turns to binary.
+            // After five executions pgjdbc prepares on the server and uses the binary format.
             for (int id = 1; id <= 10; id++) {
                 insert.setInt(1, id);
                 insert.setString(2, id % 2 == 0 ? null : "name " + id);
@@ -112,7 +112,7 @@ public class PgjdbcTest {
         }
         same(count(connection, "SELECT count(*) FROM t WHERE id = 300"), 0L);
 
-        // A cursor reads in portions, inside a transaction.
+        // A cursor fetches in portions, inside a transaction.
         connection.setAutoCommit(false);
         try (PreparedStatement select = connection.prepareStatement("SELECT id FROM t ORDER BY id")) {
             select.setFetchSize(7);
@@ -234,7 +234,7 @@ public class PgjdbcTest {
         same(column(metadata.getTypeInfo(), "TYPE_NAME").containsAll(List.of("int4", "text", "timestamptz", "uuid")), true);
         same(column(metadata.getTablePrivileges(null, "public", "t"), "PRIVILEGE").contains("SELECT"), true);
         same(column(metadata.getColumnPrivileges(null, "public", "t", "id"), "PRIVILEGE").contains("SELECT"), true);
-        // What there is nothing of is empty, not an error.
+        // Metadata of features that do not exist are empty results, not errors.
         same(column(metadata.getUDTs(null, "public", "%", null), "TYPE_NAME"), List.of());
         same(column(metadata.getFunctions(null, "public", "%"), "FUNCTION_NAME"), List.of());
         same(column(metadata.getProcedures(null, "public", "%"), "PROCEDURE_NAME"), List.of());
@@ -243,7 +243,7 @@ public class PgjdbcTest {
         same(metadata.getMaxColumnNameLength() >= 63, true);
         same(metadata.getSQLKeywords().contains("ilike"), true);
 
-        // What a result says of itself, before it is run.
+        // The metadata of a result before it is executed.
         try (PreparedStatement select = connection.prepareStatement("SELECT id, name AS n, price FROM t WHERE id = ?")) {
             ResultSetMetaData columns = select.getMetaData();
             same(columns.getColumnCount(), 3);

@@ -160,7 +160,7 @@ with connect() as connection, connection.cursor() as cursor:
     (orders,) = objects[0]["catalog_db_schemas"][0]["db_schema_tables"]
     same([column["column_name"] for column in orders["table_columns"]], ["number", "note"])
 
-    # A query that is cancelled from another thread stops, and the connection goes on.
+    # A query that another thread cancels stops, and the connection remains usable.
     cursor.execute("SELECT count(*) FROM generate_series(1, 10000000) a, generate_series(1, 10000000) b")
     threading.Timer(0.5, cursor.adbc_cancel).start()
     began = time.monotonic()
@@ -182,7 +182,7 @@ with connect(autocommit=True) as connection, connection.cursor() as cursor:
     cursor.execute("SELECT count(*) FROM alone")
     same(cursor.fetchone(), (2,))
 
-# Closed amid a transaction, a connection leaves nothing behind.
+# A connection that is closed inside a transaction leaves nothing behind.
 with connect(autocommit=True) as watcher, watcher.cursor() as watching:
     connection = connect()
     cursor = connection.cursor()

@@ -1,4 +1,4 @@
-"""ADBC over Flight SQL with TLS: who trusts the server's certificate gets everything, and nobody else gets a word in."""
+"""ADBC over Flight SQL with TLS: clients that trust the server's certificate can do everything, others cannot connect."""
 
 import os
 
@@ -44,7 +44,7 @@ def connect(scheme="grpc+tls", **options):
     )
 
 
-# The certificate is its own root, which no system knows.
+# The certificate is self-signed and in no system's list.
 is_refused("certificate")
 is_refused("certificate", **{ROOT: stranger})
 is_refused("certificate", **{ROOT: certificate, HOST: "elsewhere.example"})
@@ -52,7 +52,7 @@ is_refused("", scheme="grpc")
 is_refused("28P01", **{ROOT: certificate, "password": "wrong"})
 
 with connect(**{ROOT: certificate}) as connection, connection.cursor() as cursor:
-    # More than one record of TLS, and than one message of gRPC.
+    # More than one record of TLS and one message of gRPC.
     rows = 200_000
     data = pyarrow.table({"id": range(rows), "name": [f"the name of row {row}" for row in range(rows)]})
     same(cursor.adbc_ingest("encrypted", data, mode="create"), rows)
@@ -62,7 +62,7 @@ with connect(**{ROOT: certificate}) as connection, connection.cursor() as cursor
     same(cursor.fetchone(), ("the name of row 77",))
     same(connection.adbc_get_info()["vendor_name"], "FirnDB")
 
-# By another name of the certificate, and by a client that looks at none.
+# Another name of the certificate, and a client that does not check it.
 for options in ({ROOT: certificate, HOST: "localhost"}, {UNCHECKED: "true"}):
     with connect(**options) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM encrypted")

@@ -19,7 +19,7 @@ def same(found, expected):
 
 
 UTC = datetime.timezone.utc
-# The type, a literal, and what ADBC makes of it. A numeric is its text there.
+# The type, a literal, and its value in ADBC, where a numeric is text.
 KINDS = [
     ("boolean", "true", True),
     ("smallint", "-32768", -32768),

@@ -5,7 +5,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 checks=0
 ask() { psql -X -q -v ON_ERROR_STOP=1 "$@"; }
-# holds WHAT TEXT…: each text is in what was printed.
+# holds WHAT TEXT…: each text is in the output.
 holds() {
     local found=$1
     shift
@@ -80,7 +80,7 @@ COPY orders FROM stdin;
 SQL
 holds "$(ask -At -c 'SELECT count(*) FROM orders')" '2'
 
-# Errors: the place, the code, the exit status, and that a script stops.
+# Errors: the position, the code, the exit status, and that a script stops.
 if found=$(ask -v VERBOSITY=verbose -c 'SELECT id FROM shop.items' 2>&1); then exit 1; fi
 holds "$found" 'ERROR:  42P01:' 'shop.items'
 if found=$(ask -c 'INSERT INTO orders VALUES (1)' 2>&1); then exit 1; fi

@@ -125,7 +125,7 @@ with psycopg.connect(autocommit=True) as connection:
     raises(psycopg.errors.DivisionByZero, lambda: connection.execute("SELECT 1 / %s", [0]))
     raises(psycopg.errors.InvalidTextRepresentation, lambda: connection.execute("SELECT 'x'::integer"))
 
-    # Many parameters at once, and what was touched.
+    # Many parameters at once, and the number of changed rows.
     with connection.cursor() as cursor:
         cursor.executemany("INSERT INTO t VALUES (%s, %s)", [(i, str(i)) for i in range(10, 110)])
         same(cursor.rowcount, 100)
@@ -195,7 +195,7 @@ with psycopg.connect(autocommit=True) as connection:
         error = raises(psycopg.errors.InvalidBinaryRepresentation, bad_binary_copy)
         same(error.diag.context, "COPY kinds_too, line 1, column id")
 
-    # A cursor on the server's side.
+    # A server-side cursor.
     with connection.transaction():
         with connection.cursor() as cursor:
             same(sum(1 for _ in cursor.stream("SELECT a FROM copied")), 2000)
@@ -284,7 +284,7 @@ with psycopg.connect(autocommit=True) as connection:
                 same(other.execute(f"SELECT %s::int + {i}", [1]).fetchone(), (1 + i,))
         same(other.execute("SELECT count(*) <= 4 FROM pg_prepared_statements").fetchone(), (True,))
 
-    # Composed SQL, and parameters that change their type from call to call.
+    # Composed SQL, and parameters whose type differs between calls.
     query = sql.SQL("SELECT {} FROM {} WHERE a = %s").format(sql.Identifier("b"), sql.Identifier("t"))
     for parameter in (1, "1", 1.0, decimal.Decimal(1)):
         same(connection.execute(query, [parameter]).fetchone(), ("one",))

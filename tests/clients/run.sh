@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tries PostgreSQL's clients and those of Arrow Flight SQL against a server: each driver is installed from its registry into a
-# scratch directory, and its test is run. A client that cannot be had is skipped, loudly.
+# Tests PostgreSQL's clients and those of Arrow Flight SQL with a server: each driver is installed from its registry into a
+# scratch directory, and its test is run. A client that cannot be installed is skipped, with a message.
 #
 #   tests/clients/run.sh FIRN [CLIENT…]
 #
@@ -26,7 +26,7 @@ stop_server() {
 trap 'stop_server; rm -rf "$work"' EXIT
 
 # A fresh server on a free port of the loopback interface for each client. All but psql, which tries
-# trust and the Unix domain socket, have to show that they know a password.
+# trust and the Unix domain socket, authenticate with a password.
 start_server() {
     local options=(--data "$work/data-$1" --listen 127.0.0.1:0 --socket-dir "$work" --flight 127.0.0.1:0)
     if [ "$1" = psql ]; then
@@ -58,7 +58,7 @@ start_server() {
     export FIRN_FLIGHT_PORT=$flight_port
 }
 
-# A registry that does not answer must not hold up everything else.
+# A registry that does not answer must not block the other tests.
 fetch() { timeout --kill-after=5 180 "$@"; }
 # Nor may a client that hangs.
 try() { timeout --kill-after=5 300 "$@"; }
@@ -131,7 +131,7 @@ test_adbc_postgresql() { try "$drivers/adbc/bin/python" "$here/adbc_postgresql_t
 install_adbc_flightsql() { install_adbc; }
 test_adbc_flightsql() { try "$drivers/adbc/bin/python" "$here/adbc_flightsql_test.py"; }
 
-# A certificate that is its own root, and another of which the server knows nothing.
+# A self-signed certificate, and another one that the server does not have.
 self_sign() {
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost \
         -addext 'subjectAltName=DNS:localhost,IP:127.0.0.1' -keyout "$work/$1.key" -out "$work/$1.crt"

@@ -63,7 +63,7 @@ class Order(Base):
 url = f"postgresql+psycopg://{os.environ['PGUSER']}@{os.environ['PGHOST']}:{os.environ['PGPORT']}/firn"
 engine = create_engine(url)
 Base.metadata.create_all(engine)
-Base.metadata.create_all(engine)  # Finds that everything is there.
+Base.metadata.create_all(engine)  # Everything exists already.
 
 with Session(engine) as session:
     ada = Customer(name="Ada")
@@ -121,7 +121,7 @@ same(columns["placed"]["type"].as_generic().__class__, Date)
 same(columns["changed"]["type"].timezone, True)
 same(columns["weight"]["nullable"], True)
 
-# What the ORM did not make: schemas, views, checks, identity, sequences.
+# Objects that the ORM did not create: schemas, views, checks, identity, sequences.
 with engine.begin() as connection:
     connection.exec_driver_sql("CREATE SCHEMA side")
     connection.exec_driver_sql(
@@ -148,7 +148,7 @@ same(inspector.get_table_comment("customer"), {"text": None})
 part = Table("part", MetaData(), schema="side", autoload_with=engine)
 same([column.name for column in part.columns], ["id", "kind", "size", "owner"])
 with engine.begin() as connection:
-    # Many rows at once, with the keys they were given.
+    # Many rows at once, with their generated keys.
     made = connection.execute(part.insert().returning(part.c.id), [{"size": size} for size in range(1, 101)])
     same(sorted(row.id for row in made), list(range(1, 101)))
     found = connection.execute(select(part.c.size), execution_options={"stream_results": True, "max_row_buffer": 10})

@@ -1,11 +1,11 @@
-"""What the tests of the package share. They run on the installed wheel: `cargo xtask test` sees to that."""
+"""Fixtures of the package's tests, which run on the installed wheel (`cargo xtask test`)."""
 
 import firndb
 import pytest
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Counts as Rust's tests do, for the summary of all."""
+    """Prints counts in the format of Rust's tests, for the summary of all tests."""
     passed, failed, errors, skipped = (
         len(terminalreporter.stats.get(kind, ())) for kind in ("passed", "failed", "error", "skipped")
     )
@@ -24,7 +24,7 @@ def connection():
 
 @pytest.fixture
 def auto():
-    """The same, whose statements commit by themselves."""
+    """The same in autocommit mode."""
     connection = firndb.connect(":memory:", autocommit=True)
     yield connection
     connection.close()

@@ -24,7 +24,7 @@ def series(rows):
 
 
 def ranges(chunked, buffer=1):
-    """Where the values of each chunk lie."""
+    """The addresses of the values of each chunk."""
     found = []
     for chunk in chunked.chunks:
         width = chunk.type.bit_width // 8
@@ -67,7 +67,7 @@ def test_a_result_is_one_table_by_every_way(connection):
     day = datetime.date(2024, 2, 29)
     rows = [(1, "one", Decimal("1.50"), day), (2, None, None, None)]
     connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", rows)
-    # By the short path and by the analytical one.
+    # As a short program and as a pipeline.
     for query in ("SELECT * FROM t WHERE id IN (1, 2) ORDER BY id", "SELECT * FROM t ORDER BY id"):
         run = lambda: connection.execute(query)
         as_rows = lambda table: [tuple(row.values()) for row in table.to_pylist()]
@@ -109,14 +109,14 @@ def test_a_value_that_does_not_fit_the_requested_type_is_an_error_and_never_null
         stream = pyarrow.RecordBatchReader.from_stream(connection.execute(query), schema=pyarrow.schema([("n", kind)]))
         with pytest.raises(pyarrow.ArrowInvalid, match='column "n" cannot be'):
             stream.read_all()
-    # NULL stays NULL.
+    # NULL remains NULL.
     query, wanted = "SELECT n FROM (VALUES (100), (NULL)) v(n)", pyarrow.schema([("n", pyarrow.int8())])
     stream = pyarrow.RecordBatchReader.from_stream(connection.execute(query), schema=wanted)
     assert stream.read_all().column("n").to_pylist() == [100, None]
 
 
 def test_a_panic_in_a_stream_is_its_error(connection):
-    """Arrow panics over a scale as low as this, where overflow is checked as in builds for tests; the process goes on."""
+    """Arrow panics at such a low scale in builds that check overflow, such as those for tests. The process continues."""
     wanted = pyarrow.schema([("n", pyarrow.decimal128(38, -120))])
     for _ in range(2):
         stream = pyarrow.RecordBatchReader.from_stream(connection.execute("SELECT NULL::numeric AS n"), schema=wanted)
@@ -150,7 +150,7 @@ def test_rows_that_were_fetched_are_not_handed_out_again(connection):
     rest = cursor.arrow()
     assert rest.column(0).to_pylist() == list(range(last + 2, 20001))
     assert cursor.fetchone() is None and cursor.arrow().num_rows == 0
-    # A stream goes on where the cursor is, and the cursor where the stream is.
+    # A stream continues at the cursor's position, and the cursor at the stream's.
     cursor = connection.execute("SELECT * FROM generate_series(1, 20000)")
     stream = pyarrow.RecordBatchReader.from_stream(cursor)
     assert cursor.fetchone() == (1,)
@@ -162,7 +162,7 @@ def test_rows_that_were_fetched_are_not_handed_out_again(connection):
     assert batches[0].column(0)[0].as_py() == last + 2
     last = batches[1].column(0)[-1].as_py()
     assert cursor.arrow().column(0).to_pylist() == list(range(last + 1, 20001))
-    # Values of the short path as well.
+    # The same for values of short programs.
     connection.execute("CREATE TABLE t (id integer PRIMARY KEY)")
     connection.executemany("INSERT INTO t VALUES (?)", [(n,) for n in range(50)])
     cursor = connection.execute("SELECT id FROM t WHERE id BETWEEN 10 AND 20 ORDER BY id")
@@ -181,7 +181,7 @@ def test_any_mix_of_ways_to_fetch_yields_every_row_once(connection):
         rows = chance.randrange(40) if few else chance.randrange(60_000)
         query = f"SELECT id FROM t WHERE id BETWEEN 0 AND {rows - 1} ORDER BY id"
         cursor = connection.execute(query if few else f"SELECT g - 1 AS id FROM generate_series(1, {rows}) g(g) ORDER BY g")
-        # A reader of batches can be left at any time, as can an iterator.
+        # A reader of batches may be dropped at any time, as may an iterator.
         ways = {
             "one": lambda: [row] if (row := cursor.fetchone()) else [],
             "many": lambda: cursor.fetchmany(chance.randrange(700)),
@@ -200,7 +200,7 @@ def test_any_mix_of_ways_to_fetch_yields_every_row_once(connection):
 
 
 def test_nothing_is_copied_on_the_way_in_and_out(connection):
-    """A column that goes through the engine unchanged comes out where it went in."""
+    """A column that the engine does not change is returned at the same address."""
     ids = pyarrow.array(range(MANY), pyarrow.int64())
     names = pyarrow.array([f"name number {n}" for n in range(1000)]).cast(pyarrow.string_view())
     connection.register("numbers", pyarrow.table({"id": ids}))
@@ -221,7 +221,7 @@ def test_nothing_is_copied_on_the_way_in_and_out(connection):
     # The same batches however often they are exported.
     batches = connection.execute("SELECT id FROM numbers")._result.batches()
     assert ranges(pyarrow.table(batches).column(0)) == ranges(pyarrow.table(batches).column(0))
-    # And as pandas and Polars see them.
+    # The same in pandas and Polars.
     frame = polars.DataFrame({"x": range(100_000)})
     connection.register("frame", frame)
     out = connection.execute("SELECT x FROM frame").pl()
@@ -229,7 +229,7 @@ def test_nothing_is_copied_on_the_way_in_and_out(connection):
 
 
 def test_frozen_rows_leave_in_the_tables_own_memory(auto):
-    """Two results of one table lie at the same addresses, which copies would not."""
+    """Two results of one table have the same addresses; copies would not."""
     auto.execute("CREATE TABLE t (id bigint NOT NULL, name text)")
     auto.execute("INSERT INTO t SELECT g, 'name ' || g FROM generate_series(1, 200000) g(g)")
     hot = "SELECT count(*) FROM firn_blocks WHERE relname = 't' AND state <> 'frozen'"
@@ -243,7 +243,7 @@ def test_frozen_rows_leave_in_the_tables_own_memory(auto):
     places = lambda table: sorted(ranges(table.column("id")))
     assert places(first) == places(second) == places(third)
     assert sum(end - begin for begin, end in places(first)) == 8 * 200_000
-    # Whoever writes now does so elsewhere: what is held stays what it was.
+    # Later writes are made in a copy: the batches that are held do not change.
     auto.execute("UPDATE t SET id = -id")
     assert sorted(first.column("id").to_pylist()) == list(range(1, 200_001))
     assert auto.execute("SELECT max(id) FROM t").fetchone() == (-1,)
@@ -285,7 +285,7 @@ def test_a_stream_of_a_closed_connection_ends_in_an_error(connection):
 
 
 def test_a_long_result_streams_in_little_memory(auto):
-    """The rows would be a gigabyte; the process may not grow by a third of one."""
+    """All rows would take a gigabyte; the process must not grow by a third of that."""
     query = "SELECT g AS id, repeat('x', 500) || g AS name FROM generate_series(1, 2000000) g(g)"
     before = peak_bytes()
     rows = sum(batch.num_rows for batch in auto.execute(query).record_batches())
@@ -426,12 +426,12 @@ def test_a_name_without_a_table_is_a_frame_of_the_callers_scope(connection):
         Local = pandas.DataFrame({"id": [1, 2, 3, 4]})  # noqa: F841
         return connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0]
 
-    # Local variables before those of the module, as they are written or in another case.
+    # Local variables take precedence over those of the module, with the exact name or in another case.
     assert connection.execute("SELECT count(*), max(name) FROM items WHERE id > ?", (0,)).fetchone() == (2, "b")
     assert counted("items") == 1
     assert counted("module_frame") == 3
     assert counted("Local") == counted('"Local"') == counted("local") == 4
-    # Several in one statement, within every clause that reads.
+    # Several in one statement, in every clause that reads.
     assert connection.execute(
         "WITH c AS (SELECT id FROM items) SELECT count(*) FROM module_frame m JOIN c USING (id) "
         "WHERE EXISTS (SELECT FROM items i WHERE i.id = m.id)"
@@ -443,7 +443,7 @@ def test_a_name_without_a_table_is_a_frame_of_the_callers_scope(connection):
     connection.executescript("CREATE TABLE made AS SELECT * FROM items; INSERT INTO made SELECT * FROM items")
     assert connection.execute("SELECT (SELECT count(*) FROM target), (SELECT count(*) FROM made)").fetchone() == (7, 4)
     assert connection.execute("EXPLAIN SELECT * FROM items").fetchall()
-    # Rows are read on when the variable is another one, and a statement reads what it is then.
+    # Remaining rows are read after the variable was assigned; a new statement reads its new value.
     rows = connection.execute("SELECT id FROM items ORDER BY id")
     items = pyarrow.table({"id": [5]})
     assert rows.fetchall() == [(1,), (2,)]
@@ -460,12 +460,12 @@ def test_tables_views_and_registered_frames_go_before_frames_that_are_found(conn
     connection.unregister("items")
     connection.execute("DROP TABLE items")
     assert connection.execute("SELECT count(*) FROM items").fetchone() == (2,)
-    # With a schema it is no frame.
+    # A name with a schema does not refer to a frame.
     connection.commit()
     with pytest.raises(firndb.ProgrammingError, match="does not exist"):
         connection.execute("SELECT count(*) FROM public.items")
     connection.rollback()
-    # A statement that is kept reads none, and a frame is no table to change.
+    # A view cannot read a frame, and a frame cannot be changed.
     for sql in ("CREATE VIEW v AS SELECT * FROM items", "PREPARE p AS SELECT * FROM items"):
         with pytest.raises(firndb.ProgrammingError, match='relation "items" does not exist'):
             connection.execute(sql)
@@ -486,7 +486,7 @@ def test_frames_are_looked_up_without_harm_to_the_transaction(connection):
     connection.execute("SELECT id INTO other FROM frame").close()
     connection.commit()
     assert connection.execute("SELECT (SELECT count(*) FROM made), (SELECT count(*) FROM other)").fetchone() == (2, 2)
-    # Without a frame it is the error that it was, and fails the transaction.
+    # Without a frame the error is the usual one, and fails the transaction.
     for sql in ("SELECT * FROM nowhere", "CREATE TABLE again AS SELECT * FROM nowhere"):
         with pytest.raises(firndb.ProgrammingError, match='relation "nowhere" does not exist') as caught:
             connection.execute(sql)
@@ -494,7 +494,7 @@ def test_frames_are_looked_up_without_harm_to_the_transaction(connection):
         with pytest.raises(firndb.InternalError):
             connection.execute("SELECT 1")
         connection.rollback()
-    # What cannot be read says why.
+    # Errors of frames that cannot be read have the reason.
     nowhere = pyarrow.chunked_array([[1]])  # noqa: F841
     with pytest.raises((TypeError, ValueError)):
         connection.execute("SELECT * FROM nowhere")
@@ -550,7 +550,7 @@ def test_a_source_is_read_only_and_goes_before_tables(connection):
 def test_the_name_of_a_source_is_taken_as_it_is_written(connection):
     connection.register("Delivery", pyarrow.table({"Id": [7]}))
     assert connection.execute('SELECT "Id" FROM "Delivery"').fetchone() == (7,)
-    # SQL reads names without quotes in lower case.
+    # SQL converts unquoted names to lower case.
     with pytest.raises(firndb.ProgrammingError, match="delivery"):
         connection.execute('SELECT "Id" FROM Delivery')
     connection.rollback()
@@ -563,7 +563,7 @@ def test_the_name_of_a_source_is_taken_as_it_is_written(connection):
 
 
 class CSchema(ctypes.Structure):
-    """Arrow's `ArrowSchema`, as far as a test fills it in."""
+    """Arrow's `ArrowSchema`, with the fields that the tests use."""
 
     _fields_ = [
         ("format", ctypes.c_char_p),
@@ -594,7 +594,7 @@ class CStream(ctypes.Structure):
 
 
 class Failing:
-    """A table whose stream fails: at its schema or at its first rows, with a text or without."""
+    """A table whose stream fails: at its schema or at its first rows, with or without a text."""
 
     def __init__(self, schema_code, text):
         self.schema, self.text = CSchema(), text and ctypes.create_string_buffer(text)
@@ -627,7 +627,7 @@ class Failing:
 @pytest.mark.parametrize("schema_code", [0, 22])
 def test_a_stream_that_fails_without_a_word_is_an_error(connection, schema_code):
     silent = Failing(schema_code, None)
-    with pytest.raises(ValueError, match=f"error {schema_code or 5} and does not say why"):
+    with pytest.raises(ValueError, match=f"error {schema_code or 5}, without a message"):
         connection.register("source", silent)
     talking = Failing(schema_code, b"the disk is gone")
     with pytest.raises(ValueError, match="the disk is gone"):

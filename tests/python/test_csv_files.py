@@ -1,4 +1,4 @@
-"""CSV files as Python writes them: what is read of them is what its `csv` module reads, and DuckDB, if it is there."""
+"""CSV files that Python has written: we read the same as its `csv` module, and as DuckDB, if it is installed."""
 
 import collections
 import csv
@@ -10,11 +10,11 @@ import pytest
 ROUNDS = 300
 MOST_COLUMNS = 6
 
-# Fields are put together from these.
+# Fields consist of these.
 PIECES = ["a", "B", "7", "-1.5", " ", "  ", "ü", "京", "👩‍🚀", "e\u0301", "\u2028", "\x85", "NULL", "\\", "\\N", "#", "\\."]
 PIECES_IN_QUOTES = [",", ";", "|", "\t", ":", '"', '""', "'", "\n", "\r\n", "\n\n"]
 
-# By name, as they are not in every version of Python; whether an empty string is quoted as others are.
+# By name, as some versions of Python do not have them, and whether an empty string is quoted like others.
 QUOTINGS = {
     "QUOTE_MINIMAL": False,
     "QUOTE_NONE": False,
@@ -26,7 +26,7 @@ QUOTINGS = {
 
 
 class File:
-    """A random file, and its rows as they must be read."""
+    """A random file, and the rows that must be read."""
 
     def __init__(self, seed, directory):
         chance = random.Random(seed)
@@ -36,7 +36,7 @@ class File:
         self.header = chance.random() < 0.5
         self.delimiter = chance.choice([",", ";", "\t", "|", ":", "~", " "])
         self.quote = chance.choice(['"', '"', '"', "'"])
-        # Backslashes are written before quotes outside quotes as well, where PostgreSQL does not know them.
+        # Python also escapes quotes outside of quoted fields, where PostgreSQL has no escapes.
         self.escape = "\\" if name == "QUOTE_ALL" and chance.random() < 0.3 else self.quote
         dialect = {
             "delimiter": self.delimiter,
@@ -45,13 +45,13 @@ class File:
             "escapechar": None if self.escape == self.quote else self.escape,
             "lineterminator": chance.choice(["\n", "\r\n"]),
         }
-        # What Python leaves without quotes must not need them.
+        # Fields that Python does not quote must not need quotes.
         pieces = [piece for piece in PIECES if self.delimiter not in piece]
         if name != "QUOTE_NONE":
             pieces = PIECES + PIECES_IN_QUOTES
             if quotes_empty or dialect["lineterminator"] == "\r\n":
                 pieces.append("\r")
-        # An empty line is no record to Python.
+        # For Python an empty line is not a record.
         shortest = 1 if name == "QUOTE_NONE" and self.width == 1 else 0
 
         def field():
@@ -59,7 +59,7 @@ class File:
             count = chance.randint(50, 200) if long else chance.choice([shortest, 1, 1, 2, 3])
             return "".join(chance.choice(pieces) for _ in range(count))
 
-        # One row that makes every column text, so that numbers stay as they are written.
+        # One row that makes every column text, so that numbers are not converted.
         rows = [["x"] * self.width]
         rows += [[field() for _ in range(self.width)] for _ in range(chance.randint(0, 12))]
         chance.shuffle(rows)
@@ -70,7 +70,7 @@ class File:
         self.text = text.getvalue()
         if chance.random() < 0.2:
             self.text = self.text.removesuffix(dialect["lineterminator"])
-        # To COPY such a line ends the data.
+        # For COPY such a line ends the data.
         self.has_marker = any(line.removesuffix("\r") == "\\." for line in self.text.split("\n"))
         self.path = directory / f"{seed}.csv"
         self.path.write_bytes(self.text.encode())
@@ -79,7 +79,7 @@ class File:
         read = csv.reader(io.StringIO(self.text, newline=""), quoting=quoting, **dialect)
         self.rows = list(read)[len(names) :]
         assert self.rows == rows, self
-        # Python does not tell NULL from empty strings. One by itself in its row is quoted always.
+        # Python does not distinguish NULL from empty strings. An empty string that is its row's only field is always quoted.
         is_null = not quotes_empty and self.width > 1
         self.values = [tuple(None if is_null and field == "" else field for field in row) for row in rows]
 
@@ -132,7 +132,7 @@ def test_usual_files_are_read_without_a_word_about_them(auto, tmp_path):
     path = tmp_path / "orders.csv"
     for delimiter in ",;\t|":
         for end in ["\n", "\r\n"]:
-            # The first row has every value, for NULL by itself has no type.
+            # The first row has every value, as a column of NULL has no type.
             rows = [
                 (
                     number,
@@ -152,7 +152,7 @@ def test_usual_files_are_read_without_a_word_about_them(auto, tmp_path):
 
 def test_duckdb_reads_what_we_read(auto, files):
     duckdb = pytest.importorskip("duckdb")
-    # Version 2.0 stumbles over line breaks in quotes in the first record.
+    # Version 2.0 fails for line breaks in quotes in the first record.
     files = [file for file in files if not file.begins_with_break]
     assert len(files) > ROUNDS / 2
     with duckdb.connect() as other:
@@ -163,6 +163,6 @@ def test_duckdb_reads_what_we_read(auto, files):
                 f" auto_detect = false, all_varchar = true,"
                 f" columns = {{{', '.join(f'c{column}: VARCHAR' for column in range(file.width))}}})"
             ).fetchall()
-            # Quoted or not, to it an empty field is NULL.
+            # It reads empty fields as NULL, quoted or not.
             ours = [tuple(field or None for field in row) for row in read_in_place(auto, file)]
             assert same([tuple(field or None for field in row) for row in theirs], ours), file

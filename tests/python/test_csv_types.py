@@ -1,7 +1,7 @@
-"""CSV files with values of types: what we read of them is what Python and DuckDB read, and what we refuse DuckDB refuses.
+"""CSV files with typed values: we read the same as Python and DuckDB, and refuse the same as DuckDB.
 
-Only what all promise alike: ISO dates, `true` and `false`, numbers as SQL writes them with no more digits than their type
-has, and empty fields for NULL, which DuckDB does not tell from empty strings.
+The files have only values that all of them support: ISO dates, `true` and `false`, numbers in SQL's syntax with no more digits
+than their type has, and empty fields for NULL, which DuckDB does not distinguish from empty strings.
 """
 
 import collections
@@ -18,7 +18,7 @@ duckdb = pytest.importorskip("duckdb")
 
 ROUNDS = 150
 
-# Of each type: how to draw a value, how it may be written, how Python reads it, and fields that nobody takes for one.
+# For each type: a generator of values, their texts, how Python reads them, and fields that are invalid for all.
 Kind = collections.namedtuple("Kind", "draw write read wrong")
 
 
@@ -83,7 +83,7 @@ KINDS = {
 
 
 class File:
-    """A random file of columns that all have types, and its rows."""
+    """A random file whose columns all have types, and its rows."""
 
     def __init__(self, seed, directory, kinds):
         self.chance = chance = random.Random(seed)
@@ -92,7 +92,7 @@ class File:
         self.end = chance.choice(["\n", "\r\n"])
         self.rows, self.written = [], []
         for number in range(chance.randint(1, 40)):
-            # The first row has all values, and no other has more than one NULL: an empty line would be none.
+            # The first row has all values, and the others at most one NULL: an empty line would not be a row.
             null = chance.randrange(len(self.kinds)) if number and chance.random() < 0.3 else None
             row = [None if at == null else KINDS[kind].draw(chance) for at, kind in enumerate(self.kinds)]
             self.rows.append(tuple(row))
@@ -105,7 +105,7 @@ class File:
         with open(self.path, "w", newline="", encoding="utf-8") as file:
             names = [f"c{column}" for column in range(len(self.kinds))]
             if self.quotes_all:
-                # But for NULL, which would be an empty string. Python's writer knows that from 3.12 on.
+                # Except NULL, which would be an empty string. Python's writer has this option since 3.12.
                 for row in [names, *self.written]:
                     quoted = ('"' + field.replace('"', '""') + '"' if field else "" for field in row)
                     file.write(",".join(quoted) + self.end)
@@ -153,7 +153,7 @@ def by_duckdb(other, file, types):
     return other.execute(f"SELECT * FROM read_csv({literal(file.path)}, {dialect}, {types})").fetchall()
 
 
-def told(file):
+def declared(file):
     types = ", ".join(f"{name}: {literal(kind.removesuffix(' precision'))}" for name, kind in file.columns())
     return f"auto_detect = false, columns = {{{types}}}"
 
@@ -168,10 +168,10 @@ def test_values_of_types_are_those_that_python_and_duckdb_read(auto, other, file
         rows = copied(auto, file)
         assert same(rows, file.rows), file
         assert same(file.by_python(), file.rows), file
-        assert same(by_duckdb(other, file, told(file)), rows), file
+        assert same(by_duckdb(other, file, declared(file)), rows), file
 
 
-def test_types_that_nobody_tells_are_those_that_duckdb_finds(auto, other, files):
+def test_inferred_types_are_those_of_duckdb(auto, other, files):
     for file in files(["bigint", "double precision", "boolean", "date", "timestamp", "text"]):
         rows = auto.execute(f"SELECT * FROM {literal(file.path)}").fetchall()
         assert same(rows, by_duckdb(other, file, "sample_size = -1")), file
@@ -187,7 +187,7 @@ def test_what_is_no_value_is_refused_by_both_and_named_by_its_line(auto, other, 
         file.written[number][at] = file.chance.choice(KINDS[file.kinds[at]].wrong)
         file.write()
         with pytest.raises(duckdb.Error):
-            by_duckdb(other, file, told(file))
+            by_duckdb(other, file, declared(file))
         with pytest.raises(firndb.Error) as error:
             copied(auto, file)
         # The line on which the record ends.

@@ -131,7 +131,7 @@ def test_parameters_are_question_marks_or_numbers(connection):
 
 def test_parameters_may_have_names(connection):
     one = lambda sql, values: connection.execute(sql, values).fetchone()
-    # A cast, a slice, a string and a comment hold none; a name is taken as it is written, also a keyword.
+    # A cast, a slice, a string and a comment contain no parameters. A name is case-sensitive and may be a keyword.
     row = one("SELECT $a::text, '$b', ($list::int[])[1:2], $A, $select || $a -- $c", {"a": "x", "list": [1, 2, 3], "A": 7, "select": "y", "z": object()})
     assert row == ("x", "$b", [1, 2], 7, "yx")
     assert one("SELECT 1", {}) == (1,)
@@ -153,7 +153,7 @@ def test_parameters_may_have_names(connection):
     for rows in ([{"id": 8}, (9,)], [(8,), {"id": 9}]):
         with pytest.raises(TypeError, match="all sequences or all mappings"):
             connection.executemany("INSERT INTO t VALUES ($id)", rows)
-    # Positions are those of the text as it is written.
+    # Positions are those in the original text.
     with pytest.raises(firndb.ProgrammingError) as caught:
         connection.execute("SELECT $parameter::int, nonsense", {"parameter": 1})
     assert caught.value.position == 25
@@ -174,7 +174,7 @@ def test_a_parameters_type_is_the_statements_or_the_values_own(connection):
     connection.execute("CREATE TABLE t (i integer PRIMARY KEY, n numeric(10,2), d date, s text, f real)")
     connection.execute("INSERT INTO t VALUES (2, 1.50, '2024-01-01', '2', 0.1)")
     found = lambda where, value: len(connection.execute(f"SELECT i FROM t WHERE {where}", (value,)).fetchall())
-    # Values that the column's type cannot hold are compared as they are, not rounded to it.
+    # Values that the column's type cannot represent are compared exactly, not rounded to it.
     assert found("i = ?", 2) == 1
     assert found("i = ?", 1.5) == 0
     assert found("i = ?", 2.0) == 1
@@ -192,7 +192,7 @@ def test_a_parameters_type_is_the_statements_or_the_values_own(connection):
     with pytest.raises(firndb.ProgrammingError):
         found("s = ?", 2)
     connection.rollback()
-    # Into columns values go as SQL assigns them, and what does not fit is refused.
+    # Values are assigned to columns by SQL's rules, and those out of range are refused.
     connection.execute("CREATE TABLE u (i smallint, n numeric(4,1), s text)")
     assert connection.execute(
         "INSERT INTO u VALUES (?, ?, ?) RETURNING i, n, s", (1.6, 2.25, 3)
@@ -212,7 +212,7 @@ def test_executemany_does_all_or_nothing(auto):
     assert auto.execute("SELECT count(*) FROM t").fetchone() == (100,)
     assert not auto.in_transaction
     assert auto.executemany("INSERT INTO t VALUES (?, ?)", []).rowcount == 0
-    # Values of several kinds under one statement.
+    # Values of several types with one statement.
     auto.executemany("UPDATE t SET x = ? WHERE id = ?", [(1, 1), ("a", 2), (None, 3), (1.5, 4)])
     rows = auto.execute("SELECT x FROM t WHERE id BETWEEN 1 AND 4 ORDER BY id").fetchall()
     assert rows == [("1",), ("a",), (None,), ("1.5",)]
@@ -263,7 +263,7 @@ def test_autocommit(connection):
     assert not connection.in_transaction
     connection.rollback()
     assert connection.execute("SELECT a FROM t").fetchall() == [(1,)]
-    # A transaction that is asked for is one, and PEP 249's begins by itself.
+    # An explicit transaction, and the implicit one of PEP 249.
     connection.execute("BEGIN")
     connection.execute("DELETE FROM t")
     connection.rollback()
@@ -322,7 +322,7 @@ def test_cursors_see_what_stood_there_when_they_were_executed(autocommit):
     if autocommit:
         assert len(first.fetchall()) == 50000
     else:
-        # All but the first rows were still to be read in the transaction.
+        # All rows except the first were not yet read in the transaction.
         with pytest.raises(firndb.ProgrammingError, match="rolled back"):
             first.fetchall()
     connection.close()

@@ -1,4 +1,4 @@
-"""What the documents show is what happens."""
+"""Runs the examples of the documents."""
 
 import doctest
 import inspect

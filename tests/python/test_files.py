@@ -1,4 +1,4 @@
-"""Files and tables of other packages become tables, and are read."""
+"""Files and tables of other packages are loaded and read."""
 
 import datetime
 import decimal
@@ -73,28 +73,28 @@ def test_csv_files_are_loaded(connection, orders):
 @pytest.mark.parametrize("text, said, expected", [
     ("1,10\n2,20\n", {}, [(1, 10), (2, 20)]),
     ("a,b\n1,10\n", {}, [(1, 10)]),
-    # A header tells which columns there are, in whatever order and case.
+    # A header names the columns, in any order and case.
     ("b,a\n10,1\n", {}, [(1, 10)]),
     ('B;"A"\n10;1\n', {}, [(1, 10)]),
     ("b\n10\n", {}, [(None, 10)]),
-    # Delimiters are told with a header and without, unless they are said.
+    # Delimiters are found with and without a header, unless they are given.
     ("1;10\n2;20\n", {}, [(1, 10), (2, 20)]),
     ("a\tb\n1\t10\n", {}, [(1, 10)]),
     ("b|a\n10|1\n", {"delimiter": "|"}, [(1, 10)]),
     ("1;10\n", {"header": False}, [(1, 10)]),
-    # What is said of the header holds: by their places, or the names in their order.
+    # With `header` columns are matched by position, or the names must be in their order.
     ("b,a\n10,1\n", {"header": True}, [(10, 1)]),
     ("x;y\n10;1\n", {"header": True}, [(10, 1)]),
     ("a,b\n1,10\n", {"header": "match"}, [(1, 10)]),
     ("1,10\n2,20\n", {"header": True}, [(2, 20)]),
-    # Of columns that are named all must be there.
+    # All columns of `columns` must be in the header.
     ("b,a\n10,1\n", {"columns": ["a", "b"]}, [(1, 10)]),
     ("10,1\n", {"columns": ["b", "a"]}, [(1, 10)]),
     ("", {}, []),
-    # Names that stand nowhere in the file.
+    # Columns that the file does not have.
     (",\n1,10\n", {}, [(1, 10), (None, None)]),
 ])
-def test_delimiters_and_headers_are_told_from_files(connection, tmp_path, text, said, expected):
+def test_delimiters_and_headers_are_found_in_files(connection, tmp_path, text, said, expected):
     path = tmp_path / "pairs.csv"
     path.write_text(text)
     connection.execute("CREATE TABLE pairs (a int, b int)")
@@ -108,11 +108,11 @@ def test_files_that_read_csv_cannot_read_are_left_to_copy(connection, tmp_path):
     path = tmp_path / "nothing.csv.gz"
     path.write_bytes(gzip.compress(b""))
     assert connection.load_csv(path, "people") == 0
-    # A title is no header, though the line behind it is one.
+    # A title is not a header, even if the next line is one.
     path = tmp_path / "people.csv"
     path.write_text("Report of May\nid,name\n1,Ada\n2,Grace\n")
     assert connection.load_csv(path, "people", on_error="ignore") == 3
-    # A header is one, whatever is behind it.
+    # A header is recognised whatever follows it.
     path.write_text("name,id\nEmmy,4\nbroken,row,5\nMary,6\n")
     assert connection.load_csv(path, "people", on_error="ignore") == 2
     path.write_bytes(b"n\xe4me,id\n3,Alan\n")
@@ -142,7 +142,7 @@ def test_first_lines_that_name_no_columns_are_rows(connection, tmp_path):
     connection.execute('CREATE TABLE people ("Name" text, name text, city text)')
     path.write_text("Ada,ada,London\nGrace,grace,New York\n")
     assert connection.load_csv(path, "people") == 2
-    # Cases that keep columns apart count.
+    # Case matters if columns differ only in it.
     path.write_text("name,Name\nalan,Alan\n")
     assert connection.load_csv(path, "people") == 1
     path.write_text("City,Name,name\nx,y,z\n")

@@ -14,7 +14,7 @@ import firndb
 import pyarrow
 import pytest
 
-# Nobody waits for its end.
+# A statement that does not end.
 CROSS = "FROM generate_series(1, 3000) a(a), generate_series(1, 3000) b(b), generate_series(1, 3000) c(c)"
 ENDLESS = f"SELECT count(*) {CROSS} WHERE a + b + c = 0"
 
@@ -46,7 +46,7 @@ def test_a_transaction_is_a_context(connection):
         connection.execute("UPDATE account SET balance = 1 WHERE id = 0")
         1 / 0
     assert connection.execute("SELECT balance FROM account WHERE id = 0").fetchone() == (0,)
-    # Inside it another one is a savepoint.
+    # Another one inside is a savepoint.
     with pytest.raises(firndb.IntegrityError), connection.transaction():
         connection.execute("INSERT INTO account VALUES (0, 0)")
     connection.execute("UPDATE account SET balance = 7 WHERE id = 1")
@@ -92,7 +92,7 @@ def test_conflicts_are_serialization_failures_and_retry_runs_again(connection):
         connection.retry(add, attempts=2)
     assert caught.value.sqlstate == "40001" and not connection.in_transaction
     assert issubclass(firndb.SerializationFailure, firndb.OperationalError)
-    # What is no conflict is not run again.
+    # Other errors are not retried.
     runs.clear()
     with pytest.raises(ZeroDivisionError):
         connection.retry(lambda connection: runs.append(1) or 1 / 0)
@@ -149,7 +149,7 @@ def test_threads_share_a_connection(auto):
 
 
 def test_other_threads_run_while_the_engine_works(connection):
-    """The engine answers another thread of Python while a query is on its way."""
+    """Another thread of Python can use the engine while a query runs."""
     ticks, running = [], threading.Event()
 
     def tick():
@@ -175,12 +175,12 @@ def taken_by_pyarrow(result):
     try:
         pyarrow.table(result)
     except pyarrow.ArrowInvalid:
-        # The stream's way to say so. Ctrl-C comes right after it.
+        # The stream's way to report it. Ctrl-C comes directly after it.
         time.sleep(1)
 
 
 def interrupt_soon():
-    """Presses Ctrl-C in a moment."""
+    """Sends SIGINT after a short time."""
     timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
     timer.start()
     return timer
@@ -197,7 +197,7 @@ def test_ctrl_c_stops_what_runs(connection, way):
     elif way == "change":
         work = lambda: connection.execute(f"INSERT INTO account SELECT a, 0 {CROSS} WHERE a + b + c = 0")
     elif way == "busy":
-        # Another thread has the connection.
+        # Another thread uses the connection.
         def occupy():
             with pytest.raises(firndb.QueryCanceled):
                 connection.execute(ENDLESS)
@@ -209,7 +209,7 @@ def test_ctrl_c_stops_what_runs(connection, way):
     elif way == "execute":
         work = lambda: connection.execute(ENDLESS)
     else:
-        # The first rows come at once, the next never.
+        # The first rows come at once, the next ones never.
         late = connection.execute(f"SELECT 1 AS a UNION ALL SELECT a {CROSS} WHERE a + b + c = 0")
         work = {"fetch": late.fetchall, "arrow": late.arrow, "pyarrow": lambda: taken_by_pyarrow(late)}[way]
     timer = interrupt_soon()
@@ -229,9 +229,9 @@ def test_ctrl_c_stops_what_runs(connection, way):
 
 @pytest.mark.parametrize("shape", ["aggregate", "sort", "rows", "one row", "insert"])
 def test_ctrl_c_is_prompt_for_statements_that_other_threads_run(auto, shape):
-    """What takes longer than a millisecond runs on other threads, which learn of no signal; the main one waits."""
+    """A statement that takes longer than a millisecond runs on other threads, which do not get signals. The main thread waits."""
     auto.execute("CREATE TABLE t (a bigint)")
-    # A handler of its own notes when the signal was there.
+    # The handler records the time of the signal.
     pressed = []
 
     def handler(number, frame):
@@ -254,7 +254,7 @@ def test_ctrl_c_is_prompt_for_statements_that_other_threads_run(auto, shape):
         timer.join()
     finally:
         signal.signal(signal.SIGINT, before)
-    # Nobody works on, and the connection is of use.
+    # No thread continues the work, and the connection is usable.
     assert auto.execute("SELECT count(*) FROM t").fetchone() == (0,)
 
 
@@ -262,7 +262,7 @@ def test_a_signal_handler_that_raises_nothing_stops_nothing(auto):
     seen = []
 
     def handler(number, frame):
-        # It may not use a database that may be waiting for it.
+        # A handler must not use a database that may be waiting for it.
         try:
             auto.execute("SELECT 1")
         except firndb.InterfaceError:
@@ -272,7 +272,7 @@ def test_a_signal_handler_that_raises_nothing_stops_nothing(auto):
 
     before = signal.signal(signal.SIGUSR1, handler)
     try:
-        # A quick machine may be done before the signal comes: then it gets more to do.
+        # A fast machine may finish before the signal comes: then it gets more work.
         rows = 7_000_000
         while "busy" not in seen and rows < 10_000_000_000:
             timer = threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGUSR1))
@@ -370,7 +370,7 @@ def test_connections_of_a_process_share_a_database(tmp_path):
     with second.transaction():
         second.execute("DELETE FROM account")
     assert third.execute("SELECT count(*) FROM account").fetchone() == (0,)
-    # Each database in memory is one of its own.
+    # Each database in memory is a separate one.
     with firndb.connect() as memory, pytest.raises(firndb.ProgrammingError):
         memory.execute("SELECT * FROM account")
         memory.rollback()
@@ -418,7 +418,7 @@ def test_a_second_process_is_refused(tmp_path):
 
 
 def test_the_interpreters_end_closes_databases(tmp_path):
-    """Also with a stream that nobody has read to its end, and a thread that is still at work."""
+    """Also with a stream that was not read to its end, and a thread that is still running."""
     code = """
         import firndb, sys, threading
         connection = firndb.connect(sys.argv[1], autocommit=True, synchronous_commit=False)
@@ -458,11 +458,11 @@ def test_nothing_is_lost_when_the_process_is_killed(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_forked_child_is_told_and_does_no_harm(tmp_path):
+def test_a_forked_child_gets_an_error_and_changes_nothing(tmp_path):
     code = """
         import firndb, os, sys
         if os.fork() == 0:
-            # Nobody has used a database yet: a child may.
+            # No database was used yet: a child may use one.
             with firndb.connect() as early:
                 print(early.execute("SELECT count(*) FROM generate_series(1, 100000)").fetchone()[0], flush=True)
             os._exit(0)
@@ -492,7 +492,7 @@ def test_a_forked_child_is_told_and_does_no_harm(tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_waits_for_no_result_of_its_parent():
-    """A thread draws rows when the process forks; in the child there is nobody to end that."""
+    """A thread fetches rows when the process forks; in the child that thread does not exist."""
     code = """
         import firndb, os, sys, threading, time
         connection = firndb.connect()
@@ -524,8 +524,8 @@ def test_a_forked_child_waits_for_no_result_of_its_parent():
     assert ran.stdout == "08006\n08006\n" + cursors + "0\ncanceled\n", ran
 
 
-def test_closing_waits_for_nobody_who_waits_for_it():
-    """Memory that a result holds wants the interpreter when it goes, while other threads make results."""
+def test_closing_does_not_deadlock_with_the_interpreters_lock():
+    """Freeing the memory of a result needs the interpreter's lock, while other threads create results."""
     code = """
         import firndb, numpy, pyarrow, threading, time, weakref
         class Memory(numpy.ndarray):
@@ -533,7 +533,7 @@ def test_closing_waits_for_nobody_who_waits_for_it():
         for _ in range(150):
             connection = firndb.connect(autocommit=True)
             memory = numpy.arange(10_000).view(Memory)
-            # Others run meanwhile.
+            # Other threads run meanwhile.
             weakref.finalize(memory, time.sleep, 0.005)
             numbers = pyarrow.Array.from_buffers(pyarrow.int64(), 10_000, [None, pyarrow.py_buffer(memory)])
             connection.register("numbers", pyarrow.table({"a": numbers}))

@@ -1,4 +1,4 @@
-"""The types that the package declares are those that it has: those of the native half stand apart from it."""
+"""Compares the declared types of the package with its code: those of the extension module are in a separate file."""
 
 import importlib.metadata
 import pathlib
@@ -37,7 +37,7 @@ def test_programs_can_be_checked(tmp_path):
 
 
 def test_the_wheel_is_what_is_tested():
-    """Not the sources beside these tests."""
+    """The installed package, not the sources."""
     package = pathlib.Path(firndb.__file__).parent
     assert "site-packages" in package.parts
     assert (package / "py.typed").exists() and (package / "_firndb.pyi").exists()

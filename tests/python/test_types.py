@@ -1,4 +1,4 @@
-"""Values of every type of docs/dialect.md on their way in and out, NULL and extremes among them."""
+"""Values of every type of docs/dialect.md as parameters and results, including NULL and extremes."""
 
 import datetime
 import math
@@ -73,7 +73,7 @@ def test_values_survive_a_column_by_both_ways_of_reading(connection, name, kind,
     if kind is datetime.timedelta:
         parts = lambda values: [getattr(value, "parts", None) for value in values]
         assert parts(short) == parts(analytical) == parts(values)
-    # As a parameter that says its type, and as one that has to find it.
+    # As a parameter with a type, and as one whose type is inferred.
     for value in values:
         assert connection.execute(f"SELECT ?::{name}", (value,)).fetchone() == (value,)
         if value is not None and not name.startswith("char"):
@@ -136,7 +136,7 @@ def test_moments_with_and_without_time_zones():
     with firndb.connect(timezone="Europe/Berlin") as connection:
         (read,) = connection.execute("SELECT ?", (aware,)).fetchone()
         assert read == aware and read.tzinfo is UTC
-        # What has no zone is meant in the session's, as in PostgreSQL.
+        # A timestamp without a zone is in the session's zone, as in PostgreSQL.
         (read,) = connection.execute("SELECT ?::timestamptz", (naive,)).fetchone()
         assert read == datetime.datetime(2024, 7, 1, 10, tzinfo=UTC)
         (read,) = connection.execute("SELECT ?::timestamptz", ("2024-07-01 12:00",)).fetchone()

@@ -3,15 +3,15 @@
 
     make.py DIRECTORY VENV
 
-Writes DIRECTORY/schema.sql, DIRECTORY/data/<table>.csv and DIRECTORY/queries/<number>.sql, unless they are there. Rows and texts
-come from DuckDB's extension tpcds, whose binary a package of the Python index has; DuckDB checks its signature. VENV is a
-Python environment with both; it is made if it is missing.
+Writes DIRECTORY/schema.sql, DIRECTORY/data/<table>.csv and DIRECTORY/queries/<number>.sql, unless they exist. Rows and texts
+come from DuckDB's extension tpcds, whose binary is in a package on PyPI; DuckDB checks its signature. VENV is a
+Python environment with both; it is created if it is missing.
 
-At this scale there is one store and one warehouse, and few rows meet all conditions of a query. So stores and their like are
-multiplied, and in the tables around the facts values are replaced by constants of the queries: for each query some rows
+At this scale there is one store and one warehouse, and few rows meet all conditions of a query. So stores and similar tables
+get more rows, and in the dimension tables values are replaced by constants of the queries: for each query some rows
 have values that meet its conditions.
 
-Exit codes: 0 all is there, 77 the packages cannot be had.
+Exit codes: 0 all files exist, 77 the packages cannot be installed.
 """
 
 import pathlib
@@ -22,10 +22,10 @@ import sys
 
 VERSION = "1.5.5"
 UNAVAILABLE = 77
-# Changes with what this program makes.
+# Increased when the output of this program changes.
 EDITION = "1"
 
-# Tables of a few rows: how many there are to be.
+# The number of rows of tables that would have too few.
 MULTIPLIED = {
     "store": 12,
     "warehouse": 5,
@@ -36,7 +36,7 @@ MULTIPLIED = {
     "reason": 40,
 }
 
-# Tables whose columns with these beginnings take constants of the queries.
+# Tables whose columns get constants of the queries, and the prefix of these columns.
 CHANGED = {
     "item": "i",
     "store": "s",
@@ -78,7 +78,7 @@ def main():
     fit(database, [query for _, query in queries])
     schema = []
     for name, sql in database.sql("SELECT table_name, sql FROM duckdb_tables() ORDER BY 1").fetchall():
-        # Surrogate keys and counts are integers in the specification, some of them primary keys.
+        # Surrogate keys and counts are integers in the specification, and some are primary keys.
         schema.append(sql.replace("BIGINT", "integer").replace("DECIMAL", "numeric"))
         database.execute(f"COPY (SELECT * FROM {name} ORDER BY ALL) TO '{directory}/data/{name}.csv' (HEADER false)")
     (directory / "schema.sql").write_text("\n".join(schema) + "\n")
@@ -108,13 +108,13 @@ def columns(database, table):
 
 
 def multiply(database):
-    """More rows of the smallest tables, which the facts share."""
+    """Adds rows to the smallest tables, and distributes the rows of the fact tables over them."""
     tables = [name for (name,) in database.sql("SELECT table_name FROM duckdb_tables()").fetchall()]
     for table, count in MULTIPLIED.items():
         key, *others = columns(database, table)
         (rows,) = database.sql(f"SELECT count(*) FROM {table}").fetchone()
         database.execute(f"CREATE TEMP TABLE few AS SELECT row_number() OVER (ORDER BY {key}) AS number, * FROM {table}")
-        # Two rows have one business key, as versions of one store have.
+        # Two rows share a business key, as versions of one store do.
         identity = others[0]
         rest = [
             f"(left({identity}, 12) || lpad(((n + 1) // 2)::varchar, 4, '0')) AS {name}" if name == identity
@@ -169,7 +169,7 @@ def conditions(query, prefix, types):
         if name in types and not is_key:
             found.setdefault(name, []).extend(text for text in texts if text not in found.get(name, []))
 
-    # The parts of a substring are not those of a column.
+    # Constants that are compared with a substring are not values of the column.
     for name, text in re.findall(column + r"\s*=\s*" + literal, query):
         add(name, [text])
     for name, texts in re.findall(column + r"\s+IN\s*\(([^()]*)\)", query, re.IGNORECASE):
@@ -183,7 +183,7 @@ def conditions(query, prefix, types):
 
 
 def fits(ty, texts):
-    """Whether constants are of a column's type."""
+    """Whether constants have a column's type."""
     return all(text.startswith("'") == ("VARCHAR" in ty) for text in texts)
 
 

@@ -3,12 +3,12 @@
 
     compare.py DIRECTORY VENV
 
-DIRECTORY is what `firn-proofs answers` has written: schema.sql, data/<table>.csv and
-answers/q<n>.csv. VENV is a Python environment with the package duckdb; it is made if it is missing.
-Our answers are text, and are read as what DuckDB answers: exact numbers must be equal, floats may
+DIRECTORY is the output of `firn-proofs answers`: schema.sql, data/<table>.csv and
+answers/q<n>.csv. VENV is a Python environment with the package duckdb; it is created if it is missing.
+Our answers are text, and are converted to the types of DuckDB's: exact numbers must be equal, floats may
 differ by 1e-9 of their size.
 
-Exit codes: 0 all equal, 1 some differ, 77 DuckDB cannot be had.
+Exit codes: 0 all equal, 1 some differ, 77 DuckDB cannot be installed.
 """
 
 import csv
@@ -62,7 +62,7 @@ def again_with_duckdb(venv):
 
 
 def compare(ours, theirs):
-    """What is different, in words; None if nothing is."""
+    """A description of the first difference; None if there is none."""
     if len(ours) != len(theirs):
         return f"we have {len(ours)} rows, DuckDB {len(theirs)}"
     try:
@@ -72,15 +72,15 @@ def compare(ours, theirs):
     difference = first_difference(ours, theirs)
     if difference is None:
         return None
-    # Rows that ORDER BY leaves equal may come in any order.
+    # Rows that are equal by ORDER BY may come in any order.
     if first_difference(sorted(ours, key=rough), sorted(theirs, key=rough)) is None:
         return None
     return difference
 
 
 class Average(float):
-    """A number of ours where DuckDB has a double. An average of ours is exact up to the decimals it
-    is written with, DuckDB's is a double."""
+    """A number of ours in a column of doubles in DuckDB. An average of ours is exact up to the decimals that are
+    printed; `slack` is one unit of the last decimal."""
 
     def __new__(cls, text):
         number = super().__new__(cls, text)
@@ -90,7 +90,7 @@ class Average(float):
 
 
 def like(text, model):
-    """A cell of ours as what DuckDB has in that column."""
+    """A cell of ours, converted to the type that DuckDB has in that column."""
     if text == "":
         return None
     if isinstance(model, float):
@@ -117,7 +117,7 @@ def equal(ours, theirs):
 
 
 def rough(row):
-    """A key that sorts rows alike whatever the last digits of their floats are."""
+    """A sort key of rows that does not depend on the last digits of their floats."""
     return tuple(f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in row)
 
 

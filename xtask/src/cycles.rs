@@ -1,6 +1,6 @@
-//! Import cycles: in the crates of the query engine, modules that import each other lie in one folder.
+//! Import cycles: in the crates of the query engine, modules that import each other must be in one folder.
 //!
-//! A file belongs to the folder that it stands in, and to that of its own name if there is one beside it. Imports are the paths that
+//! A file belongs to its folder, and to the folder with its own name if there is one beside it. Imports are the paths that
 //! begin with `crate`, `super` or `self`, outside of tests.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The crates that are checked.
 const CRATES: &[&str] = &["syntax", "vector", "plan", "bind", "executor", "query", "sql"];
 
-/// Modules that import each other across folders, as they did when the check came. Remove a module when its cycle is gone; never add one.
+/// Modules that import each other across folders since before the check. Remove a module when its cycle is gone; never add one.
 const KNOWN: &[(&str, &str)] = &[("sql", "information_schema"), ("sql", "pg_catalog")];
 
 /// The cycles that cross a folder, as messages. `files` are paths from the root with their texts.
@@ -51,7 +51,7 @@ fn crate_problems(name: &str, sources: &BTreeMap<&str, &str>, known: &BTreeSet<&
             let others: Vec<&str> =
                 cycle.iter().map(|other| other.as_str()).filter(|other| other != module).collect();
             problems.push(format!(
-                "crates/{name}/src/{}: {module} stands in an import cycle across folders, with {}",
+                "crates/{name}/src/{}: {module} is in an import cycle across folders, with {}",
                 modules[*module],
                 others.join(", ")
             ));
@@ -59,7 +59,7 @@ fn crate_problems(name: &str, sources: &BTreeMap<&str, &str>, known: &BTreeSet<&
     }
     for module in known.difference(&found) {
         problems.push(format!(
-            "{name}: {module} stands in no import cycle any more; remove it from xtask/src/cycles.rs"
+            "{name}: {module} is no longer in an import cycle; remove it from xtask/src/cycles.rs"
         ));
     }
     problems
@@ -100,7 +100,7 @@ fn reachable<'m>(
     reached
 }
 
-/// The modules of the crate that a text names. The root is not one of them: what it has it re-exports.
+/// The modules of the crate that a text names. The root is not one of them: its items are re-exports.
 fn imports_of<'m>(module: &str, text: &str, modules: &'m BTreeMap<String, &str>) -> BTreeSet<&'m String> {
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
     let code: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
@@ -119,7 +119,7 @@ fn imports_of<'m>(module: &str, text: &str, modules: &'m BTreeMap<String, &str>)
             _ => {}
         }
         names.extend(parts);
-        // The longest beginning that is a module; the rest are items in it.
+        // The longest prefix that is a module; the rest are items in it.
         let longest =
             (1..=names.len()).rev().find_map(|length| modules.get_key_value(&names[..length].join("::")));
         imports.extend(longest.map(|(imported, _)| imported).filter(|imported| *imported != module));
@@ -142,7 +142,7 @@ fn paths(code: &str) -> Vec<String> {
     paths
 }
 
-/// Reads a path, or a list of paths in braces behind `::`, and returns what follows.
+/// Reads a path, or a list of paths in braces after `::`, and returns the rest.
 fn path_from<'c>(code: &'c str, before: String, paths: &mut Vec<String>) -> &'c str {
     let end = code.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')).unwrap_or(code.len());
     let (own, mut rest) = code.split_at(end);

@@ -1,6 +1,6 @@
 //! Planted faults: each is a feature of a crate, built alone, and random plans must find it.
 //!
-//! It proves that the random plans would find such a fault if it were made: a test that passes with the fault, and a build
+//! This proves that the random plans would find such a fault: a test that passes with the fault, and a build
 //! that fails, both count as not found. Without any fault the same tests pass; that is a step of `test`.
 
 use std::path::Path;
@@ -20,7 +20,7 @@ const FAULTS: [(&str, &str, &str); 10] = [
     ("firn-executor", "fault-run-lost", "random_plans_that_spill"),
 ];
 
-/// Builds with each fault and runs the tests; whether all are found.
+/// Builds with each fault and runs the tests. Returns whether all are found.
 pub fn run(root: &Path) -> bool {
     let found: Vec<bool> = FAULTS.iter().map(|fault| is_found(root, *fault)).collect();
     println!("\n=== summary");

@@ -1,10 +1,10 @@
-//! Fuzzing on the stable compiler: what cargo-fuzz does, but for the address sanitizer, which needs
+//! Fuzzing with the stable compiler: what cargo-fuzz does, without the address sanitizer, which needs
 //! a nightly one. LLVM's coverage counters guide libfuzzer all the same.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Counts edges and shows libfuzzer what is compared with what.
+/// Counts edges and shows libfuzzer the operands of comparisons.
 const FLAGS: &str = "-Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
@@ -12,7 +12,7 @@ const FLAGS: &str = "-Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-trace-compares \
     -Cdebug-assertions -Ccodegen-units=1";
 
-/// Runs one target for some seconds; false if it broke.
+/// Runs one target for some seconds; false if it fails.
 pub fn run(root: &Path, target: &str, seconds: &str) -> bool {
     let folder = |kind: &str| root.join("fuzz").join(kind).join(target);
     let (corpus, artifacts) = (folder("corpus"), folder("artifacts"));
@@ -24,7 +24,7 @@ pub fn run(root: &Path, target: &str, seconds: &str) -> bool {
     }
     // Named so that build scripts, which are not instrumented, do not get the flags.
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    // Apart from other builds, which would otherwise be thrown away for the sake of the flags.
+    // Apart from other builds, which cargo would otherwise discard because of the flags.
     let build =
         std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into).join("fuzz");
     let mut command = Command::new("cargo");

@@ -1,17 +1,17 @@
-//! Which crate may use which: the table of ARCHITECTURE.md as data, held against the manifests.
+//! Which crate may use which: the table of ARCHITECTURE.md as data, compared with the manifests.
 //!
-//! The lower layers stay free of SQL and async, so that they can be understood, tested and compiled alone. No crate uses another
-//! database's parser or planner: what runs a statement is here, from its text to its rows.
+//! The lower layers remain free of SQL and async, so that they can be understood, tested and compiled alone. No crate uses another
+//! database's parser or planner: the code that runs a statement is here, from its text to its rows.
 
 use crate::metadata::Package;
 
-/// What a crate may use of the others.
+/// The permitted dependencies of a crate.
 enum May {
     Use(&'static [&'static str]),
     UseAll,
 }
 
-/// Dependencies of tests alone are not held to this.
+/// Dependencies of tests alone are not restricted.
 const LAYERS: &[(&str, May)] = &[
     ("firn-base", May::Use(&[])),
     ("firn-log", May::Use(&["firn-base"])),
@@ -62,7 +62,7 @@ const LAYERS: &[(&str, May)] = &[
     ("xtask", May::Use(&[])),
 ];
 
-/// Planners and parsers of others, which no crate may use. (`bench/compare`, a workspace of its own, runs one as a peer.)
+/// Planners and parsers of others, which no crate may use. (`bench/compare`, a workspace of its own, runs one for comparison.)
 pub const BORROWED: &[&str] = &["datafusion", "sqlparser"];
 
 /// The crates in which nothing is async.
@@ -83,7 +83,7 @@ const SYNCHRONOUS: &[&str] = &[
 ];
 const ASYNC: &[&str] = &["tokio", "futures", "async-trait"];
 
-/// What breaks the table, as messages.
+/// The violations of the table, as messages.
 pub fn problems(packages: &[Package]) -> Vec<String> {
     let mut problems = Vec::new();
     let members = || packages.iter().filter(|package| package.is_member);

@@ -1,8 +1,8 @@
-//! Licences: everything we are built from may be used and passed on under permissive terms.
+//! Licences: all our dependencies may be used and distributed under permissive terms.
 
 use crate::metadata::Package;
 
-/// Licences that ask for no more than attribution.
+/// Licences that require no more than attribution.
 const ALLOWED: &[&str] = &[
     "0BSD",
     "Apache-2.0",
@@ -21,7 +21,7 @@ const ALLOWED: &[&str] = &[
     "bzip2-1.0.6",
 ];
 
-/// Packages under other terms that were looked at one by one, with the expression that was meant.
+/// Packages under other terms that were examined one by one, with their licence expression.
 const EXCEPTIONS: &[(&str, &str)] = &[
     // Weak copyleft by file; used unmodified.
     ("x509-certificate", "MPL-2.0"),
@@ -42,9 +42,9 @@ pub fn problems(packages: &[Package]) -> Vec<String> {
         .collect()
 }
 
-/// Whether an SPDX expression can be met with allowed licences. What cannot be read is refused.
+/// Whether an SPDX expression can be satisfied with allowed licences. An invalid expression is refused.
 fn permissive(expression: &str) -> bool {
-    // Before SPDX, cargo took "MIT/Apache-2.0" for a choice.
+    // Before SPDX, cargo read "MIT/Apache-2.0" as a choice.
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
     let mut rest = &words[..];

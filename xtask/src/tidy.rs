@@ -1,28 +1,28 @@
-//! The rules of STYLE.md and the decisions that a program can check. Each check takes what it
-//! looks at and returns messages, so that its test needs no files.
+//! The rules of STYLE.md and the decisions that a program can check. Each check is a function of its
+//! input that returns messages, so that its test needs no files.
 
 use crate::{cycles, layers, licences, metadata};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// No file is longer than this many lines. Split it by its nouns before it gets there.
+/// No file is longer than this many lines. Split it by its nouns before that.
 const LONGEST_FILE: usize = 1_200;
 
-/// Files that were longer when the limit came, with their length. Lower a number when a file
+/// Files that were longer when the limit was introduced, with their length. Lower a number when a file
 /// shrinks; never raise one, never add a line.
 const LONGER_FILES: &[(&str, usize)] = &[];
 
 /// The folders that are workspaces of their own, whose lock files no other step reads.
 const WORKSPACES: &[&str] = &["bench/compare", "fuzz"];
 
-/// What must not stand in code, with the reason.
+/// Texts that must not be in code, with the reason.
 const FORBIDDEN_CODE: &[(&str, &str)] = &[
     (concat!("to", "do!("), "finish it, or refuse it with Error::unsupported"),
     (concat!("unimple", "mented!("), "finish it, or refuse it with Error::unsupported"),
     (concat!("db", "g!("), "a trace for debugging was left behind"),
 ];
 
-/// Paths of somebody's machine, which mean nothing on another.
+/// Paths of a developer's machine, which are meaningless on another.
 const MACHINE_PATHS: &[&str] =
     &[concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/wo", "rk/"), concat!("/Us", "ers/")];
 
@@ -77,8 +77,8 @@ pub fn run(root: &Path) -> bool {
 
 /// All text files but what is built or generated.
 fn files(root: &Path) -> Vec<File> {
-    const KINDS: [&str; 12] =
-        ["rs", "toml", "md", "sql", "slt", "py", "sh", "js", "java", "go", "lock", "yml"];
+    const KINDS: [&str; 13] =
+        ["rs", "toml", "md", "sql", "slt", "py", "sh", "js", "java", "go", "lock", "yml", "txt"];
     let mut files = Vec::new();
     let mut folders: Vec<PathBuf> = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -107,7 +107,7 @@ fn files(root: &Path) -> Vec<File> {
     files
 }
 
-/// What a file shows by itself.
+/// Problems of a single file.
 fn file_problems(file: &File) -> Vec<String> {
     let path = &file.path;
     let mut problems = Vec::new();
@@ -146,14 +146,14 @@ fn file_problems(file: &File) -> Vec<String> {
     problems
 }
 
-/// Whether a line names a path that begins so, and not one that merely contains it.
+/// Whether a line names a path with this prefix, and does not merely contain it.
 fn names_path(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(position, _)| {
         !line[..position].ends_with(|before: char| before.is_alphanumeric() || "/._-~:>}".contains(before))
     })
 }
 
-/// Documents that are named but not there.
+/// Documents that are named but do not exist.
 fn reference_problems(files: &[File]) -> Vec<String> {
     let mut problems = Vec::new();
     for file in files {
@@ -173,7 +173,7 @@ fn reference_problems(files: &[File]) -> Vec<String> {
     problems
 }
 
-/// Two versions of Arrow would not know each other's arrays (docs/decisions/0002-pinned-arrow.md).
+/// Two versions of Arrow could not exchange arrays (docs/decisions/0002-pinned-arrow.md).
 fn lock_problems(files: &[File]) -> Vec<String> {
     let lock = files.iter().find(|file| file.path == "Cargo.lock");
     let versions =
@@ -185,7 +185,7 @@ fn lock_problems(files: &[File]) -> Vec<String> {
     }
 }
 
-/// The map of the code shows every crate.
+/// Checks that the map of the code shows every crate.
 fn architecture_problems(files: &[File], packages: &[metadata::Package]) -> Vec<String> {
     let Some(map) = files.iter().find(|file| file.path == "ARCHITECTURE.md") else {
         return vec!["ARCHITECTURE.md is missing".to_owned()];
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_told_its_faults_by_line() {
+    fn the_faults_of_a_file_are_reported_by_line() {
         let unfinished = format!("//! An idea.\n\nfn f() {{ {}) }}\n", concat!("to", "do!("));
         let problems = |path: &str, text: &str| file_problems(&file(path, text));
         assert_eq!(problems("crates/log/src/a.rs", "//! An idea.\n"), [""; 0]);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_one_machine_is_told_from_a_folder_of_that_name() {
+    fn a_path_of_one_machine_differs_from_a_folder_of_that_name() {
         let path = MACHINE_PATHS[1];
         assert!(names_path(&format!("see {path}me/x"), path));
         assert!(names_path(&format!("\"{path}me\""), path));

@@ -1,4 +1,4 @@
-//! Round trips over TCP to a thread that sends back what it gets: the part of every figure over a
+//! Round trips over TCP to a thread that echoes its input: the part of every time over a
 //! socket that no server can avoid.
 
 use crate::Outcome;

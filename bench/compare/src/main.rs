@@ -13,19 +13,19 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Anything that goes wrong ends the program with its message.
+/// Every error ends the program with its message.
 type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 #[derive(Parser)]
-#[command(name = "firn-compare", about = "FirnDB beside other engines")]
+#[command(name = "firn-compare", about = "FirnDB compared with other engines")]
 enum Command {
     /// Reads by primary key, prepared, in process: FirnDB and SQLite in memory.
     PointReads(point_reads::Options),
     /// TPC-H: FirnDB and DataFusion over batches in memory.
     Tpch(tpch::Options),
-    /// Round trips to a server that does nothing: what socket and client cost.
+    /// Round trips to a server that does nothing: the cost of socket and client.
     Echo(echo::Options),
-    /// Reads by primary key in pipelines over a socket, from clients that do next to nothing.
+    /// Reads by primary key in pipelines over a socket, from clients that do little work.
     Pipeline(pipeline::Options),
 }
 

@@ -1,9 +1,9 @@
-//! Reads by primary key over a socket in pipelines, from clients that do next to nothing: their messages
-//! are made beforehand, and of the answers they look at tags, lengths and values. So the server is the
+//! Reads by primary key over a socket in pipelines, from clients that do little work: their messages
+//! are made beforehand, and of the replies they read tags, lengths and values only. So the server is the
 //! limit, which it is not under pgbench.
 //!
-//! The table is pgbench's. Each pipeline is as many Bind and Execute as it has reads and one Sync; a
-//! client has two on their way, so that the server finds the next when it has answered one.
+//! The table is pgbench's. Each pipeline is as many Bind and Execute as it has reads and one Sync. A
+//! client has two pipelines in flight, so that the server finds the next one when it has answered one.
 
 use crate::Outcome;
 use bytes::BytesMut;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// Arguments of `pipeline`.
 #[derive(Args, Clone)]
 pub struct Options {
-    /// Where the server listens; it must trust us.
+    /// The address of the server, which must not require a password.
     #[arg(long)]
     address: String,
     /// The user to connect as.
@@ -77,7 +77,7 @@ struct Ran {
 
 struct Client {
     stream: TcpStream,
-    /// Only `start..end` holds what has come and has not been looked at.
+    /// Only `start..end` holds bytes that have arrived and were not read.
     received: Vec<u8>,
     start: usize,
     end: usize,
@@ -128,7 +128,7 @@ impl Client {
         Ok(ran)
     }
 
-    /// Takes what comes up to a ReadyForQuery: how many rows came, and the sum of their one column.
+    /// Reads replies up to a ReadyForQuery. Returns how many rows arrived, and the sum of their only column.
     fn answers(&mut self) -> io::Result<(u64, i64)> {
         let (mut rows, mut sum) = (0, 0);
         loop {

@@ -1,5 +1,5 @@
 //! A row by its primary key through a prepared statement, in process, one thread: FirnDB and SQLite
-//! `:memory:` in alternating rounds over the same keys. Both add up what they read, and must agree.
+//! `:memory:` in alternating rounds over the same keys. Both add up what they read, and the sums must be equal.
 
 use crate::Outcome;
 use firn_base::random::Random;
@@ -21,7 +21,7 @@ pub struct Options {
     /// Reads a round.
     #[arg(long, default_value_t = 1_000_000)]
     reads: u64,
-    /// Rounds of each engine; the median counts.
+    /// Rounds of each engine; the median is reported.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
 }

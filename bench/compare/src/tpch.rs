@@ -1,5 +1,5 @@
 //! TPC-H's queries on FirnDB and on DataFusion over batches in memory of the same rows, alternating
-//! query by query. The difference is what our storage, snapshot and SQL cost, or save.
+//! query by query. The difference is what our storage, snapshots and SQL cost, or save.
 
 use crate::Outcome;
 use datafusion::datasource::MemTable;
@@ -16,7 +16,7 @@ pub struct Options {
     /// Scale factor.
     #[arg(long, default_value_t = 1.0)]
     scale: f64,
-    /// Runs of each query on each engine; the median counts.
+    /// Runs of each query on each engine; the median is reported.
     #[arg(long, default_value_t = 5)]
     runs: usize,
     /// Threads of DataFusion. Ours takes the cores that the process may use.

@@ -1,5 +1,5 @@
 //! Rows into Arrow columns, for bulk loading: cells are pushed one after another in the order of
-//! the table's columns, and land in arrays of the types that `Transaction::insert_batch` takes.
+//! the table's columns, and become arrays of the types that `Transaction::insert_batch` takes.
 //! Invariant: between rows, every column has the same length.
 
 use crate::schema::TableSchema;
@@ -19,10 +19,10 @@ enum Column {
     Date(Vec<i32>),
 }
 
-/// Columns in the making.
+/// Columns that are built.
 pub struct Columns {
     columns: Vec<Column>,
-    /// The column that the next cell goes to.
+    /// The column of the next cell.
     next: usize,
     rows: usize,
 }
@@ -118,7 +118,7 @@ impl Columns {
             .collect()
     }
 
-    /// The column whose turn it is, and moves on.
+    /// The column of the next cell; advances to the one after it.
     fn turn(&mut self) -> &mut Column {
         let turn = self.next;
         self.next += 1;

@@ -1,5 +1,6 @@
-//! What compact blocks cost those who read or change single rows (seed 001 §5.2 and §5.6.2), and how much smaller they
-//! are: TPC-C's order lines in hot, frozen and compact blocks, by their ids and by their keys.
+//! The cost of reading and changing single rows of compact blocks (as in Funke, Kemper and Neumann, "Compacting Transactional
+//! Data in Hybrid OLTP&OLAP Databases", PVLDB 5, 2012, §5.2 and §5.6.2), and the size of these blocks:
+//! TPC-C's order lines in hot, frozen and compact blocks, by their ids and by their keys.
 
 use crate::schema::{TableSchema, tables};
 use crate::temperature::{Temperature, cool};
@@ -45,21 +46,21 @@ tables! {
 
 /// Lines of an order.
 const LINES: i32 = 10;
-/// Orders that are changed, as in the seed.
+/// Orders that are changed, as in the paper.
 const CHANGED_ORDERS: usize = 10_000;
 /// Rows that are read.
 const READ: usize = 1_000_000;
 /// Different strings.
 const INFOS: i64 = 1 << 15;
 
-/// What it cost.
+/// The costs.
 #[derive(Clone, Copy, Debug)]
 pub struct Costs {
     /// Reading three columns of a random row by its id, in nanoseconds: twice numbers and a string.
     pub read: f64,
     /// The same by key.
     pub find: f64,
-    /// Changing one column of the ten lines of so many random orders, by id.
+    /// Changing one column of the ten lines of the lines of `orders` random orders, by id.
     pub update: Duration,
     /// The same by key, in a table with an index.
     pub update_by_key: Duration,
@@ -82,7 +83,7 @@ pub struct IndexCosts {
 
 /// A column of numbers, which is changed.
 type Number = (i32,);
-/// What is read.
+/// The columns that are read.
 type Shown = (i32, i32, Str);
 
 struct Bench {
@@ -94,7 +95,7 @@ struct Bench {
     temperature: Temperature,
 }
 
-/// Measures it with so many orders.
+/// Measures the costs with this number of orders.
 pub fn run(temperature: Temperature, orders: i32) -> Result<Costs> {
     let by_id = Bench::load(&lines::SCHEMA, temperature, orders)?;
     let row_bytes = by_id.table.table().memory_bytes() as f64 / f64::from(orders * LINES);
@@ -200,7 +201,7 @@ impl Bench {
         tx.create_index(table, IndexSpec { id, name, columns: vec![info], unique: false, values }, 2)?;
         let _in_memory = tx.commit()?;
         if self.temperature == Temperature::Compact {
-            // Once to take what is compact, and once to forget its keys.
+            // Once to index the compact rows, and once to drop their keys.
             for _ in 0..2 {
                 self.engine.compact(Duration::ZERO);
             }
@@ -229,7 +230,7 @@ impl Bench {
     }
 
     fn update(&self, ids: &[RowId]) -> Result<Duration> {
-        // One that comes twice is somewhere else by then.
+        // A row that is changed twice has moved by then.
         let mut seen = HashSet::new();
         let mut orders = self.changed_orders();
         orders.retain(|order| seen.insert(*order));

@@ -1,10 +1,10 @@
-//! Who runs a workload's transactions, and counts them.
+//! Runs a workload's transactions, and counts them.
 //!
 //! Every thread is a terminal and a client at once: it enters the next input as soon as the last
 //! transaction has committed. A transaction counts once it is durable. Clients of the native
-//! interface do not wait for that: they run ahead and look, after every transaction, how far the
-//! log has come, as a server with many connections would; its latency is the time from its start to
-//! that look. What is not durable when time is up does not count.
+//! interface do not wait for that: they run ahead and check, after every transaction, how much of the
+//! log is durable, as a server with many connections would. Its latency is the time from its start to
+//! that check. Transactions that are not durable at the end do not count.
 
 use crate::histogram::Histogram;
 use firn_base::clock::{Instant, now, sleep, thread_cpu_time};
@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-/// Kinds of transactions that a workload has at most.
+/// The most kinds of transactions of a workload.
 pub const MAX_KINDS: usize = 8;
 
 /// A terminal and client of a workload: runs one transaction at a time.
@@ -26,11 +26,11 @@ pub trait Client {
     /// Draws the next input; returns its kind.
     fn next_input(&mut self) -> usize;
 
-    /// Runs the transaction that the last input asks for. The driver calls again after errors that
-    /// are worth another try.
+    /// Runs the transaction of the last input. The driver calls again after errors that
+    /// may be retried.
     fn run(&mut self) -> Result<Done>;
 
-    /// Whether who is in its way goes on while it waits for him. Those that take turns in one thread do not.
+    /// Whether a conflicting transaction can proceed while this one waits. Clients that take turns in one thread cannot wait.
     fn may_wait(&self) -> bool {
         true
     }
@@ -39,9 +39,9 @@ pub trait Client {
 /// How a transaction ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Done {
-    /// False if it rolled back, or found nothing to do, as the specification wants it.
+    /// False if it rolled back, or found nothing to do, as the specification requires.
     pub committed: bool,
-    /// How far the log must reach for it to be durable, if it is not yet.
+    /// The LSN up to which the log must be durable, if it is not yet.
     pub lsn: Option<Lsn>,
     /// The numbers that its terminal would display, added up.
     pub displayed: i64,
@@ -56,15 +56,15 @@ pub struct Options {
     pub duration: Duration,
     /// Pins the clients to this core.
     pub core: Option<usize>,
-    /// How many transactions all clients together begin in a second at most.
+    /// The most transactions a second that all clients together begin.
     pub rate: Option<u64>,
 }
 
-/// Clients that are ahead of their rate by less than this go on: to sleep for less costs more than it is for. Others
-/// look so often how far the log has come, and whether the run has ended.
+/// Clients that are ahead of their rate by less than this do not sleep: a shorter sleep costs more than it saves. Others
+/// check at this interval how much of the log is durable, and whether the run has ended.
 const AHEAD: Duration = Duration::from_millis(2);
 
-/// What all clients have done so far; read by whoever shows it.
+/// The progress of all clients, for its display.
 #[derive(Default)]
 pub struct Live {
     /// Transactions that count, by kind.
@@ -78,17 +78,17 @@ pub struct Live {
 impl Live {
     /// Transactions that count, of all kinds.
     pub fn total(&self) -> u64 {
-        // ORDERING: statistics; nothing is read on the strength of them.
+        // ORDERING: statistics; nothing depends on them.
         self.counted.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 }
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Clone)]
 pub struct Report {
     /// How long it took.
     pub elapsed: Duration,
-    /// How long the clients were on a processor, added up: on a busy machine less than they ran.
+    /// The processor time of all clients: on a busy machine less than the time of the run.
     pub processor_time: Duration,
     /// Latencies of the transactions that count, by kind.
     pub latencies: Vec<Histogram>,
@@ -96,9 +96,9 @@ pub struct Report {
     pub kinds: &'static [&'static str],
     /// Attempts that failed with 40001 and were repeated.
     pub aborts: u64,
-    /// Transactions that did not commit, as the specification wants it; they count nowhere else.
+    /// Transactions that did not commit, as the specification requires; they are not counted elsewhere.
     pub rollbacks: u64,
-    /// Everything displayed, added up: shows that two runs did the same.
+    /// The sum of everything displayed: shows that two runs did the same.
     pub checksum: i64,
 }
 
@@ -108,7 +108,7 @@ impl Report {
         self.count() as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// Transactions per second that a client was on a processor.
+    /// Transactions per second of processor time of the clients.
     pub fn per_processor_second(&self) -> f64 {
         self.count() as f64 / self.processor_time.as_secs_f64()
     }
@@ -145,8 +145,8 @@ impl fmt::Display for Report {
     }
 }
 
-/// Runs clients made by `client`. Transactions count once the log of `engine` holds them; without it, once they have
-/// committed.
+/// Runs clients made by `client`. Transactions count once the log of `engine` is durable up to them; without it, once they
+/// have committed.
 pub fn run<C: Client>(
     client: &(dyn Fn(usize) -> Result<C> + Sync),
     engine: Option<&Arc<Engine>>,
@@ -247,7 +247,7 @@ fn run_client<C: Client>(
         report.add_durable(&mut pending, engine, ended, live);
         began = ended;
         if let Some(interval) = interval {
-            // What was lost to something that took long is not made up for.
+            // Time lost to a long pause is not made up for.
             due = (due + interval).max(ended - AHEAD);
             while due > began + AHEAD && began < end && !live.stop.load(Ordering::Relaxed) {
                 sleep(AHEAD);
@@ -262,7 +262,7 @@ fn run_client<C: Client>(
 }
 
 impl Report {
-    /// Adds those that have become durable.
+    /// Counts the transactions that have become durable.
     fn add_durable(
         &mut self,
         pending: &mut VecDeque<Pending>,
@@ -279,7 +279,7 @@ impl Report {
 
     fn add(&mut self, kind: usize, latency: Duration, live: &Live) {
         self.latencies[kind].record(latency);
-        // ORDERING: statistics; nothing is read on the strength of them.
+        // ORDERING: statistics; nothing depends on them.
         live.counted[kind].fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn transactions_count_once_they_have_committed_where_nobody_asks_the_log() {
+    fn transactions_are_counted_at_commit_without_a_log() {
         let in_memory = Engine::open(firn_txn::Config::default()).unwrap();
         let options = Options { clients: 1, duration: Duration::from_millis(5), core: None, rate: None };
         for engine in [Some(&in_memory), None] {

@@ -1,6 +1,7 @@
-//! How fast blocks become canonical Arrow (seed 004 §7.2.1, figure 7.3): a table of 8-byte integers and strings of 12 to
-//! 24 bytes, of which some rows have been deleted at random, frozen by one thread. Beside it two ways to come to the
-//! same: copying a snapshot, and a transaction per block that writes every row anew.
+//! How fast blocks become canonical Arrow (as in Li, "Supporting Hybrid Workloads for In-Memory Database Management Systems via a
+//! Universal Columnar Storage Format", CMU-CS-19-112, 2019, §7.2.1, figure 7.3): a table of 8-byte integers and strings of 12 to
+//! 24 bytes, of which some rows have been deleted at random, frozen by one thread. Compared with two other ways to the
+//! same result: copying a snapshot, and a transaction per block that rewrites every row.
 
 use crate::schema::tables;
 use arrow_array::{ArrayRef, Int64Array, StringViewArray};
@@ -23,27 +24,27 @@ tables! {
     }
 }
 
-/// Bytes that a block's rows take.
+/// Bytes of a block's rows.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// What one thread does with some blocks, in bytes of their rows a second, the empty ones counted.
+/// The speeds of one thread with some blocks, in bytes of rows a second, with empty slots counted.
 #[derive(Clone, Copy, Debug)]
 pub struct Speeds {
-    /// Hundredths of the slots that were empty.
+    /// Percent of the slots that were empty.
     pub empty: u8,
-    /// Blocks at the beginning, and those that had rows in the end.
+    /// Blocks at the beginning, and blocks with rows in the end.
     pub blocks: [usize; 2],
-    /// Freezing as the engine does it. Strings lie as they were inserted.
+    /// Freezing as the engine does it. Strings are in the order of insertion.
     pub freeze: f64,
-    /// The same with strings that have all been changed since, so that they are gathered.
+    /// The same with strings that have all been changed since, so that they must be gathered.
     pub gather: f64,
     /// Copying a snapshot.
     pub snapshot: f64,
-    /// Writing every row of a block anew by a transaction, and freezing what came of it.
+    /// Rewriting every row of a block in a transaction, and freezing the result.
     pub in_place: f64,
 }
 
-/// Measures it with so many blocks.
+/// Measures the speeds with this number of blocks.
 pub fn run(blocks: usize, empty: u8) -> Result<Speeds> {
     let as_inserted = Bench::load(blocks, empty)?;
     let speed = |time: Duration| (blocks * BLOCK_BYTES) as f64 / time.as_secs_f64();
@@ -72,7 +73,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Full blocks, of whose rows some are gone, and whose other rows have no versions.
+    /// Full blocks, of which some rows are deleted, and whose other rows have no versions.
     fn load(blocks: usize, empty: u8) -> Result<Bench> {
         let engine = Engine::open(Config { freeze_after: None, ..Config::default() })?;
         measurements::SCHEMA.create(&engine)?;
@@ -81,7 +82,7 @@ impl Bench {
         let mut random = Random::seeded(1);
         const BATCH: i64 = 8192;
         let mut first = 0;
-        // The last block is begun and hardly filled.
+        // The last block has hardly any rows.
         while bench.table.table().block_usage().count() <= blocks {
             let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(first..first + BATCH));
             let name = |_| {
@@ -124,7 +125,7 @@ impl Bench {
         rows
     }
 
-    /// Waits until no row has versions, and scans know it.
+    /// Waits until no row has versions, and scans have found that.
     fn wait_for_collector(&self) {
         while self.engine.garbage_backlog() > 0 {
             sleep(Duration::from_millis(5));
@@ -147,7 +148,7 @@ impl Bench {
         start.elapsed()
     }
 
-    /// How long it takes until all full blocks are frozen and all others empty, but for the last ones.
+    /// How long it takes until all full blocks are frozen and all others empty, except for the last ones.
     fn freeze(&self) -> Duration {
         let hot = || {
             let is_hot = |block: &BlockUsage| block.state != BlockState::Frozen;
@@ -155,12 +156,12 @@ impl Bench {
         };
         let mut time = Duration::ZERO;
         let (mut least, mut rounds_since) = (hot(), 0);
-        // A round moves rows, and the next one freezes where they came to.
+        // A round moves rows, and the next one freezes the blocks to which they were moved.
         while rounds_since < 3 {
             loop {
                 let start = now();
                 let progress = self.engine.freeze(Duration::ZERO);
-                // Blocks that have begun to cool wait until whoever still had a guard lets go.
+                // Blocks in the state cooling wait until guards from before are released.
                 if progress == Progress::Waiting {
                     pin().flush();
                     continue;
@@ -183,7 +184,7 @@ impl Bench {
         self.table().block_usage().filter(|block| block.rows > 0).count()
     }
 
-    /// Writes every string anew, by a transaction per block.
+    /// Rewrites every string, with a transaction per block.
     fn rewrite(&self) -> Result<()> {
         let name = self.table.columns::<(Str,)>(&["name"])?;
         let rows = self.rows();
@@ -193,7 +194,7 @@ impl Bench {
                 let guard = pin();
                 let read = self.table().read_as(tx.snapshot(), *row, name.projection(), &guard);
                 let (text,) = read.ok_or_else(|| {
-                    firn_base::Error::new(SqlState::INTERNAL_ERROR, "a row is gone that nobody deletes")
+                    firn_base::Error::new(SqlState::INTERNAL_ERROR, "a row is missing that was not deleted")
                 })?;
                 tx.update_as(&name, *row, &(text,), &guard)?;
             }

@@ -1,5 +1,5 @@
-//! A histogram of durations: 16 buckets per power of two of nanoseconds, so that a percentile is
-//! right to 6 %, in 8 KiB and without ever allocating.
+//! A histogram of durations: 16 buckets per power of two of nanoseconds, so that a percentile has an
+//! error of at most 6 %, in 8 KiB and without allocations.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ impl Histogram {
         self.total += 1;
     }
 
-    /// Adds what another one counted.
+    /// Adds the counts of another one.
     pub fn merge(&mut self, other: &Histogram) {
         for (mine, theirs) in self.counts.iter_mut().zip(other.counts) {
             *mine += theirs;

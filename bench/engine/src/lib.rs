@@ -1,7 +1,7 @@
 //! Workloads and benchmarks of our own engine: TPC-C, TATP, TPC-H and CH-benCHmark, each with its
-//! tables, a generator that repeats from a seed, and whoever runs and checks it.
+//! tables, a generator that is reproducible from a seed, and code that runs and checks it.
 //!
-//! Modules in reading order: what all workloads share, then one module per workload.
+//! Modules in reading order: shared parts of all workloads, then one module per workload.
 
 pub mod columns;
 pub mod driver;
@@ -15,6 +15,7 @@ pub mod ch;
 pub mod compact;
 pub mod freeze;
 pub mod merge;
+pub mod planning;
 pub mod rows;
 pub mod tatp;
 pub mod temperature;
@@ -39,7 +40,7 @@ pub fn short_duration(duration: Duration) -> String {
     format!("{number:.decimals$} {unit}")
 }
 
-/// Bytes of memory that this process holds.
+/// Bytes of memory of this process.
 pub fn resident_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm")
         .ok()

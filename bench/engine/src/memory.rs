@@ -1,18 +1,18 @@
-//! What a database holds in memory while transactions run, and what for.
+//! The memory of a database while transactions run, and what uses it.
 
 use crate::driver::Live;
 use crate::{resident_bytes, short_bytes};
 use firn_storage::{Held, MemoryBudget};
 use std::fmt;
 
-/// How much memory is held at some moment.
+/// The memory at a certain time.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryUsage {
-    /// Transactions until then that count.
+    /// Transactions so far that count.
     pub transactions: u64,
     /// Bytes of the process.
     pub resident: u64,
-    /// Bytes of blocks and of strings that do not lie in them.
+    /// Bytes of blocks and of strings outside of them.
     pub rows: u64,
     /// Bytes of indexes.
     pub indexes: u64,
@@ -23,10 +23,10 @@ pub struct MemoryUsage {
 }
 
 impl MemoryUsage {
-    /// The line above those that it is shown in.
+    /// The header of the lines that show it.
     pub const TITLE: &str = "transactions    resident        rows     indexes chain heads        undo";
 
-    /// How much it is now.
+    /// The current memory.
     pub fn now(memory: &MemoryBudget, live: &Live) -> MemoryUsage {
         MemoryUsage {
             transactions: live.total(),
@@ -38,7 +38,7 @@ impl MemoryUsage {
         }
     }
 
-    /// Bytes of the database, without what the process needs besides.
+    /// Bytes of the database, without the rest of the process.
     pub fn database(&self) -> u64 {
         self.rows + self.indexes + self.heads + self.undo
     }
@@ -67,10 +67,10 @@ mod tests {
     const WAREHOUSES: i32 = 5;
     /// Transactions a second, few enough for a machine that is busy with other tests.
     const RATE: u64 = 10_000;
-    /// Bytes that a reader which does not end may cost.
+    /// Bytes that a reader without end may cost.
     const MOST: u64 = 200 << 20;
 
-    /// What is held each time that another tenth of the transactions has committed, with a snapshot of the beginning
+    /// The memory each time that another tenth of the transactions has committed, with a snapshot of the beginning
     /// held or without.
     fn usages(seconds: u64, hold: bool) -> Vec<MemoryUsage> {
         let directory = tempfile::tempdir().unwrap();
@@ -86,7 +86,7 @@ mod tests {
         let live = Live::default();
         let usages = std::thread::scope(|scope| {
             let run = scope.spawn(|| driver::run(&client, Some(&engine), options, &live));
-            // Of the slowest machine that this says anything of.
+            // The least that a slow machine must do for the test to be meaningful.
             let each = RATE * seconds / 20;
             let usages = (1..=10).map(|at| {
                 while live.total() < at * each && !run.is_finished() {
@@ -107,10 +107,10 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "takes minutes, or as many as the soak is told; cargo xtask soak runs it"]
+    #[ignore = "takes minutes, or as long as the soak test is to run; cargo xtask soak runs it"]
     fn a_reader_that_does_not_end_costs_little_memory() {
         let minutes = std::env::var("FIRN_SOAK_MINUTES").map_or(3, |text| text.parse().unwrap());
-        // Side by side, so that what disturbs one disturbs the other.
+        // In parallel, so that a disturbance affects both.
         let [without, with] = std::thread::scope(|scope| {
             let runs = [false, true].map(|hold| scope.spawn(move || usages(60 * minutes, hold)));
             runs.map(|run| run.join().unwrap())

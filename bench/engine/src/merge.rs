@@ -1,8 +1,9 @@
-//! The merge of dictionaries (seed 002 §7): what its steps cost, beside the naive algorithm of the seed's §5.1 and 5.2 and
-//! beside what the memory allows (§7.4). And what reading a slot of encoded columns costs (seed 001 §5.6.2).
+//! The merge of dictionaries (Krueger et al., "Fast Updates on Read-Optimized Databases Using Multi-Core CPUs", PVLDB 5, 2011, §7):
+//! the costs of its steps, compared with the paper's naive algorithm (§5.1 and 5.2) and with the bandwidth of
+//! memory (§7.4). And the cost of reading a slot of encoded columns (Funke, Kemper and Neumann 2012, §5.6.2).
 //!
-//! Cycles are elapsed time times the frequency, which a chain of multiplications tells that take three cycles each; per
-//! tuple of main and delta together, whatever the number of threads, as the seed counts them.
+//! Cycles are elapsed time times the frequency, which is measured by a chain of multiplications that take three cycles each.
+//! They are given per tuple of main and delta together, whatever the number of threads, as in the paper.
 
 use firn_base::clock::now;
 use firn_base::random::Random;
@@ -28,11 +29,11 @@ pub struct Options {
     pub delta: usize,
     /// Threads.
     pub threads: usize,
-    /// How often; medians count.
+    /// How often; medians are reported.
     pub runs: usize,
 }
 
-/// Whose values are merged.
+/// The type of the merged values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// 8-byte integers
@@ -41,7 +42,7 @@ pub enum Kind {
     Strings,
 }
 
-/// What a machine can do with the threads that merge.
+/// The capabilities of a machine with the threads that merge.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine {
     /// Cycles a second.
@@ -76,11 +77,11 @@ pub struct Report {
     percent: f64,
     options: Options,
     machine: Machine,
-    /// Values of main's, delta's and the merged dictionary.
+    /// The numbers of values of main's, delta's and the merged dictionary.
     values: [usize; 3],
     ours: Steps,
     naive: Steps,
-    /// What step 2 would take if it did nothing but move bytes.
+    /// The time of step 2 if it only moved bytes.
     model: Duration,
     checksum: u64,
 }
@@ -142,10 +143,10 @@ fn median_of(runs: usize, mut work: impl FnMut() -> Duration) -> Duration {
 }
 
 impl Machine {
-    /// Measures it with so many threads, on so many bytes.
+    /// Measures a machine with this number of threads and bytes.
     pub fn measure(threads: usize, bytes: usize, runs: usize) -> Result<Machine> {
         const CHAIN: u64 = 500_000;
-        // The quickest tells the frequency; others were interrupted.
+        // The fastest one shows the frequency; others were interrupted.
         let chain = (0..200).map(|_| {
             let (time, product) = timed(|| (0..CHAIN).fold(black_box(3), |number, _| link(number)));
             black_box(product);
@@ -184,8 +185,8 @@ impl Machine {
     }
 
     /// How long it takes to read and write `tuples` codes in order, and to read as many places of a table of
-    /// `entries` at random: the sum of the seed's equations 12 to 14, each at the speed that was measured for it. For a
-    /// table that fits in a cache, the last is what instructions take.
+    /// `entries` at random: the sum of the paper's equations 12 to 14, each at its measured speed. For a
+    /// table that fits in a cache, the last is the time of instructions.
     fn step_two(
         &self,
         threads: usize,
@@ -205,7 +206,7 @@ impl Machine {
     }
 }
 
-/// A multiplication of three cycles and an exclusive or of one, which the next ones wait for.
+/// A multiplication of three cycles and an exclusive or of one, on which the next ones depend.
 #[inline(always)]
 fn link(number: u64) -> u64 {
     (number ^ 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -231,7 +232,7 @@ fn random_reads<T: Copy + Into<u64> + Sync>(
     })
 }
 
-/// One of so many places, which needs no place before to be known.
+/// A position below `places` that is independent of those of other numbers.
 #[inline(always)]
 fn place(number: u64, places: usize) -> usize {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -247,7 +248,7 @@ enum Block {
 
 impl Block {
     fn of(kind: Kind, numbers: &[u64]) -> Block {
-        // Apart from each other as values are, whatever their numbers: a step of a generator.
+        // Spread like real values, whatever their numbers: a step of a generator.
         let word = |number: &u64| {
             let mixed = (number ^ number >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             (mixed ^ mixed >> 29) as i64
@@ -283,7 +284,7 @@ fn with_pieces<R>(blocks: &[Block], work: impl FnOnce(&[Piece<'_>]) -> R) -> R {
     work(&pieces)
 }
 
-/// Merges a delta into a main of so many different values in a hundred tuples each. Half of delta's are new.
+/// Merges a delta into a main, both with `percent` distinct values in a hundred tuples. Half of the delta's values are new.
 pub fn run(kind: Kind, percent: f64, options: Options, machine: Machine) -> Result<Report> {
     let Options { main, delta, threads, runs } = options;
     let ty = match kind {
@@ -339,7 +340,7 @@ pub fn run(kind: Kind, percent: f64, options: Options, machine: Machine) -> Resu
             widths = (width(&columns[0]), width(&encoded[0]));
             drop((merge, encoded));
 
-            // What delta's tree would have given it in the seed, this gets from us.
+            // The dictionary that delta's tree provides in the paper is built here.
             let own = DeltaDictionary::build(ty.into(), pieces, threads).expect("few enough");
             let own = own.merge(None, threads).expect("few enough").dictionary().clone();
             times[3].push(times[0][times[0].len() - 1]);
@@ -386,8 +387,8 @@ fn checksum<'a>(codes: impl Iterator<Item = &'a Codes>) -> u64 {
     codes.fold(0, |sum, codes| (0..codes.len()).fold(sum, |sum, at| add(sum, codes.number(at))))
 }
 
-/// The seed's §5.1 and 5.2: a merge of the dictionaries that remembers nothing, and then for every tuple of main a look-up of
-/// its value, and for every tuple a binary search for it in the merged dictionary.
+/// The paper's §5.1 and 5.2: a merge of the dictionaries without translations; then for every tuple of main a look-up of
+/// its value, and for every tuple a binary search for the value in the merged dictionary.
 fn naive(
     main: &Dictionary,
     delta: &Dictionary,
@@ -471,22 +472,22 @@ fn searched<T: Ord + Copy + Sync>(
     })
 }
 
-/// What reading costs, in cycles.
+/// The costs of reading, in cycles.
 #[derive(Clone, Copy, Debug)]
 pub struct Reads {
-    /// Of what.
+    /// The encoding.
     pub name: &'static str,
-    /// Bytes a value takes, dictionary and all.
+    /// Bytes of a value, with its share of the dictionary.
     pub bytes: f64,
-    /// A slot at random.
+    /// The cost of a slot at random.
     pub slot: f64,
-    /// A slot in order, decoded with others.
+    /// The cost of a slot in order, decoded with others.
     pub decoded: f64,
-    /// A slot in order, compared with two bounds.
+    /// The cost of a slot in order, compared with two bounds.
     pub selected: f64,
 }
 
-/// Reads a column of so many 8-byte values in every encoding: values in runs of ten on average.
+/// Reads a column of 8-byte values in every encoding: values in runs of ten on average.
 pub fn reads(slots: usize, runs: usize, machine: Machine) -> Result<Vec<Reads>> {
     let random = &mut Random::seeded(9);
     let mut next = 0;
@@ -496,7 +497,7 @@ pub fn reads(slots: usize, runs: usize, machine: Machine) -> Result<Vec<Reads>> 
         let count = left.min(SLOTS);
         let mut words: Vec<i64> = Vec::with_capacity(count);
         while words.len() < count {
-            // One of 50,000, near each other.
+            // One of 50,000 values, near each other.
             next = (next + random.uniform(1, 49_999)) % 50_000;
             let length = random.uniform(1, 19).min((count - words.len()) as i64) as usize;
             words.extend(std::iter::repeat_n((1 << 40) + next, length));

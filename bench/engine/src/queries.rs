@@ -1,5 +1,5 @@
 //! The analytical queries of TPC-H and CH-benCHmark: the files under `sql/`, which other engines
-//! are given as well.
+//! run as well.
 
 macro_rules! queries {
     ($directory:literal: $($number:literal)*) => {
@@ -15,8 +15,8 @@ pub static TPCH: [&str; 22] = queries!(
 );
 
 /// CH-benCHmark's 22 queries (Cole et al., "The mixed workload CH-benCHmark", 2011), number 1 first.
-/// Upper bounds of dates lie in 2030, because transactions enter the present date. Tables stand in
-/// FROM in an order in which each joins with those before it.
+/// Upper bounds of dates are in 2030, because transactions enter the current date. The order of tables in
+/// FROM is such that each joins with those before it.
 pub static CH: [&str; 22] = queries!(
     "ch": "01" "02" "03" "04" "05" "06" "07" "08" "09" "10" "11" "12" "13" "14" "15" "16" "17" "18" "19" "20" "21" "22"
 );

@@ -1,5 +1,5 @@
-//! Rows by themselves, without a workload around them: how fast one thread inserts and changes them (seed
-//! 000, table 2.2), and what versions cost a scan (its figures 2.8 to 2.10). Without a log.
+//! Rows alone, without a workload: how fast one thread inserts and changes them (as in Mühlbauer, dissertation, TU München
+//! 2016, table 2.2), and what versions cost a scan (its figures 2.8 to 2.10). Without a log.
 
 use crate::schema::tables;
 use arrow_array::cast::AsArray;
@@ -50,7 +50,7 @@ tables! {
     }
 }
 
-/// Changes that one transaction makes. Each is still a call, a version and an undo record of its own.
+/// The number of changes of one transaction. Each is still a call, a version and an undo record of its own.
 pub const CHANGES_PER_TRANSACTION: usize = 100;
 
 /// Millions of operations a second.
@@ -90,7 +90,7 @@ pub fn writes(rows: usize) -> Result<Writes> {
     let updates_of_five = update(&|tx, row, value| tx.update_as(&five, row, &[value; 5], &pin()))?;
     let updates_of_ten = update(&|tx, row, value| tx.update_as(&whole, row, &[value; 10], &pin()))?;
 
-    // Every row once: a row that is gone cannot be deleted.
+    // Every row once: a deleted row cannot be deleted again.
     let mut left = ids.clone();
     let delete_inserts = per_second(&engine, changes, |tx, number| {
         let gone = left.swap_remove(random.uniform(0, left.len() as i64 - 1) as usize);
@@ -100,7 +100,7 @@ pub fn writes(rows: usize) -> Result<Writes> {
     Ok(Writes { inserts: inserted, updates_of_one, updates_of_five, updates_of_ten, delete_inserts })
 }
 
-/// Does something so often, and tells how often a second, in millions.
+/// Runs an operation so often, and returns how often a second, in millions.
 fn per_second(
     engine: &Arc<Engine>,
     times: usize,
@@ -139,22 +139,22 @@ pub struct Scans {
     pub rows: usize,
     /// A loop over two arrays.
     pub arrays: Duration,
-    /// A fold of rows without versions, where they lie.
+    /// A fold of rows without versions, in place.
     pub clean: Duration,
-    /// The same by a snapshot from which rows are hidden that others have changed since, four times each:
+    /// The same by a snapshot for which rows are hidden that others have changed since, four times each:
     /// 0.01 % of them.
     pub dirty: Duration,
-    /// A scan of rows without versions that gives slices, which are copies.
+    /// A scan of rows without versions that returns slices, which are copies.
     pub slices: Duration,
-    /// A scan of rows without versions that gives Arrow batches, as SQL takes them.
+    /// A scan of rows without versions that returns Arrow batches, as for SQL.
     pub batches: Duration,
-    /// A loop over the ids of all rows that looks at every one's versions.
+    /// A loop over the ids of all rows that checks the versions of each.
     pub row_by_row: Duration,
 }
 
 /// Loads `rows` pairs and adds them up `runs` times in each way, one after another.
 pub fn scans(rows: usize, runs: usize) -> Result<Scans> {
-    // One stays as it was loaded, of the other some rows are changed.
+    // One remains as loaded, of the other some rows are changed.
     let engine = Engine::open(Config::default())?;
     pairs::SCHEMA.create(&engine)?;
     changed_pairs::SCHEMA.create(&engine)?;

@@ -125,14 +125,14 @@ impl TableSchema {
         self.indexes.iter().map(index_sql).collect()
     }
 
-    /// All statements that make the table and its indexes.
+    /// All statements that create the table and its indexes.
     pub fn ddl(&self) -> Vec<String> {
         let mut statements = vec![self.create_table_sql()];
         statements.extend(self.create_index_sql());
         statements
     }
 
-    /// Makes the table and its indexes in schema `public`, in a transaction of its own: exactly
+    /// Creates the table and its indexes in schema `public`, in a transaction of its own: exactly
     /// what [`TableSchema::ddl`] does, for callers below SQL.
     pub fn create(&self, engine: &Arc<Engine>) -> Result<()> {
         let mut transaction = engine.begin();

@@ -1,4 +1,4 @@
-//! What a workload in SQL needs of a connection, whether it goes through the embedded API or a
+//! What a workload in SQL needs of a connection, whether by the embedded API or a
 //! socket: prepare once, run with typed parameters, get rows of values.
 
 use firn_base::{Result, Value};
@@ -12,8 +12,8 @@ pub trait SqlClient {
     /// Prepares one statement.
     fn prepare(&mut self, sql: &str) -> Result<Self::Statement>;
 
-    /// Runs a statement; the rows it yields, if any. Parameters are assigned to the types that the statement
-    /// wants.
+    /// Runs a statement. Returns the rows it yields, if any. Parameters are converted to the types of the
+    /// statement by assignment.
     fn run(&mut self, statement: &Self::Statement, parameters: &[Value]) -> Result<Vec<Vec<Value>>>;
 
     /// Prepares and runs a statement without parameters.

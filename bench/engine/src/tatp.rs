@@ -1,8 +1,8 @@
 //! TATP, the Telecom Application Transaction Processing benchmark, description 1.0: a home location
 //! register. Seven very short transactions over four tables; 80 % only read.
 //!
-//! As the description wants it, subscribers are drawn non-uniformly, and transactions that find no
-//! row, or insert one that is there already, have failed: they count as done but not as committed.
+//! As the description requires, subscribers are drawn non-uniformly, and transactions that find no
+//! row, or insert an existing one, have failed: they count as done but not as committed.
 
 mod input;
 pub mod sql;
@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 use std::io::Write;
 
 tables! {
-    /// Subscribers, with 30 fields that stand for what is known of them.
+    /// Subscribers, with 30 fields of data.
     subscriber {
         columns {
             s_id: Integer;
@@ -133,7 +133,7 @@ pub fn load(
         for _ in 0..threads {
             scope.spawn(|| {
                 loop {
-                    // ORDERING: only hands out numbers.
+                    // ORDERING: only distributes numbers.
                     let batch = next.fetch_add(1, Ordering::Relaxed) as i32;
                     if batch >= batches {
                         return;
@@ -206,7 +206,7 @@ fn generate(first: i32, last: i32, seed: u64) -> [(&'static TableSchema, Batch);
     ]
 }
 
-/// Locations run up to here; the description says 2^32 - 1, which no signed integer holds.
+/// The largest location; the description says 2^32 - 1, which the column's integer type cannot represent.
 const LOCATIONS: i64 = i32::MAX as i64;
 
 /// One to four of the numbers 1 to 4, ascending.
@@ -302,7 +302,7 @@ impl Tatp {
     }
 }
 
-/// How many inputs of a client may wait at most.
+/// The most inputs of a client that may wait.
 pub const MOST_QUEUED: usize = Rows::MOST;
 
 /// One client: draws inputs and runs transactions one after another.
@@ -316,8 +316,8 @@ pub struct Worker<'t> {
 }
 
 impl<'t> Worker<'t> {
-    /// Client `number`, who always has one request, or several queued: then what the next ones will
-    /// touch is fetched together, as a server may that has many connections.
+    /// Client `number`, which always has one request, or several queued: then the rows of the next ones are
+    /// prefetched together, as a server with many connections may do.
     pub fn new(tatp: &'t Tatp, seed: u64, number: usize, queued: usize) -> Worker<'t> {
         assert!((1..=MOST_QUEUED).contains(&queued));
         let inputs = Inputs::new(tatp.subscribers, seed, number);
@@ -325,7 +325,7 @@ impl<'t> Worker<'t> {
         Worker { tatp, inputs, queue, queued, input: Input::GetSubscriberData { s_id: 1 } }
     }
 
-    /// Has fetched what the queued transactions will touch first.
+    /// Prefetches the first rows of the queued transactions.
     fn look_ahead(&self) {
         let (tatp, guard) = (self.tatp, &pin());
         let mut subscribers = SmallVec::<[(i32,); MOST_QUEUED]>::new();
@@ -456,7 +456,7 @@ impl<'t> Worker<'t> {
         done(tx, 1)
     }
 
-    /// The subscriber, found by his telephone number.
+    /// The subscriber with a given telephone number.
     fn by_number<'g, R: Row>(
         &self,
         tx: &Transaction,

@@ -1,4 +1,4 @@
-//! Databases of which all rows lie in blocks of one state.
+//! Databases of which all rows are in blocks of one state.
 
 use firn_base::sync::Arc;
 use firn_storage::{BlockState, Table};
@@ -6,7 +6,7 @@ use firn_txn::{Engine, pin};
 use std::fmt;
 use std::time::Duration;
 
-/// In what the rows lie.
+/// The state of the blocks with the rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Temperature {
     /// In hot blocks, as they were inserted.
@@ -36,7 +36,7 @@ impl Temperature {
     }
 }
 
-/// Has all rows come to lie in such blocks, unless they may stay in hot ones. Nobody may be writing, and blocks must not be
+/// Moves all rows to blocks of this state, unless they may remain in hot ones. There must be no writers, and blocks must not be
 /// colder.
 pub fn cool(engine: &Arc<Engine>, temperature: Temperature) {
     let tables = tables(engine);
@@ -45,7 +45,7 @@ pub fn cool(engine: &Arc<Engine>, temperature: Temperature) {
     };
     while temperature != Temperature::Hot && !tables.iter().all(is_cold) {
         engine.freeze(Duration::ZERO);
-        // Blocks that have begun to cool wait until whoever still had a guard lets go.
+        // Blocks in the state cooling wait until guards from before are released.
         pin().flush();
         if temperature == Temperature::Compact {
             engine.compact(Duration::ZERO);
@@ -53,7 +53,7 @@ pub fn cool(engine: &Arc<Engine>, temperature: Temperature) {
     }
 }
 
-/// Which part of a table's rows lies in which blocks.
+/// The shares of a table's rows by the states of their blocks.
 #[derive(Clone, Debug, Default)]
 pub struct Shares {
     rows: u64,
@@ -71,7 +71,7 @@ impl fmt::Display for Shares {
     }
 }
 
-/// In which blocks the rows of each table lie, by its name.
+/// The shares of each table, by its name.
 pub fn shares(engine: &Engine) -> Vec<(String, Shares)> {
     let catalog = engine.catalog();
     let of_table = |table: &Table| {

@@ -1,8 +1,8 @@
-//! TPC-H: eight tables, 22 questions. The rows come from the crate `tpchgen`, which yields exactly
+//! TPC-H: eight tables, 22 queries. The rows are from the crate `tpchgen`, which yields exactly
 //! what the specification's `dbgen` does.
 //!
-//! Fixed text that does not fill its width is varchar here: padding matters only to who displays
-//! it, no query looks at it, and the peers that we compare with do the same.
+//! Fixed text that does not fill its width is varchar here: padding only affects the display,
+//! no query uses it, and the systems that we compare with do the same.
 
 use crate::schema::{TableSchema, tables};
 use crate::tpcc::load::{LoadProgress, insert_columns};
@@ -183,12 +183,12 @@ pub fn expected_rows(scale_factor: f64) -> u64 {
     (8_660_000.0 * scale_factor) as u64
 }
 
-/// Makes the eight tables and loads them with `threads` threads.
+/// Creates the eight tables and loads them with `threads` threads.
 pub fn load(engine: &Arc<Engine>, scale_factor: f64, threads: usize, progress: &LoadProgress) -> Result<()> {
     for table in TABLES {
         table.create(engine)?;
     }
-    // Large tables come in parts of about 100,000 rows; every part is a function of the scale and its number.
+    // Large tables are generated in parts of about 100,000 rows; every part is a function of the scale and its number.
     let mut work = Vec::new();
     for table in TABLES {
         let parts = match table.name {
@@ -205,7 +205,7 @@ pub fn load(engine: &Arc<Engine>, scale_factor: f64, threads: usize, progress: &
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                // ORDERING: only hands out numbers; what they stand for was written before.
+                // ORDERING: only distributes numbers; the data behind them was written before.
                 while let Some(&(table, part, parts)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
                     for batch in batches(table, scale_factor, part, parts) {
                         progress.rows.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);

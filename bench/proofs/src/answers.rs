@@ -1,5 +1,5 @@
-//! TPC-H's tables and our answers as CSV files with a header: `DIR/schema.sql`,
-//! `DIR/data/<table>.csv` and `DIR/answers/q<number>.csv`. `tests/tpch/compare.py` has DuckDB answer
+//! TPC-H's tables and our results as CSV files with a header: `DIR/schema.sql`,
+//! `DIR/data/<table>.csv` and `DIR/answers/q<number>.csv`. `tests/tpch/compare.py` runs the queries in DuckDB
 //! over the same data.
 
 use crate::Outcome;
@@ -22,7 +22,7 @@ pub struct Options {
     directory: PathBuf,
 }
 
-/// Writes tables and answers.
+/// Writes tables and results.
 pub fn run(options: Options) -> Outcome {
     let data = options.directory.join("data");
     let answers = options.directory.join("answers");

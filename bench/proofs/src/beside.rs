@@ -1,9 +1,9 @@
-//! TPC-H, CH-benCHmark and TPC-DS, answered by a server of ours and by PostgreSQL 15 over the same rows.
+//! TPC-H, CH-benCHmark and TPC-DS, run on a server of ours and on PostgreSQL 15 over the same rows.
 //!
-//! Both sides get the rows by COPY: those of TPC-H and CH-benCHmark from generators in this process, those of TPC-DS, with its queries,
-//! from a directory that `tests/tpcds/make.py` has made. Each benchmark has a schema of its own. Columns must have the same names and
-//! types, and rows be the same: in any order, but for the columns that ORDER BY begins with, which must come in PostgreSQL's. A
-//! query that ends in LIMIT is also asked without it, since LIMIT may cut rows of equal keys.
+//! Both servers get the rows by COPY: those of TPC-H and CH-benCHmark from generators in this process, those of TPC-DS, with its
+//! queries, from a directory that `tests/tpcds/make.py` has made. Each benchmark has a schema of its own. Columns must have the
+//! same names and types, and the rows must be the same: in any order, except for the leading columns of ORDER BY, which must be
+//! in PostgreSQL's order. A query that ends in LIMIT is also run without it, since LIMIT may cut rows with equal keys.
 
 use crate::Outcome;
 use crate::server::Server;
@@ -20,7 +20,7 @@ use std::time::Instant;
 /// Arguments of `beside`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Where PostgreSQL 15 listens; it trusts the user `postgres`.
+    /// The address of PostgreSQL 15; the user `postgres` must not need a password.
     #[arg(long)]
     postgres: String,
     /// The firn binary.
@@ -37,21 +37,21 @@ const SCALE: f64 = 0.01;
 /// How long a query may take.
 const TIMEOUT: &str = "SET statement_timeout = '120s'";
 
-/// Of so many queries the answers have rows. What has none shows little.
+/// The least number of queries that must return rows. A query without rows shows little.
 const WITH_ROWS: usize = 110;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 struct Benchmark {
     name: &'static str,
-    /// What makes the tables.
+    /// The statements that create the tables.
     schema: String,
     /// A COPY for each table, and its data.
     tables: Vec<(String, Vec<u8>)>,
     queries: Vec<(String, String)>,
 }
 
-/// Asks every query of both.
+/// Runs every query on both.
 pub fn run(options: Options) -> Outcome {
     let directory = tempfile::tempdir()?;
     let server = Server::start(&options.firn, directory.path())?;
@@ -174,7 +174,7 @@ fn files(directory: &Path) -> std::io::Result<BTreeMap<String, PathBuf>> {
     Ok(files)
 }
 
-/// How many rows the answer has, or how ours differs.
+/// The number of rows of the result, or how ours differs.
 fn compare(ours: &mut WireClient, theirs: &mut WireClient, sql: &str) -> Result<usize, String> {
     let sql = sql.trim().trim_end_matches(';').trim_end();
     let whole = split_limit(sql).map_or(sql, |(whole, _)| whole);
@@ -211,22 +211,22 @@ fn compare(ours: &mut WireClient, theirs: &mut WireClient, sql: &str) -> Result<
     Ok(expected.1.len())
 }
 
-/// Whether the columns by which rows are ordered come in the same order.
+/// Checks that the columns by which rows are ordered are in the same order.
 fn in_order(got: &[Vec<String>], expected: &[Vec<String>], keys: &[usize]) -> Result<(), String> {
     let key = |row: &Vec<String>| keys.iter().map(|key| row[*key].clone()).collect::<Vec<_>>();
     match got.iter().zip(expected).find(|(got, expected)| key(got) != key(expected)) {
         None => Ok(()),
-        Some((got, expected)) => Err(format!("{got:?} comes where {expected:?} is to")),
+        Some((got, expected)) => Err(format!("found {got:?} instead of {expected:?}")),
     }
 }
 
-/// A query without the LIMIT that it ends in, and the limit.
+/// A query without its LIMIT at the end, and the limit.
 fn split_limit(sql: &str) -> Option<(&str, usize)> {
     let at = sql.to_ascii_uppercase().rfind("LIMIT")?;
     Some((&sql[..at], sql[at + 5..].trim().parse().ok()?))
 }
 
-/// The columns that the last ORDER BY begins with, as far as it names columns of the result.
+/// The leading columns of the last ORDER BY, as far as it names columns of the result.
 fn keys(sql: &str, columns: &[String]) -> Vec<usize> {
     let Some(at) = sql.to_ascii_lowercase().rfind("order by") else { return Vec::new() };
     let tail = &sql[at + "order by".len()..];

@@ -1,7 +1,7 @@
-//! `kill -9` of a server under TPC-C in SQL and beside clients that load files ([`loads`]), at random moments. After each
+//! `kill -9` of a server under TPC-C in SQL and beside clients that load files ([`loads`]), at random times. After each
 //! kill the server starts again on the same directory and must still have everything that it acknowledged, and of each load
-//! all rows or none; then it is stopped, and the twelve consistency conditions are checked in its directory: no commit
-//! is half there, and no spill file is left. In every other life checkpoints follow one another.
+//! all rows or none. Then it is stopped, and the twelve consistency conditions are checked in its directory: no commit
+//! is there in part, and no spill file is left. In every other round checkpoints are written without pause.
 
 use crate::Outcome;
 use crate::loads::{self, Attempts};
@@ -42,7 +42,7 @@ pub struct Options {
     /// The longest that a server may live, in milliseconds.
     #[arg(long, default_value_t = 3000)]
     longest_ms: i64,
-    /// Where the random moments begin; printed, so that a failure can be repeated.
+    /// The seed of the random times; printed, so that a failure can be repeated.
     #[arg(long)]
     seed: Option<u64>,
 }
@@ -93,7 +93,7 @@ pub fn run(options: Options) -> Outcome {
             if wrong.is_empty() { "nothing lost" } else { "WRONG" }
         );
         if !wrong.is_empty() {
-            // Keep the evidence.
+            // The directory is kept for analysis.
             let kept = directory.keep();
             return Err(format!("{}\nthe database is in {}", wrong.join("\n"), kept.display()).into());
         }
@@ -101,7 +101,7 @@ pub fn run(options: Options) -> Outcome {
     Ok(())
 }
 
-/// Spill files in a database that has been closed, as complaints: its checkpoint holds everything.
+/// Spill files in a database that has been closed, as violations: its checkpoint contains everything.
 fn spills(directory: &Path) -> std::io::Result<Vec<String>> {
     let names = std::fs::read_dir(directory.join("log"))?.map(|entry| Ok(entry?.file_name()));
     let names: Vec<_> = names.collect::<std::io::Result<_>>()?;
@@ -109,7 +109,7 @@ fn spills(directory: &Path) -> std::io::Result<Vec<String>> {
     Ok(spills.map(|name| format!("the spill file {} is left", name.display())).collect())
 }
 
-/// What loads need, and whether checkpoints are written all the time.
+/// The state of loads, and whether checkpoints are written without pause.
 #[derive(Clone, Copy)]
 struct Loading<'l> {
     files: &'l Path,

@@ -1,8 +1,8 @@
-//! Loads for the trial of a server that is killed: some from files, some from the client, some whose redo stays in
+//! Loads for the trial of a server that is killed: some from files, some from the client, some whose redo remains in
 //! memory and some whose redo is spilled long before they commit.
 //!
-//! Every load has a number of its own and rows `(load, row, what)`, so that afterwards the table tells of each load
-//! whether it is there as a whole, in part, or not at all. Each client tries a load once and goes on to the next number.
+//! Every load has a number of its own and rows `(load, row, what)`, so that afterwards the table shows of each load
+//! whether it is there as a whole, in part, or not at all. Each client tries a load once and continues with the next number.
 
 use crate::wire_client::WireClient;
 use firn_base::random::Random;
@@ -11,10 +11,10 @@ use firn_bench::sql_client::SqlClient;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Rows of a short load, and of one whose redo is longer than the 8 MiB that stay in memory.
+/// Rows of a short load, and of one whose redo is longer than the 8 MiB that remain in memory.
 const ROWS: [i32; 2] = [500, 60_000];
 
-/// Rows have about so many bytes.
+/// The approximate size of rows in bytes.
 const WHAT_BYTES: usize = 180;
 
 /// Bytes of a message of COPY.
@@ -43,7 +43,7 @@ impl Attempts {
         (self.0.len(), self.0.iter().filter(|attempt| attempt.acknowledged).count())
     }
 
-    /// What the table of a server that has been started again says against them: nothing, if all is well. Afterwards
+    /// The violations in the table of a server that has been started again; none if all is well. Afterwards
     /// the table is empty.
     pub fn violations(&self, client: &mut WireClient) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
@@ -53,12 +53,12 @@ impl Attempts {
         for row in &counts {
             let known = |attempt: &&Attempt| row[0] == Value::Integer(attempt.number);
             let Some(attempt) = self.0.iter().find(known) else {
-                wrong.push(format!("nobody has sent the load of {row:?}"));
+                wrong.push(format!("no client has sent the load of {row:?}"));
                 continue;
             };
             let rows = i64::from(attempt.rows);
             if row[1..] != [Value::BigInt(rows), Value::BigInt(rows), Value::BigInt(rows * (rows - 1) / 2)] {
-                wrong.push(format!("of {attempt:?} there is a part: {row:?}"));
+                wrong.push(format!("{attempt:?} was stored in part: {row:?}"));
             }
         }
         let by_key = client.prepare("SELECT what FROM loaded WHERE load = $1 AND row = $2")?;
@@ -93,7 +93,7 @@ pub fn create(client: &mut impl SqlClient) -> Result<()> {
     Ok(())
 }
 
-/// Loads until something goes wrong, such as that the server is gone; this comes back with what was tried. `next` gives
+/// Loads until an error, such as that the server has been killed; returns all attempts. `next` gives
 /// each load its number.
 pub fn run(
     client: &mut WireClient,

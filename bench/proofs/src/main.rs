@@ -1,4 +1,4 @@
-//! `firn-proofs`: trials of a whole server, and answers for another engine to check or beside another's. Each subcommand is one proof, and
+//! `firn-proofs`: tests of a whole server, and comparisons of results with other engines. Each subcommand is one proof, and
 //! fails if the proof does; `tests/proofs.rs` runs them as the gate does.
 
 mod answers;
@@ -23,13 +23,13 @@ type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 #[derive(Parser)]
 #[command(name = "firn-proofs", about = "Trials of FirnDB")]
 enum Command {
-    /// Writes TPC-H's tables and our answers as CSV files, for another engine to check.
+    /// Writes TPC-H's tables and our results as CSV files, for another engine to check.
     Answers(answers::Options),
-    /// Our answers to TPC-H, CH-benCHmark and TPC-DS beside PostgreSQL's.
+    /// Compares our results of TPC-H, CH-benCHmark and TPC-DS with PostgreSQL's.
     Beside(beside::Options),
     /// Reopening after a clean stop, and replaying the log after a crash.
     Restart(restart::Options),
-    /// Kills a server under load, again and again, and checks what it has kept.
+    /// Kills a server under load, repeatedly, and checks what is durable.
     Crash(crash::Options),
     /// Random histories of transactions, in process or beside kills, checked for anomalies.
     Isolation(isolation::Options),

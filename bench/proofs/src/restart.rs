@@ -1,5 +1,5 @@
 //! How long it takes to open a database again: TPC-H after a clean stop, and TPC-C after a crash,
-//! against the time in which the transactions of the lost process had run.
+//! compared with the time in which the transactions of the lost process had run.
 
 use crate::Outcome;
 use firn_bench::driver::{self, Live};
@@ -26,7 +26,7 @@ pub struct Options {
     /// How long transactions run before the crash.
     #[arg(long, default_value_t = 20)]
     seconds: u64,
-    /// Runs transactions in this directory and crashes: how the program calls itself.
+    /// Runs transactions in this directory and crashes: for the program's own use.
     #[arg(long, hide = true)]
     crash_in: Option<PathBuf>,
 }
@@ -102,7 +102,7 @@ fn replay_tpcc(options: &Options) -> Outcome {
     if violations.is_empty() { Ok(()) } else { Err(violations.join("\n").into()) }
 }
 
-/// How a process ends that was told to crash, so that other ends are noticed.
+/// The exit code of a process that crashed as requested, so that other ends are noticed.
 const CRASHED: i32 = 77;
 
 /// Runs transactions, then ends without closing anything.

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 /// A running server.
 pub struct Server {
     process: Child,
-    /// Where it listens.
+    /// The address on which it listens.
     pub address: String,
 }
 
@@ -33,7 +33,7 @@ impl Server {
                 break address.to_owned();
             }
         };
-        // Somebody must read on, or the server would meet a closed pipe.
+        // The rest must be read, or the server would find a closed pipe.
         std::thread::spawn(move || lines.for_each(drop));
         Ok(Server { process, address })
     }

@@ -1,4 +1,4 @@
-//! A connection over a socket, as workloads in SQL want it: the extended protocol with named
+//! A connection over a socket for workloads in SQL: the extended protocol with named
 //! statements and binary values, one round trip a statement.
 
 use bytes::BytesMut;
@@ -23,7 +23,7 @@ pub struct WireClient {
     prepared: u32,
 }
 
-/// A statement that the server knows by name.
+/// A statement that the server has under a name.
 pub struct WireStatement {
     name: String,
     parameters: Vec<Type>,
@@ -40,7 +40,7 @@ pub struct TextRows {
 }
 
 impl WireClient {
-    /// Connects to the server at `address`, which must trust us.
+    /// Connects to the server at `address`, which must not require a password.
     pub fn connect(address: &str) -> Result<WireClient> {
         WireClient::connect_as(address, "firn", "firn")
     }
@@ -66,7 +66,7 @@ impl WireClient {
         let mut out = BytesMut::new();
         frontend::query(sql, &mut out).map_err(gone)?;
         self.stream.write_all(&out).map_err(gone)?;
-        // The server asks for the data before it says that it is ready for the next query.
+        // The server requests the data before it is ready for the next query.
         loop {
             match Message::parse(&mut self.received).map_err(gone)? {
                 Some(Message::CopyInResponse(_)) => break,
@@ -90,7 +90,7 @@ impl WireClient {
         self.receive(&mut |_| Ok(()))
     }
 
-    /// Runs statements, and returns what the last one yields, as text.
+    /// Runs statements, and returns the rows of the last one, as text.
     pub fn run_simply(&mut self, sql: &str) -> Result<TextRows> {
         let mut out = BytesMut::new();
         frontend::query(sql, &mut out).map_err(gone)?;
@@ -119,8 +119,8 @@ impl WireClient {
         Ok(answer)
     }
 
-    /// Hands every message up to ReadyForQuery to `visit`. The server's error, if it sends one, is
-    /// the result.
+    /// Passes every message up to ReadyForQuery to `visit`. The server's error, if it sends one, is
+    /// returned.
     fn receive(&mut self, visit: &mut dyn FnMut(Message) -> io::Result<()>) -> Result<()> {
         let mut failure = None;
         loop {
@@ -222,12 +222,12 @@ impl SqlClient for WireClient {
     }
 }
 
-/// 08006: nothing can be said to the server any more.
+/// 08006: the connection is broken.
 fn gone(error: io::Error) -> Error {
     Error::new(SqlState::CONNECTION_FAILURE, error.to_string())
 }
 
-/// The error that the server tells.
+/// The error that the server has sent.
 fn translate(mut fields: postgres_protocol::message::backend::ErrorFields<'_>) -> io::Result<Error> {
     let (mut state, mut message) = (SqlState::INTERNAL_ERROR, String::new());
     while let Some(field) = fields.next()? {

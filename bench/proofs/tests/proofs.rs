@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const PROOFS: &str = env!("CARGO_BIN_EXE_firn-proofs");
-/// What `compare.py` ends with if DuckDB cannot be had.
+/// The exit code of `compare.py` if DuckDB cannot be installed.
 const UNAVAILABLE: i32 = 77;
 
-/// Our answers at scale factor 0.1 and DuckDB's over the same rows, all 22.
+/// Our results at scale factor 0.1 and DuckDB's over the same rows, of all 22 queries.
 #[test]
 fn our_answers_to_tpch_are_those_of_duckdb() {
     let directory = tempfile::tempdir().unwrap();
@@ -23,7 +23,7 @@ fn our_answers_to_tpch_are_those_of_duckdb() {
     assert!(status.success(), "some answers differ");
 }
 
-/// All 22 questions of TPC-H and of CH-benCHmark, and the 99 of TPC-DS, whose rows and texts come from DuckDB's extension.
+/// All 22 queries of TPC-H and of CH-benCHmark, and the 99 of TPC-DS, whose rows and texts are from DuckDB's extension.
 #[test]
 #[ignore = "needs PostgreSQL 15 and a package index; cargo xtask test has them"]
 fn our_answers_to_the_benchmarks_are_those_of_postgresql() {
@@ -74,7 +74,7 @@ fn long_histories_in_process_have_no_anomalies() {
 /// Runs a trial of a server that is killed.
 fn on_a_server(trial: &str, arguments: &[&str]) {
     // Tests of the whole workspace have built it with everything else. Alone, this crate's tests
-    // would build all it stands on once more, with other features.
+    // would build all its dependencies again, with other features.
     let firn = Path::new(PROOFS).with_file_name("firn");
     if !firn.exists() {
         eprintln!("SKIPPED: run the tests of the whole workspace, which build the firn binary");
@@ -85,7 +85,7 @@ fn on_a_server(trial: &str, arguments: &[&str]) {
 }
 
 fn root() -> PathBuf {
-    // Asked now, because clones that share a target directory share this binary.
+    // Read now, because clones that share a target directory share this binary.
     let package = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs the tests");
     Path::new(&package).ancestors().nth(2).unwrap().to_owned()
 }

@@ -119,6 +119,14 @@ impl Gauge {
         self.measure().rows.fetch_add(rows as u64, Ordering::Relaxed);
     }
 
+    /// Makes what works for the operator, which may never be asked for rows.
+    pub fn make<T>(&self, body: impl FnOnce() -> T) -> T {
+        let others = CURRENT.replace(Some(self.clone()));
+        let result = body();
+        CURRENT.set(others);
+        result
+    }
+
     /// Works for the operator. Some run those below them, whose time is not theirs.
     pub fn time<T>(&self, body: impl FnOnce() -> T) -> T {
         let others = CURRENT.replace(Some(self.clone()));

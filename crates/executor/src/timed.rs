@@ -4,8 +4,8 @@
 use crate::measures::Gauge;
 use crate::pipeline::{Input, InputPlan, OpenInput, Output, Sink, SinkPlan, Stage, StagePlan, Step, Work};
 use crate::run::Run;
-use firn_base::sync::Arc;
 use firn_base::Result;
+use firn_base::sync::Arc;
 use firn_vector::Chunk;
 use std::any::Any;
 
@@ -39,7 +39,10 @@ impl<T: ?Sized> Timed<T> {
 
 impl InputPlan for Timed<dyn InputPlan> {
     fn open(&self, work: Work<'_>) -> Result<Arc<dyn OpenInput>> {
-        Ok(Arc::new(TimedOpenInput { gauge: self.gauge.clone(), of: self.gauge.time(|| self.of.open(work))? }))
+        Ok(Arc::new(TimedOpenInput {
+            gauge: self.gauge.clone(),
+            of: self.gauge.make(|| self.of.open(work))?,
+        }))
     }
 }
 
@@ -70,7 +73,7 @@ impl StagePlan for Timed<dyn StagePlan> {
     }
 
     fn start(&self, work: Work<'_>) -> Result<Box<dyn Stage>> {
-        Ok(Box::new(Timed::new(&self.gauge, self.gauge.time(|| self.of.start(work))?)))
+        Ok(Box::new(Timed::new(&self.gauge, self.gauge.make(|| self.of.start(work))?)))
     }
 }
 
@@ -90,7 +93,7 @@ impl Stage for Timed<dyn Stage> {
 
 impl SinkPlan for Timed<dyn SinkPlan> {
     fn start(&self, work: Work<'_>) -> Result<Box<dyn Sink>> {
-        Ok(Box::new(Timed::new(&self.gauge, self.gauge.time(|| self.of.start(work))?)))
+        Ok(Box::new(Timed::new(&self.gauge, self.gauge.make(|| self.of.start(work))?)))
     }
 
     fn finish(&self, work: Work<'_>, sinks: Vec<Box<dyn Sink>>) -> Result<Arc<dyn Any + Send + Sync>> {

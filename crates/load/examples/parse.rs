@@ -1,7 +1,7 @@
-//! Reads a CSV file of lineitem into columns on one thread and throws them away: what parsing alone takes.
+//! Reads a CSV file of lineitem into columns on one thread and discards them: measures the time of parsing alone.
 //!
 //! `cargo run --release -p firn-load --example parse -- lineitem.csv [ROUNDS]`; the file has a header, as `tpchgen-cli`
-//! writes it, and is in memory before the clock starts.
+//! writes it, and is in memory before the measurement begins.
 
 use firn_base::{SqlType, TextStyle};
 use firn_load::{CopyHeader, CopyOptions, CopyReader, RowFormat};

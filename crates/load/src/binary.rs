@@ -1,4 +1,4 @@
-//! COPY's binary format: values as the wire sends them, between a header and a trailer.
+//! COPY's binary format: values in their wire format, between a header and a trailer.
 //!
 //! ```text
 //! header   "PGCOPY\n\xff\r\n\0"  flags:u32  extension length:i32  extension
@@ -6,9 +6,9 @@
 //! trailer  -1:i16
 //! ```
 //!
-//! Bytes come in pieces cut anywhere; what is carried over to the next piece is less than a row. Its
-//! end is found by its lengths alone, so that a long row which comes in many pieces is not read over
-//! and over.
+//! Bytes arrive in pieces cut anywhere. Less than a row is carried over to the next piece. The end of a row is
+//! found from its lengths alone, so that a long row which arrives in many pieces is not parsed again
+//! for each.
 
 use crate::chunk::{MAX_RECORD_BYTES, too_long};
 use crate::columns::ColumnBuilder;
@@ -22,7 +22,7 @@ const SIGNATURE: &[u8; 11] = b"PGCOPY\n\xff\r\n\0";
 const HEADER_BYTES: usize = SIGNATURE.len() + 8;
 /// The flag of files that carry an OID in front of each row, which PostgreSQL wrote before 12.
 const WITH_OIDS: u32 = 1 << 16;
-/// Flags that a reader must know to read the file at all.
+/// Flags without whose support a file must not be read.
 const CRITICAL_FLAGS: u32 = 0xffff_0000;
 
 /// A push parser of the binary format.
@@ -34,18 +34,18 @@ pub(crate) struct BinaryReader {
     batches: VecDeque<Batch>,
     /// Rows in batches so far.
     batched: u64,
-    /// The beginning of a row whose end has not come yet.
+    /// The beginning of a row whose end has not arrived yet.
     carry: Vec<u8>,
     part: Part,
-    /// The row that is being read, counted from 1; 0 in the header.
+    /// The number of the current row, from 1; 0 in the header.
     row: u64,
 }
 
-/// Which part of the file comes next.
+/// The next part of the file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Header,
-    /// That many bytes of the header's extension, which nobody asks for.
+    /// The rest of the header's extension, in bytes; it is ignored.
     Extension(usize),
     Rows,
     /// Nothing.
@@ -95,14 +95,14 @@ impl BinaryReader {
                 self.row += 1;
                 return Err(self.bad("unexpected EOF in COPY data"));
             }
-            // PostgreSQL does not miss the trailer either.
+            // PostgreSQL accepts a missing trailer as well.
             Part::Rows | Part::End => {}
         }
         self.flush();
         Ok(())
     }
 
-    /// Reads all that is whole; returns how many bytes that took.
+    /// Reads everything that is complete. Returns how many bytes that were.
     fn take(&mut self, bytes: &[u8]) -> Result<usize> {
         let mut taken = 0;
         loop {
@@ -139,7 +139,7 @@ impl BinaryReader {
         if !bytes.starts_with(SIGNATURE) {
             return Err(self
                 .bad("COPY file signature not recognized")
-                .with_hint("Is the file of another format? Say so with FORMAT text or FORMAT csv."));
+                .with_hint("The file may have another format: try FORMAT text or FORMAT csv."));
         }
         let flags = word(SIGNATURE.len());
         if flags & WITH_OIDS != 0 {
@@ -156,7 +156,7 @@ impl BinaryReader {
         Ok(())
     }
 
-    /// Reads a row or the trailer; `None` if its end has not come yet.
+    /// Reads a row or the trailer; `None` if its end has not arrived yet.
     fn row(&mut self, bytes: &[u8]) -> Result<Option<usize>> {
         let Some((count, _)) = bytes.split_first_chunk() else { return Ok(None) };
         let count = i16::from_be_bytes(*count);
@@ -169,7 +169,7 @@ impl BinaryReader {
         if usize::try_from(count) != Ok(expected) {
             return Err(self.bad(&format!("row field count is {count}, expected {expected}")));
         }
-        // Nothing is appended before the whole row is here.
+        // Nothing is appended before the whole row has arrived.
         let Some(length) = self.row_length(bytes, expected)? else {
             self.row -= 1;
             return Ok(None);
@@ -195,8 +195,8 @@ impl BinaryReader {
         Ok(Some(length))
     }
 
-    /// The length of the row that `bytes` begin with; `None` if not all of it is there. One that says that it is longer than others may
-    /// be is refused before it has come.
+    /// The length of the row at the beginning of `bytes`; `None` if it has not arrived as a whole. A row that announces more than the
+    /// maximal length is refused before it arrives.
     fn row_length(&self, bytes: &[u8], columns: usize) -> Result<Option<usize>> {
         let mut end = 2;
         for column in 0..columns {
@@ -214,7 +214,7 @@ impl BinaryReader {
             }
             if end > MAX_RECORD_BYTES {
                 return Err(too_long()
-                    .with_hint("Its fields say so by their lengths: the file may be damaged.")
+                    .with_hint("The lengths of its fields add up to more: the file may be damaged.")
                     .with_context(self.context(Some(column))));
             }
         }
@@ -254,7 +254,7 @@ impl BinaryReader {
     }
 }
 
-/// The first field of a row that is all there, and what follows it.
+/// The first field of a complete row, and the rest.
 fn field(bytes: &[u8]) -> (Option<&[u8]>, &[u8]) {
     let (length, rest) = bytes.split_first_chunk().expect("the row is whole");
     match usize::try_from(i32::from_be_bytes(*length)) {
@@ -277,7 +277,7 @@ pub(crate) fn write_trailer(out: &mut Vec<u8>) {
     out.extend_from_slice(&(-1i16).to_be_bytes());
 }
 
-/// How many bytes the first row of a written file has, with the header before it; those of the trailer
+/// The length of the first row of a written file, with the header before it; the length of the trailer
 /// if there is no row.
 pub fn end_of_first_row(file: &[u8]) -> usize {
     let start = if file.starts_with(SIGNATURE) { HEADER_BYTES } else { 0 };

@@ -1,7 +1,7 @@
 //! Rows of the binary format from Arrow columns, a column at a time.
 //!
-//! Where each row will end is found first. Then every column is written by one loop over its values, whose type is
-//! known: what a value costs is its bytes, not finding out what it is.
+//! First the length of each row is computed. Then every column is written by one loop over its values, whose type is
+//! known: no type is examined for each value.
 
 use crate::kind::Kind;
 use arrow_array::cast::AsArray;
@@ -12,14 +12,14 @@ use arrow_buffer::NullBuffer;
 use firn_base::array::ArrayImage;
 use firn_base::{Interval, Numeric, Representation, SqlType, TypeId, Value, binary};
 
-/// Rows that are written together: so many of usual width fit into a processor's cache.
+/// The number of rows that are written together: those of usual width fit into the cache of a processor.
 const TOGETHER: usize = 1024;
 
 const LENGTH_BYTES: usize = 4;
-/// In the place of a length.
+/// The length of a NULL.
 const NULL: [u8; LENGTH_BYTES] = (-1i32).to_be_bytes();
 
-/// Appends `rows` rows of columns that have the Arrow types of `kinds`, but for the scale of decimals, which is the
+/// Appends `rows` rows of columns that have the Arrow types of `kinds`, except for the scale of decimals, which is the
 /// array's. Panics if one has another type.
 pub(crate) fn write(columns: &[ArrayRef], kinds: &[Kind], rows: usize, out: &mut Vec<u8>) {
     assert_eq!(columns.len(), kinds.len());
@@ -35,20 +35,20 @@ pub(crate) fn write(columns: &[ArrayRef], kinds: &[Kind], rows: usize, out: &mut
     }
 }
 
-/// Some values of a column on their way out.
+/// Some values of a column that are written.
 struct Column {
     array: ArrayRef,
     kind: Kind,
     cells: Cells,
 }
 
-/// How long cells are.
+/// The lengths of cells.
 enum Cells {
-    /// All values are of so many bytes.
+    /// The size of all values in bytes.
     Fixed(usize),
-    /// As long as the strings are.
+    /// Those of the strings.
     Strings,
-    /// Values as they are sent, one after another, and where each ends.
+    /// Encoded values, one after another, and the end of each.
     Encoded { bytes: Vec<u8>, ends: Vec<usize> },
 }
 
@@ -122,9 +122,9 @@ fn encoded(array: &ArrayRef, encode: impl Fn(usize, &mut Vec<u8>)) -> Cells {
 }
 
 struct RowsWriter {
-    /// What every row begins with.
+    /// The number of fields, with which every row begins.
     count: [u8; 2],
-    /// Where each row ends so far.
+    /// The end of each row so far.
     ends: Vec<usize>,
 }
 
@@ -137,7 +137,7 @@ impl RowsWriter {
         }
         let mut end = out.len();
         for row in &mut self.ends {
-            // From now on where it begins, and what has been written of it.
+            // From now on the end of what has been written of the row.
             end += std::mem::replace(row, end);
         }
         out.resize(end, 0);
@@ -149,7 +149,7 @@ impl RowsWriter {
         }
     }
 
-    /// Adds how long a column's cells are.
+    /// Adds the lengths of a column's cells.
     fn add_lengths(&mut self, column: &Column) {
         let nulls = column.array.nulls();
         let mut add = |length: &dyn Fn(usize) -> usize| {
@@ -281,14 +281,14 @@ fn is_null(nulls: Option<&NullBuffer>, row: usize) -> bool {
     nulls.is_some_and(|nulls| nulls.is_null(row))
 }
 
-/// Writes bytes, and moves on behind them.
+/// Writes bytes, and advances the position.
 #[inline(always)]
 fn put<const BYTES: usize>(out: &mut [u8], at: &mut usize, bytes: [u8; BYTES]) {
     out[*at..*at + BYTES].copy_from_slice(&bytes);
     *at += BYTES;
 }
 
-/// The length of one of things that follow each other.
+/// The length of one of several consecutive entries.
 fn length_of(ends: &[usize], at: usize) -> usize {
     ends[at] - if at == 0 { 0 } else { ends[at - 1] }
 }

@@ -1,19 +1,20 @@
 //! A file cut into chunks of whole records, which can be read independently of each other.
 //!
-//! Bytes come in pieces cut anywhere. Only where records end has to be known in their order, for which each byte is
-//! looked at once however small the pieces are; that takes a small part of the time that reading the fields does
-//! (seed 000 §3.3.3, "safe mode"). Pieces that come with a search for the ends of records are looked at once more if they
-//! begin otherwise than the search supposed.
+//! Bytes arrive in pieces cut anywhere. Only the ends of records have to be found in order. For that each byte is
+//! examined once, however small the pieces are, which takes a small part of the time of reading the fields
+//! (Mühlbauer, "On Scalable and Flexible Transaction and Query Processing in Main-Memory Database Systems", dissertation,
+//! TU München 2016, §3.3.3, "safe mode"). A piece that brings its own search for the ends of records is searched again
+//! if it does not begin as the search assumed.
 
 use crate::fault::record_context;
 use crate::structure::{Dialect, Progress, Structure};
 use firn_base::{Error, SqlState};
 use std::io::{self, Read};
 
-/// What a chunk has about, if it is not the last, unless somebody wants it otherwise.
+/// The approximate length of a chunk, except of the last, by default.
 pub(crate) const CHUNK_BYTES: usize = 512 << 10;
 
-/// A longer record is an error: somebody has forgotten a quote, and all the rest of the file would be one field.
+/// A longer record is an error: a quote is missing, and the whole rest of the file would be one field.
 pub const MAX_RECORD_BYTES: usize = 256 << 20;
 
 /// Whole records.
@@ -21,9 +22,9 @@ pub const MAX_RECORD_BYTES: usize = 256 << 20;
 pub(crate) struct Chunk {
     /// The last byte is a line feed.
     pub bytes: Vec<u8>,
-    /// Where the first record begins.
+    /// The offset of the first record.
     pub begin: usize,
-    /// Lines of the file before it.
+    /// The number of lines of the file before it.
     pub lines_before: u64,
     /// Whether it begins the file.
     pub is_first: bool,
@@ -31,20 +32,20 @@ pub(crate) struct Chunk {
     pub extent: Extent,
 }
 
-/// Where a chunk is in its file, so that it can be read again without what is before it.
+/// The place of a chunk in its file, by which it can be read again without what precedes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Extent {
-    /// Bytes of the file before it.
+    /// Its offset in the file.
     pub offset: u64,
-    /// Its bytes in the file, whose last line may lack its end.
+    /// Its length in the file, whose last line may lack its end.
     pub bytes: u64,
-    /// Lines of the file before it.
+    /// The number of lines of the file before it.
     pub lines_before: u64,
 }
 
 impl Chunk {
-    /// The chunk of a CSV or JSON file, of which so many lines were skipped, that was cut off there before. In the text format the bytes alone would not do: the last line
-    /// feed of a file may follow a backslash.
+    /// The chunk of a CSV or JSON file that was cut off at this place before; `skipped` is the number of skipped lines of the
+    /// file. For the text format the bytes alone would not suffice: the last line feed of a file may follow a backslash.
     pub fn again(extent: Extent, mut bytes: Vec<u8>, skipped: u64) -> Chunk {
         debug_assert_eq!(bytes.len() as u64, extent.bytes);
         if !bytes.ends_with(b"\n") {
@@ -60,19 +61,19 @@ impl Chunk {
     }
 }
 
-/// Room before the bytes of a [`Piece`]: for what is left of the piece before it, which is mostly part of a record.
+/// Room before the bytes of a [`Piece`]: for the rest of the previous piece, which is mostly part of a record.
 const TAIL_ROOM: usize = 4 << 10;
 
-/// A stretch of a file that begins anywhere, and where records end in it if it begins neither between quotes nor after an escape,
-/// as most do (seed 000 §3.3.3 calls it speculative).
+/// A part of a file that begins anywhere, with the ends of its records under the assumption that it begins neither between
+/// quotes nor after an escape, as most do (Mühlbauer 2016, §3.3.3, calls this speculative).
 pub(crate) struct Piece {
-    /// Room, then the bytes.
+    /// The room, then the bytes.
     bytes: Vec<u8>,
     progress: Progress,
 }
 
 impl Piece {
-    /// A piece of up to so many bytes, which `read` appends.
+    /// A piece of up to `length` bytes, which `read` appends.
     pub fn read(
         dialect: Dialect,
         length: usize,
@@ -104,43 +105,44 @@ pub(crate) fn too_long() -> Error {
 }
 
 impl Uncut {
-    /// What the user is told.
+    /// The error for the user.
     pub fn into_error(self, file: &str) -> Error {
         match self {
             Uncut::TooLong { line, in_quotes } => {
                 let error = too_long().with_context(format!("{file}, line {line}"));
                 match in_quotes {
-                    true => error.with_hint("A quote that opens in this record may lack its like."),
+                    true => error.with_hint("A quote that opens in this record may not be closed."),
                     false => error,
                 }
             }
-            Uncut::Unterminated { line, record } => {
-                Error::new(SqlState::BAD_COPY_FILE_FORMAT, "unterminated CSV quoted field")
-                    .with_hint(
-                        "The quote that opens here lacks its like. Where fields do not stand in quotes, COPY is told so by QUOTE none \
-                         and read_csv by quote => ''.",
-                    )
-                    .with_context(record_context(file, line, &record))
-            }
+            Uncut::Unterminated { line, record } => Error::new(
+                SqlState::BAD_COPY_FILE_FORMAT,
+                "unterminated CSV quoted field",
+            )
+            .with_hint(
+                "The quote that opens here is not closed. If fields are not quoted, use QUOTE none in COPY \
+                         or quote => '' in read_csv.",
+            )
+            .with_context(record_context(file, line, &record)),
         }
     }
 }
 
-/// What reading from a file has come to.
+/// The result of reading from a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Came {
-    /// As much as was wanted.
+    /// As many bytes as requested.
     More,
-    /// Perhaps something, and then nothing for a while.
+    /// Perhaps some bytes; then nothing arrived for a while.
     Silence,
-    /// All that was left.
+    /// All bytes that were left.
     Last,
 }
 
 /// Cuts a file.
 pub(crate) struct Cutter {
     dialect: Dialect,
-    /// What a chunk has at least of bytes that are pushed, if it is not the last; of [pieces](Cutter::fit) what these have.
+    /// The least length of a chunk of pushed bytes, except of the last; a chunk of [pieces](Cutter::fit) has theirs.
     chunk_bytes: usize,
     /// Bytes not cut off yet.
     bytes: Vec<u8>,
@@ -150,9 +152,9 @@ pub(crate) struct Cutter {
     /// Lines cut off.
     lines: u64,
     is_first: bool,
-    /// Whether a file without bytes has a record, an empty one.
+    /// Whether a file without bytes has one empty record.
     has_record: bool,
-    /// So many lines at the beginning are no part of any record.
+    /// The number of lines at the beginning that belong to no record.
     skipped: u64,
 }
 
@@ -171,17 +173,17 @@ impl Cutter {
         }
     }
 
-    /// Passes over so many lines at the beginning, whatever they are.
+    /// Skips this number of lines at the beginning, whatever they contain.
     pub fn skip(&mut self, lines: u64) {
         self.skipped = lines;
     }
 
-    /// How many lines are passed over.
+    /// How many lines are skipped.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// Passes over what there is of the lines to be skipped; whether there may be more of them.
+    /// Skips the lines to be skipped that have arrived. Returns whether there may be more of them.
     fn pass_over(&mut self) -> bool {
         if self.lines >= self.skipped || !self.is_first {
             return false;
@@ -189,7 +191,7 @@ impl Cutter {
         let wanted = (self.skipped - self.lines) as usize;
         let ends = memchr::memchr_iter(b'\n', &self.bytes).take(wanted);
         let (lines, end) = ends.fold((0, 0), |(lines, _), end| (lines + 1, end + 1));
-        // The rest of a line that has not come yet need not be kept either.
+        // The beginning of an incomplete line need not be kept either.
         let gone = if lines < wanted as u64 { self.bytes.len() } else { end };
         self.bytes.drain(..gone);
         self.offset += gone as u64;
@@ -197,7 +199,7 @@ impl Cutter {
         lines < wanted as u64
     }
 
-    /// Takes a file without bytes for an empty line.
+    /// Treats a file without bytes as an empty line.
     pub fn demand_record(&mut self) {
         self.has_record = true;
     }
@@ -207,31 +209,31 @@ impl Cutter {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Reads from a file what a chunk takes, or what there is if it is a pipe that keeps silent.
+    /// Reads the bytes of a chunk from a file, or what a silent pipe has sent.
     pub fn read(&mut self, file: &mut dyn Read) -> io::Result<Came> {
         let wanted = self.chunk_bytes.max(self.bytes.len() / 2);
-        // The bytes that follow the chunk's last record go with the next one.
+        // The bytes after the chunk's last record belong to the next one.
         self.bytes.reserve(wanted);
         match file.take(wanted as u64).read_to_end(&mut self.bytes) {
             Ok(bytes) if bytes < wanted => Ok(Came::Last),
             Ok(_) => Ok(Came::More),
-            // What has come is there nevertheless.
+            // The bytes that have arrived are kept nevertheless.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Came::Silence),
             Err(error) => Err(error),
         }
     }
 
-    /// How files are to be read.
+    /// How files are written.
     pub fn dialect(&self) -> Dialect {
         self.dialect
     }
 
-    /// What a chunk has about if it is not the last.
+    /// The approximate length of a chunk, except of the last.
     pub fn chunk_bytes(&self) -> usize {
         self.chunk_bytes
     }
 
-    /// Takes the next piece of the file; the chunk that ends in it, if there is one.
+    /// Takes the next piece of the file. Returns the chunk that ends in it, if there is one.
     pub fn fit(&mut self, mut piece: Piece) -> Result<Option<Chunk>, Uncut> {
         let tail = self.bytes.len();
         let Progress { context, searched, whole: before, lines_behind: behind, .. } = self.progress;
@@ -270,14 +272,14 @@ impl Cutter {
         Ok(Some(Chunk { begin, ..chunk }))
     }
 
-    /// The whole records that have come, however few they are.
+    /// The whole records that have arrived, however few.
     pub fn next_few(&mut self) -> Option<Chunk> {
         self.pass_over();
         self.progress.search(&self.bytes, self.dialect);
         (self.progress.whole > 0).then(|| self.cut_whole())
     }
 
-    /// The next chunk, if its bytes have come.
+    /// The next chunk, if its bytes have arrived.
     pub fn next(&mut self) -> Result<Option<Chunk>, Uncut> {
         if self.pass_over() || self.bytes.len() < self.chunk_bytes {
             return Ok(None);
@@ -295,7 +297,7 @@ impl Cutter {
         Ok(Some(self.cut_whole()))
     }
 
-    /// What is left when the file has ended, up to two chunks. Its last line may lack its end.
+    /// The rest at the end of the file, up to two chunks. Its last line may lack its end.
     pub fn last(&mut self) -> Result<Option<Chunk>, Uncut> {
         self.pass_over();
         self.progress.search(&self.bytes, self.dialect);
@@ -312,14 +314,14 @@ impl Cutter {
         }
         let in_file = record.len();
         if context.is_escaped() {
-            // It stands for itself, rather than take away the meaning of the line feed.
+            // It is a literal backslash, and does not escape the line feed that is added.
             record.push(b'\\');
         }
         record.push(b'\n');
         Ok(Some(self.chunk(record, in_file, 1 + lines_behind)))
     }
 
-    /// The error for a record that ends between quotes: it may have many lines, of which the one is told where the field begins.
+    /// The error for a record that ends between quotes: of its lines the error names the one where the field begins.
     #[cold]
     fn unterminated(&self, mut record: Vec<u8>) -> Uncut {
         let mut structure = Structure::default();
@@ -342,7 +344,7 @@ impl Cutter {
         self.chunk(bytes, whole, lines)
     }
 
-    /// The next chunk, which has so many bytes in the file.
+    /// The next chunk, which has this length in the file.
     fn chunk(&mut self, bytes: Vec<u8>, in_file: usize, lines: u64) -> Chunk {
         let extent = Extent { offset: self.offset, bytes: in_file as u64, lines_before: self.lines };
         let is_first = std::mem::replace(&mut self.is_first, false);
@@ -360,7 +362,7 @@ mod tests {
     const CSV: Dialect = Dialect { delimiter: b',', quoting: Quoting::Doubled(b'"') };
     const TEXT: Dialect = Dialect { delimiter: b'\t', quoting: Quoting::Backslash };
 
-    /// All chunks of a file that comes in pieces.
+    /// All chunks of a file that arrives in pieces.
     fn chunks(file: &[u8], piece: usize) -> Vec<Chunk> {
         let mut cutter = Cutter::new(CSV, CHUNK_BYTES);
         let mut chunks = Vec::new();
@@ -453,13 +455,13 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_cut_says_where_it_begins() {
+    fn an_uncut_record_reports_where_it_begins() {
         let mut cutter = Cutter::new(CSV, CHUNK_BYTES);
         cutter.push(b"1,a\n2,\"b\nc\n");
         assert_eq!(cutter.last().unwrap().unwrap().bytes, b"1,a\n");
         let unterminated = Uncut::Unterminated { line: 2, record: b"2,\"b\nc\n".to_vec() };
         assert_eq!(cutter.last().unwrap_err(), unterminated);
-        // Of a record of several lines the one where the field begins.
+        // Of a record of several lines the line where the field begins.
         cutter.push(b"1,a\n2,\"b\nc\",d,\"e\nf\n");
         assert_eq!(cutter.last().unwrap().unwrap().bytes, b"1,a\n");
         let unterminated = Uncut::Unterminated { line: 4, record: b"c\",d,\"e\nf\n".to_vec() };

@@ -1,4 +1,4 @@
-//! Growing columns: text in, Arrow out, with no value in between for types of fixed width.
+//! Columns that are built: text is parsed into Arrow arrays, without an intermediate value for types of fixed width.
 
 use crate::kind::Kind;
 use arrow_array::builder::{
@@ -15,7 +15,7 @@ use firn_base::{
     numeric, text,
 };
 
-/// Texts read as literals of a type. An error comes with the text.
+/// Reads texts as literals of a type. An error is returned with its text.
 pub fn read_literals(
     texts: &StringViewArray,
     ty: impl Into<Type>,
@@ -31,7 +31,7 @@ pub fn read_literals(
     Ok(builder.finish())
 }
 
-/// The column of one type under construction.
+/// A column of one type that is built.
 pub(crate) enum ColumnBuilder {
     Boolean(BooleanBuilder),
     SmallInt(Int16Builder),
@@ -54,7 +54,7 @@ pub(crate) enum ColumnBuilder {
     TimestampTz(TextStyle, TimestampMicrosecondBuilder),
     Interval(IntervalStyle, IntervalMonthDayNanoBuilder),
     Uuid(FixedSizeBinaryBuilder),
-    /// The images of numerics with scales of their own, which precision and scale may limit.
+    /// The images of numerics without a common scale, which precision and scale may limit.
     Numbers(Option<(u16, i16)>, BinaryViewBuilder),
     /// The images of arrays.
     Arrays {
@@ -65,7 +65,7 @@ pub(crate) enum ColumnBuilder {
         builder: BinaryViewBuilder,
     },
     Oids(Type, UInt32Builder),
-    /// Strings of a type with a length of its own, such as `name`.
+    /// Strings of a type with its own length, such as `name`.
     Names(Type, StringViewBuilder),
 }
 
@@ -99,7 +99,7 @@ macro_rules! each {
 }
 
 impl ColumnBuilder {
-    /// An empty column of values that are read in a style.
+    /// An empty column of values that are read in a text style.
     pub(crate) fn new(kind: Kind, style: TextStyle) -> ColumnBuilder {
         let ty = match kind {
             Kind::Typed(ty) => ty,
@@ -220,7 +220,7 @@ impl ColumnBuilder {
 
     /// Reads and appends a value in PostgreSQL's binary format; `kind` is that of the column.
     pub(crate) fn append_binary(&mut self, field: &[u8], kind: Kind) -> Result<()> {
-        // Strings need no copy of their own.
+        // Strings are not copied first.
         if let ColumnBuilder::Text(_) | ColumnBuilder::Varchar(..) | ColumnBuilder::Char(..) = self {
             return self.append(binary::utf8(field)?);
         }
@@ -268,7 +268,7 @@ impl ColumnBuilder {
         Ok(())
     }
 
-    /// Takes the column out; the builder is empty again.
+    /// Takes the column; the builder is empty again.
     pub(crate) fn finish(&mut self) -> ArrayRef {
         each!(self, builder => Arc::new(builder.finish()))
     }

@@ -1,12 +1,12 @@
-//! Files in encodings that have one byte for each character, read as UTF-8.
+//! Files in encodings that have one byte for each character, converted to UTF-8.
 //!
-//! All of them are ASCII in their lower half. Lines stay where they are, so that errors name the file's own; a byte that an
-//! encoding gives no character stays what it is, which no UTF-8 has in such a place, and so is told with its line.
+//! All of them are ASCII in their lower half. Line numbers do not change, so errors name the lines of the file. A byte without
+//! a character in the encoding is left unchanged, which is invalid UTF-8 in that place, and so it is reported with its line.
 
 use firn_base::{Error, Result};
 use std::io::{self, Read};
 
-/// How the characters of a file are written.
+/// The character encoding of a file.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
 pub enum Encoding {
     /// UTF-8.
@@ -16,25 +16,25 @@ pub enum Encoding {
     Latin1,
     /// ISO 8859-15, which has the euro.
     Latin9,
-    /// Windows' code page 1252: what most files are that are said to be ISO 8859-1.
+    /// Windows code page 1252: what most files contain that are declared as ISO 8859-1.
     Windows1252,
 }
 
-/// The upper half's first quarter of Windows 1252; zero for none.
+/// The first quarter of the upper half of Windows 1252; zero for none.
 const WINDOWS_1252: [u16; 32] = [
     0x20ac, 0, 0x201a, 0x0192, 0x201e, 0x2026, 0x2020, 0x2021, 0x02c6, 0x2030, 0x0160, 0x2039, 0x0152, 0,
     0x017d, 0, 0, 0x2018, 0x2019, 0x201c, 0x201d, 0x2022, 0x2013, 0x2014, 0x02dc, 0x2122, 0x0161, 0x203a,
     0x0153, 0, 0x017e, 0x0178,
 ];
 
-/// A character has at most so many bytes of UTF-8.
+/// The most bytes of a character in UTF-8.
 const MOST_BYTES: usize = 3;
 
-/// So many bytes are read at once.
+/// The number of bytes that are read at once.
 const PIECE_BYTES: usize = 64 << 10;
 
 impl Encoding {
-    /// The encoding of a name, as PostgreSQL, DuckDB and others call it.
+    /// The encoding with this name, as PostgreSQL, DuckDB and others use it.
     pub fn of(name: &str) -> Option<Encoding> {
         let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
         Some(match plain.to_ascii_lowercase().as_str() {
@@ -46,11 +46,12 @@ impl Encoding {
         })
     }
 
-    /// As [`Encoding::of`]; 0A000 of a name that it does not know.
+    /// As [`Encoding::of`]; 0A000 for an unknown name.
     pub fn named(name: &str) -> Result<Encoding> {
         Encoding::of(name).ok_or_else(|| {
-            Error::unsupported(format!("encoding \"{name}\""))
-                .with_hint("There are UTF8, LATIN1, LATIN9 and WIN1252. Convert files in others to UTF-8.")
+            Error::unsupported(format!("encoding \"{name}\"")).with_hint(
+                "Supported are UTF8, LATIN1, LATIN9 and WIN1252. Convert files in other encodings to UTF-8.",
+            )
         })
     }
 
@@ -91,13 +92,13 @@ impl Encoding {
     }
 }
 
-/// A file as UTF-8.
+/// A file converted to UTF-8.
 pub struct Decoded<R> {
     file: R,
     encoding: Encoding,
     piece: Box<[u8]>,
     text: Vec<u8>,
-    /// So much of the text has been read.
+    /// The length of the text that has been returned.
     read: usize,
 }
 
@@ -146,7 +147,7 @@ mod tests {
         ] {
             assert_eq!(decoded(encoding, bytes), text.as_bytes());
         }
-        // Every byte by itself is one character, but for those that are none.
+        // Every byte is one character, except for those without a character.
         let all: Vec<u8> = (0..=255).collect();
         for encoding in [Encoding::Latin1, Encoding::Latin9] {
             assert_eq!(String::from_utf8(decoded(encoding, &all)).unwrap().chars().count(), 256);

@@ -1,37 +1,37 @@
-//! What is wrong with a record: found by position, told by line.
+//! Errors of records: found by position, reported by line.
 
 use crate::encoding::Encoding;
 use crate::options::CopyOptions;
 use firn_base::{Error, SqlState};
 use std::ops::Range;
 
-/// As many characters of wrong data as an error shows.
+/// The number of characters of wrong data that an error shows.
 const SHOWN_CHARACTERS: usize = 100;
 
-/// The routine of an error that a record has too few fields or too many, by which it differs from others of its SQLSTATE.
+/// The routine of an error about too few or too many fields, which distinguishes it from others of its SQLSTATE.
 pub const WIDTH_ROUTINE: &str = "NextCopyFrom";
 
-/// What is wrong with a record of a chunk.
+/// An error of a record of a chunk.
 pub(crate) struct Fault {
-    /// Where the record lies, without its line feed.
+    /// The place of the record, without its line feed.
     pub record: Range<usize>,
-    /// The column whose field is wrong and what stands there; without one it is all of the record.
+    /// The column and the text of the field with the error; `None` if it is about the whole record.
     pub field: Option<(String, String)>,
     pub error: Error,
-    /// Whether the record is the header, without which nothing can be read.
+    /// Whether the record is the header, without which no row can be read.
     pub is_of_header: bool,
 }
 
 /// A row that was left out.
 #[derive(Debug)]
 pub struct Rejected {
-    /// What is wrong with it, and where.
+    /// Its error, and the place.
     pub error: Error,
     /// The line on which it ends.
     pub line: u64,
-    /// The column whose field is wrong and what stands there; without one it is all of the record.
+    /// The column and the text of the field with the error; `None` if it is about the whole record.
     pub field: Option<(String, String)>,
-    /// The record as it stands in the file; what is not UTF-8 is U+FFFD.
+    /// The record as in the file; bytes that are no UTF-8 are U+FFFD.
     pub record: String,
 }
 
@@ -47,7 +47,7 @@ impl Fault {
         }
     }
 
-    /// What is told of a row that is left out.
+    /// The description of a row that is left out.
     #[cold]
     pub fn into_rejected(self, file: &str, line: u64, chunk: &[u8]) -> Rejected {
         let field = self.field.clone();
@@ -71,18 +71,18 @@ pub(crate) fn record_context(file: &str, line: u64, record: &[u8]) -> String {
     format!("{file}, line {line}: \"{}\"", shown(&String::from_utf8_lossy(record)))
 }
 
-/// What helps against bytes that are no UTF-8, unless they are no text at all.
+/// The hint for bytes that are no UTF-8, unless they are no text at all.
 #[cold]
 pub(crate) fn with_encoding_hint(error: Error, bytes: &[u8], options: &CopyOptions) -> Error {
     if options.encoding != Encoding::Utf8 || bytes.contains(&0) {
         return error;
     }
     error.with_hint(
-        "The file may be in another encoding: COPY is told so by ENCODING 'LATIN1', and read_csv by encoding => 'latin1'.",
+        "The file may have another encoding: try ENCODING 'LATIN1' in COPY, or encoding => 'latin1' in read_csv.",
     )
 }
 
-/// As much of wrong data as is useful.
+/// The beginning of wrong data, for an error.
 fn shown(data: &str) -> String {
     match data.char_indices().nth(SHOWN_CHARACTERS) {
         Some((end, _)) => format!("{}...", &data[..end]),

@@ -1,4 +1,4 @@
-//! Where chunks come from: a file that is cut as it is read, or places in it that are known from before.
+//! Sources of chunks: a file that is cut as it is read, or parts of it whose places are known.
 
 use crate::chunk::{Came, Chunk, Cutter, Extent, Piece, Uncut};
 use crate::structure::Dialect;
@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// A file that can be read anywhere, by several threads at once.
 pub trait Places: Sync {
-    /// Appends so many bytes from there on, fewer only where the file ends.
+    /// Appends `length` bytes from this offset on, fewer only at the end of the file.
     fn read_at(&self, from: u64, length: usize, bytes: &mut Vec<u8>) -> io::Result<()>;
 }
 
@@ -26,38 +26,38 @@ impl Places for File {
                 Err(error) => return Err(error.into()),
             }
         }
-        // There may have been more room than was asked for.
+        // There may have been more room than requested.
         bytes.truncate(before + length);
         Ok(())
     }
 }
 
-/// What is read of a file that has chunks.
+/// The parts of a file to be read.
 pub enum Feed<'f> {
-    /// All of it, from where it stands, one piece after the other.
+    /// The whole file, from its current position, one piece after the other.
     Whole(&'f mut (dyn Read + Send)),
-    /// A stretch of it, several pieces at once.
+    /// A range of it, several pieces at once.
     Stretch {
         /// The file.
         file: &'f dyn Places,
-        /// Where the stretch begins, and where it ends if the file does not end before. What somebody adds to the file
-        /// meanwhile is not in it.
+        /// Where the range begins, and where it ends if the file does not end before. Bytes that are appended to the file
+        /// meanwhile are not in it.
         stretch: Range<u64>,
-        /// Is told of bytes that have been read.
+        /// Is called with the number of bytes that have been read.
         watch: &'f (dyn Fn(u64) + Sync),
     },
-    /// Those chunks, which begin so far behind where each says that it does; of CSV and JSON files.
+    /// These chunks; each begins `begin` bytes later than its extent says. For CSV and JSON files.
     Extents {
         /// The file.
         file: &'f dyn Places,
-        /// Where what counts as its beginning is.
+        /// The offset that the extents are relative to.
         begin: u64,
-        /// The chunks, which rise.
+        /// The chunks, in ascending order.
         extents: &'f [Extent],
     },
 }
 
-/// A feed that is read in its order, by one at a time.
+/// A feed that is read in order, by one thread at a time.
 pub(crate) struct InTurn<'f> {
     pub file: &'f mut (dyn Read + Send),
     pub cutter: Cutter,
@@ -65,14 +65,14 @@ pub(crate) struct InTurn<'f> {
 }
 
 impl InTurn<'_> {
-    /// The next chunk. `place` is what errors call the file, and `failed` says what a failure to read is to the user.
+    /// The next chunk. `place` is the name of the file in errors, and `failed` makes the error of a failed read.
     pub fn next(&mut self, place: &str, failed: &dyn Fn(&io::Error) -> Error) -> Result<Option<Chunk>> {
         cut(&mut self.cutter, self.file, &mut self.at_end, place, failed)
     }
 }
 
-/// A feed that several read at once: each [takes](Pieces::take) what comes next, [fetches](Taken::fetch) it, and all that was
-/// fetched is [joined](Joints::put) in the order in which it was taken.
+/// A feed that several threads read at once: each [takes](Pieces::take) the next part and [fetches](Taken::fetch) it, and all
+/// parts are [joined](Joints::put) in the order in which they were taken.
 pub(crate) struct Pieces<'f> {
     rest: Rest<'f>,
     dialect: Dialect,
@@ -95,7 +95,7 @@ enum Rest<'f> {
     Nothing,
 }
 
-/// What is to be read.
+/// A part to be read.
 pub(crate) enum Taken<'f> {
     Extent {
         file: &'f dyn Places,
@@ -109,33 +109,33 @@ pub(crate) enum Taken<'f> {
         dialect: Dialect,
         watch: &'f (dyn Fn(u64) + Sync),
     },
-    /// Nothing, but what is left over is to be told.
+    /// The end: the remaining records are to be returned.
     End,
 }
 
-/// The same when it has been read.
+/// A part that has been read.
 pub(crate) enum Fetched {
     Chunk(Chunk),
-    /// Whether the file ends in it, although more was expected.
+    /// The flag says whether the file ends in it, although more was expected.
     Piece(Piece, bool),
     End,
 }
 
-/// Makes chunks of what was fetched.
+/// Makes chunks of the parts that were fetched.
 pub(crate) struct Joints {
     cutter: Cutter,
-    /// Whether the file has ended before the stretch did.
+    /// Whether the file has ended before the range.
     is_over: bool,
 }
 
-/// How a feed is read, and who cuts it.
+/// How a feed is read and cut.
 pub(crate) enum Way<'f> {
     InTurn(InTurn<'f>),
     AtOnce(Pieces<'f>, Joints),
 }
 
 impl<'f> Way<'f> {
-    /// How a feed is read; `cutter` cuts it if nobody has.
+    /// How a feed is read; `cutter` cuts it if it has no chunks yet.
     pub fn of(feed: Feed<'f>, cutter: Cutter) -> Way<'f> {
         let rest = match feed {
             Feed::Whole(file) => return Way::InTurn(InTurn { file, cutter, at_end: false }),
@@ -150,7 +150,7 @@ impl<'f> Way<'f> {
 }
 
 impl<'f> Pieces<'f> {
-    /// What is to be read next.
+    /// The next part to be read.
     pub fn take(&mut self) -> Option<Taken<'f>> {
         match &mut self.rest {
             Rest::Nothing => None,
@@ -183,12 +183,12 @@ impl Pieces<'_> {
 }
 
 impl Joints {
-    /// Calls `found` with the chunks that what was fetched next completes.
+    /// Calls `found` with the chunks that the next part completes.
     pub fn put(&mut self, fetched: Fetched, place: &str, found: &mut dyn FnMut(Chunk)) -> Result<()> {
         let uncut = |uncut: Uncut| uncut.into_error(place);
         match fetched {
             Fetched::Chunk(chunk) => found(chunk),
-            // What somebody adds to a file that has become shorter meanwhile does not follow what is before it.
+            // Bytes that are appended to a file which was truncated meanwhile do not continue what precedes them.
             Fetched::Piece(..) if self.is_over => {}
             Fetched::Piece(piece, is_over) => {
                 self.is_over = is_over;
@@ -208,7 +208,7 @@ impl Joints {
 }
 
 impl Taken<'_> {
-    /// Reads it.
+    /// Reads the part.
     pub fn fetch(self, failed: &dyn Fn(&io::Error) -> Error) -> Result<Fetched> {
         match self {
             Taken::Extent { file, begin, extent, skipped } => {
@@ -232,7 +232,7 @@ impl Taken<'_> {
     }
 }
 
-/// Reads a stretch of a file from its beginning to its end, or where the file ends.
+/// Reads a range of a file from its beginning to its end, or to the end of the file.
 pub(crate) struct InOrder<'f> {
     pub file: &'f dyn Places,
     pub rest: Range<u64>,
@@ -270,7 +270,7 @@ fn cut(
         match cutter.read(file).map_err(|error| failed(&error))? {
             Came::More => {}
             Came::Last => *at_end = true,
-            // Its writer may wait for what becomes of it.
+            // The writer of the pipe may wait for the effect of what it has sent.
             Came::Silence => {
                 if let Some(chunk) = cutter.next_few() {
                     return Ok(Some(chunk));
@@ -280,13 +280,13 @@ fn cut(
     }
 }
 
-/// So many bytes of a file from there on.
+/// `length` bytes of a file from offset `from` on.
 fn read_extent(file: &dyn Places, from: u64, length: usize) -> io::Result<Vec<u8>> {
     // A line feed may be added.
     let mut bytes = Vec::with_capacity(length + 1);
     file.read_at(from, length, &mut bytes)?;
     match bytes.len() < length {
-        true => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it has become shorter while it was read")),
+        true => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it was truncated while it was read")),
         false => Ok(bytes),
     }
 }

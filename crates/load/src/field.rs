@@ -1,8 +1,8 @@
-//! Fields that do not stand for themselves: quotes and escapes are taken off.
+//! Fields that are not literal: quotes and escapes are removed.
 
 use crate::options::{CopyOptions, QuotesOpen};
 
-/// Takes the quotes off a field of a CSV file, those that open where the options say and those that close them.
+/// Removes the quotes of a field of a CSV file: those that open where the options allow it, and those that close them.
 pub(crate) fn unquote(raw: &[u8], options: &CopyOptions, out: &mut Vec<u8>) {
     out.clear();
     let anywhere = options.quotes_open == QuotesOpen::Anywhere;
@@ -17,7 +17,7 @@ pub(crate) fn unquote(raw: &[u8], options: &CopyOptions, out: &mut Vec<u8>) {
             position += 1;
         } else if byte == options.quote && (in_quotes || may_open) {
             in_quotes = !in_quotes;
-            // Behind one that has closed as well: two that touch are one field's.
+            // A quote may also open directly after one that has closed.
             may_open = true;
         } else {
             out.push(byte);
@@ -37,7 +37,7 @@ pub(crate) fn unescape(raw: &[u8], out: &mut Vec<u8>) {
             continue;
         }
         let Some((&escape, after)) = rest.split_first() else {
-            // A backslash at the very end stands for itself.
+            // A backslash at the very end is literal.
             out.push(b'\\');
             break;
         };

@@ -1,6 +1,6 @@
-//! Columns as they fill up with the fields of a chunk.
+//! Columns that are filled with the fields of a chunk.
 //!
-//! Most fields are taken the quick way, by code for the type alone; what that does not know is read as everywhere else.
+//! Most fields are read by the quick way, by code for the type alone. A field that it does not support is read by the general parser.
 
 use crate::columns::ColumnBuilder;
 use crate::kind::Kind;
@@ -19,46 +19,46 @@ use std::ops::{Range, RangeInclusive};
 
 /// A column under construction.
 pub(crate) trait Filling {
-    /// Whether [`Filling::quick`] takes whatever it is given, quotes included.
+    /// Whether [`Filling::quick`] accepts every field, quotes included.
     const TAKES_ANYTHING: bool = false;
 
     /// Appends NULL.
     fn null(&mut self);
 
-    /// Appends a field that stands for itself; whether it could.
+    /// Appends a literal field. Returns whether it could.
     fn quick(&mut self, chunk: &[u8], field: Range<usize>) -> bool;
 
-    /// Reads fields that stand for themselves, which then wait for their turn; those that it could read are the bits of a mask.
+    /// Reads literal fields, which then wait to be appended. Returns a mask of those that it could read.
     #[inline(always)]
     fn eight(&mut self, _: &Eight<'_>) -> u8 {
         0
     }
 
-    /// Appends all fields that wait.
+    /// Appends all waiting fields.
     #[inline(always)]
     fn append_eight(&mut self) {}
 
-    /// Appends one of the fields that wait.
+    /// Appends one of the waiting fields.
     #[inline(always)]
     fn append_lane(&mut self, _: usize) {}
 
-    /// Appends a value, or says what is wrong with it.
+    /// Appends a value, or returns its error.
     fn long(&mut self, field: &str) -> Result<()>;
 
     /// The column.
     fn finish(self) -> ArrayRef;
 }
 
-/// Whoever fills columns, whatever their types.
+/// The loop that fills columns, for every type.
 pub(crate) trait Filler {
-    /// Appends the fields of some rows. `strips_quotes` is kept between calls for a column: whether fields are looked at as if
+    /// Appends the fields of some rows. `strips_quotes` is kept between calls for a column: whether fields are read as if
     /// they were in quotes.
     fn fill(&mut self, column: &mut impl Filling, strips_quotes: &mut bool);
 }
 
 /// A column under construction, of any type.
 pub(crate) trait Column<F> {
-    /// Appends the fields that the filler is at.
+    /// Appends the fields of the filler's current rows.
     fn fill(&mut self, filler: &mut F);
 
     /// The column.
@@ -84,17 +84,17 @@ fn boxed<'c, F: Filler>(filling: impl Filling + 'c) -> Box<dyn Column<F> + 'c> {
     Box::new(Typed { filling, strips_quotes: false })
 }
 
-/// What fields are read from.
+/// The source of the fields.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'c> {
-    /// The memory that strings may stay in.
+    /// The memory in which strings may remain.
     pub chunk: &'c Buffer,
     pub is_ascii: bool,
     /// How many rows there are.
     pub rows: usize,
-    /// What a field does not begin with that stands for itself.
+    /// A byte with which no literal field begins.
     pub quote: u8,
-    /// How values are read.
+    /// The text style of values.
     pub style: TextStyle,
 }
 
@@ -137,7 +137,7 @@ pub(crate) fn column<'c, F: Filler>(kind: Kind, source: Source<'c>) -> Box<dyn C
             let decimals = PrimitiveBuilder::<Decimal128Type>::with_capacity(rows)
                 .with_precision_and_scale(precision, scale as i8)
                 .expect("SqlType keeps precision and scale in range");
-            // What is read quickly has sixteen digits at most.
+            // The quick way reads at most sixteen digits.
             let most = 10_i64.pow(u32::from(precision.min(18))) - 1;
             let range = -most..=most;
             let quick_range = range.clone();
@@ -184,12 +184,12 @@ pub(crate) fn column<'c, F: Filler>(kind: Kind, source: Source<'c>) -> Box<dyn C
     }
 }
 
-/// How fields of a column of numbers are read together.
+/// How fields of a column of numbers are read eight at a time.
 trait Together<N> {
     fn read(&self, fields: &Eight<'_>) -> (u8, [N; LANES]);
 }
 
-/// A number of a column, as lanes have it.
+/// A number of a column, made from a lane.
 trait FromLane: Copy {
     fn from_lane(value: i64) -> Self;
 }
@@ -251,7 +251,7 @@ impl Together<i32> for Dates {
     }
 }
 
-/// What reads no fields together.
+/// The type of a column whose fields are read one by one.
 struct OneByOne;
 
 impl<N: Default + Copy> Together<N> for OneByOne {
@@ -324,7 +324,7 @@ where
     }
 }
 
-/// Strings, left where they are as far as possible.
+/// Strings, left in the chunk as far as possible.
 struct Strings<'c> {
     ty: SqlType,
     form: Form,
@@ -332,17 +332,17 @@ struct Strings<'c> {
     waiting: [u128; LANES],
     views: Vec<u128>,
     nulls: NullBufferBuilder,
-    /// Those that are not in the chunk as they should be.
+    /// Strings that are not in the chunk in their final form.
     rewritten: Vec<u8>,
 }
 
-/// How strings are read that are plain bytes of the chunk.
+/// How strings are read that are literal bytes of the chunk.
 enum Form {
-    /// As they are, up to so many bytes.
+    /// Unchanged, up to `most` bytes.
     Plain { most: usize, tails: Tails },
-    /// ASCII, filled up with blanks to so many bytes, which fit a view.
+    /// ASCII, padded with blanks to `exactly` bytes, which fit in a view.
     Short { exactly: usize, tails: Tails },
-    /// ASCII, filled up with blanks to so many bytes, which fit [`BLOCK_BYTES`].
+    /// ASCII, padded with blanks to `exactly` bytes, which fit in [`BLOCK_BYTES`].
     Long { exactly: usize },
     /// One by one.
     Other,
@@ -367,16 +367,16 @@ impl Form {
     }
 }
 
-/// Bytes that are loaded at once to be filled up with blanks.
+/// Bytes that are loaded at once to be padded with blanks.
 const BLOCK_BYTES: usize = 32;
 
-/// Strings up to this length lie in their views.
+/// Strings up to this length are stored inside their views.
 const INLINE_BYTES: usize = 12;
 
-/// One more than the longest of them stands for all that are longer.
+/// The last entry, one more than the longest inline length, is for all longer strings.
 const LENGTHS: usize = INLINE_BYTES + 2;
 
-/// What the string itself is of a view, by its length; of long ones the first four bytes.
+/// The mask of the string's bytes in a view, by its length; of long ones the first four bytes.
 static KEPT: [u128; LENGTHS] = {
     let mut kept = [0xffff_ffff << 32; LENGTHS];
     let mut length = 0;
@@ -390,10 +390,10 @@ static KEPT: [u128; LENGTHS] = {
 /// Set in bytes that are not ASCII.
 const HIGH: u128 = u128::from_le_bytes([0x80; 16]);
 
-/// What else is in a view, by the length of the string.
+/// The other parts of a view, by the length of the string.
 type Tails = [u128; LENGTHS];
 
-/// So many bytes that are kept, and as many that are not.
+/// A mask of [`BLOCK_BYTES`] bytes that are kept, and as many that are not.
 static KEPT_OF_BLOCK: [u8; 2 * BLOCK_BYTES] = {
     let mut kept = [0; 2 * BLOCK_BYTES];
     let mut at = 0;
@@ -404,10 +404,10 @@ static KEPT_OF_BLOCK: [u8; 2 * BLOCK_BYTES] = {
     kept
 };
 
-/// So far offsets in a buffer go.
+/// The largest offset in a buffer.
 const MOST_REWRITTEN: usize = i32::MAX as usize;
 
-/// The view of a string that lies at `offset` of a buffer.
+/// The view of a string at `offset` of a buffer.
 #[inline]
 fn view(string: &[u8], buffer: u32, offset: u32) -> u128 {
     let length = string.len() as u128;
@@ -420,7 +420,7 @@ fn view(string: &[u8], buffer: u32, offset: u32) -> u128 {
     length | u128::from(prefix) << 32 | u128::from(buffer) << 64 | u128::from(offset) << 96
 }
 
-/// The view of a short string with so many blanks behind it, with which it is still short.
+/// The view of a short string with `blanks` blanks appended, with which it is still short.
 fn padded(view: u128, length: usize, blanks: usize) -> u128 {
     debug_assert!(length + blanks <= INLINE_BYTES);
     let spaces = u128::from_le_bytes([b' '; 16]) & ((1 << (8 * blanks)) - 1);
@@ -428,7 +428,7 @@ fn padded(view: u128, length: usize, blanks: usize) -> u128 {
 }
 
 impl Strings<'_> {
-    /// How many blanks to put behind a string of the chunk, so that it fits the type; nothing if that takes more thought.
+    /// How many blanks to append to a string of the chunk, so that it fits the type; `None` if that needs the general parser.
     #[inline]
     fn blanks(&self, string: &[u8]) -> Option<usize> {
         match self.ty {
@@ -442,7 +442,7 @@ impl Strings<'_> {
         }
     }
 
-    /// Puts a string that is long with these blanks behind it among those that are not in the chunk; its view, if there
+    /// Stores a string that is long with these blanks among those that are not in the chunk. Returns its view, if there
     /// is room for more.
     fn rewrite(&mut self, string: &[u8], blanks: usize) -> Option<u128> {
         let offset = self.rewritten.len();
@@ -456,7 +456,7 @@ impl Strings<'_> {
     }
 }
 
-/// The first `length` of some bytes, blanks behind them.
+/// The first `length` bytes, padded with blanks.
 #[inline(always)]
 fn with_blanks(bytes: &[u8; BLOCK_BYTES], length: usize) -> [u8; BLOCK_BYTES] {
     let kept = &KEPT_OF_BLOCK[BLOCK_BYTES - length.min(BLOCK_BYTES)..][..BLOCK_BYTES];
@@ -474,7 +474,7 @@ impl Filling for Strings<'_> {
     fn eight(&mut self, fields: &Eight<'_>) -> u8 {
         let mut read = 0;
         let quote = self.source.quote;
-        // Each step is the same for all lanes, so that no lane is a surprise to the processor.
+        // Each step is the same for all lanes, so that the processor predicts no branch per lane.
         match &self.form {
             Form::Other => {}
             Form::Plain { most, tails } => {
@@ -502,7 +502,7 @@ impl Filling for Strings<'_> {
                 }
                 if !self.source.is_ascii {
                     for lane in 0..LANES {
-                        // What precedes the string is its length, less than any that would look so.
+                        // The length before the string is at most 12, and so never matches the mask.
                         read &= !(u8::from(self.waiting[lane] & HIGH != 0) << lane);
                     }
                 }
@@ -513,7 +513,7 @@ impl Filling for Strings<'_> {
                 if begin > MOST_REWRITTEN - LANES * BLOCK_BYTES {
                     return 0;
                 }
-                // Of a lane that is not read what is written stays unused.
+                // The result of a lane that is not read is not used.
                 let mut written = [0; LANES * BLOCK_BYTES];
                 for lane in 0..LANES {
                     let field = fields.field(lane);
@@ -596,7 +596,7 @@ impl Filling for Strings<'_> {
         let view = match fitted.len() <= INLINE_BYTES {
             true => view(fitted.as_bytes(), 0, 0),
             false => self.rewrite(fitted.as_bytes(), 0).ok_or_else(|| {
-                let message = "strings that lie side by side in the file take more than 2 GiB";
+                let message = "adjacent strings of the file take more than 2 GiB";
                 Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
             })?,
         };
@@ -611,10 +611,10 @@ impl Filling for Strings<'_> {
             false => vec![self.source.chunk.clone(), Buffer::from_vec(self.rewritten)],
         };
         let views = ScalarBuffer::from(self.views);
-        // SAFETY: short strings lie in their views, padded with zeros; long ones at the offsets and of the lengths that
-        // their views say, the chunk's in buffer 0 and the rewritten ones in buffer 1, with their first bytes in the
-        // view. The rewritten ones that a view leads to were `str`, or are ASCII of the chunk with blanks behind
-        // them; what else is in that buffer nobody sees. The chunk's are parts of a chunk that is UTF-8 as far as rows
+        // SAFETY: short strings are in their views, padded with zeros. Long ones are at the offsets and have the lengths of
+        // their views: those of the chunk in buffer 0 and the rewritten ones in buffer 1, with their first bytes in the
+        // view. A rewritten string of a view was a `str`, or is ASCII of the chunk with blanks appended;
+        // no view leads to the rest of that buffer. Strings of the chunk are parts of a chunk that is UTF-8 as far as rows
         // are read from it, cut at delimiters, quotes and line ends, which are ASCII.
         Arc::new(unsafe { StringViewArray::new_unchecked(views, buffers, self.nulls.finish()) })
     }

@@ -1,8 +1,8 @@
 //! JSON lines: an object on every line, whose keys are the names of columns.
 //!
-//! The `serde_json` crate says where values begin and end and takes escapes off strings. Values keep the text that they
-//! have in the file and are read as literals of their columns' types are, so that no digit of a number is lost on the
-//! way and mistakes are told by line, column and value. Arrays and objects within a row are text as it stands there.
+//! The `serde_json` crate finds the ends of values and unescapes strings. Values keep their text from the
+//! file and are read as literals of their columns' types, so that no digit of a number is lost
+//! and errors name line, column and value. Arrays and objects within a row are text as in the file.
 
 use crate::chunk::{Chunk, Cutter};
 use crate::columns::ColumnBuilder;
@@ -26,13 +26,13 @@ pub(crate) struct JsonReader {
     target: Target,
     style: TextStyle,
     on_error: OnError,
-    /// Whether keys that name no column are passed over.
+    /// Whether keys that name no column are skipped.
     other_keys: bool,
     /// Whether a line `\.` ends the data.
     ends_at_marker: bool,
     /// The columns to read.
     wanted: Vec<usize>,
-    /// Where keys stand in `wanted`; `None` for columns that are not read.
+    /// The positions of keys in `wanted`; `None` for columns that are not read.
     places: HashMap<String, Option<usize>>,
     chunk_bytes: usize,
 }
@@ -69,13 +69,13 @@ impl JsonReader {
         self.chunk_bytes = bytes.max(1);
     }
 
-    /// Who cuts files for it.
+    /// The cutter of its files.
     pub fn cutter(&self) -> Cutter {
-        // Nothing stands for a delimiter; line feeds within strings are written as escapes.
+        // There is no delimiter; line feeds within strings are written as escapes.
         Cutter::new(Dialect { delimiter: b'\n', quoting: Quoting::Never }, self.chunk_bytes)
     }
 
-    /// What is read, as errors name it.
+    /// The name of the source in errors.
     pub fn place(&self) -> &str {
         &self.target.place
     }
@@ -87,10 +87,10 @@ impl JsonReader {
             .collect()
     }
 
-    /// Reads a chunk. The first mistake ends it, or the lines that have one are left out.
+    /// Reads a chunk. The first error ends it, or the lines with errors are left out.
     pub fn read(&self, chunk: &Chunk) -> Result<Batch> {
         let mut builders = self.builders();
-        // Nothing can be taken off a column again, so that what may fail is tried on another one first.
+        // No value can be removed from a column again, so a line that may fail is first appended to a trial column.
         let mut trial = (self.on_error == OnError::Ignore).then(|| self.builders());
         let mut fields = vec![None; self.wanted.len()];
         let mut rows = 0;
@@ -153,7 +153,7 @@ impl JsonReader {
         }
     }
 
-    /// Appends a row. An error comes with the column and the value.
+    /// Appends a row. An error is returned with the column and the value.
     fn append(
         &self,
         fields: &[Option<&RawValue>],
@@ -164,7 +164,7 @@ impl JsonReader {
                 builder.append_null();
                 continue;
             };
-            let told = |error, value: &str| {
+            let with_place = |error, value: &str| {
                 let name = self.target.columns[*column].0.clone();
                 (error, Some((name, value.to_owned())))
             };
@@ -172,25 +172,25 @@ impl JsonReader {
                 b"null" => builder.append_null(),
                 [b'"', inner @ .., b'"'] if !inner.contains(&b'\\') => {
                     let value = &raw[1..raw.len() - 1];
-                    builder.append(value).map_err(|error| told(error, value))?;
+                    builder.append(value).map_err(|error| with_place(error, value))?;
                 }
                 [b'"', ..] => {
-                    let value = unescaped(raw).map_err(|error| told(error, raw))?;
-                    builder.append(&value).map_err(|error| told(error, &value))?;
+                    let value = unescaped(raw).map_err(|error| with_place(error, raw))?;
+                    builder.append(&value).map_err(|error| with_place(error, &value))?;
                 }
-                _ => builder.append(raw).map_err(|error| told(error, raw))?,
+                _ => builder.append(raw).map_err(|error| with_place(error, raw))?,
             }
         }
         Ok(())
     }
 }
 
-/// Whether a line is what psql ends any data with that it sends.
+/// Whether a line is the one with which psql ends any data that it sends.
 fn is_end(line: &[u8]) -> bool {
     line.strip_suffix(b"\r").unwrap_or(line) == END_MARKER
 }
 
-/// The lines of a chunk that hold anything, with their numbers from one, and without what ends them.
+/// The lines of a chunk that are not blank, with their numbers from one, and without their ends.
 fn lines(chunk: &[u8]) -> impl Iterator<Item = (u64, Range<usize>)> + '_ {
     let mut start = 0;
     let ends = memchr::memchr_iter(b'\n', chunk);
@@ -211,7 +211,7 @@ fn unescaped(raw: &str) -> Result<String> {
 }
 
 fn sentence(error: &serde_json::Error) -> String {
-    // The line would be one, always.
+    // The line would always be 1.
     format!(
         "At column {}: {}.",
         error.column(),
@@ -219,7 +219,7 @@ fn sentence(error: &serde_json::Error) -> String {
     )
 }
 
-/// Goes through the object of a line: `place` says for a key where its value is wanted, if it is.
+/// Iterates over the object of a line: `place` returns where the value of a key is stored, if it is read.
 fn go_through<'l>(
     line: &'l [u8],
     place: impl FnMut(&str) -> Option<usize>,
@@ -240,7 +240,7 @@ fn go_through<'l>(
     })
 }
 
-/// Takes the values of an object that are wanted.
+/// Stores the values of an object that are read.
 struct Object<P, T> {
     place: P,
     take: T,
@@ -254,7 +254,7 @@ impl<'l, P: FnMut(&str) -> Option<usize>, T: FnMut(usize, &'l RawValue)> Visitor
     }
 
     fn visit_map<A: MapAccess<'l>>(mut self, mut map: A) -> std::result::Result<(), A::Error> {
-        // Of a key that comes more than once the last value counts, as in PostgreSQL's jsonb.
+        // If a key is repeated, the last value counts, as in PostgreSQL's jsonb.
         while let Some(place) = map.next_key_seed(Key(&mut self.place))? {
             match place {
                 Some(place) => (self.take)(place, map.next_value()?),
@@ -291,8 +291,8 @@ impl<P: FnMut(&str) -> Option<usize>> Visitor<'_> for Key<'_, P> {
     }
 }
 
-/// Tells the columns of a file from its beginning, up to [`SAMPLE_BYTES`] of it or all there is: its keys as they come,
-/// with the first of `bigint`, `double precision` and `boolean` that all values are, else `text`.
+/// Infers the columns of a file from its beginning, up to [`SAMPLE_BYTES`] or the whole file: its keys in order of appearance,
+/// with the first of `bigint`, `double precision` and `boolean` that all values have, else `text`.
 pub fn sniff(file: &str, sample: &[u8], on_error: OnError) -> Result<Vec<(String, SqlType)>> {
     let mut sample = sample.to_vec();
     match memchr::memrchr(b'\n', &sample) {
@@ -322,7 +322,7 @@ pub fn sniff(file: &str, sample: &[u8], on_error: OnError) -> Result<Vec<(String
             Err(error) if on_error == OnError::Stop => {
                 return Err(error.with_context(record_context(file, number, line)));
             }
-            // It tells nothing: it will be left out, or the key that is no name passed over.
+            // It shows no type: it will be left out, or the key that is no name skipped.
             Err(_) => {
                 if columns.len() > known {
                     columns.truncate(known);
@@ -346,14 +346,14 @@ pub fn sniff(file: &str, sample: &[u8], on_error: OnError) -> Result<Vec<(String
     Ok(columns.into_iter().map(|(name, ty)| (name, ty.unwrap_or(SqlType::Text))).collect())
 }
 
-/// The type that a value looks like; NULL like any.
+/// The type that a value looks like; NULL fits any.
 fn type_of(raw: &str) -> Option<SqlType> {
     match raw.as_bytes()[0] {
         b'n' => None,
         b't' | b'f' => Some(SqlType::Boolean),
         b'"' | b'{' | b'[' => Some(SqlType::Text),
         _ if text::parse_integer::<i64>(raw, SqlType::BigInt).is_ok() => Some(SqlType::BigInt),
-        // As many digits as an integer has that is too long are not to be lost.
+        // The digits of an integer that is too long must not be lost.
         _ if text::parse_double(raw).is_ok() && (raw.len() < 19 || raw.contains(['.', 'e', 'E'])) => {
             Some(SqlType::Double)
         }

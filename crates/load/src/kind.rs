@@ -10,7 +10,7 @@ use firn_base::{Representation, SqlType, Type, TypeId};
 pub(crate) enum Kind {
     /// By code for the type.
     Typed(SqlType),
-    /// Value by value: numerics with scales of their own, arrays, oids and what is written as these.
+    /// Value by value: numerics without a common scale, arrays, oids and types that are stored like oids.
     General(Type, Representation),
 }
 
@@ -18,10 +18,10 @@ impl Kind {
     pub fn of(ty: impl Into<Type>) -> Kind {
         let ty = ty.into();
         if ty.id == TypeId::BPCHAR && ty.length().is_none() {
-            // Without a length it is neither padded nor cut.
+            // Without a length it is neither padded nor truncated.
             return Kind::Typed(SqlType::Text);
         }
-        // What has no representation is refused as its first value is read.
+        // A type without a representation is refused when its first value is read.
         let representation = ty.representation().unwrap_or(Representation::Text);
         match SqlType::try_from(ty) {
             Ok(typed) if Representation::from(typed) == representation => Kind::Typed(typed),

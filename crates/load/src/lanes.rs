@@ -1,11 +1,12 @@
 //! Eight fields of a column at once, in the lanes of wide registers.
 //!
 //! A column is mostly numbers of one form, so that eight of them can be read by the same steps, without a branch. The steps
-//! are plain loops over arrays, which the compiler turns into instructions for eight lanes or four, as the processor has
-//! them: all is inlined into whoever is compiled for it ([`Kernel`]). A lane that holds something else says so, and its field is read by itself (`number`), which the tests hold this against.
+//! are plain loops over arrays, which the compiler turns into instructions for eight lanes or four, depending on the processor:
+//! all of them are inlined into callers that are compiled for it ([`Kernel`]). A lane that holds another form is reported, and
+//! its field is read by itself (`number`). The tests compare the two.
 //!
-//! Seed 000 §3.3.3 validates and folds the digits of one number by SIMD; that a column of a chunk is read as a whole lets lanes
-//! be rows.
+//! Mühlbauer (dissertation, TU München 2016, §3.3.3) validates and folds the digits of one number by SIMD. Here a column of a
+//! chunk is read as a whole, so that lanes can be rows.
 
 use crate::number::{FIRST_YEAR, YEARS};
 use crate::structure::Kernel;
@@ -14,32 +15,32 @@ use std::ops::{Range, RangeInclusive};
 /// How many fields are read at once.
 pub(crate) const LANES: usize = 8;
 
-/// Fields of a column, in rows that follow each other.
+/// Fields of a column, in consecutive rows.
 #[derive(Clone, Copy)]
 pub(crate) struct Eight<'c> {
     kernel: Kernel,
     chunk: &'c [u8],
-    /// Where they begin in the chunk, and where they end.
+    /// Their beginnings and ends in the chunk.
     starts: [u32; LANES],
     ends: [u32; LANES],
 }
 
-/// What eight fields came to: the values, and as bits of a mask, the first field's the lowest, which of them count. Others hold
-/// something that is not read here.
+/// The result of reading eight fields: a mask of the fields that were read, the first field's bit the lowest, and the values. The
+/// other fields hold a form that is not read here.
 pub(crate) type Read = (u8, [i64; LANES]);
 
 /// `0` eight times.
 const ZEROS: u64 = 0x3030_3030_3030_3030;
 
-/// The longest integers that are read here have two words.
+/// The longest integers that are read here have two words of this size.
 const WORD: u64 = 8;
 
-/// So many bytes may come off the end of a field: a carriage return, and the quote before it.
+/// The most bytes that may be removed from the end of a field: a carriage return, and the quote before it.
 const TRIMMED: u64 = 2;
 
 impl<'c> Eight<'c> {
-    /// The fields between ends: those of the first row stand at the beginning of `ends`, those of each other `width` further on.
-    /// Nothing if the words that hold them would begin before the chunk.
+    /// The fields between ends: those of the first row are at the beginning of `ends`, those of each other row `width` further on.
+    /// `None` if the words that hold them would begin before the chunk.
     #[inline(always)]
     pub fn new(kernel: Kernel, chunk: &'c [u8], ends: &[u32], width: usize) -> Option<Eight<'c>> {
         let ends = &ends[..(LANES - 1) * width + 2];
@@ -73,7 +74,7 @@ impl<'c> Eight<'c> {
         self.chunk
     }
 
-    /// Those without a byte, as bits of a mask, the first field's the lowest.
+    /// A mask of the empty fields, the first field's bit the lowest.
     #[inline(always)]
     pub fn empty(&self) -> u8 {
         let mut mask = 0;
@@ -83,7 +84,7 @@ impl<'c> Eight<'c> {
         mask
     }
 
-    /// Those that are `text`, as bits of a mask, the first field's the lowest.
+    /// A mask of the fields equal to `text`, the first field's bit the lowest.
     #[inline(always)]
     pub fn equal(&self, text: &[u8]) -> u8 {
         let mut mask = 0;
@@ -118,7 +119,7 @@ impl<'c> Eight<'c> {
         self
     }
 
-    /// The eight bytes that end `back` bytes before each field does, the first of them the lowest.
+    /// The eight bytes that end `back` bytes before the end of each field, the first of them the lowest.
     #[inline(always)]
     fn words(&self, back: usize) -> [u64; LANES] {
         let mut words = [0; LANES];
@@ -127,7 +128,7 @@ impl<'c> Eight<'c> {
             *word = u64::from_le_bytes(self.chunk[end - 8..end].try_into().expect("eight bytes"));
         }
         match self.kernel {
-            // SAFETY: the processor has these instructions, `Kernel::best` has asked it.
+            // SAFETY: the processor has these instructions: `Kernel::best` has checked it.
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx512 => unsafe { x86::together(words) },
             _ => words,
@@ -159,18 +160,18 @@ impl<'c> Eight<'c> {
         self.take(Steps::Decimals(scale), range)
     }
 
-    /// Days `YYYY-MM-DD` since 1970-01-01, of the years that `number` knows.
+    /// Days `YYYY-MM-DD` since 1970-01-01, of the years that `number` supports.
     #[inline(always)]
     pub fn dates(&self) -> Read {
         self.take(Steps::Dates, i64::MIN..=i64::MAX)
     }
 
-    /// Values out of the range do not count.
+    /// Removes values out of the range from the mask.
     #[inline(always)]
     fn take(&self, steps: Steps, range: RangeInclusive<i64>) -> Read {
         let (values, odd) = take(steps, &self.words(0), &self.words(steps.back()), &self.lengths());
         let mask = match self.kernel {
-            // SAFETY: the processor has these instructions, `Kernel::best` has asked it.
+            // SAFETY: the processor has these instructions: `Kernel::best` has checked it.
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx512 => unsafe { x86::counting(values, odd, *range.start(), *range.end()) },
             _ => {
@@ -185,7 +186,7 @@ impl<'c> Eight<'c> {
     }
 }
 
-/// What is done to the lanes.
+/// The form that is read.
 #[derive(Clone, Copy)]
 enum Steps {
     /// Integers of one word.
@@ -199,7 +200,7 @@ enum Steps {
 }
 
 impl Steps {
-    /// How far before the end of a field the second word ends that they look at.
+    /// How far before the end of a field the second word ends that is used.
     #[inline(always)]
     fn back(self) -> usize {
         match self {
@@ -211,7 +212,7 @@ impl Steps {
     }
 }
 
-/// The values of lanes, and of each whether it holds something else: zero if not.
+/// The values of lanes, and for each a word that is not zero if it holds another form.
 type Lanes = ([i64; LANES], [u64; LANES]);
 
 /// `words` are the last eight bytes of fields, `others` those that end [`Steps::back`] before.
@@ -244,22 +245,22 @@ fn take(steps: Steps, words: &[u64; LANES], others: &[u64; LANES], lengths: &[u6
     (values, odd)
 }
 
-/// The last `count` bytes of a word as digits, zeros before them; whether they are digits is told by [`odd_digits`].
-/// `count` counts modulo eight, zero for all.
+/// The last `count` bytes of a word as digits, with zeros before them; [`odd_digits`] checks whether they are digits.
+/// `count` counts modulo eight, with zero for all.
 #[inline(always)]
 fn last_digits(word: u64, count: u64) -> u64 {
     let foreign = (64_u64.wrapping_sub(count.wrapping_mul(8))) & 63;
     (word ^ ZEROS) >> foreign << foreign
 }
 
-/// Not zero if some of eight digits is none.
+/// Not zero if one of eight digits is no digit.
 #[inline(always)]
 fn odd_digits(digits: u64) -> u64 {
-    // What is larger than nine reaches the high bit, or has it.
+    // A byte above nine sets the high bit, or has it.
     (digits | digits.wrapping_add(0x7676_7676_7676_7676)) & 0x8080_8080_8080_8080
 }
 
-/// Neighbours as pairs, in sixteen bits each. The first byte has the highest place.
+/// Neighbours combined into pairs, in sixteen bits each. The first byte has the highest place.
 #[inline(always)]
 fn pairs(digits: u64) -> u64 {
     digits.wrapping_mul((10 << 8) + 1) >> 8 & 0x00ff_00ff_00ff_00ff
@@ -306,7 +307,7 @@ fn long_integer(word: u64, before: u64, length: u64) -> (i64, u64) {
     let has_two = count > WORD;
     let low = last_digits(word, if has_two { WORD } else { count });
     let high = if has_two { last_digits(before, count) } else { 0 };
-    // What is no digit may come to anything.
+    // The value of bytes that are no digits does not matter.
     let magnitude = value(high).wrapping_mul(100_000_000).wrapping_add(value(low));
     let odd = odd_digits(low) | odd_digits(high);
     (signed(magnitude, negative), odd | bit(count.wrapping_sub(1) >= 2 * WORD) | bit(length > 2 * WORD))
@@ -315,7 +316,7 @@ fn long_integer(word: u64, before: u64, length: u64) -> (i64, u64) {
 /// `before` are the eight bytes that end one before the last.
 #[inline(always)]
 fn decimal(word: u64, before: u64, length: u64, scale: u32, unit: u64) -> (i64, u64) {
-    // The point, if there is one, stands before the last `scale` bytes; what precedes it moves up by one.
+    // The point, if there is one, is before the last `scale` bytes; the bytes before it move up by one.
     let behind = u64::MAX << (64 - 8 * scale);
     let has_point = word >> (56 - 8 * scale) & 0xff == u64::from(b'.');
     let has_point = has_point && length > u64::from(scale);
@@ -327,7 +328,7 @@ fn decimal(word: u64, before: u64, length: u64, scale: u32, unit: u64) -> (i64, 
     let negative = bit(first == u64::from(b'-'));
     let count = count.wrapping_sub(negative);
     let digits = last_digits(together, count);
-    // What is no digit may come to anything.
+    // The value of bytes that are no digits does not matter.
     let magnitude = value(digits).wrapping_mul(if has_point { 1 } else { unit });
     // There is a digit before a point.
     let least = if has_point { u64::from(scale) + 1 } else { 1 };
@@ -335,7 +336,7 @@ fn decimal(word: u64, before: u64, length: u64, scale: u32, unit: u64) -> (i64, 
     (signed(magnitude, negative), odd)
 }
 
-/// From the first of March of the year 400 before ours to the last day of 1969.
+/// From the first of March of the year -400 to the last day of 1969.
 const DAYS_BEFORE: i64 = 719_469 + 146_097;
 
 /// `front` are the first eight of ten bytes.
@@ -350,8 +351,8 @@ fn date(back: u64, front: u64, length: u64) -> (i64, u64) {
     let pairs = pairs(digits);
     let year = (pairs & 0xff) * 100 + (pairs >> 16 & 0xff);
     let (month, day) = (pairs >> 32 & 0xff, pairs >> 48);
-    // Quotients by multiplication, for no processor divides lanes: 5243 / 2^19 is little more than a hundredth, 13108 / 2^16 than a
-    // fifth; both are right for what comes here.
+    // Quotients by multiplication, since no processor divides lanes: 5243 / 2^19 is slightly more than a hundredth, 13108 / 2^16
+    // than a fifth; both are exact for the values that occur here.
     let hundreds = |year: u64| (year * 5243) >> 19;
     let century = hundreds(year);
     let is_leap = bit(year & 3 == 0 && (century * 100 != year || century & 3 == 0));
@@ -382,17 +383,17 @@ mod x86 {
     };
     use std::mem::transmute;
 
-    /// The same in one register. Left to itself, the compiler puts them into memory one by one, and whoever loads them together
+    /// The same in one register. Otherwise the compiler stores them one by one, and the load of all of them
     /// has to wait for that.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi1,bmi2,lzcnt,popcnt")]
     pub(super) fn together(values: [u64; LANES]) -> [u64; LANES] {
         let [a, b, c, d, e, f, g, h] = values.map(|value| value as i64);
-        // SAFETY: both are 64 bytes, of which any will do.
+        // SAFETY: both are 64 bytes, of which every value is valid.
         unsafe { transmute(_mm512_set_epi64(h, g, f, e, d, c, b, a)) }
     }
 
-    /// As bits of a mask, which values are in a range and not odd.
+    /// A mask of the values that are in a range and not odd.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi1,bmi2,lzcnt,popcnt")]
     pub(super) fn counting(values: [i64; LANES], odd: [u64; LANES], least: i64, most: i64) -> u8 {
@@ -424,7 +425,7 @@ mod tests {
         kernels
     }
 
-    /// Eight fields, behind enough of others: what lanes read is what is read by itself.
+    /// Eight fields, after enough other bytes: the lanes give the same as reading each field by itself.
     fn check(fields: &[String; LANES]) {
         let mut chunk = b"99-9999-99.99-99999,".to_vec();
         let mut ends = vec![chunk.len() as u32 - 1];

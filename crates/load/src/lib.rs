@@ -1,7 +1,7 @@
-//! File bytes to columns, and rows to file bytes: the formats of COPY that hold one row after the other.
+//! File bytes to columns, and rows to file bytes: the formats of COPY that store row after row.
 //!
 //! [`CopyReader`] takes bytes in pieces cut anywhere and yields Arrow columns; [`CopyWriter`] takes
-//! Arrow columns and appends bytes. Neither knows where bytes come from or go to.
+//! Arrow columns and appends bytes. Neither depends on the source or the target of the bytes.
 
 mod binary;
 mod binary_rows;

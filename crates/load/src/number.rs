@@ -1,11 +1,12 @@
-//! The quick ways to read numbers and dates out of a file, eight digits at a time.
+//! The quick ways to read numbers and dates from a file, eight digits at a time.
 //!
-//! Each is given the bytes around the field, so that it may load words that begin before it, and yields nothing for
-//! whatever it does not know: rare spellings and mistakes take the long way, which is the one place that says what is
-//! right (`firn_base::text` and its neighbours). The tests hold the two against each other.
+//! Each function gets the bytes around the field, so that it may load words that begin before it. It returns `None` for
+//! every form that it does not support: rare spellings and errors are left to the general parser, which alone defines what is
+//! valid (`firn_base::text` and its neighbours). The tests compare the two.
 //!
-//! Seed 000 §3.3.3 validates digits with SSE 4.2 and folds them one by one; eight in a word are validated and folded in
-//! a dozen operations (Langdale and Lemire, VLDB Journal 28, 2019, §3.2.1).
+//! Mühlbauer (dissertation, TU München 2016, §3.3.3) validates digits with SSE 4.2 and folds them one by one. Here eight in a
+//! word are validated and folded in a dozen operations (Langdale and Lemire, "Parsing gigabytes of JSON per second", VLDB
+//! Journal 28, 2019, §3.2.1).
 
 use firn_base::datetime::days_from_civil;
 use std::ops::Range;
@@ -17,7 +18,7 @@ const ZEROS: u64 = 0x3030_3030_3030_3030;
 #[inline(always)]
 fn eight(word: u64) -> Option<u64> {
     let high = 0xf0f0_f0f0_f0f0_f0f0;
-    // High halves are 3, and stay so if six is added.
+    // The high half of a digit is 3, also after six is added.
     let outside = (word & high) ^ ZEROS | (word.wrapping_add(0x0606_0606_0606_0606) & high) ^ ZEROS;
     // Neighbours are folded into pairs, fours and all eight; the first byte has the highest place.
     let pairs = (word & 0x0f0f_0f0f_0f0f_0f0f).wrapping_mul((10 << 8) + 1) >> 8 & 0x00ff_00ff_00ff_00ff;
@@ -58,7 +59,7 @@ pub(crate) fn digits(bytes: &[u8], field: Range<usize>) -> Option<u64> {
     }
 }
 
-/// Leaves a minus sign out; whether there was one.
+/// Skips a minus sign. Returns whether there was one.
 #[inline(always)]
 fn sign(bytes: &[u8], field: Range<usize>) -> (bool, Range<usize>) {
     let negative = bytes.get(field.start) == Some(&b'-');
@@ -79,7 +80,7 @@ pub(crate) fn integer(bytes: &[u8], field: Range<usize>) -> Option<i64> {
     Some(signed(negative, digits(bytes, field)?))
 }
 
-/// A decimal with `scale` digits behind its point or none at all, in units of its last digit; up to sixteen digits.
+/// A decimal with `scale` digits after its point or without one, in units of its last digit; up to sixteen digits.
 #[inline(always)]
 pub(crate) fn decimal(bytes: &[u8], field: Range<usize>, scale: usize) -> Option<i64> {
     if scale > 8 {
@@ -101,7 +102,7 @@ pub(crate) fn decimal(bytes: &[u8], field: Range<usize>, scale: usize) -> Option
         let with_point = word_before(bytes, field.end)?;
         let before_point = word_before(bytes, point)?;
         let shift = 8 * scale as u32;
-        // The digits before the point, moved up to make room for nothing but those behind it.
+        // The digits before the point, moved up so that only the digits after it follow.
         let before = if scale == 8 { 0 } else { before_point >> shift };
         let word = before & !behind | with_point & behind;
         let kept = length as u32 - 1;
@@ -118,8 +119,8 @@ pub(crate) fn decimal(bytes: &[u8], field: Range<usize>, scale: usize) -> Option
 const POWERS: [f64; 17] =
     [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16];
 
-/// A decimal whose digits, without the point, are an integer that a double holds exactly: then one division rounds
-/// as is right (Clinger, "How to read floating point numbers accurately", PLDI 1990).
+/// A decimal whose digits, without the point, are an integer that a double represents exactly: then one division rounds
+/// correctly (Clinger, "How to read floating point numbers accurately", PLDI 1990).
 #[inline(always)]
 pub(crate) fn double(bytes: &[u8], field: Range<usize>) -> Option<f64> {
     let (negative, field) = sign(bytes, field);
@@ -137,7 +138,7 @@ pub(crate) fn double(bytes: &[u8], field: Range<usize>) -> Option<f64> {
     Some(if negative { -magnitude } else { magnitude })
 }
 
-/// `YYYY-MM-DD HH:MM:SS` with up to six decimals, or a `T` between, of the years that [`date`] knows, in microseconds
+/// `YYYY-MM-DD HH:MM:SS` with up to six decimals, or a `T` in between, of the years that [`date`] supports, in microseconds
 /// since 1970-01-01.
 #[inline(always)]
 pub(crate) fn timestamp(bytes: &[u8], field: Range<usize>) -> Option<i64> {
@@ -174,7 +175,7 @@ fn few_digits_mask(count: usize) -> u64 {
 pub(crate) const FIRST_YEAR: u32 = 1900;
 pub(crate) const YEARS: u32 = 256;
 
-/// For each month the day before it begins, counted from 1970-01-01, and how many days it has.
+/// For each month the day before its first, counted from 1970-01-01, and its number of days.
 static MONTHS: [(i32, u32); 12 * YEARS as usize] = {
     let mut months = [(0, 0); 12 * YEARS as usize];
     let mut position = 0;
@@ -206,7 +207,7 @@ pub(crate) fn date(bytes: &[u8], field: Range<usize>) -> Option<i32> {
     let day = back & 0xffff_0000_0000_0000;
     let number = eight(year | month | day)? as u32;
     let (year, month, day) = (number / 10_000, number / 100 % 100, number % 100);
-    // A month of zero wraps around, and is none.
+    // A month of zero wraps around to an invalid one.
     let month = month.wrapping_sub(1);
     if month >= 12 {
         return None;

@@ -1,31 +1,31 @@
-//! What COPY can be told about a file, with PostgreSQL's defaults and checks.
+//! The options of COPY for a file, with PostgreSQL's defaults and checks.
 
 use crate::encoding::Encoding;
 use crate::structure::{Dialect, Quoting};
 use firn_base::{Error, Result, SqlState};
 
-/// How rows look in a file that holds one after the other.
+/// The format of a file that stores row after row.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RowFormat {
     /// One record per line, backslash escapes.
     Text,
     /// Comma-separated values with quotes.
     Csv,
-    /// Values as the wire sends them, each with its length.
+    /// Values in their wire format, each with its length.
     Binary,
     /// One JSON object per line, whose keys are the names of columns.
     Json,
 }
 
-/// In place of a quote: fields stand in none, and what else would be quotes stands for itself. Text has no such byte.
+/// The value of `quote` for files without quotes. Text has no such byte.
 pub const NO_QUOTE: u8 = 0;
 
-/// Where in a field quotes open.
+/// Where in a field quotes may open.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum QuotesOpen {
     /// Everywhere, as for PostgreSQL: `5" x, 7"` is one field.
     Anywhere,
-    /// At its beginning: others stand for themselves.
+    /// At its beginning: others are literal.
     AtBeginning,
 }
 
@@ -40,7 +40,7 @@ pub enum CopyHeader {
     Match,
 }
 
-/// What becomes of a file with rows that cannot be read.
+/// How a file with rows that cannot be read is treated.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum OnError {
     /// The first of them is an error.
@@ -76,23 +76,23 @@ pub struct CopyOptions {
     pub on_error: OnError,
     /// ENCODING, not of binary files
     pub encoding: Encoding,
-    /// Whether lines without anything are no rows, of a CSV file of several columns
+    /// Whether blank lines are skipped, of a CSV file of several columns
     pub passes_over_blank: bool,
-    /// So many lines at the beginning of a file of text or CSV are passed over.
+    /// The number of lines to skip at the beginning of a file of text or CSV.
     pub skip: u64,
-    /// Whether a line `\.` ends the data, of text, CSV and JSON; else it is data, as it is to other programs that read files.
+    /// Whether a line `\.` ends the data, of text, CSV and JSON; otherwise it is data, as other programs read such files.
     pub ends_at_marker: bool,
-    /// Whether JSON objects may have keys that name no column, which are passed over.
+    /// Whether JSON objects may have keys that name no column, which are skipped.
     pub other_keys: bool,
 }
 
 impl CopyOptions {
-    /// A format with its defaults.
+    /// The defaults of a format.
     pub fn new(format: RowFormat) -> CopyOptions {
         let (delimiter, null) = match format {
             RowFormat::Text => (b'\t', "\\N"),
             RowFormat::Csv => (b',', ""),
-            // Nothing is delimited.
+            // There are no delimiters.
             RowFormat::Binary | RowFormat::Json => (0, ""),
         };
         CopyOptions {
@@ -115,7 +115,7 @@ impl CopyOptions {
         }
     }
 
-    /// How files of text and CSV are written.
+    /// The bytes with a meaning in files of text and CSV.
     pub(crate) fn dialect(&self) -> Dialect {
         let CopyOptions { delimiter, quote, escape, .. } = *self;
         let quoting = match self.format {
@@ -130,7 +130,7 @@ impl CopyOptions {
         Dialect { delimiter, quoting }
     }
 
-    /// Refuses combinations that could not be read back.
+    /// Refuses combinations whose output could not be read back.
     pub fn check(&self) -> Result<()> {
         let invalid = |message: &str| Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
         if !self.delimiter.is_ascii() || !self.quote.is_ascii() || !self.escape.is_ascii() {
@@ -173,7 +173,7 @@ impl CopyOptions {
     }
 }
 
-/// Whether a list of columns has a column in it.
+/// Whether a list of columns contains a column.
 pub(crate) fn forced(columns: &[bool], column: usize) -> bool {
     columns.get(column).copied().unwrap_or(false)
 }

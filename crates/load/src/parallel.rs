@@ -1,10 +1,10 @@
-//! A file read by several threads at once.
+//! Reads a file with several threads at once.
 //!
-//! A file that can be read anywhere is read in pieces, each by whoever is free. Pieces are put together in their order, which
-//! takes next to no time, and the records of the chunk that this completes are read, beside the others again. Of another
-//! file one thread at a time reads and cuts off the next chunk, whose records it then reads beside the others. The caller
-//! gets the rows in the order of the file; workers that are a window of chunks ahead of it wait, so that a slow caller costs
-//! no memory. Who waits for a file that keeps silent, and who waits for him, hear of each other ([`Waits`]).
+//! A file that can be read at any offset is read in pieces, each by a free worker. Pieces are joined in their order, which
+//! takes little time, and the records of the completed chunk are read in parallel again. Of another
+//! file one worker at a time reads and cuts off the next chunk, whose records it then reads in parallel with the others. The
+//! caller gets the rows in the order of the file. Workers that are a window of chunks ahead of it wait, so that a slow caller
+//! costs no memory. [`Waits`] connects a worker that waits for a silent file with its caller.
 
 use crate::chunk::Chunk;
 use crate::feed::{Fetched, InTurn, Joints, Pieces, Taken, Way};
@@ -16,36 +16,36 @@ use std::io;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// So many chunks for each thread may be ahead of the caller.
+/// How many chunks for each thread may be ahead of the caller.
 const WINDOW: u64 = 3;
 
-/// How often a caller that waits looks up.
+/// How often a waiting caller calls [`Waits::look`].
 const LOOKS_UP_AFTER: Duration = Duration::from_millis(50);
 
-/// What happens while a file keeps silent, as a pipe may.
+/// What happens while a file is silent, as a pipe may be.
 pub struct Waits {
-    /// What the caller does now and then, on its own thread.
+    /// Is called periodically on the caller's thread.
     pub look: Box<dyn Fn() + Send + Sync>,
-    /// Raised when nobody wants more: who waits for bytes need not go on.
+    /// Raised when no more rows are needed: a worker that waits for bytes may stop.
     pub over: Arc<AtomicBool>,
 }
 
-/// A file, as errors tell of it.
+/// The description of a file for errors.
 #[derive(Clone, Copy)]
 pub(crate) struct Named<'f> {
-    /// What they call it.
+    /// Its name.
     pub place: &'f str,
-    /// What a failure to read it is to the user.
+    /// Makes the error of a failed read.
     pub failed: &'f (dyn Fn(&io::Error) -> Error + Sync),
 }
 
-/// What a worker makes of a chunk.
+/// The work on a chunk.
 pub(crate) type Work<'w, T> = &'w (dyn Fn(Chunk, &mut Scratch) -> Result<T> + Sync);
 
 /// A file of which one thread at a time takes the next chunk.
 struct Turns<'f> {
     file: InTurn<'f>,
-    /// Whether there is no more to take: after an error nobody asks the file again.
+    /// Whether there is no more to take: after an error the file is not read again.
     broken: bool,
     /// Chunks taken.
     taken: u64,
@@ -63,19 +63,19 @@ impl Turns<'_> {
     }
 }
 
-/// What was fetched, to be put together in its order.
+/// Parts that were fetched and are joined in their order.
 struct Order {
     joints: Joints,
-    /// By number; something before it is still being fetched.
+    /// By number; an earlier part is still being fetched.
     waiting: BTreeMap<u64, Result<Fetched>>,
-    /// The number of what comes next.
+    /// The number of the next part.
     next: u64,
-    /// Whether that was an error: behind it nothing counts.
+    /// Whether a part was an error: parts after it are ignored.
     broken: bool,
 }
 
 impl Order {
-    /// Takes what was fetched; how many were put in their places by that, and the chunks that came of it.
+    /// Takes a part that was fetched. Returns how many parts were joined then, and the chunks that they complete.
     fn put(&mut self, number: u64, fetched: Result<Fetched>, named: Named<'_>) -> (u64, Vec<Result<Chunk>>) {
         self.waiting.insert(number, fetched);
         let (before, mut chunks) = (self.next, Vec::new());
@@ -100,40 +100,41 @@ enum Supply<'f> {
     AtOnce(Mutex<Order>),
 }
 
-/// What workers have done and the caller has not taken.
+/// The results of workers that the caller has not taken.
 struct Done<'f, T> {
-    /// By number of the chunk. An error to get a chunk has the number that this would have had.
+    /// By number of the chunk. An error while getting a chunk has the number of that chunk.
     read: BTreeMap<u64, Result<T>>,
     /// Chunks that the caller has taken.
     consumed: u64,
     workers: usize,
-    /// Whether nobody wants more.
+    /// Whether no more rows are needed.
     stopped: bool,
-    /// What is left to be fetched, of a file that is read in pieces.
+    /// The parts that are left to be fetched, of a file that is read in pieces.
     pieces: Option<Pieces<'f>>,
-    /// How many pieces were taken, and how many put in their places.
+    /// How many pieces were taken, and how many were joined.
     taken: u64,
     put: u64,
-    /// Whole chunks that nobody has begun to read, and how many have been begun.
+    /// Whole chunks that no worker has begun to read, and how many have been begun.
     ready: VecDeque<Result<Chunk>>,
     begun: u64,
 }
 
 impl<T> Done<'_, T> {
-    /// Pieces and chunks that are on their way to the caller.
+    /// Pieces and chunks that the caller has not taken yet.
     fn ahead(&self) -> u64 {
         self.taken - self.put + self.ready.len() as u64 + self.begun - self.consumed
     }
 }
 
-/// What a worker does next of a file that is read in pieces.
+/// The next job of a worker for a file that is read in pieces.
 enum Job<'f> {
     Fetch(u64, Taken<'f>),
     Read(u64, Result<Chunk>),
 }
 
-/// Reads all chunks on so many threads, and gives what `work` makes of them to `sink` on this one, until that breaks off. The first
-/// mistake in the file ends it, after all chunks before it, as does an error of `sink`; who then waits for bytes is told by `waits`.
+/// Reads all chunks on this number of threads, and passes the results of `work` to `sink` on this thread, until `sink` breaks off. The
+/// first error in the file ends it, after all chunks before it, as does an error of `sink`; `waits` then stops a worker that waits
+/// for bytes.
 pub(crate) fn read<'f, T: Send>(
     way: Way<'f>,
     named: Named<'f>,
@@ -171,14 +172,14 @@ pub(crate) fn read<'f, T: Send>(
         waits,
     };
     thread::scope(|scope| {
-        // However this ends, nobody goes on.
+        // However this ends, all workers stop.
         let _stop = Stop(&crew);
         for number in 0..threads {
             match thread::start_scoped(scope, "firn-load", || crew.work()) {
                 Ok(_) => {}
                 Err(error) if number == 0 => return Err(error),
                 Err(_) => {
-                    // The others do it alone.
+                    // The threads that were started do the work.
                     crew.done.lock().workers -= threads - number;
                     break;
                 }
@@ -198,16 +199,16 @@ struct Crew<'f, T> {
     named: Named<'f>,
     supply: Supply<'f>,
     done: Mutex<Done<'f, T>>,
-    /// A chunk has been read, or a worker has gone home.
+    /// A chunk has been read, or a worker has ended.
     came: Condvar,
-    /// There may be something to do for a worker: a chunk has been taken, or there are whole ones that nobody reads.
+    /// There may be work: a chunk has been taken, or there are whole ones that no worker reads.
     left: Condvar,
     window: u64,
     waits: Option<&'f Waits>,
 }
 
 impl<'f, T: Send> Crew<'f, T> {
-    /// What a worker does until the file ends or nobody wants more.
+    /// The loop of a worker, until the file ends or no more rows are needed.
     fn work(&self) {
         let _leave = Leave(self);
         let mut scratch = Scratch::default();
@@ -227,7 +228,7 @@ impl<'f, T: Send> Crew<'f, T> {
         }
     }
 
-    /// The next chunk of a file that is read in its order, once it is wanted.
+    /// The next chunk of a file that is read in its order, once there is room for it.
     fn next_in_turn(&self, turns: &Mutex<Turns<'f>>) -> Option<(u64, Result<Chunk>)> {
         let mut turns = turns.lock();
         let number = turns.taken;
@@ -237,7 +238,7 @@ impl<'f, T: Send> Crew<'f, T> {
         Some((number, turns.next(self.named).transpose()?))
     }
 
-    /// Waits until a chunk of that number may be read; whether it is wanted.
+    /// Waits until the chunk with this number may be read. Returns false if it is not needed.
     fn waits_for_room(&self, number: u64) -> bool {
         let mut done = self.done.lock();
         while !done.stopped && number >= done.consumed + self.window {
@@ -256,7 +257,7 @@ impl<'f, T: Send> Crew<'f, T> {
             let fetched = taken.fetch(self.named.failed);
             let mut order = order.lock();
             let (put, chunks) = order.put(number, fetched, self.named);
-            // Before others put theirs: chunks are numbered as they become ready.
+            // Before other workers add theirs: chunks are numbered as they become ready.
             let mut done = self.done.lock();
             if order.broken {
                 done.pieces = None;
@@ -266,10 +267,10 @@ impl<'f, T: Send> Crew<'f, T> {
             done.put += put;
             done.ready.extend(chunks);
             if done.pieces.as_ref().is_none_or(Pieces::is_empty) && done.taken == done.put {
-                // Who waits for nothing goes home.
+                // Workers that have nothing to wait for end.
                 self.left.notify_all();
             }
-            // Others read the chunks but one, or fetch more where pieces have become none.
+            // Other workers read the chunks but one, or fetch more where pieces have completed no chunk.
             for _ in 0..came.saturating_sub(1) + put.saturating_sub(came) {
                 self.left.notify_one();
             }
@@ -293,21 +294,21 @@ impl<'f, T: Send> Crew<'f, T> {
                 return Some(Job::Fetch(done.taken - 1, taken));
             }
             if done.taken == done.put && done.ahead() < self.window {
-                // All has been taken and put.
+                // All parts have been taken and joined.
                 return None;
             }
             self.left.wait(&mut done);
         }
     }
 
-    /// What has been made of the next chunk, in the order of the file.
+    /// The result for the next chunk, in the order of the file.
     fn next(&self) -> Option<Result<T>> {
         let mut done = self.done.lock();
         loop {
             let next = done.consumed;
             if let Some(read) = done.read.remove(&next) {
                 done.consumed += 1;
-                // There is room for one.
+                // There is room for one more chunk.
                 self.left.notify_one();
                 return Some(read);
             }
@@ -321,21 +322,21 @@ impl<'f, T: Send> Crew<'f, T> {
         }
     }
 
-    /// Waits for a while, and does then what is to be done meanwhile.
+    /// Waits for a short time, and then calls [`Waits::look`].
     fn look<'d>(
         &'d self,
         waits: &Waits,
         mut done: MutexGuard<'d, Done<'f, T>>,
     ) -> MutexGuard<'d, Done<'f, T>> {
         let _timed_out = self.came.wait_for(&mut done, LOOKS_UP_AFTER);
-        // It may take as long as it likes.
+        // The call may take any time.
         drop(done);
         (waits.look)();
         self.done.lock()
     }
 }
 
-/// Tells the workers, when it is dropped, that nobody wants more.
+/// Stops the workers when it is dropped.
 struct Stop<'c, 'f, T>(&'c Crew<'f, T>);
 
 impl<T> Drop for Stop<'_, '_, T> {
@@ -348,8 +349,8 @@ impl<T> Drop for Stop<'_, '_, T> {
     }
 }
 
-/// Tells the caller, when it is dropped, that a worker has gone home. After a panic all go, for its chunk will not come,
-/// and the panic goes on in the caller.
+/// Notifies the caller, when it is dropped, that a worker has ended. After a panic all end, for its chunk is lost,
+/// and the panic continues in the caller.
 struct Leave<'c, 'f, T>(&'c Crew<'f, T>);
 
 impl<T> Drop for Leave<'_, '_, T> {

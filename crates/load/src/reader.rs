@@ -1,4 +1,4 @@
-//! Reading files of any format: the reader that the options ask for.
+//! Reading files of any format: the reader that the options require.
 
 use crate::binary::BinaryReader;
 use crate::chunk::{Chunk, Cutter, Extent};
@@ -25,7 +25,7 @@ const PIECE_BYTES: usize = 256 << 10;
 pub struct CopyReader {
     reader: Reader,
     encoding: Encoding,
-    /// What came last, as UTF-8.
+    /// The last bytes, as UTF-8.
     text: Vec<u8>,
 }
 
@@ -34,9 +34,9 @@ enum Reader {
     Binary(Box<BinaryReader>),
 }
 
-/// What rows are read from and for, as errors name them.
+/// The columns and the name of what is read.
 pub(crate) struct Target {
-    /// What is read and what for.
+    /// The name in errors, of the source and the target.
     pub(crate) place: String,
     pub(crate) columns: Vec<(String, Kind)>,
 }
@@ -49,7 +49,7 @@ impl Target {
 }
 
 impl CopyReader {
-    /// A reader of rows for columns; `place` is what errors call the file.
+    /// A reader of rows for columns; `place` is the name of the file in errors.
     pub fn new<T: Into<Type>>(
         place: &str,
         columns: Vec<(String, T)>,
@@ -73,16 +73,16 @@ impl CopyReader {
         Ok(CopyReader { reader, encoding, text: Vec::new() })
     }
 
-    /// Reads only some columns, by position, if the format is not the binary one; batches hold them in that order. Fields of the others
-    /// may be anything.
+    /// Reads only some columns, by position, unless the format is binary; batches have them in that order. Fields of the others
+    /// are not parsed.
     pub fn project(&mut self, columns: Vec<usize>) {
         if let Reader::Chunks(chunks) = &mut self.reader {
             chunks.reader.project(columns);
         }
     }
 
-    /// Reads of text and CSV files, of the columns behind the sieve's, which come first, only the rows that it keeps. Of other files
-    /// all are read.
+    /// For text and CSV files, reads the columns after those of the sieve, which come first, only of rows that it keeps. Other files
+    /// are read completely.
     pub fn set_sieve(&mut self, sieve: Sieve) {
         if let Reader::Chunks(chunks) = &mut self.reader
             && let ChunkReader::Records(reader) = &mut chunks.reader
@@ -91,7 +91,7 @@ impl CopyReader {
         }
     }
 
-    /// Has files that are not binary cut into chunks of about so many bytes, half a megabyte if nobody says otherwise. Before
+    /// Sets the approximate length of the chunks of files that are not binary, half a megabyte by default. Before
     /// anything is read.
     pub fn set_chunk_bytes(&mut self, bytes: usize) {
         if let Reader::Chunks(chunks) = &mut self.reader {
@@ -100,15 +100,15 @@ impl CopyReader {
         }
     }
 
-    /// Of a file that is read whole and may keep silent, says what happens meanwhile. Binary ones are read by the caller, who can see to that.
+    /// For a file that is read whole and may be silent: what happens meanwhile. The caller itself reads binary files, and does so itself.
     pub fn set_waits(&mut self, waits: Waits) {
         if let Reader::Chunks(chunks) = &mut self.reader {
             chunks.waits = Some(waits);
         }
     }
 
-    /// Reads a file to its end on up to so many threads beside this one, and gives its batches to `sink`, in their order.
-    /// `failed` says what a failure to read is to the user. It stands for all of `push`, `next_batch` and `finish`.
+    /// Reads a file to its end on up to `threads` threads beside this one, and passes its batches to `sink`, in their order.
+    /// `failed` makes the error of a failed read. This replaces `push`, `next_batch` and `finish`.
     pub fn read_file(
         self,
         feed: Feed<'_>,
@@ -148,8 +148,8 @@ impl CopyReader {
         }
     }
 
-    /// Reads the chunks of a file that is not binary as [`CopyReader::read_file`] does. `digest` makes of each what `sink` is to have, on the
-    /// thread that has read it.
+    /// Reads the chunks of a file that is not binary as [`CopyReader::read_file`] does. `digest` makes the argument of `sink` from each
+    /// batch, on the thread that has read it.
     pub fn read_chunks<T: Send>(
         self,
         feed: Feed<'_>,
@@ -190,7 +190,7 @@ impl CopyReader {
         parallel::read(way, named, &work, threads.max(1), waits.as_ref(), &mut sink)
     }
 
-    /// Takes the next piece of the file. After an error the reader is of no more use.
+    /// Takes the next piece of the file. After an error the reader cannot be used any more.
     pub fn push(&mut self, bytes: &[u8]) -> Result<()> {
         match &mut self.reader {
             Reader::Chunks(reader) if self.encoding != Encoding::Utf8 => {
@@ -203,7 +203,7 @@ impl CopyReader {
         }
     }
 
-    /// The next batch, which may be without rows.
+    /// The next batch, which may have no rows.
     pub fn next_batch(&mut self) -> Option<Batch> {
         match &mut self.reader {
             Reader::Chunks(reader) => reader.next_batch(),
@@ -211,7 +211,7 @@ impl CopyReader {
         }
     }
 
-    /// Says that the file has ended. Afterwards [`CopyReader::next_batch`] yields the last rows, too.
+    /// Marks the end of the file. Afterwards [`CopyReader::next_batch`] also yields the last rows.
     pub fn finish(&mut self) -> Result<()> {
         match &mut self.reader {
             Reader::Chunks(reader) => reader.finish(),
@@ -220,7 +220,7 @@ impl CopyReader {
     }
 }
 
-/// What reads chunks of whole records, several at a time if several threads like.
+/// Reads chunks of whole records, on several threads at once if requested.
 pub(crate) enum ChunkReader {
     /// Text and CSV.
     Records(RecordReader),
@@ -236,7 +236,7 @@ impl ChunkReader {
         }
     }
 
-    /// What a chunk has about, if it is not the last.
+    /// The approximate length of a chunk, except of the last.
     fn chunk_bytes(&self) -> usize {
         match self {
             ChunkReader::Records(reader) => reader.chunk_bytes(),
@@ -244,7 +244,7 @@ impl ChunkReader {
         }
     }
 
-    /// Has files cut into chunks of so many bytes.
+    /// Sets the length of chunks.
     fn set_chunk_bytes(&mut self, bytes: usize) {
         match self {
             ChunkReader::Records(reader) => reader.set_chunk_bytes(bytes),
@@ -252,7 +252,7 @@ impl ChunkReader {
         }
     }
 
-    /// Who cuts files for it.
+    /// The cutter of its files.
     pub fn cutter(&self) -> Cutter {
         match self {
             ChunkReader::Records(reader) => reader.cutter(),
@@ -260,7 +260,7 @@ impl ChunkReader {
         }
     }
 
-    /// What is read, as errors name it.
+    /// The name of the source in errors.
     pub fn place(&self) -> &str {
         match self {
             ChunkReader::Records(reader) => reader.place(),
@@ -268,7 +268,7 @@ impl ChunkReader {
         }
     }
 
-    /// Reads a chunk. Of several mistakes the first row's is told, or all are, and the rows left out.
+    /// Reads a chunk. Of several errors the first row's is returned; or all rows with errors are left out.
     pub fn read(&self, chunk: Chunk, scratch: &mut Scratch) -> Result<Batch> {
         match self {
             ChunkReader::Records(reader) => reader.read(chunk, scratch),
@@ -283,7 +283,7 @@ struct Chunks {
     cutter: Cutter,
     scratch: Scratch,
     batches: VecDeque<Batch>,
-    /// `\.` was read: whatever follows does not count.
+    /// `\.` was read: the rest is ignored.
     ended: bool,
     waits: Option<Waits>,
 }
@@ -304,7 +304,7 @@ impl Chunks {
         if self.ended {
             return Ok(());
         }
-        // However much comes at once.
+        // However many bytes arrive at once.
         for piece in bytes.chunks(self.reader.chunk_bytes()) {
             self.cutter.push(piece);
             while let Some(chunk) =

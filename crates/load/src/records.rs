@@ -1,9 +1,9 @@
 //! Chunks of records to columns.
 //!
-//! When the ends of all fields are known (see `structure`), a stretch of rows that the nearest cache holds is read column by
-//! column: one loop for each, of code for its type alone and compiled for the processor at hand. A field is tried the quick way first, which knows
-//! what files mostly hold; the long way takes quotes and escapes off and then reads as the rest of the engine does.
-//! Strings that need neither stay where they are: the column's views lead into the chunk.
+//! When the ends of all fields are known (see `structure`), a group of rows that fits in the nearest cache is read column by
+//! column. Each column is one loop of code for its type alone, compiled for the processor. A field is first tried by the quick
+//! way, which supports the usual spellings. The general way removes quotes and escapes and then parses like the rest of the
+//! engine. Strings that need neither remain in place: the column's views point into the chunk.
 
 use crate::chunk::{CHUNK_BYTES, Chunk, Cutter};
 use crate::fault::{Fault, Rejected, with_encoding_hint};
@@ -21,29 +21,29 @@ use firn_base::{Error, Result, SqlState, SqlType, TextStyle};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What ends a file before its end, where the options say so.
+/// The line that ends the data before the end of the file, where the options say so.
 pub(crate) const END_MARKER: &[u8] = b"\\.";
 
-/// So much a chunk may come to by blanks, about.
+/// The approximate size that a chunk may reach by padding with blanks.
 const MOST_FILLED: usize = 64 << 20;
 
-/// A chunk has so many bytes however much that makes.
+/// The least length of a chunk, whatever its padded size.
 const LEAST_CHUNK_BYTES: usize = 64;
 
-/// What a chunk of a file with such rows has about, if nobody says otherwise.
+/// The approximate length of a chunk of a file with such rows, by default.
 pub(crate) fn chunk_bytes(target: &Target) -> usize {
-    // Blanks that columns are filled up with may come to many times the file.
+    // Padding of columns with blanks may exceed the size of the file many times.
     let filled: usize = target.columns.iter().map(|(_, kind)| filled_bytes(*kind)).sum();
     let chunk_bytes = (MOST_FILLED / filled.max(1)).saturating_mul(target.columns.len().max(1));
     chunk_bytes.clamp(LEAST_CHUNK_BYTES, CHUNK_BYTES)
 }
 
-/// What each value of a column is filled up to.
+/// The length to which each value of a column is padded.
 fn filled_bytes(kind: Kind) -> usize {
     if let Kind::Typed(SqlType::Char(length)) = kind { length as usize } else { 0 }
 }
 
-/// Reads chunks, several at a time if several threads like.
+/// Reads chunks, on several threads at once if requested.
 pub(crate) struct RecordReader {
     target: Target,
     options: CopyOptions,
@@ -54,18 +54,18 @@ pub(crate) struct RecordReader {
     chunk_bytes: usize,
 }
 
-/// Tells by the first columns of a chunk which of its rows are of use: the others' values of the rest are not looked at.
+/// Decides by the first columns of a chunk which of its rows are needed: the other columns are read of these alone.
 pub struct Sieve {
-    /// How many columns, of those that are read, it looks at.
+    /// How many of the columns that are read it uses.
     pub columns: usize,
-    /// What it does.
+    /// Its function.
     pub keeps: Keeps,
 }
 
-/// The rows, of so many, that are of use; `None` if all may be.
+/// A mask of the rows that are needed, given their number; `None` if all may be.
 pub type Keeps = Box<dyn Fn(&[ArrayRef], usize) -> Option<BooleanBuffer> + Send + Sync>;
 
-/// What reading takes for a while, and the next chunk may use again.
+/// Memory for reading, which is reused for the next chunk.
 #[derive(Default)]
 pub(crate) struct Scratch {
     structure: Structure,
@@ -73,42 +73,42 @@ pub(crate) struct Scratch {
     ends: Vec<u32>,
 }
 
-/// What a chunk of a file came to.
+/// The rows of a chunk of a file.
 #[derive(Debug)]
 pub struct Batch {
     /// One array for each column, all of one length unless there is a [`Sieve`].
     pub columns: Vec<ArrayRef>,
     /// That length, also where no columns are read.
     pub rows: usize,
-    /// Which rows a sieve has kept, if not all of them: its columns have all of them, the others these alone.
+    /// The rows that a sieve has kept, if not all of them: its columns have all rows, the others these alone.
     pub kept: Option<BooleanBuffer>,
-    /// Where the rows are in the file.
+    /// The lines of the rows in the file.
     pub lines: RowLines,
-    /// What was wrong with rows that have been left out, in their order.
+    /// The rows that have been left out and their errors, in order.
     pub rejected: Vec<Rejected>,
-    /// Whether `\.` was read: whatever follows does not count.
+    /// Whether `\.` was read: the rest is ignored.
     pub(crate) ended: bool,
 }
 
-/// The lines of a file that the rows of a batch are on, of several each one's last; of a binary file, which
-/// rows they are. Little, so that those of a whole file can be kept.
+/// The lines of the rows of a batch in their file; of a row with several lines the last one; of a binary file the numbers of
+/// the rows. It is small, so that those of a whole file can be kept.
 #[derive(Clone, Debug)]
 pub struct RowLines {
-    /// The first row's, if it has no more than one.
+    /// The line of the first row, if it has only one.
     first: u64,
-    /// Rows before which, or in which, there are more lines than one for each row; and how many more.
+    /// Rows before which, or in which, there is more than one line per row; and how many more.
     jumps: Vec<(usize, u64)>,
-    /// All those together.
+    /// The sum of these.
     more: u64,
 }
 
 impl RowLines {
-    /// Every row is on a line of its own, from that one on.
+    /// Every row has a line of its own, from this one on.
     pub(crate) fn from(first: u64) -> RowLines {
         RowLines { first, jumps: Vec::new(), more: 0 }
     }
 
-    /// The next row is on that line.
+    /// The next row is on this line.
     pub(crate) fn note(&mut self, row: usize, line: u64) {
         let more = line - (self.first + row as u64 + self.more);
         if more > 0 {
@@ -124,21 +124,21 @@ impl RowLines {
     }
 }
 
-/// What an attempt to read a chunk came to: rows, or faults, by where they are.
+/// The result of an attempt to read a chunk: rows, or faults by their place.
 struct Attempt {
     columns: Vec<ArrayRef>,
     rows: usize,
     kept: Option<BooleanBuffer>,
-    /// Where the lines of the rows end, if some rows may have more than one.
+    /// The ends of the lines of the rows, if some rows may have more than one.
     ends: Option<Vec<u32>>,
     ended: bool,
     faults: Faults,
 }
 
-/// What is wrong with records, by where they begin.
+/// The faults of records, by the beginning of the record.
 type Faults = BTreeMap<usize, Fault>;
 
-/// Which lines of a file a chunk has.
+/// The lines of a chunk in its file.
 struct Lines {
     /// Lines of the file before it.
     before: u64,
@@ -147,12 +147,12 @@ struct Lines {
 }
 
 impl Lines {
-    /// Tells on which lines records are.
+    /// A counter of the lines of records.
     fn counter<'l>(&'l self, chunk: &'l [u8]) -> LineCounter<'l> {
         LineCounter { left_out: &self.left_out, chunk, position: 0, line: self.before + 1 }
     }
 
-    /// Where rows are whose lines end there.
+    /// The lines of rows whose lines have these ends.
     fn of_rows(&self, chunk: &[u8], ends: &[u32]) -> RowLines {
         let mut counter = self.counter(chunk);
         let mut lines = RowLines::from(self.before + 1);
@@ -162,7 +162,7 @@ impl Lines {
         lines
     }
 
-    /// The chunk without some records, which rise.
+    /// The chunk without some records, which are in ascending order.
     fn leave_out(&mut self, chunk: &[u8], records: &[Range<usize>]) -> Buffer {
         let mut kept = Vec::with_capacity(chunk.len());
         let mut before = std::mem::take(&mut self.left_out).into_iter().peekable();
@@ -182,7 +182,7 @@ impl Lines {
     }
 }
 
-/// The lines at the beginning that hold nothing, without what ends them.
+/// The blank lines at the beginning, without their ends.
 pub(crate) fn leading_blank_lines(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let mut next = 0;
     std::iter::from_fn(move || {
@@ -196,7 +196,7 @@ pub(crate) fn leading_blank_lines(bytes: &[u8]) -> impl Iterator<Item = Range<us
     })
 }
 
-/// Counts the lines of a chunk as it goes.
+/// Counts the lines of a chunk from record to record.
 struct LineCounter<'l> {
     left_out: &'l [(usize, u64)],
     chunk: &'l [u8],
@@ -205,7 +205,7 @@ struct LineCounter<'l> {
 }
 
 impl LineCounter<'_> {
-    /// The line that a record is on which ends there, of several its last. Records rise.
+    /// The line of a record that ends at `end`; of several its last. Records are asked for in ascending order.
     fn at(&mut self, end: usize) -> u64 {
         self.line += line_feeds(&self.chunk[self.position..end]);
         self.position = end;
@@ -237,23 +237,23 @@ impl RecordReader {
         self.wanted = columns;
     }
 
-    /// Reads of the columns behind the sieve's only the rows that it keeps.
+    /// Reads the columns after those of the sieve only of rows that it keeps.
     pub fn set_sieve(&mut self, sieve: Sieve) {
         assert!(sieve.columns <= self.wanted.len(), "it looks at what is read");
         self.sieve = Some(sieve);
     }
 
-    /// What a chunk has about, if it is not the last.
+    /// The approximate length of a chunk, except of the last.
     pub fn chunk_bytes(&self) -> usize {
         self.chunk_bytes
     }
 
-    /// Has files cut into chunks of so many bytes.
+    /// Sets the length of chunks.
     pub fn set_chunk_bytes(&mut self, bytes: usize) {
         self.chunk_bytes = bytes.max(1);
     }
 
-    /// Who cuts files for it.
+    /// The cutter of its files.
     pub fn cutter(&self) -> Cutter {
         let mut cutter = Cutter::new(self.options.dialect(), self.chunk_bytes);
         cutter.skip(self.options.skip);
@@ -263,7 +263,7 @@ impl RecordReader {
         cutter
     }
 
-    /// What is read, as errors name it.
+    /// The name of the source in errors.
     pub fn place(&self) -> &str {
         &self.target.place
     }
@@ -276,14 +276,14 @@ impl RecordReader {
         self.target.columns.len()
     }
 
-    /// Reads a chunk. Of several mistakes the first row's is told, or all are, and the rows left out.
+    /// Reads a chunk. Of several errors the first row's is returned; or all rows with errors are left out.
     pub fn read(&self, chunk: Chunk, scratch: &mut Scratch) -> Result<Batch> {
         let mut bytes = Buffer::from_vec(chunk.bytes).slice(chunk.begin);
         let mut lines = Lines { before: chunk.lines_before, left_out: Vec::new() };
         let mut rejected = Vec::new();
         let mut passes_over_blank = self.options.passes_over_blank && self.is_csv() && self.width() > 1;
         if passes_over_blank && chunk.is_first {
-            // Not only where something is wrong: one of them would be taken for the header.
+            // Not only where a record has a fault: a blank line would be taken for the header.
             let blank: Vec<_> = leading_blank_lines(&bytes).collect();
             if blank.last().is_some_and(|last| last.end + 2 < bytes.len()) {
                 bytes = lines.leave_out(&bytes, &blank);
@@ -293,7 +293,7 @@ impl RecordReader {
             let Attempt { columns, rows, kept, ends, ended, mut faults } =
                 self.attempt(&bytes, chunk.is_first, !lines.left_out.is_empty(), scratch);
             if !faults.is_empty() && std::mem::take(&mut passes_over_blank) {
-                // Looked for where there is something wrong, which they would be.
+                // Only looked for after a fault, as blank lines would be faults.
                 let blank = self.blank_records(&bytes, &scratch.structure);
                 if !blank.is_empty() {
                     bytes = lines.leave_out(&bytes, &blank);
@@ -315,7 +315,7 @@ impl RecordReader {
                 let line = line.at(first.record.end);
                 return Err(first.into_error(self.place(), line, &bytes));
             }
-            // Without their records, all others are as they were.
+            // Without these records, all others are unchanged.
             let records: Vec<Range<usize>> = faults.values().map(|fault| fault.record.clone()).collect();
             rejected.extend(faults.into_values().map(|fault| {
                 let line = line.at(fault.record.end);
@@ -325,7 +325,7 @@ impl RecordReader {
         }
     }
 
-    /// Reads a chunk as far as it can be read.
+    /// Reads a chunk up to its first fault.
     fn attempt(&self, bytes: &Buffer, is_first: bool, lacks_lines: bool, scratch: &mut Scratch) -> Attempt {
         let Scratch { structure, field, ends: kept_ends } = scratch;
         structure.find_some(bytes, self.options.dialect(), self.width() + 1);
@@ -345,7 +345,7 @@ impl RecordReader {
         };
         let (first, rest) = self.wanted.split_at(self.sieve.as_ref().map_or(0, |sieve| sieve.columns));
         let mut arrays = columns.read(first, structure.is_ascii);
-        // After a mistake in these columns all are read: the first row that has one is told, and another column may have it.
+        // After a fault in these columns all columns are read: the first row with a fault is reported, and another column may have it.
         let sieve = self.sieve.as_ref().filter(|_| columns.faults.is_empty());
         let kept = sieve.and_then(|sieve| (sieve.keeps)(&arrays, columns.rows));
         let sifted;
@@ -365,7 +365,7 @@ impl RecordReader {
         Attempt { columns: arrays, rows: outline.rows, kept, ends, ended: outline.ended, faults }
     }
 
-    /// The records without anything.
+    /// The blank records.
     #[cold]
     fn blank_records(&self, bytes: &[u8], structure: &Structure) -> Vec<Range<usize>> {
         let mut blank = Vec::new();
@@ -381,7 +381,7 @@ impl RecordReader {
         blank
     }
 
-    /// Takes quotes or escapes off a field: what is left, and whether there were quotes.
+    /// Removes quotes or escapes from a field. Returns the rest, and whether there were quotes.
     fn unwrapped<'f>(&self, raw: &'f [u8], scratch: &'f mut Vec<u8>) -> Result<(&'f str, bool)> {
         let special = if self.is_csv() { self.options.quote } else { b'\\' };
         if !raw.contains(&special) {
@@ -395,18 +395,18 @@ impl RecordReader {
     }
 }
 
-/// Which records of a chunk become rows.
+/// The records of a chunk that become rows.
 struct Outline<'c> {
-    /// Where their fields end: as many for each as there are columns, behind the end of what stands before the first.
+    /// The ends of their fields: for each record as many as there are columns, after the end of what precedes the first.
     ends: &'c [u32],
-    /// From one record's ends to the next one's: as many as there are columns, unless records are missing in between.
+    /// The distance from one record's ends to the next one's: the number of columns, unless records in between are left out.
     stride: usize,
     rows: usize,
     /// Whether some records end in carriage returns.
     has_returns: bool,
-    /// Whether what ends the file follows them.
+    /// Whether the end marker follows them.
     ended: bool,
-    /// What is wrong with the record that follows them; if rows may be left out, with any.
+    /// The fault of the record that follows them; if rows may be left out, all faults.
     faults: Faults,
 }
 
@@ -448,11 +448,11 @@ impl<'c> Outline<'c> {
         outline
     }
 
-    /// Some of the rows. `ends` is where their fields' ends are put.
+    /// Some of the rows. Their fields' ends are stored in `ends`.
     fn sifted<'e>(&self, kept: &BooleanBuffer, ends: &'e mut Vec<u32>, width: usize) -> Outline<'e> {
         ends.clear();
         for row in kept.set_indices() {
-            // What precedes a record is not the end of another any more.
+            // A record is not preceded by the end of another one any more.
             ends.extend_from_slice(&self.ends[row * width..=(row + 1) * width]);
         }
         let Outline { has_returns, ended, .. } = *self;
@@ -460,7 +460,7 @@ impl<'c> Outline<'c> {
         Outline { ends, stride: width + 1, rows, has_returns, ended, faults: Faults::new() }
     }
 
-    /// Whether every record is as it should be, and no more than that, as far as can be told without looking at all.
+    /// Whether every record is valid, as far as is known without examining all of them.
     fn is_regular(&self, reader: &RecordReader, bytes: &[u8], lines: usize, returns: usize) -> bool {
         let width = reader.width();
         if width == 0 || self.ends.len() != 1 + lines * width {
@@ -484,15 +484,15 @@ impl<'c> Outline<'c> {
                 return false;
             }
         }
-        // What ends the file is a single field, or two by a delimiter that is part of it.
+        // The end marker is a single field, or two by a delimiter that is part of it.
         let mut starts = self.ends[..lines * width].iter().map(|end| end.wrapping_add(1) as usize);
         width > 2
             || !reader.options.ends_at_marker
             || !starts.any(|start| bytes[start..].starts_with(END_MARKER))
     }
 
-    /// Looks at each record, up to the first that is not as it should be; if rows may be left out, at all of them, but
-    /// rows are those before the first.
+    /// Examines each record, up to the first fault. If rows may be left out, examines all of them; but
+    /// rows are only those before the first fault.
     #[cold]
     fn go_through(&mut self, reader: &RecordReader, bytes: &[u8]) {
         let mut rest = self.ends;
@@ -516,7 +516,7 @@ impl<'c> Outline<'c> {
         }
     }
 
-    /// The first of the records that have these ends, without what ends its line; and how many fields it has.
+    /// The first of the records that have these ends, without its line end; and its number of fields.
     fn first_record(&self, reader: &RecordReader, bytes: &[u8], ends: &[u32]) -> (Range<usize>, usize) {
         let is_line_feed = |end: &u32| bytes[*end as usize] == b'\n';
         let fields = 1 + ends[1..].iter().position(is_line_feed).expect("chunks end in line feeds");
@@ -529,13 +529,13 @@ impl<'c> Outline<'c> {
 }
 
 impl RecordReader {
-    /// What is left of a record, or of its last field, without a carriage return at its end.
+    /// A record, or its last field, without a carriage return at its end.
     fn without_return(&self, bytes: &[u8], field: Range<usize>) -> Range<usize> {
         let text = &bytes[field.clone()];
         let Some(before) = text.strip_suffix(b"\r") else { return field };
         let backslashes = before.iter().rev().take_while(|byte| **byte == b'\\').count();
         match !self.is_csv() && backslashes % 2 == 1 {
-            // It stands for itself.
+            // The carriage return is escaped.
             true => field,
             false => field.start..field.end - 1,
         }
@@ -546,7 +546,7 @@ impl RecordReader {
         self.options.ends_at_marker && record == END_MARKER
     }
 
-    /// What is wrong with a record of so many fields as such, if anything is.
+    /// The fault of a record with this number of fields, if it has one as a whole.
     fn fault_of(&self, bytes: &[u8], record: Range<usize>, fields: usize) -> Option<Fault> {
         let text = &bytes[record.clone()];
         if let Err(error) = utf8(text) {
@@ -567,7 +567,7 @@ impl RecordReader {
         }
     }
 
-    /// Whether a record without its end has no carriage returns.
+    /// Checks that a record without its end has no carriage returns.
     fn check_returns(&self, structure: &Structure) -> Result<()> {
         if structure.carriage_returns == 0 {
             return Ok(());
@@ -582,11 +582,11 @@ impl RecordReader {
         Err(Error::new(SqlState::BAD_COPY_FILE_FORMAT, message).with_hint(hint))
     }
 
-    /// Whether this is a line that can be a header; for HEADER MATCH the names must be those of the columns, in order.
+    /// Checks that this line can be a header; for HEADER MATCH the names must be those of the columns, in order.
     fn check_header(&self, record: &[u8]) -> Result<()> {
         let mut structure = Structure::default();
         structure.find_some(record, self.options.dialect(), self.width() + 1);
-        // Of a file whose lines end so, the header would be all.
+        // In a file with such line ends, the header would be the whole file.
         self.check_returns(&structure)?;
         if self.options.header != CopyHeader::Match {
             return Ok(());
@@ -623,8 +623,8 @@ impl RecordReader {
     }
 }
 
-/// About so many bytes of a chunk are read into all columns before the next: they and where their fields end stay in the
-/// processor's nearest cache meanwhile.
+/// The approximate number of bytes of a chunk that are read into all columns before the next ones: they and the ends of their
+/// fields remain in the nearest cache of the processor meanwhile.
 const STRETCH_BYTES: usize = 16 << 10;
 
 /// The columns of a chunk, as they are read.
@@ -632,17 +632,17 @@ struct Columns<'c> {
     reader: &'c RecordReader,
     bytes: &'c Buffer,
     outline: &'c Outline<'c>,
-    /// Whether there are quotes, or in the text format backslashes.
+    /// Whether there are quotes, or backslashes in the text format.
     has_quoting: bool,
-    /// Whether some are elsewhere than around a whole field.
+    /// Whether some quotes are elsewhere than around a whole field.
     has_inner_quoting: bool,
-    /// How many rows are read: up to the first that has something wrong in it.
+    /// How many rows are read: up to the first with a fault.
     rows: usize,
     /// The rows that are being read.
     stretch: Range<usize>,
     /// The column that is being read.
     column: usize,
-    /// What is wrong with the row that follows; if rows may be left out, with any.
+    /// The fault of the row that follows; if rows may be left out, all faults.
     faults: Faults,
     scratch: &'c mut Vec<u8>,
 }
@@ -672,7 +672,7 @@ impl Columns<'_> {
         columns.into_iter().map(|(_, column)| column.finish()).collect()
     }
 
-    /// Reads the field of a row the long way.
+    /// Reads the field of a row the general way.
     #[cold]
     fn read_long(&mut self, row: usize, raw: Range<usize>, into: &mut impl Filling) {
         let (reader, column) = (self.reader, self.column);
@@ -702,7 +702,7 @@ impl Columns<'_> {
                 }
                 OnError::Ignore => {
                     into.null();
-                    // Of several in a row the first counts.
+                    // Of several faults in a row the first counts.
                     self.faults.entry(fault.record.start).or_insert(fault);
                 }
             }
@@ -717,7 +717,7 @@ fn takes_anything<F: Filling>(_: &F) -> bool {
 impl Filler for Columns<'_> {
     fn fill(&mut self, into: &mut impl Filling, strips_quotes: &mut bool) {
         match Kernel::best() {
-            // SAFETY: the processor has these instructions, `Kernel::best` has asked it.
+            // SAFETY: the processor has these instructions: `Kernel::best` has checked it.
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx512 => unsafe { x86::fill_avx512(self, into, strips_quotes) },
             // SAFETY: as above.
@@ -742,19 +742,19 @@ impl Columns<'_> {
             (!reader.is_csv() || !forced(&options.force_not_null, column)).then_some(options.null.as_bytes());
         let has_returns = outline.has_returns && column + 1 == reader.width();
         let quote = reader.is_csv().then_some(options.quote);
-        // What takes the long way, if it is in a field: quotes are taken off here only from around it.
+        // A field with such a byte is read the general way: the quick way removes quotes only around a whole field.
         let special = if reader.is_csv() { options.quote } else { b'\\' };
         let escape = (reader.is_csv() && options.escape != options.quote).then_some(options.escape);
         let stands_for_itself = |text: &[u8]| {
             memchr::memchr(special, text).is_none() && escape.is_none_or(|escape| !text.contains(&escape))
         };
         let force_null = self.has_quoting && forced(&options.force_null, column);
-        // Quotes may even be what numbers are made of.
+        // Quotes may be characters that occur in numbers.
         let odd = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b':' | b' ');
         let takes_quotes =
             takes_anything(into) || reader.is_csv() && (odd(options.quote) || odd(options.escape));
         let looks_inside = (self.has_inner_quoting || force_null) && takes_quotes;
-        // What means something else than its characters say is no number, but for what only a madman would choose.
+        // A text with another meaning than its characters is no number, except for perverse settings.
         let stands_for_number = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
         let reads_eight = !force_null
             && if takes_anything(into) {

@@ -1,11 +1,12 @@
-//! What a CSV file looks like, told from its beginning: delimiter, quotes, header, and the names and types of its columns.
+//! Infers the format of a CSV file from its beginning: delimiter, quotes, header, and the names and types of its columns.
 //!
-//! Each delimiter that files have is tried, with each kind of quotes and what precedes a quote in them; the ones by which most
-//! records have as many fields as their neighbours win, of those the ones by which all fields that begin with a quote end with
-//! theirs, most of them, then those that make more fields. What divides fields that stand in quotes by another reading is out before. Quotes open at the beginnings of fields, or else anywhere if that is how
-//! blanks before them are passed over; others are characters like any. A column has the first type that all its fields in the sample can be read
-//! as; the first record is a header if it does not fit the types of the others, or, where all is text, if it looks like
-//! names.
+//! Each common delimiter is tried, with each kind of quotes and escapes. The reading wins by which most
+//! records have as many fields as their neighbours. Of equals the reading wins by which all fields that begin with a quote end
+//! with theirs, and most of them do; then the one that makes more fields. A reading that divides fields which another one reads
+//! as quoted is excluded before. Quotes open at the beginnings of fields, or else anywhere if only blanks precede
+//! them; other quotes are literal. A column has the first type as which all its fields in the sample can be
+//! read. The first record is a header if it does not fit the types of the others, or, where all columns are text, if it looks
+//! like names.
 
 use crate::encoding::Encoding;
 use crate::fault::{record_context, with_encoding_hint};
@@ -18,58 +19,58 @@ use firn_base::{Result, SqlType, TextStyle, datetime, text};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
-/// As much of a file as is looked at.
+/// The part of a file that is examined.
 pub const SAMPLE_BYTES: usize = 1 << 20;
 
-/// As many records are looked at closely.
+/// The most records that are examined for types.
 const MOST_RECORDS: usize = 10_000;
 
-/// As long are names in PostgreSQL.
+/// The maximal length of names in PostgreSQL.
 const MOST_NAME_BYTES: usize = 63;
 
-/// Delimiters, the likelier ones first.
+/// Delimiters, the most likely ones first.
 const DELIMITERS: [u8; 4] = [b',', b'\t', b';', b'|'];
 
-/// Quotes and what precedes one in them, the likelier ones first. Where none of them fits as well, fields have none.
+/// Quotes and their escapes, the most likely ones first. If no quotes are better than none, fields have none.
 const QUOTES: [(u8, u8); 5] =
     [(b'"', b'"'), (b'"', b'\\'), (b'\'', b'\''), (b'\'', b'\\'), (NO_QUOTE, NO_QUOTE)];
 
-/// Where quotes open, the likelier first.
+/// Where quotes open, the most likely first.
 const OPENINGS: [QuotesOpen; 2] = [QuotesOpen::AtBeginning, QuotesOpen::Anywhere];
 
-/// What whoever asks knows already.
+/// The properties of a file that are given.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Known {
-    /// What separates fields.
+    /// The delimiter of fields.
     pub delimiter: Option<u8>,
-    /// What they stand in that hold delimiters.
+    /// The quote around fields.
     pub quote: Option<u8>,
-    /// What precedes a quote in them; the quote itself if only that is known.
+    /// The escape of a quote; the quote itself if only that is known.
     pub escape: Option<u8>,
-    /// What stands for NULL; nothing at all, if not known.
+    /// The text of NULL; the empty one, if not known.
     pub null: Option<String>,
     /// Whether the first record names the columns.
     pub header: Option<bool>,
-    /// So many lines at the beginning are no records.
+    /// The number of lines at the beginning that are not records.
     pub skip: u64,
     /// Whether all columns are text, whatever they look like.
     pub all_text: bool,
-    /// What the columns are, all of them: neither names nor types are told from the file.
+    /// All columns, if they are known: then neither names nor types are inferred.
     pub columns: Option<Vec<(String, SqlType)>>,
-    /// How the characters of the file are written, of which the sample is UTF-8.
+    /// The encoding of the file, of which the sample is UTF-8.
     pub encoding: Encoding,
 }
 
-/// What a file looks like.
+/// The format of a file.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Sniffed {
-    /// How to read it where it is; COPY would end at a line `\.`.
+    /// How to read it in a query; COPY would end at a line `\.`.
     pub options: CopyOptions,
     /// Its columns.
     pub columns: Vec<(String, SqlType)>,
 }
 
-/// What follows some lines.
+/// The sample without some lines.
 fn skipped(sample: &[u8], lines: u64) -> &[u8] {
     match lines.checked_sub(1) {
         None => sample,
@@ -80,7 +81,7 @@ fn skipped(sample: &[u8], lines: u64) -> &[u8] {
     }
 }
 
-/// Looks at the beginning of a file, up to [`SAMPLE_BYTES`] of it or all there is. No columns are found in an empty file.
+/// Examines the beginning of a file, up to [`SAMPLE_BYTES`] or the whole file. An empty file has no columns.
 pub fn sniff(sample: &[u8], known: &Known) -> Sniffed {
     let quotes: Vec<(u8, u8)> = match (known.quote, known.escape) {
         (None, None) => QUOTES.to_vec(),
@@ -109,7 +110,7 @@ pub fn sniff(sample: &[u8], known: &Known) -> Sniffed {
             ..CopyOptions::new(RowFormat::Csv)
         })
     });
-    // Nothing is behind blanks where there are none.
+    // No quote follows a blank where there are none.
     let is_behind_blank = |quote: u8| sample.windows(2).any(|pair| pair == [b' ', quote]);
     let behind_blanks = QUOTES
         .map(|(quote, _)| quote)
@@ -129,7 +130,7 @@ pub fn sniff(sample: &[u8], known: &Known) -> Sniffed {
         .iter()
         .filter(|layout| !layouts.iter().any(|other| other.is_torn_by(layout)))
         .reduce(|best, next| if next.score() > best.score() { next } else { best });
-    let layout = layout.expect("nothing tears what is read with double quotes, or with those that are known");
+    let layout = layout.expect("no layout tears the records of double quotes, nor those of given quotes");
     let mut options = CopyOptions {
         delimiter: layout.delimiter,
         quote: layout.quote,
@@ -145,19 +146,19 @@ pub fn sniff(sample: &[u8], known: &Known) -> Sniffed {
     let records = layout.read(&sample, &options);
     let (has_header, mut types) = match known.header {
         Some(given) => (given, types_of(records.get(usize::from(given)..).unwrap_or_default(), layout.width)),
-        // One record of another width at the beginning is nothing that names columns, nor a row.
+        // A first record of another width is neither a header nor a row.
         None if layout.first_width != layout.width => (false, types_of(&records, layout.width)),
         None => detect_header(&records, layout.width),
     };
     if let Some(columns) = &known.columns {
-        // A header mostly calls them so, even where all of it is text.
+        // A header mostly has these names, even where all columns are text.
         let is_named = |(field, (name, _)): (&Field, &(String, SqlType))| {
             given_name(field).is_some_and(|given| given.to_lowercase() == name.to_lowercase())
         };
         let names_them = records
             .first()
             .is_some_and(|first| first.len() == columns.len() && first.iter().zip(columns).all(is_named));
-        // Where all is text, what is called otherwise may be the first row, which nobody is to lose.
+        // Where all columns are text, a record with other names may be the first row, which must not be lost.
         let tells = columns.iter().any(|(_, ty)| *ty != SqlType::Text);
         let has_header = known.header.unwrap_or(names_them || has_header && tells);
         options.header = if has_header { CopyHeader::Yes } else { CopyHeader::No };
@@ -174,9 +175,9 @@ pub fn sniff(sample: &[u8], known: &Known) -> Sniffed {
 /// The first record of a CSV file, taken for a header.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Header {
-    /// What the columns are called, as [`sniff`] calls them.
+    /// The names of the columns, as [`sniff`] makes them.
     pub names: Vec<String>,
-    /// Which of them it names. The others are called by where they stand, whatever the record is.
+    /// Which of them it names. The others are named by their positions, whatever the record is.
     pub is_named: Vec<bool>,
 }
 
@@ -187,7 +188,7 @@ pub fn header(sample: &[u8], options: &CopyOptions) -> Option<Header> {
         .last()
         .map_or(0, |last| last.end + 1 + usize::from(sample[last.end] == b'\r'));
     if options.passes_over_blank && blank > 0 {
-        // Of a file of one column they are rows like others.
+        // In a file of one column they are rows like others.
         let behind = first_record(&sample[blank..], options);
         if behind.as_ref().is_some_and(|header| header.names.len() > 1) {
             return behind;
@@ -212,7 +213,7 @@ fn first_record(sample: &[u8], options: &CopyOptions) -> Option<Header> {
     None
 }
 
-/// Where the first record stands.
+/// The place of the first record.
 fn header_place(sample: &[u8], options: &CopyOptions) -> Range<usize> {
     let text = skipped(sample, options.skip);
     let blank = leading_blank_lines(text)
@@ -226,7 +227,7 @@ fn header_place(sample: &[u8], options: &CopyOptions) -> Range<usize> {
     begin..end.map_or(sample.len(), |end| begin + *end as usize)
 }
 
-/// Whether a file has anything but a header, from which types could be told.
+/// Whether a file has more than a header, so that types can be inferred.
 pub fn has_rows(sample: &[u8], options: &CopyOptions) -> bool {
     let begin = match options.header {
         CopyHeader::No => sample.len() - skipped(sample, options.skip).len(),
@@ -235,8 +236,8 @@ pub fn has_rows(sample: &[u8], options: &CopyOptions) -> bool {
     !sample[begin..].trim_ascii().is_empty()
 }
 
-/// Refuses a file whose first record, a header, is no text: no names are in it, and nothing like a CSV file may be behind it. One that
-/// does not end in the sample names nothing either, and may be cut off within a character.
+/// Refuses a file whose first record, a header, is no text: it has no names, and what follows may be no CSV file. A record that
+/// does not end in the sample has no names either, and may be cut off within a character.
 pub fn check_header(file: &str, sample: &[u8], options: &CopyOptions) -> Result<()> {
     let place = header_place(sample, options);
     if place.end == sample.len() && sample.len() >= SAMPLE_BYTES {
@@ -249,7 +250,7 @@ pub fn check_header(file: &str, sample: &[u8], options: &CopyOptions) -> Result<
     })
 }
 
-/// How a sample falls apart by a delimiter and quotes.
+/// How a delimiter and quotes divide a sample.
 struct Layout {
     delimiter: u8,
     quote: u8,
@@ -257,20 +258,20 @@ struct Layout {
     quotes_open: QuotesOpen,
     /// How many fields most records have.
     width: usize,
-    /// How many the first has.
+    /// How many fields the first record has.
     first_width: usize,
-    /// How many records have as many, of how many.
+    /// How many records have this width, of how many.
     alike: usize,
     records: usize,
-    /// How many fields stand in quotes, and whether some begin with one and do not end with theirs, or the file ends in quotes that do not begin a field.
+    /// How many fields are quoted, and whether some begin with a quote and do not end with theirs, or the sample ends in quotes that do not begin a field.
     quoted: usize,
     has_stray_quotes: bool,
-    /// Whether some of them have blanks before the quotes; and others quotes in their middle.
+    /// Whether some of them have blanks before the quotes; and whether others have quotes in their middle.
     has_blanks_before: bool,
     has_inner_quotes: bool,
-    /// Whether some hold line feeds, or the sample ends in quotes behind one.
+    /// Whether some contain line feeds, or the sample ends in quotes after one.
     has_lines: bool,
-    /// Whether the first record has several fields, each of which stands in quotes and holds no line feed.
+    /// Whether the first record has several fields, all of them quoted and without line feeds.
     begins_quoted: bool,
 }
 
@@ -314,12 +315,12 @@ impl Layout {
                 width = 0;
             }
         }
-        // Behind a quote that is not closed there are no records. If it begins a field, the file is likely to be cut off there.
+        // After a quote that is not closed there are no records. If it begins a field, the sample probably ends within that field.
         let end = structure.ends().last().map_or(0, |end| end.wrapping_add(1) as usize);
         has_stray_quotes |= is_whole && sample.get(end).is_some_and(|first| *first != quote);
         has_lines |= sample[end.min(sample.len())..].contains(&b'\n');
         if widths.is_empty() && blank > 0 {
-            // Lines without anything tell of other records only where there are none.
+            // Blank lines count as records only where there are no others.
             widths.insert(1, blank);
             first_width = 1;
         }
@@ -343,34 +344,34 @@ impl Layout {
         }
     }
 
-    /// Whether a file may be so at all: quotes do not open within fields, but for those that have nothing but blanks before them.
+    /// Whether this reading is possible: quotes do not open within fields, except for those after blanks alone.
     fn is_possible(&self) -> bool {
         let opens_behind_blanks = self.has_blanks_before && !self.has_stray_quotes && !self.has_inner_quotes;
         self.quotes_open == QuotesOpen::AtBeginning || opens_behind_blanks
     }
 
-    /// Whether single quotes join lines to one field that are likelier to have apostrophes, as `'tis` in one and `rockin'` in another:
-    /// rows would be lost without a word. A first record all in such quotes tells that they are quotes.
+    /// Whether single quotes join lines to one field that more likely have apostrophes, as `'tis` in one and `rockin'` in another:
+    /// rows would be lost without an error. A first record whose fields all have such quotes shows that they are quotes.
     fn joins_apostrophes(&self) -> bool {
         self.quote == b'\'' && self.has_lines && !self.begins_quoted
     }
 
-    /// The better the higher.
+    /// A score: the higher the better.
     fn score(&self) -> (bool, usize, bool, usize, bool, usize) {
         let alike = self.alike * 1000 / self.records.max(1);
-        // Apostrophes that no field stands in are letters.
+        // Apostrophes around no field are letters.
         let is_likely = self.quote != b'\'' || self.quoted > 0;
         (self.width > 1, alike, !self.has_stray_quotes, self.quoted, is_likely, self.width)
     }
 
-    /// Whether another reading by the same delimiter takes double quotes for data, and so divides what stands in them here. Of single
-    /// quotes this cannot be told: words begin and end with apostrophes.
+    /// Whether another reading by the same delimiter takes double quotes for data, and so divides fields that are quoted here. For
+    /// single quotes this is unknown: words begin and end with apostrophes.
     fn is_torn_by(&self, other: &Layout) -> bool {
         let is_well_quoted = self.quoted > 0 && !self.has_stray_quotes && self.alike * 2 > self.records;
         let divides_more = match self.width {
-            // No delimiter is outside of quotes.
+            // All delimiters are inside quotes.
             1 => self.alike == self.records && other.width > 1,
-            // In some records there are fewer fields than in most here, and by the other reading as many.
+            // Here some records have fewer fields than most; by the other reading they have as many.
             _ => other.quoted == 0 && other.width >= self.width,
         };
         self.quote == b'"'
@@ -380,7 +381,7 @@ impl Layout {
             && divides_more
     }
 
-    /// The first records that have as many fields as most.
+    /// The first records that have the width of most.
     fn read(&self, sample: &[u8], options: &CopyOptions) -> Vec<Vec<Field>> {
         let mut structure = Structure::default();
         structure.find(sample, options.dialect());
@@ -435,7 +436,7 @@ fn field(sample: &[u8], ends: &[u32], options: &CopyOptions, scratch: &mut Vec<u
 /// A field, unless it is NULL.
 type Field = Option<String>;
 
-/// Types that are told from fields, the narrower ones first. What is none of them is text.
+/// Types that are inferred from fields, the narrower ones first. A field of none of them is text.
 const TYPES: [SqlType; 7] = [
     SqlType::Boolean,
     SqlType::BigInt,
@@ -446,11 +447,11 @@ const TYPES: [SqlType; 7] = [
     SqlType::TimestampTz,
 ];
 
-/// Whether a field looks like a value of one of [`TYPES`]; blanks around it are no part of that.
+/// Whether a field looks like a value of one of [`TYPES`]; blanks around it are ignored.
 fn looks_like(field: &str, ty: SqlType) -> bool {
     let field = field.trim_ascii();
     let unsigned = field.strip_prefix(['-', '+']).unwrap_or(field);
-    // Numbers that begin with zeros are not counted with: they are codes.
+    // Numbers with leading zeros are codes, and not counted.
     let is_number = unsigned.bytes().any(|byte| byte.is_ascii_digit())
         && unsigned.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'))
         && !(unsigned.starts_with('0') && unsigned.as_bytes().get(1).is_some_and(u8::is_ascii_digit));
@@ -459,7 +460,7 @@ fn looks_like(field: &str, ty: SqlType) -> bool {
             && text.as_bytes()[4] == b'-'
             && datetime::parse_date(text, &TextStyle::DEFAULT).is_ok()
     };
-    // A day among moments is its beginning.
+    // A date among timestamps is the beginning of its day.
     let is_moment = || {
         let (date, time) = field.split_at_checked(10)?;
         let time = time.strip_prefix([' ', 'T']).or(time.is_empty().then_some(""))?;
@@ -469,7 +470,7 @@ fn looks_like(field: &str, ty: SqlType) -> bool {
     match ty {
         SqlType::Boolean => field.eq_ignore_ascii_case("true") || field.eq_ignore_ascii_case("false"),
         SqlType::BigInt => is_number && text::parse_integer::<i64>(field, ty).is_ok(),
-        // As many digits as an integer has that is too long are not to be lost.
+        // The digits of an integer that is too long must not be lost.
         SqlType::Double => {
             is_number
                 && text::parse_double(field).is_ok()
@@ -490,7 +491,7 @@ fn looks_like(field: &str, ty: SqlType) -> bool {
         SqlType::TimestampTz => {
             is_moment().is_some() && datetime::parse_timestamptz(field, &TextStyle::DEFAULT).is_ok()
         }
-        _ => unreachable!("{ty} is not told from fields"),
+        _ => unreachable!("{ty} is not inferred from fields"),
     }
 }
 
@@ -510,7 +511,7 @@ fn detect_header(records: &[Vec<Field>], width: usize) -> (bool, Vec<SqlType>) {
     let types = types_of(rest, width);
     let mut columns = first.iter().zip(&types).enumerate();
     let is_header = match types.iter().all(|ty| *ty == SqlType::Text) {
-        // Names do not come again as values.
+        // A name does not occur again as a value.
         true => columns.all(|(column, (field, _))| {
             let is_name = |name: &&String| {
                 let letter = |character: char| character.is_alphabetic() || character == '_';
@@ -528,7 +529,7 @@ fn detect_header(records: &[Vec<Field>], width: usize) -> (bool, Vec<SqlType>) {
     if is_header { (true, types) } else { (false, types_of(records, width)) }
 }
 
-/// Names for columns: those of the header, made different from each other, or numbers.
+/// Names for columns: those of the header, made distinct, or numbers.
 fn names_of(header: Option<&Vec<Field>>, width: usize) -> Vec<String> {
     let mut names: Vec<String> = Vec::with_capacity(width);
     let (mut seen, mut numbers) = (HashSet::new(), HashMap::new());
@@ -546,12 +547,12 @@ fn names_of(header: Option<&Vec<Field>>, width: usize) -> Vec<String> {
     names
 }
 
-/// What a field of a header calls its column, if it does.
+/// The name that a field of a header gives to its column, if any.
 fn given_name(field: &Field) -> Option<&str> {
     field.as_deref().map(str::trim).filter(|name| !name.is_empty())
 }
 
-/// As much of a name as fits before what makes it different from others.
+/// As much of a name as fits before the suffix that distinguishes it.
 fn name_of(stem: &str, suffix: &str) -> String {
     let mut end = stem.len().min(MOST_NAME_BYTES - suffix.len());
     while !stem.is_char_boundary(end) {
@@ -628,7 +629,7 @@ mod tests {
             ("\"a\",\"b\"\n\"1\",\"say \\\"hello, you\\\"\"\n", ",\"\\"),
             ("a,b\n1,\"say \\\"hello\\\"\"\n", ",\"\\"),
             ("a,b\n1,\"say \"\"hello\"\"\"\n", ",\"\""),
-            // A path that ends with what might precede a quote.
+            // A path that ends with a possible escape.
             ("a,b\n\"C:\\dir\\\",\"x\"\n\"D:\\\",\"y\"\n", ",\"\""),
             // Apostrophes are no quotes.
             ("a,b\n1,'tis the season\n2,rock 'n' roll\n", ",\"\""),
@@ -638,7 +639,7 @@ mod tests {
             ("a,b\n1,'tis\n2,foo\n3,rockin'\n", ",\"\""),
             ("word\n'em\nrockin'\n", ",\"\""),
             ("a,b\n'x',1\n'tis,2\n3,4\n", ",\"\""),
-            // But these are.
+            // These are quotes.
             ("'id','text'\n'1','one\ntwo'\n'2','three'\n", ",''"),
         ] {
             assert_eq!(quotes(file), expected, "{file:?}");

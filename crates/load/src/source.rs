@@ -1,11 +1,11 @@
-//! The bytes of a file, unpacked if it is packed.
+//! The bytes of a file, decompressed if it is compressed.
 
 use firn_base::pipe::Pipe;
 use flate2::bufread::GzDecoder;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 
-/// Where bytes of a file come from.
+/// A source of the bytes of a file.
 pub type Source = Box<dyn Read + Send>;
 
 /// U+FEFF, which some programs put before UTF-8.
@@ -14,13 +14,14 @@ pub const MARK: &[u8] = b"\xef\xbb\xbf";
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// What follows the first byte, one of sixteen, of a frame that zstd passes over. pzstd begins its files with one.
+/// The bytes after the first byte, one of sixteen, of a frame that zstd skips. pzstd begins its files with one.
 const ZSTD_SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
 
-/// The bytes of a file that [`pipe::open`](firn_base::pipe::open) has opened and that stands at its beginning, unpacked. Whether it is packed, by gzip
-/// or zstd, its first bytes tell; one made of several packed ones is unpacked as a whole. `watch` is told of how many of its bytes, packed as they
-/// are, have been read each time. Who waits for a pipe asks `stops` whether to go on; if not, reading fails. While a pipe keeps silent, reading it fails
-/// with [`io::ErrorKind::WouldBlock`] now and then, and can be tried again.
+/// The decompressed bytes of a file that [`pipe::open`](firn_base::pipe::open) has opened, from its beginning. Its first bytes
+/// show whether it is compressed by gzip or zstd; a file of several compressed ones is decompressed as a whole. `watch` is called
+/// with the number of compressed bytes after each read. A read that waits for a pipe calls `stops` to find out whether it
+/// should stop waiting; if so, it fails. While a pipe is silent, reads fail with [`io::ErrorKind::WouldBlock`] from time to
+/// time, and can be repeated.
 pub fn watched(
     mut file: File,
     watch: impl Fn(u64) + Send + 'static,
@@ -39,22 +40,22 @@ pub fn watched(
     })
 }
 
-/// Whether reading failed for what the file holds: it cannot be unpacked, as one that is cut off. What the system says has a number.
+/// Whether reading failed because of the content of the file: it cannot be decompressed, as when it is cut off. An error of the system has a number.
 pub fn is_damage(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
     error.raw_os_error().is_none()
         && matches!(error.kind(), InvalidData | InvalidInput | Other | UnexpectedEof)
 }
 
-/// How long a file is that can be read anywhere as it is: none that is packed, or is a pipe, or looks empty, as those do that the
-/// system makes up when they are read. It stands at its beginning.
+/// The length of a file that can be read at any offset: `None` for one that is compressed, or is a pipe, or seems empty, as do those
+/// that the system generates when they are read. It is at its beginning.
 pub fn plain_bytes(file: &mut File) -> io::Result<Option<u64>> {
     let metadata = file.metadata()?;
     let is_plain = metadata.is_file() && metadata.len() > 0 && packing(file)?.is_none();
     Ok(is_plain.then_some(metadata.len()))
 }
 
-/// How a file is packed, if it is. It stands at its beginning again.
+/// The compression of a file, if any. It is at its beginning again.
 pub fn packing(file: &mut File) -> io::Result<Option<Packing>> {
     let mut first = Vec::with_capacity(ZSTD.len());
     file.take(ZSTD.len() as u64).read_to_end(&mut first)?;
@@ -68,9 +69,9 @@ pub fn packing(file: &mut File) -> io::Result<Option<Packing>> {
     })
 }
 
-/// The members of a gzip file, one after another. Zeros behind the last, which fill up blocks of tapes, are passed over as gzip does.
+/// The members of a gzip file, one after another. Zeros after the last, which fill up blocks of tapes, are skipped as gzip does.
 struct Members<R> {
-    /// The one that is being read; `None` behind the last.
+    /// The current member; `None` after the last.
     member: Option<GzDecoder<BufReader<R>>>,
 }
 
@@ -88,28 +89,28 @@ impl<R: Read> Read for Members<R> {
             if read > 0 || buffer.is_empty() {
                 return Ok(read);
             }
-            let goes_on = passes_over_zeros(member.get_mut())?;
-            let member = self.member.take().filter(|_| goes_on);
+            let has_more = passes_over_zeros(member.get_mut())?;
+            let member = self.member.take().filter(|_| has_more);
             self.member = member.map(|member| GzDecoder::new(member.into_inner()));
         }
     }
 }
 
-/// Whether anything but zeros follows, which then comes next.
+/// Skips zeros. Returns whether anything follows them.
 fn passes_over_zeros(rest: &mut impl BufRead) -> io::Result<bool> {
     loop {
         let bytes = rest.fill_buf()?;
         let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
         if zeros < bytes.len() || bytes.is_empty() {
-            let goes_on = !bytes.is_empty();
+            let has_more = !bytes.is_empty();
             rest.consume(zeros);
-            return Ok(goes_on);
+            return Ok(has_more);
         }
         rest.consume(zeros);
     }
 }
 
-/// A file that tells how much of it has been read.
+/// A file that reports how much of it has been read.
 struct Watched<F, W> {
     file: F,
     watch: W,
@@ -123,16 +124,16 @@ impl<F: Read, W: Fn(u64)> Read for Watched<F, W> {
     }
 }
 
-/// How what is written is packed.
+/// The compression of output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Packing {
-    /// As gzip does.
+    /// By gzip.
     Gzip,
-    /// As zstd does.
+    /// By zstd.
     Zstd,
 }
 
-/// Bytes packed by themselves. Several such one after another are as if all had been packed together.
+/// Bytes compressed by themselves. Several such one after another are equivalent to all compressed together.
 pub fn packed(packing: Packing, bytes: &[u8]) -> Vec<u8> {
     const TAKES_ALL: &str = "a vector takes everything";
     match packing {
@@ -144,7 +145,7 @@ pub fn packed(packing: Packing, bytes: &[u8]) -> Vec<u8> {
         Packing::Zstd => {
             let mut compressor =
                 zstd::bulk::Compressor::new(zstd::DEFAULT_COMPRESSION_LEVEL).expect(TAKES_ALL);
-            // Whoever unpacks would not see that a byte is another. gzip always has one.
+            // Otherwise a changed byte would not be found. gzip always has a checksum.
             compressor.include_checksum(true).expect(TAKES_ALL);
             compressor.compress(bytes).expect(TAKES_ALL)
         }
@@ -155,7 +156,7 @@ pub fn packed(packing: Packing, bytes: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// Of pieces as COPY packs them, one bit is another.
+    /// One bit is changed in pieces as COPY compresses them.
     #[test]
     fn a_byte_that_is_another_is_found_in_what_is_packed() {
         let plain: String = (0..3000).map(|row| format!("{row},{}\n", row * 7919 % 10_007)).collect();
@@ -195,10 +196,10 @@ mod tests {
             zstd(&plain),
             [gzip(first), gzip(second)].concat(),
             [zstd(first), zstd(second)].concat(),
-            // Filled up as for a tape, also between what was put together.
+            // Filled up as for a tape, also between concatenated files.
             [gzip(&plain), vec![0; 20_000]].concat(),
             [gzip(first), vec![0; 3], gzip(b""), gzip(second), vec![0]].concat(),
-            // As pzstd begins.
+            // The beginning of a pzstd file.
             [&b"\x50\x2a\x4d\x18\x04\0\0\0\x01\x02\x03\x04"[..], &zstd(first), &zstd(second)].concat(),
             [&b"\x5f\x2a\x4d\x18\0\0\0\0"[..], &zstd(&plain)].concat(),
         ] {

@@ -1,13 +1,13 @@
 //! Where fields end: one pass over the bytes, 64 at a time.
 //!
-//! Every byte that means something (delimiter, line feed, quote, escape) becomes a bit of a 64-bit mask; from then on a
-//! few operations on words say for 64 bytes at once which delimiters and line feeds count. The masks come from AVX-512,
-//! AVX2 or plain words, whichever the processor has; all three give the same, which the tests compare.
+//! Every byte with a meaning (delimiter, line feed, quote, escape) becomes a bit of a 64-bit mask. From these a
+//! few operations on words determine for 64 bytes at once which delimiters and line feeds count. The masks are made with
+//! AVX-512, AVX2 or plain words, depending on the processor; all three give the same result, which the tests compare.
 //!
-//! Seed 000 §3.3.3 searches for delimiters with SSE 4.2; that masks answer for quotes as well is from Langdale and
-//! Lemire, "Parsing gigabytes of JSON per second" (VLDB Journal 28, 2019).
+//! Mühlbauer (dissertation, TU München 2016, §3.3.3) searches for delimiters with SSE 4.2. The use of masks for quotes as well
+//! is from Langdale and Lemire, "Parsing gigabytes of JSON per second" (VLDB Journal 28, 2019).
 
-/// Which bytes mean something, and how they lose their meaning.
+/// Which bytes have a meaning, and how they lose it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dialect {
     pub delimiter: u8,
@@ -21,66 +21,66 @@ pub(crate) enum Quoting {
     Never,
     /// The text format: after a backslash.
     Backslash,
-    /// CSV: between quotes. A doubled quote leaves the quotes and enters them again, which comes to the same.
+    /// CSV: between quotes. A doubled quote leaves the quotes and enters them again, which has the same effect.
     Doubled(u8),
     /// CSV: between quotes, where a quote after the escape is none.
     Escaped { quote: u8, escape: u8 },
-    /// CSV: likewise, but only a quote opens that begins a field or follows one that has closed; others stand for themselves.
+    /// CSV: likewise, but a quote opens only if it begins a field or follows one that has closed; others are literal.
     /// The escape is the quote where quotes are doubled.
     Leading { quote: u8, escape: u8 },
 }
 
-/// What is known at one byte of the bytes before it.
+/// What the bytes before a byte determine about it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Context {
     pub in_quotes: bool,
-    /// The next byte stands for itself.
+    /// The next byte is literal.
     after_escape: bool,
-    /// A quote that comes next stands for itself, for being within a field ([`Quoting::Leading`] alone asks).
+    /// If the next byte is a quote, it is literal, as it is within a field (only [`Quoting::Leading`] uses this).
     within_field: bool,
 }
 
 impl Context {
-    /// Whether bytes that begin with this one mean what they would at the beginning of a record.
+    /// Whether bytes that begin with `first` mean the same as at the beginning of a record.
     pub fn is_as_at_beginning(self, first: Option<u8>, dialect: Dialect) -> bool {
         let Context { in_quotes, after_escape, within_field } = self;
         let begins_with_quote = first.is_some_and(|first| first == dialect.needles().0);
         !(in_quotes || after_escape || within_field && begins_with_quote)
     }
 
-    /// Whether the byte that comes next stands for itself.
+    /// Whether the next byte is literal.
     pub fn is_escaped(self) -> bool {
         self.after_escape
     }
 }
 
-/// Stands for the end of what precedes the first field: one less than zero, as others are one less than where the next
-/// field begins.
+/// The end before the first field: one less than zero, as other ends are one less than the beginning of the next
+/// field.
 const BEFORE_ALL: u32 = u32::MAX;
 
-/// Bytes longer than chunks mostly are: some record is long, for its fields or for how many they are.
+/// Longer than most chunks: such bytes contain a long record, with long fields or many.
 const LONG_BYTES: usize = 4 << 20;
 
-/// Where the fields of some bytes end.
+/// The ends of the fields of some bytes.
 #[derive(Default, Debug)]
 pub(crate) struct Structure {
-    /// The positions of all delimiters and line feeds that count, rising, behind [`BEFORE_ALL`].
+    /// The positions of all delimiters and line feeds that count, in ascending order, after [`BEFORE_ALL`].
     ends: Vec<u32>,
-    /// How many they are; the rest of the vector is of no account.
+    /// Their number; the rest of the vector is unused.
     len: usize,
-    /// How many there are beside them, of records that have too many.
+    /// How many further ones there are, of records with too many.
     pub left_out: usize,
     /// How many of them are line feeds.
     pub lines: usize,
-    /// Line feeds that do not count, for being in quotes or after an escape.
+    /// Line feeds that do not count, since they are quoted or escaped.
     pub void_lines: usize,
     /// Carriage returns outside quotes.
     pub carriage_returns: usize,
-    /// Whether there is any quote, or in the text format any backslash.
+    /// Whether there is any quote, or any backslash in the text format.
     pub has_quoting: bool,
-    /// Whether fields hold quotes or escapes, others than a quote at the beginning with its like at the end.
+    /// Whether fields contain quotes or escapes other than a quote at the beginning and its match at the end.
     pub has_inner_quoting: bool,
-    /// The last byte looked at, if an end, and if a quote that an end should follow.
+    /// Whether the last byte was an end, and whether it was a quote that an end should follow.
     after_end: bool,
     closes: bool,
     pub is_ascii: bool,
@@ -93,8 +93,8 @@ impl Structure {
         self.find_with(Kernel::best(), bytes, dialect);
     }
 
-    /// As [`Structure::find`], but of a record in which more than `most` delimiters count, not all of them need be found: so many
-    /// and the line feed will do to tell that they are too many. For one that is nothing but delimiters would take four times its length.
+    /// As [`Structure::find`]. But of a record in which more than `most` delimiters count only `most` are found, and its line feed:
+    /// that suffices to see that they are too many. All ends of a record of delimiters alone would take four times its length.
     pub fn find_some(&mut self, bytes: &[u8], dialect: Dialect, most: usize) {
         match bytes.len() > LONG_BYTES {
             true => self.find_some_with(Kernel::best(), bytes, dialect, most),
@@ -128,7 +128,7 @@ impl Structure {
         self.has_inner_quoting |= self.has_quoting && !matches!(dialect.quoting, Quoting::Doubled(_));
     }
 
-    /// The ends of all fields, behind what stands for the end of what precedes the first: `u32::MAX`.
+    /// The ends of all fields, after the end before the first one: `u32::MAX`.
     pub fn ends(&self) -> &[u32] {
         &self.ends[..self.len]
     }
@@ -164,7 +164,7 @@ impl Visit for Structure {
     }
 }
 
-/// Finds of each record only so many delimiters, and its line feed.
+/// Finds only this number of delimiters of each record, and its line feed.
 struct FewEnds<'s> {
     structure: &'s mut Structure,
     bytes: &'s [u8],
@@ -193,17 +193,17 @@ impl Visit for FewEnds<'_> {
     }
 }
 
-/// How far the search for the ends of records has come.
+/// The progress of the search for the ends of records.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Progress {
     pub context: Context,
     /// Bytes searched.
     pub searched: usize,
-    /// Where the last record ends that is whole, its line feed included; zero if none is.
+    /// The end of the last whole record, its line feed included; zero if there is none.
     pub whole: usize,
     /// Line feeds in whole records, those inside quotes included.
     pub lines: u64,
-    /// Line feeds behind them, which are all void.
+    /// Line feeds after them, all of which are void.
     pub lines_behind: u64,
 }
 
@@ -233,24 +233,24 @@ impl Visit for Progress {
     }
 }
 
-/// What the bits of 64 bytes say.
+/// The meaning of 64 bytes.
 struct Found {
     delimiters: u64,
     line_feeds: u64,
     carriage_returns: u64,
     /// Quotes or escapes.
     quoting: u64,
-    /// Bytes that have no meaning, for being in quotes or after an escape.
+    /// Bytes without a meaning, since they are quoted or escaped.
     void: u64,
     nul: u64,
     /// Bytes beyond ASCII.
     high: u64,
 }
 
-/// Who wants to know.
+/// The consumer of a walk.
 trait Visit {
-    /// Of up to 64 bytes from `base` on. `positions` writes the places of the bits of a mask, counted from a base, to the
-    /// beginning of some room; what stands behind them then is of no account.
+    /// Takes up to 64 bytes from `base` on. `positions` writes the places of the bits of a mask, relative to a base, to the
+    /// beginning of an array, whose rest is then unspecified.
     fn visit(&mut self, base: usize, found: Found, positions: impl Fn(u64, u32, &mut [u32; 64]));
 }
 
@@ -277,7 +277,7 @@ pub(crate) enum Kernel {
 }
 
 impl Kernel {
-    /// The quickest that the processor has.
+    /// The fastest one that the processor supports.
     #[inline]
     pub(crate) fn best() -> Kernel {
         #[cfg(target_arch = "x86_64")]
@@ -295,7 +295,7 @@ impl Kernel {
 
 fn walk(kernel: Kernel, bytes: &[u8], dialect: Dialect, context: &mut Context, visitor: &mut impl Visit) {
     match kernel {
-        // SAFETY: the processor has these instructions, `Kernel::best` has asked it.
+        // SAFETY: the processor has these instructions: `Kernel::best` has checked it.
         #[cfg(target_arch = "x86_64")]
         Kernel::Avx512 => unsafe { x86::walk_avx512(bytes, dialect, context, visitor) },
         // SAFETY: as above.
@@ -323,7 +323,7 @@ fn walk_by(
         base += 64;
     }
     if !rest.is_empty() {
-        // Filled up with a byte that is neither NUL nor anything that means something: those are cut off again.
+        // Padded with a byte that is neither NUL nor has a meaning: the padding is cut off again.
         let mut block = [b'x'; 64];
         block[..rest.len()].copy_from_slice(rest);
         let masks = masks(&block, dialect).first(rest.len());
@@ -332,7 +332,7 @@ fn walk_by(
     }
 }
 
-/// Writes the places of bits, eight at a time, whether there are as many or not.
+/// Writes the places of bits, eight at a time, whether or not there are as many.
 #[inline(always)]
 fn one_by_one(mut mask: u64, base: u32, room: &mut [u32; 64]) {
     let count = mask.count_ones() as usize;
@@ -360,7 +360,7 @@ impl Masks {
 }
 
 impl Context {
-    /// Says which of `count` bytes have no meaning, and goes on behind them.
+    /// Returns which of `count` bytes have no meaning, and advances past them.
     #[inline(always)]
     fn weigh(&mut self, masks: Masks, quoting: Quoting, count: usize) -> Found {
         let (void, seen) = match quoting {
@@ -369,7 +369,7 @@ impl Context {
             Quoting::Doubled(_) => (self.quoted(masks.quotes), masks.quotes),
             Quoting::Escaped { .. } => {
                 let toggles = self.toggles(masks, count, u64::MAX);
-                // An escape before the first quote means nothing to a field.
+                // An escape before the first quote has no meaning for a field.
                 (self.quoted(toggles), masks.quotes)
             }
             Quoting::Leading { quote, escape } => {
@@ -411,7 +411,7 @@ impl Context {
         inside ^ before
     }
 
-    /// The bytes that a backslash precedes which is not itself preceded by one, and so on.
+    /// The bytes after a backslash that is not itself escaped.
     #[inline(always)]
     fn escaped(&mut self, backslashes: u64, count: usize) -> u64 {
         let mut escaped = u64::from(self.after_escape);
@@ -431,20 +431,20 @@ impl Context {
         escaped
     }
 
-    /// The quotes that open or close, where those are doubled that stand between quotes.
+    /// The quotes that open or close, where quotes between quotes are doubled.
     #[inline(always)]
     fn leading_toggles(&mut self, masks: Masks, count: usize, opens: u64) -> u64 {
         let mut ahead = *self;
         let opening = masks.quotes & ahead.quoted(masks.quotes);
-        // Mostly all do: each that stands outside begins a field or follows one that has closed.
+        // Mostly all do: each outside quotes begins a field or follows one that has closed.
         match opening & !(opens | masks.quotes << 1) {
             0 => masks.quotes,
             _ => self.toggles(Masks { escapes: 0, ..masks }, count, opens),
         }
     }
 
-    /// The quotes that open or close, where a quote after an escape between quotes does not, nor one outside that is neither
-    /// where `opens` says nor behind one that has closed.
+    /// The quotes that open or close. An escaped quote between quotes does not, nor one outside that is neither
+    /// in `opens` nor after one that has closed.
     fn toggles(&mut self, masks: Masks, count: usize, opens: u64) -> u64 {
         let mut toggles = 0;
         let mut inside = self.in_quotes;
@@ -470,7 +470,7 @@ impl Context {
 }
 
 impl Dialect {
-    /// The bytes to look for as quotes and as escapes; where there is none of a kind, the delimiter, which nobody asks.
+    /// The bytes to look for as quotes and as escapes; if there is none of a kind, the delimiter, whose mask is not used.
     #[inline(always)]
     fn needles(self) -> (u8, u8) {
         match self.quoting {
@@ -522,7 +522,7 @@ mod x86 {
         _mm512_movepi8_mask, _mm512_set1_epi8, _mm512_set1_epi32, _mm512_setr_epi32, _mm512_storeu_si512,
     };
 
-    /// Whether the processor has what [`walk_avx512`] is made of.
+    /// Whether the processor supports [`walk_avx512`].
     pub(super) fn has_avx512() -> bool {
         is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
@@ -531,7 +531,7 @@ mod x86 {
             && has_words()
     }
 
-    /// Whether the processor has what [`walk_avx2`] is made of.
+    /// Whether the processor supports [`walk_avx2`].
     pub(super) fn has_avx2() -> bool {
         is_x86_feature_detected!("avx2") && has_words()
     }
@@ -565,7 +565,7 @@ mod x86 {
                 high: _mm512_movepi8_mask(block),
             }
         };
-        // Sixteen places at a time are moved up to where bits are set.
+        // Sixteen places at a time are compressed to those whose bits are set.
         let places = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
         let positions = |mask: u64, base: u32, room: &mut [u32; 64]| {
             let mut written = 0;
@@ -573,7 +573,7 @@ mod x86 {
                 let bits = (mask >> (16 * quarter)) as u16;
                 let first = _mm512_set1_epi32(base.wrapping_add(16 * quarter) as i32);
                 let packed = _mm512_maskz_compress_epi32(bits, _mm512_add_epi32(places, first));
-                // At most sixteen of each quarter are before it.
+                // The other quarters before it have written at most sixteen each.
                 let room = &mut room[written..written + 16];
                 // SAFETY: there is room for sixteen places, aligned or not.
                 unsafe { _mm512_storeu_si512(room.as_mut_ptr().cast(), packed) };
@@ -618,7 +618,7 @@ mod tests {
         Dialect { delimiter: b',', quoting: Quoting::Doubled(b'"') },
         Dialect { delimiter: b';', quoting: Quoting::Escaped { quote: b'\'', escape: b'\\' } },
         Dialect { delimiter: b'\t', quoting: Quoting::Backslash },
-        // An escape that is the delimiter of nobody, and a quote beyond the usual.
+        // An escape that no file has, and an unusual quote.
         Dialect { delimiter: b'|', quoting: Quoting::Doubled(b'x') },
         Dialect { delimiter: b',', quoting: Quoting::Leading { quote: b'"', escape: b'"' } },
         Dialect { delimiter: b',', quoting: Quoting::Leading { quote: b'"', escape: b'\\' } },
@@ -634,7 +634,7 @@ mod tests {
         kernels
     }
 
-    /// A byte at a time: whether each has its meaning, and where the last record ends.
+    /// A byte at a time: whether each has its meaning, and the end of the last record.
     fn plainly(bytes: &[u8], dialect: Dialect) -> (Vec<u32>, Context) {
         let mut context = Context::default();
         let mut has_closed = false;
@@ -740,7 +740,7 @@ mod tests {
                 assert_eq!(rest(&few), rest(&all));
             }
         }
-        // However long it is, it takes little.
+        // A long record of delimiters takes little memory.
         if !cfg!(miri) {
             let bytes = [&[b','; 2 * LONG_BYTES][..], b"\n1,2\n"].concat();
             let mut structure = Structure::default();

@@ -1,4 +1,4 @@
-//! Reading and writing together: most cases go through both.
+//! Reading and writing together: most cases do both.
 
 mod chunks;
 mod general;
@@ -34,11 +34,11 @@ fn reader(options: CopyOptions) -> CopyReader {
     CopyReader::new("COPY t", columns(), options, TextStyle::DEFAULT).unwrap()
 }
 
-/// All rows of a file that comes in pieces of `piece` bytes. They are the same if several threads read it in such pieces.
+/// All rows of a file that arrives in pieces of `piece` bytes. They are the same if several threads read it in such pieces.
 fn read(options: &CopyOptions, file: &[u8], piece: usize) -> Result<Vec<(Option<i32>, Option<String>)>> {
     let pushed = read_pushed(options, file, piece);
     for threads in [1, 3] {
-        // What is before the stretch does not count.
+        // The bytes before the range are ignored.
         let shifted = [b"\"x\\", file].concat();
         let feed = Feed::Stretch { file: &&shifted[..], stretch: 3..shifted.len() as u64, watch: &|_| () };
         let mut reader = reader(options.clone());
@@ -96,7 +96,7 @@ fn check(options: &CopyOptions, file: &str, expected: &[(&str, &str)]) {
     }
 }
 
-/// SQLSTATE, message and context of the error that a file ends in.
+/// SQLSTATE, message and context of the error with which a file ends.
 fn failure(options: &CopyOptions, file: &str) -> String {
     let error = read(options, file.as_bytes(), 5).unwrap_err();
     format!("{} {} | {}", error.state(), error.message(), error.context().unwrap_or_default())
@@ -146,7 +146,7 @@ fn quotes_within_fields_are_characters_where_quotes_open_at_the_beginning() {
     check(&options, "1,5\" a\n2,7\" b\n3,\"\"\n", &[("1", "5\" a"), ("2", "7\" b"), ("3", "")]);
     check(&options, "1,5\"\r\n\"2\",\"7\"\" b\"\r\n", &[("1", "5\""), ("2", "7\" b")]);
     check(&options, "1,\"a, \nb\"\n2,a \"b\" \"\n", &[("1", "a, \nb"), ("2", "a \"b\" \"")]);
-    // What follows quotes that have closed, and those that open right there again.
+    // Text after quotes that have closed, and quotes that open again directly.
     check(&options, "1,\"a\"b\"c\n2,\"\"\"\"\n3,\"\"a\"\n", &[("1", "ab\"c"), ("2", "\""), ("3", "a\"")]);
     check(&options, "1, \"a\"\n", &[("1", " \"a\"")]);
     let escaped = CopyOptions { escape: b'\\', ..options.clone() };
@@ -186,7 +186,7 @@ fn csv_files_may_begin_with_numbers_of_any_length() {
 }
 
 #[test]
-fn mistakes_name_line_column_and_data() {
+fn errors_name_line_column_and_data() {
     let (text, csv) = (CopyOptions::new(TEXT), CopyOptions::new(CSV));
     let cases = [
         (
@@ -237,7 +237,7 @@ fn batches_are_whole_chunks() {
     assert_eq!(batches.len(), 1 + file.len() / CHUNK_BYTES);
 }
 
-/// The records of a CSV file, or nothing if something is wrong with one: a byte at a time.
+/// The records of a CSV file, or `None` if one has an error: a byte at a time.
 fn plainly(file: &str, columns: usize, quotes_open: QuotesOpen) -> Option<Vec<Vec<Option<String>>>> {
     let (mut rows, mut row) = (Vec::new(), Vec::new());
     let (mut field, mut quotes, mut in_quotes) = (String::new(), 0, false);
@@ -285,7 +285,7 @@ fn random_files_are_read_as_a_plain_loop_reads_them() {
         let width = 1 + round % 3;
         let quotes_open = [QuotesOpen::Anywhere, QuotesOpen::AtBeginning][round % 2];
         let columns: Vec<_> = (0..width).map(|column| (format!("c{column}"), SqlType::Text)).collect();
-        // Mostly files that are right: only what is in quotes is anything.
+        // Mostly valid files: only quoted text has special characters.
         let mut file = String::new();
         let strange = round % 5 == 0;
         let line_end = if round % 7 == 0 { "\r\n" } else { "\n" };
@@ -339,7 +339,7 @@ fn rows_that_cannot_be_read_are_left_out_where_that_is_wanted() {
         let (mut file, mut line) = ("a,b\n".to_owned(), 2);
         let (mut expected, mut wrong) = (Vec::new(), Vec::new());
         let line_end = if round % 3 == 0 { "\r\n" } else { "\n" };
-        // How common what is wrong may be.
+        // The frequency of errors.
         let most = [5, 9, 60, 5][round % 4];
         for row in 0..random.uniform(0, 40) as i32 {
             let (record, lines, problem) = match random.uniform(0, most) {
@@ -456,7 +456,7 @@ fn pieces_are_put_together_wherever_they_begin() {
             let delimiter = char::from(options.delimiter);
             let record = match (format, random.uniform(0, 3)) {
                 (RowFormat::Text, _) => format!("{row}{delimiter}{words}\n"),
-                // As many quotes as there are may be characters.
+                // All quotes may be characters.
                 (_, 0) if options.quotes_open == QuotesOpen::AtBeginning => {
                     format!("{row}{delimiter}{}\"\n", words.replace('\n', "y").trim_start_matches('"'))
                 }
@@ -500,8 +500,8 @@ fn pieces_are_put_together_wherever_they_begin() {
 }
 
 #[test]
-fn a_mistake_is_told_although_the_file_then_keeps_silent() {
-    /// Says little, and then nothing until it is over.
+fn an_error_is_reported_before_a_silent_pipe_continues() {
+    /// Sends a few bytes, and then nothing until `over` is raised.
     struct Silent(&'static [u8], Arc<AtomicBool>);
     impl Read for Silent {
         fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
@@ -527,7 +527,7 @@ fn a_mistake_is_told_although_the_file_then_keeps_silent() {
 
 #[test]
 fn a_file_that_has_become_shorter_ends_there() {
-    /// Of which the middle is gone for whoever reads it first.
+    /// A file whose middle is missing from the first read on.
     struct Shrunk(Vec<u8>);
     impl Places for Shrunk {
         fn read_at(&self, from: u64, length: usize, bytes: &mut Vec<u8>) -> std::io::Result<()> {
@@ -581,7 +581,7 @@ fn several_threads_read_what_one_reads() {
         assert_eq!(rows, whole);
         assert_eq!(watched.load(Ordering::Relaxed), file.len() as u64);
 
-        // The first mistake is told, when all before it has been taken.
+        // The first error is returned after all rows before it.
         let (mut rows, mistakes) = (0, file.replacen("\n250,", "\nx,", 1).replacen("\n300,", "\ny,", 1));
         let mut count = |batch: Batch| {
             rows += batch.rows;
@@ -593,7 +593,7 @@ fn several_threads_read_what_one_reads() {
         assert_eq!(error.context(), Some("COPY t, line 502, column a: \"x\""));
         assert!(rows <= 250 && (chunk_bytes > 1 || rows == 250), "{rows} rows before the 250th");
 
-        // Whoever takes no more is heard, and so is a file that breaks off.
+        // A sink that takes no more ends the reading, and so does a file that breaks off.
         let mut refuse = |_| Err(Error::new(SqlState::DISK_FULL, "no more"));
         let error = start(chunk_bytes)
             .read_file(all_of(&file.as_bytes()), &failed, threads, &mut refuse)
@@ -632,7 +632,7 @@ fn a_file_is_read_by_as_many_threads_as_the_system_gives() {
 
 #[test]
 fn a_file_that_breaks_off_is_not_a_file_that_ends() {
-    // Some that unpack tell of damage once, and of an end from then on.
+    // Some decompressors report damage once, and the end of the file from then on.
     struct Once(bool);
     impl Read for Once {
         fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
@@ -664,7 +664,7 @@ fn a_file_that_breaks_off_is_not_a_file_that_ends() {
 }
 
 #[test]
-fn a_panic_beside_the_caller_goes_on_in_it() {
+fn a_panic_of_a_worker_is_a_panic_of_the_caller() {
     struct Mistake;
     impl Read for Mistake {
         fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
@@ -729,7 +729,7 @@ fn rows_are_known_by_their_lines() {
                 _ => format!("x{}", "\\\n".repeat(breaks)),
             };
             line += 1 + breaks;
-            // The first column is the line that the row ends on.
+            // The first column is the number of the row's last line.
             let number = match leaves_out && random.uniform(0, 3) == 0 {
                 true => "?".to_owned(),
                 false => line.to_string(),
@@ -920,7 +920,7 @@ fn binary_files_are_read_however_they_are_cut() {
 }
 
 #[test]
-fn mistakes_in_binary_files_name_row_and_column() {
+fn errors_in_binary_files_name_row_and_column() {
     let options = CopyOptions::new(BINARY);
     let one: &[u8] = b"\0\x02\0\0\0\x04\0\0\0\x07\0\0\0\x01x";
     let failure = |file: &[u8]| {
@@ -966,19 +966,19 @@ fn mistakes_in_binary_files_name_row_and_column() {
 #[test]
 fn rows_that_say_that_they_are_too_long_are_refused_before_they_come() {
     let one: &[u8] = b"\0\x02\0\0\0\x04\0\0\0\x07\0\0\0\x01x";
-    let told = |row: &[u8]| {
+    let error_of = |row: &[u8]| {
         let error = read(&CopyOptions::new(BINARY), &binary(&[one, row]), 7).unwrap_err();
         format!("{} {} | {}", error.state(), error.message(), error.context().unwrap_or_default())
     };
     let too_long = "54000 a record is longer than 256 MiB | COPY t, line 2, column";
-    assert_eq!(told(b"\0\x02\x7f\xff\xff\xff"), format!("{too_long} a"));
-    assert_eq!(told(b"\0\x02\0\0\0\x04\0\0\0\x07\x10\0\0\0"), format!("{too_long} b"));
-    // What just fits may still come.
+    assert_eq!(error_of(b"\0\x02\x7f\xff\xff\xff"), format!("{too_long} a"));
+    assert_eq!(error_of(b"\0\x02\0\0\0\x04\0\0\0\x07\x10\0\0\0"), format!("{too_long} b"));
+    // A row that is just short enough is accepted.
     let fits: &[u8] = b"\0\x02\0\0\0\x04\0\0\0\x07\x0f\xff\xff\xf2";
-    assert_eq!(told(fits), "22P04 unexpected EOF in COPY data | COPY t, line 2");
+    assert_eq!(error_of(fits), "22P04 unexpected EOF in COPY data | COPY t, line 2");
 }
 
-/// Every type goes out as binary, and comes back as it does by the text format.
+/// Every type is written as binary, and read back with the result of the text format.
 #[test]
 fn binary_files_hold_values_of_every_type() {
     let style = TextStyle::DEFAULT;
@@ -1015,7 +1015,7 @@ fn binary_files_hold_values_of_every_type() {
         reader.finish().unwrap();
         std::iter::from_fn(|| reader.next_batch()).map(|batch| batch.columns).collect()
     };
-    // Enough for several turns of the writer, with every other value missing somewhere.
+    // Enough for several rounds of the writer, with every other value missing somewhere.
     let mut random = Random::seeded(7);
     let rows: Vec<Vec<Value>> = [row.clone(), nulls]
         .into_iter()

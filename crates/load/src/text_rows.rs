@@ -1,8 +1,8 @@
 //! Rows of the text, CSV and JSON formats from Arrow columns.
 //!
-//! Rows are written one after the other, as they lie in the file; but what a column holds is found out once, and a field
-//! is written to where it stays. Strings are looked at eight bytes at a time for what needs quotes or escapes. Numbers,
-//! dates and the like need none, unless somebody delimits fields by what numbers are made of.
+//! Rows are written one after the other. But the type of a column is examined once, and a field
+//! is written directly to its final place. Strings are searched eight bytes at a time for characters that need quotes or escapes.
+//! Numbers, dates and the like need none, unless a delimiter is a character that occurs in them.
 
 use crate::kind::Kind;
 use crate::options::{CopyOptions, RowFormat, forced};
@@ -24,7 +24,7 @@ pub(crate) struct TextRows {
     style: TextStyle,
     /// What strings are searched for.
     special: Special,
-    /// Whether the texts of values other than strings and bytes stand for themselves.
+    /// Whether the texts of values other than strings and bytes need no quotes or escapes.
     is_plain: bool,
 }
 
@@ -37,7 +37,7 @@ enum Format {
         options: CopyOptions,
         is_only_column: bool,
     },
-    /// What each column's value has before it: the brace or comma, and the key.
+    /// The text before each column's value: the brace or comma, and the key.
     Json {
         before: Vec<String>,
     },
@@ -83,7 +83,7 @@ impl TextRows {
         TextRows { format, kinds, style, special, is_plain }
     }
 
-    /// Appends rows. Panics if a column has an Arrow type that no SQL type is stored in.
+    /// Appends rows. Panics if a column has an Arrow type in which no SQL type is stored.
     pub(crate) fn write(&self, columns: &[ArrayRef], rows: usize, out: &mut String) {
         assert_eq!(columns.len(), self.kinds.len());
         let columns: Vec<Column> =
@@ -141,7 +141,7 @@ impl TextRows {
         }
     }
 
-    /// Appends a field of the text format. `careful` writes those that have something special.
+    /// Appends a field of the text format. `careful` writes those with special characters.
     #[inline(always)]
     fn write_field(
         &self,
@@ -229,10 +229,10 @@ impl TextRows {
         let start = out.len();
         cells.write(row, &self.style, out);
         match cells {
-            // Its backslash.
+            // Its backslash is escaped.
             Cells::Bytea(_) => out.insert(start, '\\'),
             Cells::Timestamp(_) | Cells::TimestampTz(_) => {
-                // As ISO 8601 and PostgreSQL's JSON functions have it.
+                // The form of ISO 8601 and of PostgreSQL's JSON functions.
                 if let Some(blank) = out[start..].find(' ') {
                     out.replace_range(start + blank..=start + blank, "T");
                     let offset = out.len().saturating_sub("+00".len()).max(start);
@@ -248,7 +248,7 @@ impl TextRows {
     }
 }
 
-/// A column on its way out.
+/// A column that is written.
 struct Column<'a> {
     nulls: Option<&'a NullBuffer>,
     cells: Cells<'a>,
@@ -267,7 +267,7 @@ enum Cells<'a> {
         values: &'a [i128],
         scale: u8,
     },
-    /// The images of numerics with scales of their own.
+    /// The images of numerics without a common scale.
     Numbers(&'a BinaryViewArray),
     /// The images of arrays with such elements.
     Arrays {
@@ -336,7 +336,7 @@ fn number_at(images: &BinaryViewArray, row: usize) -> Numeric {
 }
 
 impl Cells<'_> {
-    /// Whether texts may have characters that numbers and dates do not have.
+    /// Whether texts may contain characters that numbers and dates do not have.
     fn needs_care(&self) -> bool {
         matches!(self, Cells::Bytea(_) | Cells::Arrays { .. })
     }
@@ -384,7 +384,7 @@ struct Special {
 }
 
 impl Special {
-    /// Whether there may be such a byte: whoever is told so looks again.
+    /// Whether there may be such a byte: the caller then checks each byte.
     #[inline(always)]
     fn may_be_in(&self, bytes: &[u8]) -> bool {
         const ONES: u64 = 0x0101_0101_0101_0101;
@@ -403,7 +403,7 @@ impl Special {
         if let Some(last) = bytes.last_chunk::<8>() {
             any |= found(*last);
         } else if let Some(first) = bytes.first() {
-            // What is missing is filled with what is there anyway.
+            // The places that are left are filled with a byte of the set.
             let mut word = [*first; 8];
             word[..bytes.len()].copy_from_slice(bytes);
             any |= found(word);
@@ -473,7 +473,7 @@ fn write_quotes(field: &str, options: &CopyOptions, out: &mut String) {
     out.push(quote);
 }
 
-/// Appends a string as JSON has it.
+/// Appends a string of JSON.
 fn write_json_string(string: &str, special: &Special, out: &mut String) {
     if special.may_be_in(string.as_bytes()) {
         out.push_str(&serde_json::to_string(string).expect("every string can be written"));

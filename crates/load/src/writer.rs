@@ -1,5 +1,5 @@
-//! Writing COPY's formats, so that [`crate::CopyReader`] and PostgreSQL read back what
-//! was written.
+//! Writing COPY's formats, so that [`crate::CopyReader`] and PostgreSQL can read
+//! the output.
 
 use crate::kind::{Kind, kinds};
 use crate::options::{CopyHeader, CopyOptions, RowFormat};
@@ -38,7 +38,7 @@ impl CopyWriter {
         Ok(CopyWriter { columns, options, rows })
     }
 
-    /// Appends the header, if there is to be one. It comes first.
+    /// Appends the header, if there is one. It comes first.
     pub fn write_header(&self, out: &mut Vec<u8>) {
         let mut header = String::new();
         match self.options.format {
@@ -64,8 +64,8 @@ impl CopyWriter {
     }
 
     /// Appends `rows` rows of columns that have the Arrow types in which tables store values of their types. Decimals may have
-    /// any scale, and in formats of text a column may have the Arrow type of another SQL type, whose texts then go out. Panics if
-    /// one has no such type.
+    /// any scale, and in text formats a column may have the Arrow type of another SQL type, whose texts are then written. Panics if
+    /// a column has no such type.
     pub fn write_rows(&self, columns: &[ArrayRef], rows: usize, out: &mut Vec<u8>) {
         match &self.rows {
             Rows::Binary(kinds) => binary_rows::write(columns, kinds, rows, out),
@@ -77,7 +77,7 @@ impl CopyWriter {
         }
     }
 
-    /// Appends what ends a file, if its format has such a thing. It comes last.
+    /// Appends the trailer, if its format has one. It comes last.
     pub fn write_trailer(&self, out: &mut Vec<u8>) {
         if self.options.format == RowFormat::Binary {
             binary::write_trailer(out);

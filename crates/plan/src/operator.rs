@@ -1,9 +1,9 @@
 //! Operators: the nodes of a plan, and which columns they use, produce and pass on.
 //!
-//! A filter, join, sort or window passes the columns of its inputs on under the same numbers; `Map`
-//! adds columns; `Group`, `UnionAll`, `Iterate` and readers end what lies below them and produce
-//! columns of their own (`Group` passes its keys on). `Update`, `Delete` and `Merge` pass on the columns of the rows that they have
-//! changed something for, beside images of what they have changed. There is no projection: an operator uses what
+//! A filter, join, sort or window passes on the columns of its inputs under the same numbers. `Map`
+//! adds columns. `Group`, `UnionAll`, `Iterate` and readers produce columns of their own; the columns below
+//! them are not visible above (except the keys of `Group`). `Update`, `Delete` and `Merge` pass on the columns of their
+//! input rows and the images of the rows that they have changed. There is no projection: an operator uses the columns that
 //! it names, and a plan's output is a list of columns.
 
 use crate::column::Column;
@@ -12,7 +12,7 @@ use crate::plan::NodeId;
 use crate::scalar::Scalar;
 use std::sync::Arc;
 
-/// A source of rows, as `exec` and `sql` know it.
+/// A source of rows: the number by which `sql` and the executor refer to it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SourceId(pub u32);
 

@@ -1,6 +1,6 @@
-//! Arrow over Python's boundary: the PyCapsule interface, by which only pointers travel.
+//! Arrow data across Python's boundary: the PyCapsule interface, which passes only pointers.
 //!
-//! Written out instead of taken from `pyo3-arrow`, which would have Arrow compiled with other features
+//! Implemented here instead of with `pyo3-arrow`, which would compile Arrow with other features
 //! than everywhere else (docs/decisions/0025-python-package.md).
 
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi_and_data_type};
@@ -22,12 +22,12 @@ const SCHEMA: &CStr = c"arrow_schema";
 const ARRAY: &CStr = c"arrow_array";
 const STREAM: &CStr = c"arrow_array_stream";
 
-/// The exception for what Arrow says of the other side's data.
+/// The exception for Arrow's error about another library's data.
 pub fn invalid(error: ArrowError) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-/// Batches of one result, for whoever understands Arrow.
+/// Batches of one result, for any consumer of Arrow.
 #[pyclass(frozen, module = "firndb._firndb")]
 pub struct Batches {
     pub schema: SchemaRef,
@@ -36,7 +36,7 @@ pub struct Batches {
 
 #[pymethods]
 impl Batches {
-    /// A stream of them; there may be any number.
+    /// A stream of them; any number of streams may be open.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,
@@ -56,7 +56,7 @@ impl Batches {
     }
 }
 
-/// A stream for another library, in the types that it requests as far as they can be had.
+/// A stream for another library, in the requested types as far as there are casts.
 pub fn export<'py>(
     py: Python<'py>,
     reader: impl RecordBatchReader + Send + 'static,
@@ -75,11 +75,11 @@ pub fn export<'py>(
     PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(guarded)), STREAM)
 }
 
-/// A reader that others call as a C function: a panic that left it would end the process, and so would an
+/// A reader that others call as a C function. A panic across this boundary would end the process, and so would an
 /// error that C cannot read, with a NUL in its text.
 struct Guarded {
     schema: SchemaRef,
-    /// None after a panic.
+    /// `None` after a panic.
     reader: Option<Box<dyn RecordBatchReader + Send>>,
 }
 
@@ -92,7 +92,7 @@ impl Iterator for Guarded {
         match catch_unwind(AssertUnwindSafe(|| reader.next())) {
             Ok(next) => next.map(|next| next.map_err(readable)),
             Err(panic) => {
-                self.let_go();
+                self.release();
                 let text = panic.downcast_ref::<String>().map(String::as_str);
                 let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown cause");
                 failed(&format!("internal error: {}", text.replace('\0', NUL)))
@@ -108,19 +108,19 @@ impl RecordBatchReader for Guarded {
 }
 
 impl Guarded {
-    fn let_go(&mut self) {
-        // Its end may panic in its turn.
+    fn release(&mut self) {
+        // Dropping it may panic again.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(self.reader.take())));
     }
 }
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        self.let_go();
+        self.release();
     }
 }
 
-/// What stands for a NUL in a text for C.
+/// The replacement of a NUL in a text for C.
 const NUL: &str = "\u{FFFD}";
 
 /// An error whose text C can read.
@@ -137,7 +137,7 @@ pub fn export_schema<'py>(py: Python<'py>, schema: &Schema) -> PyResult<Bound<'p
     PyCapsule::new_with_value(py, FFI_ArrowSchema::try_from(schema).map_err(invalid)?, SCHEMA)
 }
 
-/// The schema with the types that are requested, where there is a cast to them.
+/// The schema with the requested types, where there are casts to them.
 fn requested_types(schema: &SchemaRef, requested: &Bound<'_, PyCapsule>) -> PyResult<SchemaRef> {
     let pointer: NonNull<FFI_ArrowSchema> = requested.pointer_checked(Some(SCHEMA))?.cast();
     // SAFETY: a capsule of this name holds a schema, by the interface's contract, and lives during this call.
@@ -153,14 +153,16 @@ fn requested_types(schema: &SchemaRef, requested: &Bound<'_, PyCapsule>) -> PyRe
     Ok(Arc::new(Schema::new(fields.collect::<Vec<_>>())))
 }
 
-/// A batch in the types that are requested; a value that does not fit is an error.
+/// A batch in the requested types; a value that does not fit is an error.
 fn converted(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
     let options = CastOptions { safe: false, ..CastOptions::default() };
     let columns = batch.columns().iter().zip(schema.fields());
     let columns = columns.map(|(column, field)| {
         cast_with_options(column, field.data_type(), &options).map_err(|error| {
             let (name, ty) = (field.name(), field.data_type());
-            ArrowError::CastError(format!("column \"{name}\" cannot be {ty}, as is requested: {error}"))
+            ArrowError::CastError(format!(
+                "column \"{name}\" cannot be converted to the requested type {ty}: {error}"
+            ))
         })
     });
     let columns = columns.collect::<Result<_, _>>()?;
@@ -175,7 +177,7 @@ pub fn import(object: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Vec<RecordBatch
         let pointer: NonNull<FFI_ArrowArrayStream> = capsule.pointer_checked(Some(STREAM))?.cast();
         // SAFETY: a capsule of this name holds a stream, which is moved out of it and marked as gone.
         let stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.as_ptr()) };
-        // A stream may be made by another thread that needs the interpreter.
+        // Another thread that needs the interpreter may compute the stream.
         return object.py().detach(|| drained(stream)).map_err(invalid);
     }
     if object.hasattr("__arrow_c_array__")? {
@@ -189,7 +191,7 @@ pub fn import(object: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Vec<RecordBatch
         let array = unsafe { FFI_ArrowArray::from_raw(array.as_ptr()) };
         let DataType::Struct(fields) = ty else { return Err(no_table()) };
         let schema = Arc::new(Schema::new(fields));
-        // SAFETY: the array is one of the type that its schema says, by the interface's contract.
+        // SAFETY: the array has the type of its schema, by the interface's contract.
         let batch = unsafe { imported(array, &schema) }.map_err(invalid)?.ok_or_else(no_table)?;
         return Ok((schema, vec![batch]));
     }
@@ -200,14 +202,14 @@ pub fn import(object: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Vec<RecordBatch
     )))
 }
 
-/// All that a stream yields. Written out because Arrow's own reader panics when a stream fails without saying why.
+/// The whole content of a stream. Implemented here because Arrow's own reader panics when a stream fails without an error text.
 fn drained(mut stream: FFI_ArrowArrayStream) -> Result<(SchemaRef, Vec<RecordBatch>), ArrowError> {
     let (Some(get_schema), Some(get_next), Some(_)) = (stream.get_schema, stream.get_next, stream.release)
     else {
         return Err(ArrowError::CDataInterface("the stream has been read already".to_owned()));
     };
     let mut schema = FFI_ArrowSchema::empty();
-    // SAFETY: a stream that is not released has a function that fills a schema or says that it could not.
+    // SAFETY: a stream that is not released has a function that fills a schema or reports an error.
     let code = unsafe { get_schema(&mut stream, &mut schema) };
     if code != 0 {
         return Err(failure(&mut stream, code));
@@ -216,7 +218,7 @@ fn drained(mut stream: FFI_ArrowArrayStream) -> Result<(SchemaRef, Vec<RecordBat
     let mut batches = Vec::new();
     loop {
         let mut array = FFI_ArrowArray::empty();
-        // SAFETY: as above; one that it does not fill stays released, which means the end.
+        // SAFETY: as above; an array that it does not fill remains released, which means the end.
         let code = unsafe { get_next(&mut stream, &mut array) };
         if code != 0 {
             return Err(failure(&mut stream, code));
@@ -237,10 +239,10 @@ fn no_table() -> PyErr {
     PyTypeError::new_err("a table or record batch is expected, not a single column")
 }
 
-/// The batch that a structure is; `None` if rows of it are NULL, which no batch's are.
+/// The batch that a structure is; `None` if it has NULLs itself, which the rows of a batch cannot be.
 ///
-/// A column of type null has no buffers, but Polars passes one on, as of old, that may say which rows are NULL, and
-/// `arrow` takes no such column. It is read as the structure without fields, whose only buffer is just that.
+/// A column of type null has no buffers, but Polars passes an obsolete one that may say which rows are NULL, and
+/// `arrow` refuses such a column. It is read as the structure without fields, whose only buffer is such a one.
 ///
 /// # Safety
 /// The array is a structure of the schema's fields.
@@ -253,7 +255,7 @@ unsafe fn imported(array: FFI_ArrowArray, schema: &SchemaRef) -> Result<Option<R
         _ => field.clone(),
     });
     let ty = DataType::Struct(fields.collect());
-    // SAFETY: the caller's promise; a column of type null with one buffer has what a structure without fields has.
+    // SAFETY: the caller's promise; a column of type null with one buffer has the layout of a structure without fields.
     let data = unsafe { from_ffi_and_data_type(array, ty) }?;
     if data.null_count() > 0 {
         return Ok(None);
@@ -267,16 +269,16 @@ unsafe fn imported(array: FFI_ArrowArray, schema: &SchemaRef) -> Result<Option<R
     RecordBatch::try_new_with_options(schema.clone(), columns.collect(), &options).map(Some)
 }
 
-/// Why a stream has failed, which it need not say.
+/// The error of a stream, which need not have a text.
 fn failure(stream: &mut FFI_ArrowArrayStream, code: c_int) -> ArrowError {
     let text = match stream.get_last_error {
-        // SAFETY: the function is asked right after the one that failed, of a stream that is not released.
+        // SAFETY: the function is called right after the one that failed, on a stream that is not released.
         Some(get_last_error) => unsafe { get_last_error(stream) },
         None => std::ptr::null(),
     };
     ArrowError::CDataInterface(match text.is_null() {
-        true => format!("the stream fails with error {code} and does not say why"),
-        // SAFETY: a text that it gives ends with a NUL and stays until it is called again.
+        true => format!("the stream fails with error {code}, without a message"),
+        // SAFETY: the returned text ends with a NUL and is valid until the function is called again.
         false => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
     })
 }

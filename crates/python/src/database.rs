@@ -1,7 +1,7 @@
-//! Databases that this process has open: one handle each, however many connections.
+//! Databases that this process has open: one handle for each, whatever the number of connections.
 //!
-//! A forked child has its parent's memory but none of the threads that work on it, and the parent goes on
-//! writing the files. So a child of a process that has ever opened a database can use none, and frees nothing.
+//! A forked child has its parent's memory but none of the threads that work on it, and the parent continues to
+//! write the files. So a child of a process that has ever opened a database cannot use any, and frees nothing.
 
 use crate::error;
 use firn_session::base::{Error, Result, SqlState};
@@ -14,36 +14,36 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// Those in directories, by their path without links.
+/// Databases in directories, by their paths without links.
 static OPEN: Mutex<BTreeMap<PathBuf, Weak<Open>>> = Mutex::new(BTreeMap::new());
 
 /// Whether a database was ever opened.
 static USED: AtomicBool = AtomicBool::new(false);
-/// Whether this process is the child of one in which that was so.
+/// Whether this process is the child of one in which that was true.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
 /// An open database.
 pub struct Open {
     pub database: Database,
-    /// When its rows become cold.
+    /// The times after which its rows become cold.
     cooling: Cooling,
 }
 
-/// After which times rows become cold; `None` for never.
+/// The times after which rows become cold; `None` for never.
 #[derive(Clone, Copy)]
 struct Cooling {
     freeze_after: Option<Duration>,
     compact_after: Option<Duration>,
 }
 
-/// What may be asked of a database that is opened; `None` for what it does by itself.
+/// Options for opening a database; `None` for the default.
 #[derive(Default)]
 pub struct Wishes {
-    /// Bytes that its store may hold; 0 is for no limit.
+    /// Bytes that its store may use; 0 is for no limit.
     pub memory_limit: Option<u64>,
-    /// When blocks that nobody writes to are frozen.
+    /// How long after the last write blocks are frozen.
     pub freeze_after: Option<Option<Duration>>,
-    /// When those that have been frozen become compact.
+    /// How long after that they become compact.
     pub compact_after: Option<Option<Duration>>,
 }
 
@@ -55,7 +55,7 @@ pub fn after_fork_in_child() {
     FORKED.fetch_or(USED.load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
-/// Whether databases are out of reach here.
+/// Whether databases are unusable in this process.
 pub fn has_forked() -> bool {
     FORKED.load(Ordering::Relaxed)
 }
@@ -75,7 +75,7 @@ pub fn refuse_fork(py: Python<'_>) -> PyResult<()> {
     Err(error::raised(py, &error))
 }
 
-/// Opens a database, or finds it open here already.
+/// Opens a database, or returns the handle if this process has it open already.
 pub fn open(directory: Option<&Path>, wishes: Wishes) -> Result<Arc<Open>> {
     USED.store(true, Ordering::Relaxed);
     let limit = wishes.memory_limit.map(|bytes| (bytes > 0).then_some(bytes));
@@ -115,9 +115,9 @@ pub fn open(directory: Option<&Path>, wishes: Wishes) -> Result<Arc<Open>> {
     Ok(open)
 }
 
-/// Gives up a handle. The last one writes what a quick start wants, and says if that fails.
+/// Releases a handle. The last one writes a checkpoint, and returns the error if that fails.
 pub fn close(open: Arc<Open>) -> Result<()> {
-    // Nobody finds it half closed.
+    // Held so that no other thread finds it half closed.
     let _all = OPEN.lock();
     match Arc::try_unwrap(open) {
         Ok(open) => open.database.close(),

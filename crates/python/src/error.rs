@@ -4,7 +4,7 @@ use firn_session::base::{Error, SqlState};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-/// A use of the package that the engine never saw; PostgreSQL's "connection does not exist".
+/// A misuse that is found before the engine is called; PostgreSQL's "connection does not exist".
 const NOT_CONNECTED: SqlState = SqlState::new("08003");
 
 /// The exception for an error.
@@ -35,12 +35,12 @@ pub fn interface(py: Python<'_>, message: &str) -> PyErr {
     raised(py, &Error::new(NOT_CONNECTED, message))
 }
 
-/// The error of whoever uses what has been closed.
+/// The error of a use after closing.
 pub fn closed(what: &str) -> Error {
     Error::new(NOT_CONNECTED, format!("the {what} is closed"))
 }
 
-/// The error of a statement that a signal handler has stopped; the handler's exception goes before it.
+/// The error of a statement that a signal handler has stopped; the handler's exception takes precedence over it.
 pub fn interrupted() -> Error {
     Error::new(SqlState::QUERY_CANCELED, "canceling statement due to user request")
 }

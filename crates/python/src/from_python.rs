@@ -10,11 +10,11 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
 use std::sync::Arc;
 
-/// The days from the first of January of the year 1 to 1970, as Python's ordinals count them.
+/// The days from the first of January of the year 1 to 1970, in Python's ordinals.
 const EPOCH: i64 = 719_163;
 const MICROS_PER_DAY: i64 = 86_400_000_000;
 
-/// Python's classes that are told apart by asking.
+/// Python's classes that are distinguished by `isinstance`.
 struct Classes {
     decimal: Py<PyAny>,
     uuid: Py<PyAny>,
@@ -41,15 +41,15 @@ fn classes(py: Python<'_>) -> PyResult<&'static Classes> {
     })
 }
 
-/// The values that a statement is run with.
+/// The values with which a statement is run.
 #[derive(Clone)]
 pub struct Given {
     pub values: Vec<Value>,
-    /// The statement with numbers, if the values came by names.
+    /// The statement with numbers, if the values have names.
     pub numbered: Option<Arc<Numbered>>,
 }
 
-/// Reads the parameters of a statement, as often as it runs: by their places or by their names, but not both.
+/// Reads the parameters of a statement, for each of its runs: by positions or by names, but not both.
 pub struct Reader<'s> {
     sql: &'s str,
     way: Option<Way<'s>>,
@@ -65,9 +65,9 @@ impl<'s> Reader<'s> {
         Reader { sql, way: None }
     }
 
-    /// The values of a sequence or a mapping; of none without.
+    /// The values of a sequence or a mapping; none for `None`.
     pub fn given(&mut self, parameters: Option<&Bound<'_, PyAny>>) -> PyResult<Given> {
-        // What is a mapping takes longer to find out.
+        // Checking for a mapping takes longer.
         let is_sequence =
             |object: &Bound<'_, PyAny>| object.cast::<PyTuple>().is_ok() || object.cast::<PyList>().is_ok();
         let mapping = parameters
@@ -94,7 +94,7 @@ impl<'s> Reader<'s> {
     }
 }
 
-/// The values of a mapping under those names.
+/// The values of a mapping with those names.
 fn named(mapping: &Bound<'_, PyMapping>, numbered: &Arc<Numbered>, names: &[&str]) -> PyResult<Given> {
     let values = names.iter().map(|name| match mapping.get_item(*name) {
         Ok(object) => value(&object),
@@ -108,7 +108,7 @@ fn named(mapping: &Bound<'_, PyMapping>, numbered: &Arc<Numbered>, names: &[&str
     Ok(Given { values: values.collect::<PyResult<_>>()?, numbered: Some(numbered.clone()) })
 }
 
-/// The values of a sequence of parameters; of none without.
+/// The values of a sequence of parameters; none for `None`.
 fn sequence(parameters: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Value>> {
     let Some(parameters) = parameters else { return Ok(Vec::new()) };
     if let Ok(tuple) = parameters.cast::<PyTuple>() {
@@ -126,7 +126,7 @@ fn sequence(parameters: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Value>> {
     parameters.try_iter()?.map(|object| value(&object?)).collect()
 }
 
-/// The value that an object stands for.
+/// The value for an object.
 fn value(object: &Bound<'_, PyAny>) -> PyResult<Value> {
     let py = object.py();
     if object.is_none() {
@@ -168,7 +168,7 @@ fn value(object: &Bound<'_, PyAny>) -> PyResult<Value> {
         return decimal(object);
     }
     if is(&classes.datetime)? {
-        // pandas has a moment of its own that is none.
+        // pandas has a timestamp that means NULL.
         if is_missing(object)? {
             return Ok(Value::Null);
         }
@@ -206,7 +206,7 @@ fn value(object: &Bound<'_, PyAny>) -> PyResult<Value> {
     foreign(object)
 }
 
-/// A list's elements as an array; lists as one of several dimensions.
+/// A list's elements as an array; nested lists as one of several dimensions.
 fn array(elements: Vec<Value>) -> Result<ArrayValue, Error> {
     if !elements.iter().any(|element| matches!(element, Value::Array(_))) {
         return Ok(ArrayValue::from(elements));
@@ -221,11 +221,11 @@ fn array(elements: Vec<Value>) -> Result<ArrayValue, Error> {
     ArrayValue::stacked(parts.collect::<Result<_, _>>()?)
 }
 
-/// Objects of NumPy and pandas, by what they can do: neither has to be there.
+/// Objects of NumPy and pandas, recognized by their attributes: neither library has to be installed.
 fn foreign(object: &Bound<'_, PyAny>) -> PyResult<Value> {
     let name = object.get_type().name()?.to_string();
     if object.hasattr("dtype")? {
-        // Nanoseconds would come out as plain integers.
+        // Nanoseconds would be converted to plain integers.
         if let "datetime64" | "timedelta64" = name.as_str() {
             let micros = object.call_method1("astype", (format!("{name}[us]"),))?;
             return value(&micros.call_method0("item")?);
@@ -244,15 +244,15 @@ fn foreign(object: &Bound<'_, PyAny>) -> PyResult<Value> {
     }
     let hint =
         if object.cast::<PyMapping>().is_ok() { "; pass json.dumps(…) for a text column" } else { "" };
-    Err(PyTypeError::new_err(format!("no SQL type stands for an object of type {name}{hint}")))
+    Err(PyTypeError::new_err(format!("there is no SQL type for an object of type {name}{hint}")))
 }
 
-/// Whether it is `pandas.NaT`, the only one that differs from itself.
+/// Whether it is `pandas.NaT`, the only object that differs from itself.
 fn is_missing(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     object.ne(object)
 }
 
-/// A span in microseconds.
+/// A `timedelta` in microseconds.
 fn micros(span: &Bound<'_, PyAny>) -> PyResult<i64> {
     let int = |name: &str| span.getattr(name)?.extract::<i64>();
     Ok(int("days")? * MICROS_PER_DAY + int("seconds")? * 1_000_000 + int("microseconds")?)

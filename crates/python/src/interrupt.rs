@@ -1,9 +1,9 @@
-//! Waiting for the engine without the interpreter, and Ctrl-C meanwhile.
+//! Waiting for the engine without the interpreter, and handling Ctrl-C meanwhile.
 //!
-//! Python only notes a signal when it arrives; its handlers run when the main thread asks for them. So the engine
-//! asks now and then, through the watch of its cancel flag ([`firn_session::server::ServerConnection::set_interrupt_hook`]), and the
-//! thread that is Python's main one and waits for it looks. A handler that raises, as Ctrl-C's does,
-//! cancels the statement; the exception waits here until the engine has returned.
+//! Python only records a signal when it arrives; its handlers run when the main thread checks for signals. So the engine
+//! calls a hook periodically when it checks its cancel flag ([`firn_session::server::ServerConnection::set_interrupt_hook`]). On
+//! Python's main thread, while it waits for the engine, the hook checks for signals. A handler that raises, like Ctrl-C's,
+//! cancels the statement; the exception is kept here until the engine has returned.
 
 use crate::error;
 use parking_lot::{Mutex, MutexGuard};
@@ -11,26 +11,26 @@ use pyo3::prelude::*;
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
-/// How often signals are looked for.
+/// How often signals are checked for.
 const INTERVAL: Duration = Duration::from_millis(20);
 
 thread_local! {
     /// Whether this is Python's main thread, once that is known.
     static IS_MAIN: Cell<Option<bool>> = const { Cell::new(None) };
-    /// On the main thread while it waits for the engine: when it last looked.
+    /// On the main thread while it waits for the engine: the time of the last check.
     static LOOKED: Cell<Option<Instant>> = const { Cell::new(None) };
-    /// What a handler has raised.
+    /// The exception that a handler has raised.
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
 
-/// Does work of the engine while other threads may use the interpreter. What a signal handler raised meanwhile
-/// is raised, whatever came of the work.
+/// Runs work of the engine while other threads may use the interpreter. An exception of a signal handler meanwhile
+/// is raised, whatever the result of the work.
 pub fn released<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
     if !is_main(py)? {
         return Ok(py.detach(work));
     }
     if LOOKED.get().is_some() {
-        // It might wait for ever for a lock of its own.
+        // It might wait for ever for a lock that this thread holds.
         return Err(error::interface(
             py,
             "a signal handler cannot use a database while a statement is running",
@@ -39,13 +39,13 @@ pub fn released<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyR
     let _waiting = Waiting::begin();
     let done = py.detach(|| {
         let done = work();
-        // What nobody gets is dropped here: that may wait for threads that want the interpreter.
+        // A result that is not returned is dropped here: that may wait for threads that need the interpreter.
         if RAISED.with_borrow(Option::is_some) { None } else { Some(done) }
     });
     done.ok_or_else(|| RAISED.take().expect("a handler has raised something"))
 }
 
-/// Python's main thread waits for the engine, until this is dropped: by a panic, too.
+/// Marks that Python's main thread waits for the engine, until this is dropped, also by a panic.
 struct Waiting;
 
 impl Waiting {
@@ -58,7 +58,7 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         LOOKED.set(None);
-        // It was not for the next statement.
+        // It does not belong to the next statement.
         RAISED.take();
     }
 }
@@ -73,7 +73,7 @@ fn is_main(py: Python<'_>) -> PyResult<bool> {
     Ok(is_main)
 }
 
-/// Whether a signal handler has raised something, so that work is to stop.
+/// Whether a signal handler has raised an exception, so that work must stop.
 pub fn interrupted() -> bool {
     let Some(looked) = LOOKED.get() else { return false };
     if RAISED.with_borrow(Option::is_some) {
@@ -89,7 +89,7 @@ pub fn interrupted() -> bool {
     stop
 }
 
-/// Waits for a lock; `None` if a signal handler raises something first. The caller has released the interpreter.
+/// Waits for a lock; `None` if a signal handler raises an exception first. The caller has released the interpreter.
 pub fn lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     loop {
         if let Some(guard) = mutex.try_lock_for(INTERVAL) {

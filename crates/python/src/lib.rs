@@ -1,11 +1,11 @@
 //! The native half of the Python package `firndb`: [`firn_session`] as a few classes.
 //!
-//! What Python programs see is written in Python (`python/firndb`): the DB-API, the exceptions, pandas and
-//! Polars. This half runs statements, turns values and rows into objects and back, and hands Arrow
-//! batches over by pointers.
+//! The interface for Python programs is written in Python (`python/firndb`): the DB-API, the exceptions, pandas and
+//! Polars. This half runs statements, converts values and rows to objects and back, and passes Arrow
+//! batches by pointers.
 //!
-//! Invariant: nobody waits for a lock or for the engine while it holds the interpreter; those who work for
-//! the engine may need the interpreter to look for signals ([`interrupt`]).
+//! Invariant: no thread waits for a lock or for the engine while it holds the interpreter: the threads that work for
+//! the engine may need the interpreter to check for signals ([`interrupt`]).
 
 mod capsule;
 mod database;

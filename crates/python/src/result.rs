@@ -1,7 +1,7 @@
-//! The result of a statement: rows in the making, handed out as tuples or as Arrow batches.
+//! The result of a statement: rows that are computed while they are read, returned as tuples or as Arrow batches.
 //!
-//! Rows are drawn as they are asked for. Some are turned into tuples ahead of time; whoever goes on with
-//! Arrow gets those again, as batches.
+//! Rows are computed when they are requested. Some are converted to tuples ahead of time; a program that then continues with
+//! Arrow gets those again, in batches.
 
 use crate::capsule::{self, Batches};
 use crate::database::{has_forked, refuse_fork};
@@ -21,34 +21,34 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// How many rows are turned into tuples at once.
+/// How many rows are converted to tuples at once.
 const TUPLES_AHEAD: usize = 256;
 
-/// A stretch of rows that are there.
+/// A range of rows that have been computed.
 enum Stretch {
     Values(Vec<Value>),
     Vectors(ResultChunk, Range<usize>),
 }
 
-/// Rows being drawn. Locked after the connection's state.
+/// The rows of a result, while they are fetched. Locked after the connection's state.
 pub struct Drawn {
     rows: Option<Rows>,
     schema: SchemaRef,
     columns: Arc<[Column]>,
     chunk: Option<RowChunk>,
-    /// How many rows of the chunk have been handed out or lie ready.
+    /// How many rows of the chunk have been returned or are in `ready`.
     offset: usize,
     tag: CommandTag,
     ended: bool,
 }
 
 impl Drawn {
-    /// Lets go of the rows; who wants more is told, unless there were no more.
+    /// Drops the rows. A later request for rows is an error, unless there were no more.
     pub fn close(&mut self) {
         (self.rows, self.chunk) = (None, None);
     }
 
-    /// How many rows the chunk has, and what remains of it.
+    /// How many rows of the chunk are left.
     fn left(&self) -> usize {
         match &self.chunk {
             None => 0,
@@ -56,7 +56,7 @@ impl Drawn {
         }
     }
 
-    /// Sees to it that there are rows; false at the end.
+    /// Ensures that the chunk has rows; false at the end.
     fn draw(&mut self) -> Result<bool> {
         while self.left() == 0 {
             (self.chunk, self.offset) = (None, 0);
@@ -78,7 +78,7 @@ impl Drawn {
         Ok(true)
     }
 
-    /// The next rows, so many at most; none at the end.
+    /// At most this number of rows; `None` at the end.
     fn stretch(&mut self, most: usize) -> Result<Option<Stretch>> {
         if !self.draw()? {
             return Ok(None);
@@ -94,7 +94,7 @@ impl Drawn {
         }))
     }
 
-    /// What is left of the chunk, or the next one, as a batch.
+    /// The rest of the chunk, or the next one, as a batch.
     fn batch(&mut self) -> Result<Option<RecordBatch>> {
         if !self.draw()? {
             return Ok(None);
@@ -104,7 +104,7 @@ impl Drawn {
         Rows::batch(chunk, &self.columns, &self.schema).map(Some)
     }
 
-    /// Tuples that were made ahead and are not wanted are rows again.
+    /// Returns tuples that were made ahead and are not used to the chunk.
     fn take_back(&mut self, rows: usize) {
         assert!(rows <= self.offset, "tuples are made of the chunk; a cursor is used by one thread");
         self.offset -= rows;
@@ -119,17 +119,17 @@ impl Drop for Drawn {
     }
 }
 
-/// The rows of a result, for whoever draws them.
+/// The rows of a result, for their readers.
 #[derive(Clone)]
 struct Source {
     core: Arc<Core>,
     drawn: Arc<Mutex<Drawn>>,
-    /// Tuples that nobody has asked for yet. Locked with the interpreter held, and never while anything waits.
+    /// Tuples that have not been requested yet. Locked with the interpreter held, and never during a wait.
     ready: Arc<Mutex<VecDeque<Py<PyTuple>>>>,
 }
 
 impl Source {
-    /// Works on the rows, which then begin with those that lie ready.
+    /// Calls `work` with the rows, of which the first are those in `ready`.
     fn whole<T: Send>(
         &self,
         py: Python<'_>,
@@ -150,7 +150,7 @@ impl Source {
     }
 }
 
-/// What a statement has yielded.
+/// The result of a statement.
 #[pyclass(frozen, module = "firndb._firndb")]
 pub struct RowSet {
     source: Source,
@@ -159,8 +159,8 @@ pub struct RowSet {
 }
 
 impl RowSet {
-    /// Of a statement that yields rows. The first are drawn at once: so that most errors come from where the
-    /// statement is executed, and `SELECT nextval('s')` does what it says even if nobody looks.
+    /// For a statement that yields rows. The first rows are computed at once: so most errors are raised where the
+    /// statement is executed, and `SELECT nextval('s')` has its effect even if no row is fetched.
     pub fn of_rows(py: Python<'_>, core: Arc<Core>, rows: Rows) -> PyResult<RowSet> {
         let (columns, schema, tag) = (rows.columns().clone(), rows.schema(), rows.tag());
         let drawn = Drawn {
@@ -178,7 +178,7 @@ impl RowSet {
         Ok(rows)
     }
 
-    /// Of any other.
+    /// For any other.
     pub fn of_tag(core: Arc<Core>, tag: CommandTag) -> RowSet {
         let schema: SchemaRef = Arc::new(arrow_schema::Schema::empty());
         let drawn = Drawn {
@@ -216,7 +216,7 @@ impl RowSet {
         self.source.whole(py, work)?.map_err(|error| error::raised(py, &error))
     }
 
-    /// Turns the next rows into tuples; false at the end.
+    /// Converts the next rows to tuples; false at the end.
     fn refill(&self, py: Python<'_>, wanted: usize) -> PyResult<bool> {
         let columns = self.columns(py)?;
         let Source { core, drawn, ready } = &self.source;
@@ -237,7 +237,7 @@ impl RowSet {
                 Ok(true)
             }
             Err(raised) => {
-                // Python cannot hold one of them, but Arrow can.
+                // Python cannot represent one of them, but Arrow can.
                 core.call(py, |_| {
                     drawn.lock().take_back(rows);
                     Ok(())
@@ -264,10 +264,10 @@ impl RowSet {
         Some(columns.iter().map(describe).collect())
     }
 
-    /// How many rows were changed, or drawn once all have been; -1 while nobody knows.
+    /// How many rows were changed, or fetched once all have been; -1 while that is unknown.
     #[getter]
     fn rowcount(&self, py: Python<'_>) -> PyResult<i64> {
-        // A thread that was drawing is not in a child, and never gives its lock back there.
+        // A thread that held the lock does not exist in a forked child, where the lock is never released.
         refuse_fork(py)?;
         // Another thread may be drawing.
         let drawn = &self.source.drawn;
@@ -300,7 +300,7 @@ impl RowSet {
         }
     }
 
-    /// The next rows: so many, or all without a number.
+    /// The next rows: at most this number, or all without a number.
     #[pyo3(signature = (size=None))]
     fn fetch(&self, py: Python<'_>, size: Option<usize>) -> PyResult<Vec<Py<PyTuple>>> {
         let size = size.unwrap_or(usize::MAX);
@@ -332,7 +332,7 @@ impl RowSet {
         Ok(batch.map(|batch| Batches { schema: self.schema.clone(), batches: vec![batch] }))
     }
 
-    /// All batches that are left.
+    /// All remaining batches.
     fn batches(&self, py: Python<'_>) -> PyResult<Batches> {
         let batches = self.whole(py, |drawn| {
             let mut batches = Vec::new();
@@ -344,7 +344,7 @@ impl RowSet {
         Ok(Batches { schema: self.schema.clone(), batches })
     }
 
-    /// The rows that are left as a stream, which draws them when its consumer asks.
+    /// The remaining rows as a stream, which computes them when its consumer requests them.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,
@@ -360,14 +360,14 @@ impl RowSet {
         capsule::export_schema(py, &self.schema)
     }
 
-    /// Lets go of the rows.
+    /// Drops the rows.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         if has_forked() {
             return Ok(());
         }
         let ready = std::mem::take(&mut *self.source.ready.lock());
         drop(ready);
-        // A closed connection has closed its results.
+        // Closing the connection has closed its results.
         let drawn = &self.source.drawn;
         interrupt::released(py, || {
             if let Some(mut drawn) = lock(drawn) {
@@ -391,7 +391,7 @@ impl Iterator for Reader {
             match self.source.whole(py, Drawn::batch) {
                 Ok(Ok(batch)) => Ok(batch),
                 Ok(Err(error)) => Err(ArrowError::ExternalError(Box::new(error))),
-                // The interface has no place for an exception. If it was Ctrl-C's it comes again.
+                // The interface cannot pass an exception. Ctrl-C's will be raised again.
                 Err(raised) => {
                     if raised.is_instance_of::<pyo3::exceptions::PyKeyboardInterrupt>(py) {
                         let _ = py.import("_thread").and_then(|thread| thread.call_method0("interrupt_main"));

@@ -20,25 +20,25 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// Notices that are kept until somebody asks.
+/// The most notices that are kept until they are requested.
 const MOST_NOTICES: usize = 100;
 /// How often a batch of changes that commits by itself is run again after conflicts.
 const MOST_RETRIES: u32 = 20;
 
-/// What the results of a connection share with it.
+/// The part of a connection that its results share.
 pub struct Core {
-    /// None once it is closed.
+    /// `None` once it is closed.
     state: Mutex<Option<State>>,
     cancel: CancelHandle,
-    /// Results whose rows may be in the making. Locked for a moment, and never while anything waits: it is
+    /// Results whose rows may still be fetched. Locked only briefly, and never during a wait, since it is locked
     /// with the interpreter held.
     results: Mutex<Vec<Weak<Mutex<Drawn>>>>,
 }
 
-/// What only one thread uses at a time.
+/// The part that only one thread uses at a time.
 pub struct State {
     connection: Connection,
-    /// After the connection, which is part of it.
+    /// Declared after the connection, which is part of it, and so dropped later.
     database: Arc<Open>,
     statements: Statements,
     notices: VecDeque<String>,
@@ -46,14 +46,14 @@ pub struct State {
     looking: Looking,
 }
 
-/// Whether a name that no table has may be that of a frame of the program.
+/// Whether a name without a table may be that of a frame of the program.
 #[derive(Default)]
 enum Looking {
     #[default]
     No,
-    /// For others than those that were found already.
+    /// Frames may be looked for, except those that were found already.
     For { found: Vec<String> },
-    /// The statement cannot run without this one.
+    /// The statement cannot run without the frame with this name.
     Missed(String),
 }
 
@@ -64,10 +64,10 @@ struct Frame {
     batches: Vec<RecordBatch>,
 }
 
-/// What came of a statement that may read frames.
+/// The result of a statement that may read frames.
 enum Attempt<T> {
     Done(T),
-    /// Nothing: it reads a table of this name, which there is not.
+    /// None: it reads a table of this name, which does not exist.
     Misses(String),
 }
 
@@ -75,7 +75,7 @@ enum Attempt<T> {
 const SAVEPOINT: &str = "firndb_frames";
 
 impl Core {
-    /// Works on the connection, while others may use the interpreter.
+    /// Calls `work` with the connection, while others may use the interpreter.
     pub fn call<T: Send>(
         &self,
         py: Python<'_>,
@@ -84,7 +84,7 @@ impl Core {
         self.try_call(py, work)?.map_err(|error| error::raised(py, &error))
     }
 
-    /// As [`Core::call`], with the engine's errors apart from exceptions of signal handlers.
+    /// As [`Core::call`], but returns the engine's errors apart from exceptions of signal handlers.
     pub fn try_call<T: Send>(
         &self,
         py: Python<'_>,
@@ -98,7 +98,7 @@ impl Core {
         })
     }
 
-    /// Has a result's rows closed with the connection.
+    /// Registers a result, whose rows are closed with the connection.
     pub fn keep(&self, drawn: &Arc<Mutex<Drawn>>) {
         let mut results = self.results.lock();
         if results.len() == results.capacity() {
@@ -107,10 +107,10 @@ impl Core {
         results.push(Arc::downgrade(drawn));
     }
 
-    /// Rolls back and lets go of everything; nothing if that was done.
+    /// Rolls back and drops everything; does nothing if that was done.
     fn close(&self) -> Result<()> {
         let Some(mut state) = lock(&self.state) else { return Err(error::interrupted()) };
-        // Their end may wait for the interpreter, and whoever holds that may wait for the list (`keep`).
+        // Closing them may wait for the interpreter, and the thread that holds it may wait for the list (`keep`).
         let results = std::mem::take(&mut *self.results.lock());
         for drawn in results.into_iter().filter_map(|drawn| drawn.upgrade()) {
             drawn.lock().close();
@@ -127,9 +127,9 @@ impl Drop for Core {
     }
 }
 
-/// Lets go of what belongs to the engine, without the interpreter: threads that are waited for may need it to give
-/// memory of other libraries back. In a forked child nothing is done: its parent's threads are not here, and
-/// its files are not ours.
+/// Drops a value of the engine without the interpreter: threads for which this waits may need it to release
+/// memory of other libraries. In a forked child nothing is done: its parent's threads do not exist there, and
+/// the files belong to the parent.
 pub fn drop_released<T: Send>(value: T, drop: impl FnOnce(T) + Send) {
     if has_forked() {
         return std::mem::forget(value);
@@ -142,7 +142,7 @@ pub fn drop_released<T: Send>(value: T, drop: impl FnOnce(T) + Send) {
             }
         });
     });
-    // There is no interpreter any more.
+    // The interpreter has ended.
     if let Some((value, drop)) = value {
         drop(value);
     }
@@ -154,7 +154,7 @@ impl State {
         database::close(self.database)
     }
 
-    /// Does work with frames under their names, which only this work sees.
+    /// Calls `work` with frames registered under their names, for this call only.
     fn attempt<T>(
         &mut self,
         frames: &[Frame],
@@ -174,7 +174,7 @@ impl State {
         });
         let done = registered.and_then(|()| work(self));
         for frame in frames {
-            // That of a column that cannot be read has not been registered.
+            // A frame with a column that cannot be read has not been registered.
             let _ = self.connection.unregister(&frame.name);
         }
         if !frames.is_empty() {
@@ -187,7 +187,7 @@ impl State {
         }
     }
 
-    /// Notes the name that no table has, if that is the error and a frame may have it.
+    /// Records the name without a table, if that is the error and a frame may have the name.
     fn misses(&mut self, error: &Error) -> bool {
         let (Looking::For { found }, Some(name)) = (&self.looking, error.missing_relation()) else {
             return false;
@@ -199,7 +199,7 @@ impl State {
         true
     }
 
-    /// Runs a statement; in a transaction that begins for it, unless each commits by itself.
+    /// Runs a statement; in a transaction that begins for it, unless statements commit by themselves.
     fn run(&mut self, sql: &str, given: Given) -> Result<Outcome> {
         let mut given = given;
         for is_last in [false, true] {
@@ -212,7 +212,7 @@ impl State {
                 }
             };
             match self.run_bound(&bound) {
-                // It was prepared before a table became another one. Alone it has done nothing yet.
+                // It was prepared before a table was replaced. Outside a block it has not done anything yet.
                 Err(error)
                     if !is_last
                         && error.state() == SqlState::FEATURE_NOT_SUPPORTED
@@ -230,7 +230,7 @@ impl State {
 
     fn run_bound(&mut self, bound: &BoundStatement) -> Result<Outcome> {
         self.begin_for(bound)?;
-        // Otherwise a frame would be found too late for the block.
+        // Without the savepoint the block would have failed when the frame is found.
         let is_guarded = matches!(self.looking, Looking::For { .. })
             && bound.statement.binds_when_run()
             && self.connection.status() == TransactionStatus::InBlock;
@@ -266,7 +266,7 @@ impl State {
         }
     }
 
-    /// Begins a transaction for a statement, as DB-API wants it.
+    /// Begins a transaction for a statement, as the DB-API requires.
     fn begin_for(&mut self, bound: &BoundStatement) -> Result<()> {
         let begins = !self.autocommit
             && self.connection.status() == TransactionStatus::Idle
@@ -283,7 +283,7 @@ impl State {
         }
     }
 
-    /// Runs a change for each row of values, all or none of them.
+    /// Runs a change for each row of values: all of them succeed or none.
     fn run_many(&mut self, sql: &str, rows: &[Given]) -> Result<CommandTag> {
         let is_alone = self.autocommit && self.connection.status() == TransactionStatus::Idle;
         if !is_alone {
@@ -313,7 +313,7 @@ impl State {
                     let rows = whole.rows.zip(tag.rows).map(|(sum, rows)| sum + rows);
                     whole = CommandTag { verb: tag.verb, rows };
                 }
-                // Of RETURNING, which nobody asked to see.
+                // Rows of RETURNING, which were not requested.
                 Outcome::Rows(rows) if rows.tag().verb != "SELECT" => {
                     let rows = whole.rows.zip(rows.tag().rows).map(|(sum, rows)| sum + rows);
                     whole.rows = rows;
@@ -330,7 +330,7 @@ impl State {
     }
 }
 
-/// Whether statements that were prepared before one of these mean the same after it.
+/// Whether statements that were prepared before one of these mean the same afterwards.
 fn keeps_meaning(verb: &str) -> bool {
     matches!(
         verb,
@@ -369,7 +369,7 @@ pub fn connect(
     open.map_err(|error| error::raised(py, &error))
 }
 
-/// A time, or never: the words of `ALTER TABLE … SET (freeze_after = …)`, but with a unit.
+/// A time, or never: the syntax of `ALTER TABLE … SET (freeze_after = …)`, but with a unit.
 fn after(name: &str, text: &str) -> Result<Option<Duration>> {
     parse_cooling_time(text).ok_or_else(|| {
         let message = format!("invalid value for parameter \"{name}\": \"{text}\"");
@@ -409,8 +409,8 @@ impl Session {
         Session { core: Arc::new(Core { state: Mutex::new(Some(state)), cancel, results: Mutex::default() }) }
     }
 
-    /// Works on the connection; again with the frames that `find` returns for names that no table has. The program's
-    /// code runs while nothing of the engine is held.
+    /// Calls `work` with the connection; again with the frames that `find` returns for names without a table. The program's
+    /// code runs while no lock of the engine is held.
     fn with_frames<T: Send>(
         &self,
         py: Python<'_>,
@@ -430,7 +430,7 @@ impl Session {
                     let (schema, batches) = capsule::import(&frame)?;
                     frames.push(Frame { name, schema, batches });
                 }
-                // Now the error is one.
+                // Now the error is returned.
                 None => find = None,
             }
         }
@@ -476,7 +476,7 @@ impl Session {
         Ok(RowSet::of_tag(self.core.clone(), tag))
     }
 
-    /// Runs statements separated by semicolons and throws their rows away.
+    /// Runs statements separated by semicolons and discards their rows.
     #[pyo3(name = "executescript", signature = (sql, find_frame=None))]
     fn run_script(&self, py: Python<'_>, sql: &str, find_frame: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let texts = self.core.call(py, |state| {
@@ -495,14 +495,14 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the transaction that is open, if one is: by COMMIT or ROLLBACK.
+    /// Ends the open transaction, if there is one: by COMMIT or ROLLBACK.
     fn end(&self, py: Python<'_>, commit: bool) -> PyResult<()> {
         self.core.call(py, |state| {
             if state.connection.status() == TransactionStatus::Idle {
                 return Ok(());
             }
             if commit && state.connection.status() == TransactionStatus::Failed {
-                // COMMIT would roll back and say nothing.
+                // COMMIT would roll back without an error.
                 let error = Error::new(
                     SqlState::IN_FAILED_SQL_TRANSACTION,
                     "the transaction has failed and cannot be committed",
@@ -556,7 +556,7 @@ impl Session {
         })
     }
 
-    /// Has a name stand for the batches of an object.
+    /// Registers the batches of an object under a name.
     fn register(&self, py: Python<'_>, name: &str, object: &Bound<'_, PyAny>) -> PyResult<()> {
         let (schema, batches) = capsule::import(object)?;
         self.core.call(py, |state| {
@@ -565,7 +565,7 @@ impl Session {
         })
     }
 
-    /// Takes it back.
+    /// Removes it.
     fn unregister(&self, py: Python<'_>, name: &str) -> PyResult<()> {
         self.core.call(py, |state| {
             state.statements.clear();
@@ -573,17 +573,17 @@ impl Session {
         })
     }
 
-    /// Notices since they were last asked for.
+    /// The notices since the last call.
     fn notices(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         self.core.call(py, |state| Ok(state.notices.drain(..).collect()))
     }
 
-    /// Has the statement that is running fail; for other threads, and signal handlers.
+    /// Cancels the running statement; for other threads, and signal handlers.
     fn cancel(&self) {
         self.core.cancel.cancel();
     }
 
-    /// Rolls back and closes. Again is fine.
+    /// Rolls back and closes. May be called again.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         if has_forked() {
             return Ok(());
@@ -596,7 +596,7 @@ impl Session {
     #[getter]
     fn closed(&self, py: Python<'_>) -> PyResult<bool> {
         if has_forked() {
-            // Whoever goes on is told by what it does then.
+            // The next use returns an error.
             return Ok(false);
         }
         let core = &self.core;

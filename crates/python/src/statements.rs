@@ -1,9 +1,9 @@
-//! Prepared statements by their text, and what types their parameters have.
+//! Prepared statements by their text, and the types of their parameters.
 //!
-//! A parameter's type comes from the statement wherever that knows it, since `WHERE id = $1` is to find
-//! the index on an integer column. Where a value would lose something in that type, or the statement does not
-//! know, the value's own type is declared: `WHERE id = $1` with 1.5 then finds nothing, instead of 2. Strings are as
-//! quoted literals are in SQL: of whatever type is wanted.
+//! A parameter's type is inferred from the statement wherever possible, since `WHERE id = $1` must use
+//! the index on an integer column. Where a value would lose information in that type, or the statement does not
+//! determine it, the value's own type is declared: `WHERE id = $1` with 1.5 then finds nothing, instead of 2. Strings are like
+//! quoted literals in SQL: of whatever type is required.
 
 use crate::from_python::Given;
 use firn_session::base::{Error, Numeric, Representation, Result, SqlState, Type, TypeId, Value};
@@ -12,7 +12,7 @@ use firn_session::{Connection, Statement};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// When there are more, all are forgotten.
+/// Beyond this number, all are dropped.
 const MOST: usize = 256;
 
 type Types = Box<[Option<TypeId>]>;
@@ -20,14 +20,14 @@ type Types = Box<[Option<TypeId>]>;
 /// The statements that a connection has prepared.
 #[derive(Default)]
 pub struct Statements {
-    /// Texts as the engine wants them, if they are written with question marks.
+    /// Texts in the engine's syntax, of those that are written with question marks.
     numbered: HashMap<String, Option<Arc<Numbered>>>,
     prepared: HashMap<(String, Types), Statement>,
-    /// Whether an error that a frame of the program may cure leaves the transaction block as it is.
+    /// Whether an error that a frame of the program may remedy leaves the transaction block as it is.
     pub spares_block: bool,
 }
 
-/// A statement with the values to run it with.
+/// A statement with its values.
 pub struct Bound {
     pub statement: Statement,
     pub values: Vec<Value>,
@@ -35,7 +35,7 @@ pub struct Bound {
 }
 
 impl Statements {
-    /// Forgets all: what they mean may have changed.
+    /// Drops all: their meaning may have changed.
     pub fn clear(&mut self) {
         self.prepared.clear();
     }
@@ -116,7 +116,7 @@ impl Statements {
     }
 }
 
-/// A name behind a dollar is a parameter only for values that have names.
+/// Adds a hint: a name after a dollar sign is a parameter only for values that have names.
 fn with_hint_of_names(error: Error, sql: &str) -> Error {
     // Positions count characters from 1.
     let at = error.position().and_then(|position| sql.chars().nth(position as usize - 1));
@@ -127,7 +127,7 @@ fn with_hint_of_names(error: Error, sql: &str) -> Error {
     }
 }
 
-/// An error whose position is that in the text as it was written.
+/// The error with its position in the text as it was written.
 pub fn located(error: Error, numbered: Option<&Numbered>) -> Error {
     match (numbered, error.position()) {
         (Some(numbered), Some(position)) => error.with_position(numbered.original(position)),
@@ -144,7 +144,7 @@ fn check_count(wanted: usize, given: usize) -> Result<()> {
         .with_hint("Give a sequence with one value for each ? or $1, $2, …."))
 }
 
-/// Whether a value can be made of a type without losing anything.
+/// Whether a type can represent a value without loss.
 fn fits(value: &Value, ty: Type) -> bool {
     let element = ty.element().filter(|_| ty.info().is_some_and(|info| info.is_array()));
     match (value, element) {
@@ -189,7 +189,7 @@ fn is_kept(number: Numeric, ty: Type) -> bool {
     }
 }
 
-/// The type that a value has by itself; none for NULL and strings.
+/// The type that a value has by itself; `None` for NULL and strings.
 fn natural(value: &Value) -> Option<TypeId> {
     match value {
         Value::Text(_) => None,

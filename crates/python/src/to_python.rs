@@ -1,7 +1,7 @@
 //! Values and rows of results as Python's objects.
 //!
-//! Dates and times that Python's classes cannot hold (years beyond 1 to 9999, 24:00) are errors with a way out,
-//! never rounded. An interval is a `timedelta`; one whose parts that would mix up is a `firndb.Interval`.
+//! Dates and times that Python's classes cannot represent (years beyond 1 to 9999, 24:00) are errors with a hint,
+//! never rounded. An interval is a `timedelta` if that keeps its parts apart, and a `firndb.Interval` otherwise.
 
 use crate::error;
 use firn_session::Column;
@@ -16,7 +16,7 @@ use std::ops::Range;
 
 const MICROS_PER_DAY: i64 = 86_400_000_000;
 
-/// Python's classes for what is not built in.
+/// Python's classes for values without a built-in type.
 struct Classes {
     decimal: Py<PyAny>,
     uuid: Py<PyAny>,
@@ -61,7 +61,7 @@ pub fn tuples_of_vectors(
     chunk: &ResultChunk,
     rows: Range<usize>,
 ) -> PyResult<Vec<Py<PyTuple>>> {
-    // Names of objects are texts.
+    // Names of objects are converted to text.
     let described = columns.iter().zip(chunk.values.vectors()).enumerate();
     let cells: Vec<_> = described
         .map(|(place, (column, vector))| match chunk.text(place) {
@@ -78,7 +78,7 @@ pub fn tuples_of_vectors(
 
 fn datum(py: Python<'_>, datum: Datum<'_>, ty: Type) -> PyResult<Py<PyAny>> {
     match datum {
-        // Without a copy between the two.
+        // Without a copy in between.
         Datum::Text(value) => text(py, value),
         Datum::Bytes(value) => bytes(py, value),
         datum => value(py, &datum.to_value(ty)),
@@ -156,8 +156,8 @@ fn civil(py: Python<'_>, days: i64, what: &str) -> PyResult<(i64, u32, u32)> {
 }
 
 fn too_far(py: Python<'_>, what: &str) -> PyErr {
-    let error = Error::new(SqlState::DATETIME_FIELD_OVERFLOW, format!("Python cannot hold a {what}"))
-        .with_hint("Cast the column to text, or take the result as Arrow.");
+    let error = Error::new(SqlState::DATETIME_FIELD_OVERFLOW, format!("Python cannot represent a {what}"))
+        .with_hint("Cast the column to text, or fetch the result as Arrow.");
     error::raised(py, &error)
 }
 

@@ -1,8 +1,8 @@
-//! The allocator of the `firn` binary, and how long it keeps what has been freed.
+//! The allocator of the `firn` binary, and how long it retains freed memory.
 //!
-//! Loads and queries take and give back the same few hundred megabytes many times a second. What the allocator returns to the
-//! operating system meanwhile, a virtual machine may return to its host, and to touch it again costs ten times what clearing it
-//! does: a load that lasted longer than the second after which mimalloc returns memory took 2.7 s instead of 1.0.
+//! Loads and queries allocate and free the same few hundred megabytes many times a second. Memory that the allocator returns to
+//! the operating system meanwhile, a virtual machine may return to its host. Touching it again then costs ten times what clearing it
+//! costs: a load that lasted longer than the second after which mimalloc returns memory took 2.7 s instead of 1.0.
 
 use firn_base::memory::{self, Release};
 use libmimalloc_sys::{mi_collect, mi_option_set, mi_option_t, mi_option_use_numa_nodes};
@@ -10,16 +10,16 @@ use libmimalloc_sys::{mi_collect, mi_option_set, mi_option_t, mi_option_use_numa
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The option `purge_delay`, which the crate gives no name: the one before `use_numa_nodes` in `mimalloc.h`, versions 2 and 3.
+/// The option `purge_delay`, for which the crate has no name: the one before `use_numa_nodes` in `mimalloc.h`, versions 2 and 3.
 const PURGE_DELAY: mi_option_t = mi_option_use_numa_nodes - 1;
 
-/// How long memory that was freed waits to be used again before the operating system gets it.
+/// How long freed memory is retained for reuse before it is returned to the operating system.
 const KEPT_MS: i64 = 10_000;
 
-/// The user's word for it, in milliseconds.
+/// The environment variable by which a user sets it, in milliseconds.
 const VARIABLE: &str = "MIMALLOC_PURGE_DELAY";
 
-/// To be called first.
+/// Sets the delay. To be called first.
 pub fn keep_what_is_freed() {
     if std::env::var_os(VARIABLE).is_some() {
         return;
@@ -28,9 +28,9 @@ pub fn keep_what_is_freed() {
     memory::set_release(release);
 }
 
-/// When little memory is left, nothing is kept: what worker threads have freed stays theirs, out of the reach of others.
+/// When little memory is left, nothing is retained: memory freed by worker threads belongs to them, and others cannot use it.
 fn release(when: Release) {
-    // SAFETY: options are words of the allocator that may be set at any time, and any thread may have it collect.
+    // SAFETY: options are words of the allocator that may be set at any time, and any thread may call its collection.
     unsafe {
         match when {
             Release::Later => mi_option_set(PURGE_DELAY, KEPT_MS),

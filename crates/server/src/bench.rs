@@ -1,6 +1,6 @@
-//! `firn bench`: the workloads against our own engine, in this process.
+//! `firn bench`: the workloads on this engine, in this process.
 //!
-//! Long work shows a progress bar if there is a terminal to show it on. Results go to standard
+//! Long work shows a progress bar if standard error is a terminal. Results are printed to standard
 //! output, one table per run, and every transactional run ends with its consistency conditions.
 
 use std::path::PathBuf;
@@ -16,8 +16,8 @@ use firn_bench::tpcc::input::Terminal;
 use firn_bench::tpcc::load::LoadProgress;
 use firn_bench::tpcc::{Scale, beside, consistency, native};
 use firn_bench::{
-    ch, compact, freeze, geometric_mean, median, merge, queries, rows, short_duration, tatp, temperature,
-    tpcc, tpch,
+    ch, compact, freeze, geometric_mean, median, merge, planning, queries, rows, short_duration, tatp,
+    temperature, tpcc, tpch,
 };
 use firn_session::{Config, Connection, Database};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -43,31 +43,31 @@ enum Workload {
         warehouses: i32,
         #[command(flatten)]
         run: Transactional,
-        /// What transactions are kept apart from.
+        /// The isolation of transactions.
         #[arg(long, value_enum, default_value = "serializable")]
         isolation: IsolationLevel,
         /// As prepared SQL statements instead of native calls.
         #[arg(long)]
         sql: bool,
-        /// Say in what blocks the rows lie, when nobody has been writing for so many seconds.
+        /// Report the states of the blocks after this number of seconds without writes.
         #[arg(long, value_name = "SECONDS")]
         settle: Option<u64>,
-        /// Hold a snapshot from before the first transaction until after the last one; in the end it must be
-        /// what it was.
+        /// Hold a snapshot from before the first transaction until after the last one; its rows must be the same in
+        /// the end.
         #[arg(long, conflicts_with = "load")]
         hold_snapshot: bool,
-        /// Say ten times how much memory is held, and what for.
+        /// Report ten times how much memory is used, and for what.
         #[arg(long, conflicts_with = "load")]
         memory: bool,
         /// How many transactions each client begins before it runs the first of them, so that others commit
-        /// while it is under way.
+        /// meanwhile.
         #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1_000), conflicts_with = "sql")]
         interleaved: u16,
         /// Run twice, without and with this CSV file (with a header) being copied into a table of the same database
-        /// again and again.
+        /// repeatedly.
         #[arg(long, value_name = "FILE", value_parser = file_of_rows, conflicts_with = "settle")]
         load: Option<String>,
-        /// The columns of that table's primary key, separated by commas. The first column if left out.
+        /// The columns of that table's primary key, separated by commas; the first column by default.
         #[arg(long, value_name = "COLUMNS", value_delimiter = ',', requires = "load")]
         load_key: Vec<String>,
     },
@@ -81,7 +81,7 @@ enum Workload {
         /// As prepared SQL statements instead of native calls.
         #[arg(long)]
         sql: bool,
-        /// How many requests each client has queued. What the queued ones will touch is fetched together, so
+        /// How many requests each client has queued. The rows of queued requests are prefetched together, so
         /// that they do not wait for memory one by one.
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16), conflicts_with = "sql")]
         queued: u16,
@@ -91,12 +91,12 @@ enum Workload {
         /// Rows.
         #[arg(long, default_value_t = 100_000_000, value_parser = clap::value_parser!(u32).range(10_000..))]
         rows: u32,
-        /// How often each scan runs; the median counts.
+        /// How often each scan runs; the median is reported.
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
         runs: u16,
     },
-    /// What the merge of dictionaries costs, beside a naive one and beside the memory; and what reading encoded columns
-    /// does.
+    /// What the merge of dictionaries costs, beside a naive one and beside the bandwidth of memory; and what reading encoded columns
+    /// costs.
     Merge {
         /// Tuples of main.
         #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u32).range(1_000..))]
@@ -107,11 +107,11 @@ enum Workload {
         /// Threads.
         #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1_000))]
         threads: u16,
-        /// How often each merge runs; the median counts.
+        /// How often each merge runs; the median is reported.
         #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
         runs: u16,
     },
-    /// How fast blocks are frozen, by how many of their slots are empty, beside other ways to come to Arrow arrays.
+    /// How fast blocks are frozen, by how many of their slots are empty, beside other ways to make Arrow arrays.
     Freeze {
         /// Blocks of 1 MiB.
         #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u16).range(2..))]
@@ -123,21 +123,27 @@ enum Workload {
         #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
         orders: u32,
     },
+    /// What planning costs: statements that are new, and statements that are prepared.
+    Planning {
+        /// How often each statement is planned; the median counts.
+        #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..))]
+        rounds: u32,
+    },
     /// TPC-H's 22 queries.
     Tpch {
         /// Scale factor: gigabytes of raw data.
         #[arg(long, default_value_t = 1.0, value_parser = scale_factor)]
         scale: f64,
-        /// How often each query runs; the median counts.
+        /// How often each query runs; the median is reported.
         #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
         runs: u16,
-        /// Directory for the database, which must be empty. In memory if left out.
+        /// Directory for the database, which must be empty; in memory by default.
         #[arg(long, value_name = "DIR", value_parser = empty_directory)]
         data: Option<PathBuf>,
-        /// Blocks in which the rows lie, as far as they are full: each in turn. As they come if left out.
+        /// States of the blocks that hold the rows, if the blocks are full: each in turn; as loaded by default.
         #[arg(long, value_enum, value_delimiter = ',')]
         blocks: Vec<Blocks>,
-        /// Numbers of queries, separated by commas. All if left out.
+        /// Numbers of queries, separated by commas; all by default.
         #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=22))]
         queries: Vec<u8>,
     },
@@ -149,7 +155,7 @@ enum Workload {
         warehouses: i32,
         #[command(flatten)]
         run: Transactional,
-        /// Only transactions: the run to compare with.
+        /// Only transactions: the run for comparison.
         #[arg(long)]
         without_queries: bool,
     },
@@ -173,7 +179,7 @@ impl Blocks {
     }
 }
 
-/// What all transactional workloads take.
+/// Arguments of all transactional workloads.
 #[derive(clap::Args, Clone, Debug)]
 struct Transactional {
     /// Clients, each a thread.
@@ -182,16 +188,16 @@ struct Transactional {
     /// For how long.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
-    /// How many transactions a second all clients together begin at most; as many as they can if left out.
+    /// How many transactions a second all clients together begin at most; no limit by default.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     rate: Option<u64>,
     /// When a transaction counts: once it is on disk, once it has committed, or without any log.
     #[arg(long, value_enum, default_value = "on")]
     log: Log,
-    /// Directory for the database, which must be empty. A temporary one if left out.
+    /// Directory for the database, which must be empty; a temporary one by default.
     #[arg(long, value_name = "DIR", value_parser = empty_directory)]
     data: Option<PathBuf>,
-    /// Memory for rows and indexes that is taken at the start, such as 4GiB, and kept.
+    /// Memory for rows and indexes that is allocated at the start, such as 4GiB, and retained.
     #[arg(long, value_name = "SIZE", value_parser = crate::serve::size, default_value = "0")]
     reserve_memory: u64,
     #[command(flatten)]
@@ -202,7 +208,7 @@ struct Transactional {
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug)]
 enum IsolationLevel {
-    /// From each other: as if they ran one after another.
+    /// As if they ran one after another.
     Serializable,
     /// Each reads one snapshot.
     Snapshot,
@@ -212,7 +218,7 @@ enum IsolationLevel {
 enum Log {
     /// Counts once it is on disk.
     On,
-    /// The log is written, but nobody waits for it.
+    /// The log is written, but no client waits for it.
     Off,
     /// There is no log.
     Memory,
@@ -226,7 +232,7 @@ fn scale_factor(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A directory that holds nothing yet.
+/// An empty directory, or one that does not exist yet.
 fn empty_directory(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     match std::fs::read_dir(&path).map(|mut files| files.next().is_some()) {
@@ -236,10 +242,10 @@ fn empty_directory(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// The whole path of a file.
+/// The absolute path of a file.
 fn file_of_rows(text: &str) -> Result<String, String> {
     let path = std::fs::canonicalize(text).map_err(|error| error.to_string())?;
-    path.into_os_string().into_string().map_err(|_| "the path is no UTF-8".to_owned())
+    path.into_os_string().into_string().map_err(|_| "the path is not UTF-8".to_owned())
 }
 
 /// Runs a workload.
@@ -283,6 +289,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
         Workload::Tatp { subscribers, run, sql, queued } => {
             run_tatp(subscribers, &run, sql, usize::from(queued))
         }
+        Workload::Planning { rounds } => run_planning(rounds as usize),
         Workload::Tpch { scale, runs, data, blocks, queries } => {
             run_tpch(scale, runs, data, &blocks, &queries)
         }
@@ -296,9 +303,9 @@ enum Clients {
     Sql { isolation: &'static str },
 }
 
-/// What TPC-C is to show.
+/// The reports of TPC-C.
 enum Show {
-    /// The transactions, and what becomes of the rows.
+    /// The transactions, and the states of the blocks.
     Transactions { settle: Option<u64>, hold_snapshot: bool, memory: bool },
     /// The transactions without and with a load.
     Beside(beside::Load),
@@ -355,7 +362,7 @@ fn show_tpcc<C: driver::Client>(
     }
     if let Some(snapshot) = snapshot {
         report_violations(snapshot.violations(engine).map_err(Failure::new)?)?;
-        say!("the snapshot that was held is what it was")?;
+        say!("the snapshot that was held has not changed")?;
     }
     if let Some(seconds) = settle {
         std::thread::sleep(Duration::from_secs(seconds));
@@ -402,7 +409,7 @@ fn show_tpcc_beside<C: driver::Client>(
     for (what, calls) in [
         ("without the load", &without.calls.all),
         ("with it", &with.calls.all),
-        ("those that a commit of it has met", &with.calls.beside_commits),
+        ("those that ran during its commits", &with.calls.beside_commits),
     ] {
         say!(
             "{what:<36}{:>12}{:>12}{:>12}{:>12}",
@@ -519,7 +526,7 @@ fn run_compact(orders: i32) -> Result<(), Failure> {
 }
 
 fn run_merge(options: merge::Options) -> Result<(), Failure> {
-    /// More than any cache holds.
+    /// More than any cache.
     const MEASURED_BYTES: usize = 1 << 28;
     let machine =
         merge::Machine::measure(options.threads, MEASURED_BYTES, options.runs).map_err(Failure::new)?;
@@ -548,6 +555,21 @@ fn run_merge(options: merge::Options) -> Result<(), Failure> {
     Ok(())
 }
 
+fn run_planning(rounds: usize) -> Result<(), Failure> {
+    let lines = planning::run(rounds).map_err(Failure::data)?;
+    say!("{:<32}{:>12}{:>16}", "statement", "prepared in", "prepared and run")?;
+    for line in &lines {
+        let whole = line.whole.map_or(String::new(), short_duration);
+        say!("{:<32}{:>12}{whole:>16}", line.name, short_duration(line.plan))?;
+    }
+    let mut tpch: Vec<Duration> =
+        lines.iter().filter(|line| line.whole.is_none()).map(|line| line.plan).collect();
+    say!("TPC-H: median {}, at most {}", short_duration(median(&mut tpch)), {
+        short_duration(tpch.iter().max().copied().unwrap_or_default())
+    })?;
+    Ok(())
+}
+
 fn run_tpch(
     scale: f64,
     runs: u16,
@@ -564,7 +586,7 @@ fn run_tpch(
         tpch::load(database.engine(), scale, loaders(), progress)
     })?;
     let mut connection = database.connect();
-    // Colder ones do not become warmer.
+    // Colder blocks do not become warmer.
     let mut temperatures: Vec<Option<Temperature>> = Temperature::ALL
         .into_iter()
         .filter(|one| blocks.iter().any(|of| of.temperature() == *one))
@@ -666,7 +688,7 @@ fn driver_options(run: &Transactional) -> driver::Options {
     driver::Options { clients, duration, core: None, rate: run.rate }
 }
 
-/// Runs the clients of a transactional workload under a progress bar. Calls `tick` some times a second with the time
+/// Runs the clients of a transactional workload under a progress bar. Calls `tick` several times a second with the time
 /// since the start.
 fn drive<C: driver::Client>(
     database: &Database,
@@ -694,7 +716,7 @@ fn drive<C: driver::Client>(
     report.map_err(Failure::new)
 }
 
-/// Opens an empty database where the arguments say; the directory goes with the second value.
+/// Opens an empty database according to the arguments; the second value removes the directory when it is dropped.
 fn open(run: &Transactional) -> Result<(Database, Option<tempfile::TempDir>), Failure> {
     if run.log == Log::Memory && run.data.is_some() {
         return Err(Failure::usage("--data keeps a log and --log memory has none: leave one of them out"));
@@ -710,7 +732,7 @@ fn open(run: &Transactional) -> Result<(Database, Option<tempfile::TempDir>), Fa
     Ok((Database::open_with(config).map_err(Failure::data)?, temporary))
 }
 
-/// A connection whose commits count when the arguments say.
+/// A connection whose commits are as durable as the arguments require.
 fn connect(database: &Database, run: &Transactional) -> firn_base::Result<Connection> {
     let mut connection = database.connect();
     if run.log == Log::Off {
@@ -732,7 +754,7 @@ pub(crate) fn load_ch(database: &Database, scale: Scale) -> Result<(), Failure> 
     ch::load(database.engine(), 1).map_err(Failure::new)
 }
 
-/// Checks TPC-C's consistency conditions and says so.
+/// Checks TPC-C's consistency conditions and prints the result.
 pub(crate) fn check(database: &Database, scale: Scale) -> Result<(), Failure> {
     let violations = consistency::violations(database.engine(), scale).map_err(Failure::new)?;
     report_violations(violations)?;
@@ -747,7 +769,7 @@ fn report_violations(violations: Vec<String>) -> Result<(), Failure> {
     Err(Failure::new(format!("{} consistency conditions are violated", violations.len())))
 }
 
-/// Prints what the queries took.
+/// Prints the times of the queries.
 pub(crate) fn print_queries(report: &mixed::QueryReport, elapsed: Duration) -> Result<(), Failure> {
     say!("{:>5}{:>8}{:>12}{:>12}", "query", "runs", "median", "longest")?;
     for (number, latencies) in (1..).zip(&report.latencies) {
@@ -772,7 +794,7 @@ pub(crate) fn print_queries(report: &mixed::QueryReport, elapsed: Duration) -> R
     )
 }
 
-/// Runs a load under a progress bar and says how long it took.
+/// Runs a load under a progress bar and prints how long it took.
 fn with_progress(
     what: &'static str,
     rows: u64,
@@ -795,7 +817,7 @@ fn with_progress(
     Ok(())
 }
 
-/// A progress bar on standard error; nothing if that is no terminal.
+/// A progress bar on standard error; hidden if that is no terminal.
 fn bar(what: &'static str, length: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{msg} {wide_bar} {percent:>3} % {eta:>4}");
     let bar = ProgressBar::new(length).with_message(what);

@@ -1,7 +1,7 @@
-//! What `dump.json` says of a file so that damage is noticed: how long it is, and the CRC32C of its bytes.
+//! The entry of a file in `dump.json` by which damage is noticed: its length, and the CRC32C of its bytes.
 //!
-//! The processor computes it (about 10 GB/s a core), so that it costs little beside reading and writing rows. It finds
-//! what disks and copies do to a file, not what somebody does who can write `dump.json` as well.
+//! The processor computes it (about 10 GB/s a core), so that it costs little beside reading and writing rows. It detects
+//! errors of disks and copies, not deliberate changes by a user that can write `dump.json` as well.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -9,7 +9,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-/// So much of a file is read at once.
+/// The number of bytes of a file that are read at once.
 const PIECE: usize = 1 << 20;
 
 /// The length of some bytes and their CRC32C.
@@ -20,14 +20,14 @@ pub struct Checksum {
 }
 
 impl Checksum {
-    /// That of bytes in memory.
+    /// The checksum of bytes in memory.
     pub fn of(bytes: &[u8]) -> Checksum {
         let mut checksum = Checksum::default();
         checksum.add(bytes);
         checksum
     }
 
-    /// That of a file.
+    /// The checksum of a file.
     pub fn of_file(path: &Path) -> io::Result<Checksum> {
         let (mut file, mut checksum) = (File::open(path)?, Checksum::default());
         let mut piece = vec![0; PIECE];
@@ -51,36 +51,36 @@ impl Checksum {
         self.bytes
     }
 
-    /// The CRC as it is written: eight digits.
+    /// The CRC in text: eight digits.
     pub fn digits(&self) -> String {
         format!("{:08x}", self.crc)
     }
 
-    /// As `dump.json` says it.
+    /// In the form of `dump.json`.
     pub fn to_json(self) -> Value {
         json!({ "bytes": self.bytes, "crc32c": self.digits() })
     }
 
-    /// What [`to_json`](Checksum::to_json) has made.
+    /// Reads the result of [`to_json`](Checksum::to_json).
     pub fn from_json(value: &Value) -> Option<Checksum> {
         let digits = value["crc32c"].as_str()?;
         Some(Checksum { bytes: value["bytes"].as_u64()?, crc: u32::from_str_radix(digits, 16).ok()? })
     }
 
-    /// What is wrong with a file of which this was `written`.
+    /// The damage of a file that was `written` with this checksum, if it differs.
     pub fn difference(self, written: Checksum) -> Option<String> {
         if self.bytes != written.bytes {
             return Some(format!("it has {} bytes, but {} were written", self.bytes, written.bytes));
         }
         let (ours, theirs) = (self.digits(), written.digits());
-        (self != written).then(|| format!("its checksum is {ours}, that of what was written {theirs}"))
+        (self != written).then(|| format!("its checksum is {ours}, but {theirs} was written"))
     }
 }
 
-/// A file that is written, with the checksum of what has been so far.
+/// A file that is written, with the checksum of its bytes so far.
 pub struct Summed<W> {
     to: W,
-    /// That of what has been written.
+    /// The checksum of the bytes so far.
     pub checksum: Checksum,
 }
 
@@ -90,7 +90,7 @@ impl<W> Summed<W> {
         Summed { to, checksum: Checksum::default() }
     }
 
-    /// What has been written to.
+    /// The file.
     pub fn into_inner(self) -> W {
         self.to
     }
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_checksum_is_that_of_the_whole_and_survives_its_json() {
-        // The CRC32C of these digits is the check value that every description of it gives.
+        // The CRC32C of these digits is the check value in every description of it.
         let whole = Checksum::of(b"123456789");
         assert_eq!((whole.bytes(), whole.digits().as_str()), (9, "e3069283"));
         let mut summed = Summed::new(Vec::new());

@@ -1,8 +1,8 @@
-//! A client's side of the protocol, for the shell and what else runs statements: a blocking connection that sends scripts and yields what the
-//! server answers, message by message. It keeps what higher clients drop and a shell shows: command
-//! tags, column types, notices, where in a statement an error is, and the transaction's state.
+//! A client's side of the protocol, for the shell and other commands: a blocking connection that sends scripts and yields the
+//! server's replies, message by message. It keeps what other clients drop and a shell shows: command
+//! tags, column types, notices, the position of an error in a statement, and the transaction's state.
 
-// Errors here are for a person, who does not notice how large they are in memory.
+// Errors here are shown to a person, so their size in memory does not matter.
 #![allow(clippy::result_large_err)]
 
 use std::io::{self, Read, Write};
@@ -17,7 +17,7 @@ use postgres_protocol::authentication::sasl::{ChannelBinding, ScramSha256};
 use postgres_protocol::message::backend::{ErrorFields, Message as Received};
 use postgres_protocol::message::frontend;
 
-/// Where a server listens.
+/// The address of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Address {
     /// Host and port.
@@ -26,7 +26,7 @@ pub enum Address {
     Unix(PathBuf),
 }
 
-/// Where to connect, and as whom.
+/// The address, and the user.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Target {
     pub address: Address,
@@ -36,7 +36,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Reads `postgres://user:password@host:port/database`; all but the scheme may be left out.
+    /// Reads `postgres://user:password@host:port/database`; all parts except the scheme may be left out.
     pub fn parse(url: &str) -> Result<Target, String> {
         let rest = url
             .strip_prefix("postgres://")
@@ -49,10 +49,10 @@ impl Target {
             Some((user, password)) => (user, Some(unescape(password)?)),
             None => (credentials, None),
         };
-        // An IPv6 address stands in brackets, because it has colons itself.
+        // An IPv6 address is in brackets, because it has colons itself.
         let (host, port) = match place.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => {
-                (host, port.parse().map_err(|_| format!("\"{port}\" is no port"))?)
+                (host, port.parse().map_err(|_| format!("\"{port}\" is not a port"))?)
             }
             _ => (place, 5432),
         };
@@ -76,7 +76,7 @@ impl Target {
     }
 }
 
-/// Replaces `%40` and the like.
+/// Replaces `%40` and similar escapes.
 fn unescape(text: &str) -> Result<String, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -102,9 +102,9 @@ pub struct Report {
     pub message: String,
     pub detail: Option<String>,
     pub hint: Option<String>,
-    /// What was being done.
+    /// The context of the error.
     pub context: Option<String>,
-    /// Where in the script, in characters from 1.
+    /// The position in the script, in characters from 1.
     pub position: Option<usize>,
 }
 
@@ -155,7 +155,7 @@ pub struct Column {
 /// A row as text; `None` for NULL.
 pub type Row = Vec<Option<String>>;
 
-/// What the server says to a script.
+/// The server's replies to a script.
 pub enum Answer {
     /// Rows with these columns follow.
     Columns(Vec<Column>),
@@ -165,7 +165,7 @@ pub enum Answer {
     Complete(String),
     /// A statement or the script failed.
     Failed(Report),
-    /// Something worth knowing.
+    /// A notice.
     Notice(Report),
     /// The server waits for data.
     CopyIn,
@@ -227,7 +227,7 @@ pub struct Canceller {
 }
 
 impl Canceller {
-    /// Asks the server. Whether it had something to stop shows in its answer to the statement.
+    /// Sends the request. Whether a statement was cancelled shows in its reply.
     pub fn cancel(&self) {
         let mut request = BytesMut::new();
         frontend::cancel_request(self.process, self.key, &mut request);
@@ -316,13 +316,13 @@ impl Client {
         }
     }
 
-    /// Sends a script; [`Client::next`] yields the answers up to [`Answer::Ready`].
+    /// Sends a script; [`Client::next`] yields the replies up to [`Answer::Ready`].
     pub fn query(&mut self, script: &str) -> io::Result<()> {
         frontend::query(script, &mut self.output)?;
         self.send()
     }
 
-    /// The next answer.
+    /// The next reply.
     pub fn next(&mut self) -> Result<Answer, Report> {
         loop {
             return Ok(match self.receive()? {
@@ -368,8 +368,8 @@ impl Client {
         }
     }
 
-    /// Runs COPY … TO STDOUT and hands its data over; how many rows it says there were. What taking the data fails
-    /// with comes back when the server is done.
+    /// Runs COPY … TO STDOUT and passes its data to `take`. Returns the number of rows in its tag. An error of `take`
+    /// is returned after the end of the server's reply.
     pub fn copy_out(
         &mut self,
         sql: &str,
@@ -393,8 +393,8 @@ impl Client {
         }
     }
 
-    /// Runs a statement that answers with nothing but its tag, or COPY … FROM STDIN with the data that `give` yields until
-    /// there is none; how many rows its tag tells.
+    /// Runs a statement whose only reply is its tag, or COPY … FROM STDIN with the data that `give` yields until
+    /// there is none. Returns the number of rows in its tag.
     pub fn copy_in(
         &mut self,
         sql: &str,
@@ -429,7 +429,7 @@ impl Client {
         if self.output.len() > 64 * 1024 { self.send() } else { Ok(()) }
     }
 
-    /// Ends the data of a COPY; with a reason, by failing it.
+    /// Ends the data of a COPY; with a reason, fails it.
     pub fn copy_end(&mut self, failure: Option<&str>) -> io::Result<()> {
         match failure {
             None => frontend::copy_done(&mut self.output),
@@ -443,22 +443,22 @@ impl Client {
         self.status
     }
 
-    /// What the server calls its version.
+    /// The server's version.
     pub fn server_version(&self) -> &str {
         &self.server_version
     }
 
-    /// Where it is connected, and as whom.
+    /// The address, and the user.
     pub fn target(&self) -> &Target {
         &self.target
     }
 
-    /// The session's number, as `pg_backend_pid()` has it.
+    /// The session's number, as `pg_backend_pid()` returns it.
     pub fn session(&self) -> i32 {
         self.canceller.process
     }
 
-    /// A handle to cancel with.
+    /// A handle for cancelling.
     pub fn canceller(&self) -> Canceller {
         self.canceller.clone()
     }
@@ -492,7 +492,7 @@ impl Drop for Client {
     }
 }
 
-/// How many rows a tag such as `COPY 5` tells.
+/// The number of rows in a tag such as `COPY 5`.
 fn copied(tag: &str) -> u64 {
     tag.rsplit(' ').next().and_then(|rows| rows.parse().ok()).unwrap_or(0)
 }
@@ -502,7 +502,7 @@ fn unexpected() -> Report {
 }
 
 fn untrusted(error: io::Error) -> Report {
-    Report::local(format!("the server could not show that it knows the password: {error}"))
+    Report::local(format!("the server could not prove that it has the password: {error}"))
 }
 
 #[cfg(test)]

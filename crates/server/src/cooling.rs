@@ -1,18 +1,18 @@
-//! When rows become cold, as the server and the benchmarks are told.
+//! The options of the server and of the benchmarks for when rows become cold.
 
 use firn_session::Config;
 use firn_session::server::parse_cooling_time;
 use std::time::Duration;
 
-/// After which times blocks are frozen and encoded.
+/// The times after which blocks are frozen and encoded.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct Cooling {
-    /// Freeze blocks of rows that nobody has written to for so long, so that scans and clients get them without a copy: a
-    /// time such as 500ms, 10s or 1min, or never. A number alone is one of seconds, and 0 is never; 0ms is at once. (In
-    /// ALTER TABLE … SET (freeze_after = …), a number alone is one of milliseconds, and 0 is at once.)
+    /// Freeze blocks whose rows were not written for this time, so that scans and clients get them without a copy: a
+    /// time such as 500ms, 10s or 1min, or never. A number without a unit is in seconds, and 0 is never; 0ms is at once. (In
+    /// ALTER TABLE … SET (freeze_after = …), a number without a unit is in milliseconds, and 0 is at once.)
     #[arg(long, value_name = "TIME", default_value = "5", value_parser = after)]
     freeze_after: After,
-    /// Encode blocks that have been frozen for so long, so that they take less memory; likewise.
+    /// Encode blocks that have been frozen for this time, so that they take less memory; a time like that of --freeze-after.
     #[arg(long, value_name = "TIME", default_value = "60", value_parser = after)]
     compact_after: After,
 }
@@ -28,7 +28,7 @@ impl Cooling {
     }
 }
 
-/// The words of `ALTER TABLE … SET (freeze_after = …)`, but a number alone is one of seconds, and 0 has always been never.
+/// The syntax of `ALTER TABLE … SET (freeze_after = …)`, but a number without a unit is in seconds, and 0 is never, for compatibility.
 fn after(text: &str) -> Result<After, String> {
     if let Ok(seconds) = text.parse::<u32>() {
         return Ok(After((seconds > 0).then(|| Duration::from_secs(seconds.into()))));

@@ -1,5 +1,5 @@
-//! `firn demo`: what the database is for, in half a minute. Orders come in and analyses run over the
-//! same rows at the same moment; at the end the books must balance.
+//! `firn demo`: the purpose of the database, in half a minute. Orders are entered and analyses run over the
+//! same rows at the same time; at the end the consistency conditions must hold.
 //!
 //! On a terminal the view is redrawn in place; elsewhere a line is printed every few seconds.
 
@@ -35,10 +35,10 @@ pub struct Options {
     /// Only transactions.
     #[arg(long)]
     without_queries: bool,
-    /// Serves the database meanwhile, and stays up afterwards until interrupted.
+    /// Serve the database during the demo, and afterwards until interrupted.
     #[arg(long)]
     serve: bool,
-    /// Address to serve at; port 0 takes a free one.
+    /// Address of the server; port 0 takes a free one.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:5432")]
     listen: String,
 }
@@ -118,11 +118,11 @@ fn how_to_connect(server: &Server) -> String {
     format!("Connect with: psql -h {} -p {} -U firn firn", address.ip(), address.port())
 }
 
-/// What is shown while the run goes on.
+/// The display during the run.
 struct View {
     seconds: u64,
     terminal: Option<Bars>,
-    /// Transactions at the last look, and when it was.
+    /// Transactions at the last update, and its time.
     last: (u64, Duration),
     /// When the next line is due, without a terminal.
     next_line: Duration,
@@ -205,7 +205,7 @@ impl View {
     }
 }
 
-/// How many queries ran, and how long the last ones took.
+/// How many queries ran, and the times of the last ones.
 fn describe_queries(live: &QueryLive) -> String {
     const TOLD: usize = 4;
     let runs = |number: usize| live.runs[number - 1].load(Ordering::Relaxed);

@@ -1,11 +1,11 @@
 //! `firn dump` and `firn restore`: all of a database as a folder of files, and back.
 //!
-//! The folder holds `schema.sql` (what is made before the data), `data/` (a file of Arrow or Parquet for each table that
-//! any reader of them can open), `constraints.sql` (what is made over the data) and `dump.json`, which names the files with their
-//! checksums, has one of its own, and comes last: a folder without it is no dump. Dumps are of one snapshot, and restored in one transaction. Views of files that are not
-//! there any more are all that a restore may do without.
+//! The folder holds `schema.sql` (the definitions before the data), `data/` (a file of Arrow or Parquet for each table, which
+//! any reader of them can open), `constraints.sql` (the definitions over the data) and `dump.json`. That names the files with their
+//! checksums, has one of its own, and is written last: a folder without it is no dump. Dumps are of one snapshot, and restored in
+//! one transaction. A restore leaves out only views of files that no longer exist.
 
-// Errors here are for a person, who does not notice how large they are in memory.
+// Errors here are shown to a person, so their size in memory does not matter.
 #![allow(clippy::result_large_err)]
 
 use std::fs::{self, File};
@@ -25,25 +25,25 @@ use crate::output::say;
 use crate::shell::splitter::Splitter;
 use crate::target::{self, Host, plain};
 
-/// What makes a folder a dump.
+/// The file that makes a folder a dump.
 const MANIFEST: &str = "dump.json";
 
 const SCHEMA: &str = "schema.sql";
 const CONSTRAINTS: &str = "constraints.sql";
 
-/// What stands before the checksum of all that stands before it in the manifest.
+/// The text before the checksum in the manifest; the checksum covers everything before it.
 const OF_MANIFEST: &str = ",\n  \"checksum\": \"";
 
-/// The layout that is described above.
+/// The version of the layout above.
 const VERSION: u64 = 1;
 
-/// Pieces of data on their way from the process's own database to a server.
+/// How many pieces of data may wait between this process's own database and a server.
 const PIECES: usize = 64;
 
-/// So many rows without columns are inserted at once.
+/// The number of rows without columns that are inserted at once.
 const ROWS_TOGETHER: u64 = 1000;
 
-/// What a statement fails with that reads a damaged file: it is no such file, not whole, or has other columns than were written.
+/// The errors of a statement that reads a damaged file: it is not of that kind, incomplete, or has other columns than were written.
 const DAMAGED: [&str; 3] = ["22P04", "22021", "42703"];
 
 /// Arguments of `firn dump`.
@@ -51,12 +51,12 @@ const DAMAGED: [&str; 3] = ["22P04", "22021", "42703"];
 pub struct DumpOptions {
     /// A database directory, or a server as postgres://user@host:port/database.
     target: String,
-    /// Where the dump goes: a folder that is empty or not there.
+    /// Folder for the dump, which must be empty or not exist.
     folder: PathBuf,
-    /// What the rows are written as.
+    /// The format of the rows.
     #[arg(long, default_value = "arrow")]
     format: Format,
-    /// How files are packed: none, lz4 or zstd for Arrow; none, snappy, gzip, lz4 or zstd for Parquet.
+    /// The compression of files: none, lz4 or zstd for Arrow; none, snappy, gzip, lz4 or zstd for Parquet.
     #[arg(long, value_name = "NAME")]
     compression: Option<String>,
     /// Only the definitions, no rows.
@@ -82,13 +82,13 @@ impl Format {
 /// Arguments of `firn restore`.
 #[derive(clap::Args, Debug)]
 pub struct RestoreOptions {
-    /// What `firn dump` has written.
+    /// A folder that `firn dump` has written.
     folder: PathBuf,
-    /// A database directory, or a server as postgres://user@host:port/database. Nothing of the dump may be there yet.
+    /// A database directory, or a server as postgres://user@host:port/database. No object of the dump may exist there.
     target: String,
 }
 
-/// Writes all of a database to a folder.
+/// Writes a whole database to a folder.
 pub fn dump(options: DumpOptions) -> Result<(), Failure> {
     if target::is_new_directory(&options.target) && !options.target.contains("://") {
         return Err(Failure::usage(format!("there is no database in \"{}\"", options.target)));
@@ -108,7 +108,7 @@ pub fn dump(options: DumpOptions) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What was done.
+/// The totals of a dump or restore.
 #[derive(Default)]
 struct Counts {
     tables: usize,
@@ -120,20 +120,20 @@ impl Counts {
     fn say(&self, done: &str, folder: &Path, began: Instant) {
         let Counts { tables, rows, bytes } = self;
         let (bytes, time) = (short_bytes(*bytes), short_duration(began.elapsed()));
-        // It is done, whether somebody reads that or not.
+        // The command has succeeded, whether or not this can be printed.
         let _ = say!("{done} {tables} tables, {rows} rows, {bytes} in {time}: {}", folder.display());
     }
 }
 
 struct Dump<'o> {
     client: Client,
-    /// Whether the database is one of this process, which writes files itself.
+    /// Whether the database is in this process, which writes files itself.
     is_here: bool,
     folder: PathBuf,
     options: &'o DumpOptions,
 }
 
-/// A statement of the script that makes the database.
+/// A statement of the script that creates the database.
 struct Step {
     section: String,
     kind: String,
@@ -163,7 +163,7 @@ impl Dump<'_> {
         let (tables, sequences): (Vec<_>, Vec<_>) =
             section("data").into_iter().partition(|step| step.kind == "table");
         let schema = self.write_script(SCHEMA, &schema)?;
-        // Sequences go on where they were, once the rows are there.
+        // Sequences are set to their values once the rows are there.
         let constraints = self.write_script(CONSTRAINTS, &[sequences, constraints].concat())?;
         let mut counts = Counts { tables: tables.len(), ..Counts::default() };
         let mut files = Vec::new();
@@ -173,10 +173,11 @@ impl Dump<'_> {
                 bar.set_message(step.name.clone());
                 let table =
                     step.statement.strip_prefix("COPY ").and_then(|rest| rest.strip_suffix(" FROM STDIN"));
-                let table =
-                    table.ok_or_else(|| Failure::new("the server describes its data in words of its own"))?;
+                let table = table.ok_or_else(|| {
+                    Failure::new("the server's description of its data has an unknown form")
+                })?;
                 if !table.ends_with(')') {
-                    // It has no columns, which files of rows cannot be without.
+                    // It has no columns, which a file of rows must have.
                     let rows = self.count(table)?;
                     counts.rows += rows;
                     files.push(json!({ "table": step.name, "copy": table, "rows": rows }));
@@ -219,7 +220,7 @@ impl Dump<'_> {
         Ok(Checksum::of(script.as_bytes()))
     }
 
-    /// Writes a file that lasts, and its name.
+    /// Writes a file durably, and its directory entry.
     fn write_file(
         &self,
         path: &Path,
@@ -241,7 +242,7 @@ impl Dump<'_> {
         count.ok_or_else(|| Failure::new(format!("the server does not count the rows of {table}")))
     }
 
-    /// What COPY writes so that no value of a table, which is named as in COPY, is changed. Arrow has no type for numerics of any
+    /// The source for COPY that changes no value of a table, which is named as in COPY. Arrow has no type for numerics of any
     /// scale and for arrays of any dimensions, so these are written as their texts.
     fn exact(&mut self, table: &str) -> Result<String, Failure> {
         let name = &table[..name_length(table)];
@@ -273,7 +274,7 @@ impl Dump<'_> {
         })
     }
 
-    /// Writes the rows of a table, which is named as in COPY; how many there are, and the checksum of the file.
+    /// Writes the rows of a table, which is named as in COPY. Returns how many there are, and the checksum of the file.
     fn write_table(&mut self, table: &str, path: &Path) -> Result<(u64, Checksum), Failure> {
         let compression = self.options.compression.as_ref();
         let compression =
@@ -284,7 +285,7 @@ impl Dump<'_> {
             let place = literal(text_of(path)?);
             let copy = format!("COPY {table} TO {place} {options}");
             let rows = self.client.copy_in(&copy, &mut || Ok(None)).map_err(reported)?;
-            // It has just been written, so that most of it is read from memory.
+            // It has just been written, so most of it is still in the page cache.
             let checksum = Checksum::of_file(path).map_err(|error| cannot(path, "read", &error))?;
             return Ok((rows, checksum));
         }
@@ -303,7 +304,7 @@ impl Dump<'_> {
     }
 }
 
-/// Reads a dump into a database.
+/// Restores a dump into a database.
 pub fn restore(options: RestoreOptions) -> Result<(), Failure> {
     let began = clock::now();
     let folder = options.folder.canonicalize().map_err(|error| cannot(&options.folder, "find", &error))?;
@@ -316,7 +317,7 @@ pub fn restore(options: RestoreOptions) -> Result<(), Failure> {
         }
         String::from_utf8(script).map_err(|_| Failure::data(format!("{name} is damaged: it is not UTF-8")))
     };
-    // Before there is a database for them.
+    // Before the database is created.
     let (schema, constraints) = (script(SCHEMA)?, script(CONSTRAINTS)?);
     let (client, host) = target::connect(Some(&options.target))?;
     let restore = Restore { client, is_here: host.is_some(), folder };
@@ -326,34 +327,34 @@ pub fn restore(options: RestoreOptions) -> Result<(), Failure> {
     if left_out.is_empty() {
         return Ok(());
     }
-    let mut message = "all but these views has been restored, which could not be made:".to_owned();
+    let mut message = "everything was restored except these views, which could not be created:".to_owned();
     for LeftOut { statement, why } in left_out {
         message.push_str(&format!("\n\n{statement};\n{why}"));
     }
     Err(Failure::new(message))
 }
 
-/// A view that a restore has done without.
+/// A view that a restore has left out.
 struct LeftOut {
-    /// What would have made it.
+    /// The statement that would have created it.
     statement: String,
     why: String,
 }
 
 struct Manifest {
     format: String,
-    /// What was written to them; nothing in older dumps.
+    /// The checksums of the scripts; none in older dumps.
     scripts: Vec<(String, Checksum)>,
     tables: Vec<TableFile>,
 }
 
 struct TableFile {
     name: String,
-    /// The table and its columns, as COPY names them.
+    /// The table and its columns, in the syntax of COPY.
     table: String,
-    /// Nothing of a table without columns.
+    /// `None` for a table without columns.
     file: Option<String>,
-    /// What was written to the file; older dumps do not say.
+    /// The checksum of the file; `None` in older dumps.
     checksum: Option<Checksum>,
     rows: u64,
 }
@@ -363,7 +364,7 @@ impl Manifest {
         let path = folder.join(MANIFEST);
         let text = fs::read(&path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
-                let what = format!("\"{}\" is no dump, or one that was not finished", folder.display());
+                let what = format!("\"{}\" is not a dump, or was not finished", folder.display());
                 Failure::data(format!("{what}: it has no {MANIFEST}"))
             }
             _ => cannot(&path, "read", &error),
@@ -373,21 +374,19 @@ impl Manifest {
         match value["version"].as_u64() {
             Some(VERSION) => {}
             Some(other) => {
-                return Err(wrong(&format!("it is of version {other}, this program reads {VERSION}")));
+                return Err(wrong(&format!("it has version {other}, this program reads {VERSION}")));
             }
-            None => return Err(wrong("it tells no version")),
+            None => return Err(wrong("it has no version")),
         }
-        // Older dumps have none, of no file.
+        // Older dumps have no checksums at all.
         if value.get("checksum").is_some() {
             let place = text.windows(OF_MANIFEST.len()).rposition(|bytes| bytes == OF_MANIFEST.as_bytes());
             let is = place.map(|place| Checksum::of(&text[..place]).digits());
             if is.as_deref() != value["checksum"].as_str() {
-                return Err(wrong(
-                    "it is damaged: its checksum is another one than that of what was written",
-                ));
+                return Err(wrong("it is damaged: its checksum differs from the one that was written"));
             }
         } else if value.get("scripts").is_some() {
-            return Err(wrong("it is damaged: it has checksums of others, but none of its own"));
+            return Err(wrong("it is damaged: it has checksums of other files, but not its own"));
         }
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let checksum = |value: Option<&Value>| match value {
@@ -413,13 +412,13 @@ impl Manifest {
             };
             Some(Manifest { format: text(&value["format"])?, scripts, tables })
         };
-        all().ok_or_else(|| wrong("it does not tell all that it should"))
+        all().ok_or_else(|| wrong("a field is missing, or has the wrong type"))
     }
 }
 
 struct Restore {
     client: Client,
-    /// Whether the database is one of this process, which reads files itself.
+    /// Whether the database is in this process, which reads files itself.
     is_here: bool,
     folder: PathBuf,
 }
@@ -433,7 +432,7 @@ impl Restore {
     ) -> Result<(Counts, Vec<LeftOut>), Failure> {
         let mut counts = Counts { tables: manifest.tables.len(), ..Counts::default() };
         let bar = bar(manifest.tables.len());
-        // Nobody needs to hear what was left out of somebody else's dump, and nothing is visible before the end.
+        // Notices about what another program's dump left out are not needed, and nothing is visible before the end.
         // Literals of the schema are in the default style.
         let settings = "SET client_min_messages = warning; SET datestyle = 'ISO, MDY'; SET intervalstyle = postgres; SET timezone = 'UTC'";
         self.client.rows(&format!("{settings}; BEGIN")).map_err(reported)?;
@@ -448,7 +447,7 @@ impl Restore {
             };
             let path = self.folder.join(file);
             counts.bytes += fs::metadata(&path).map_err(|error| not_there(&path, &error))?.len();
-            // Before anybody makes sense of it: another value may be as good as the one that was written.
+            // Before the file is read: a changed value may be as valid as the one that was written.
             if let Some(written) = table.checksum {
                 let checksum = Checksum::of_file(&path).map_err(|error| cannot(&path, "read", &error))?;
                 is_whole(file, checksum, written)?;
@@ -470,7 +469,7 @@ impl Restore {
         Ok((counts, left_out))
     }
 
-    /// Runs the statements over the data, but for views of files that cannot be read here, and views of those.
+    /// Runs the statements over the data, except for views of files that cannot be read here, and views of those.
     fn put_constraints(&mut self, constraints: &str) -> Result<Vec<LeftOut>, Failure> {
         let mut left_out: Vec<LeftOut> = Vec::new();
         let mut splitter = Splitter::default();
@@ -493,7 +492,7 @@ impl Restore {
         Ok(left_out)
     }
 
-    /// As many rows as a table without columns had.
+    /// Adds as many rows as a table without columns had.
     fn add_rows(&mut self, table: &TableFile) -> Result<(), Failure> {
         let mut rest = table.rows;
         while rest > 0 {
@@ -521,7 +520,7 @@ impl Restore {
             let sql = format!("COPY {} FROM {place} (FORMAT {})", table.table, literal(format));
             return self.client.copy_in(&sql, &mut || Ok(None)).map_err(in_file);
         }
-        // A server takes streams only: a database of this process makes one of the file.
+        // A server accepts streams only: a database in this process converts the file to one.
         let (sender, pieces) = std::sync::mpsc::sync_channel(PIECES);
         let read = format!("COPY (SELECT * FROM read_{format}({place})) TO STDOUT (FORMAT arrow)");
         let write = format!("COPY {} FROM STDIN (FORMAT arrow)", table.table);
@@ -531,7 +530,7 @@ impl Restore {
                 let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
                 let send = |data: &[u8]| sender.send(Ok(data.to_vec())).map_err(gone);
                 if let Err(report) = client.copy_out(&read, &mut { send }) {
-                    let _ = sender.send(Err(report)); // Whoever does not listen has its own error.
+                    let _ = sender.send(Err(report)); // If this fails, the receiver has its own error.
                 }
                 drop(client);
                 host.map_or(Ok(()), Host::close)
@@ -551,7 +550,7 @@ fn bar(tables: usize) -> ProgressBar {
     ProgressBar::new(tables as u64).with_style(style.expect("the template is well formed"))
 }
 
-/// How long the name is that a text begins with: it ends at a space outside of quotes.
+/// The length of the name at the beginning of a text: it ends at a space outside of quotes.
 fn name_length(text: &str) -> usize {
     let mut is_quoted = false;
     let end = text.find(|character| {
@@ -586,7 +585,7 @@ fn described(file: &str, report: &Report) -> String {
     format!("{file}: {}{context}", plain(report))
 }
 
-/// Whether a file is as it was written.
+/// Checks that a file is as it was written.
 fn is_whole(file: &str, is: Checksum, written: Checksum) -> Result<(), Failure> {
     match is.difference(written) {
         None => Ok(()),
@@ -596,7 +595,7 @@ fn is_whole(file: &str, is: Checksum, written: Checksum) -> Result<(), Failure> 
     }
 }
 
-/// What a dump cannot be restored for that lacks a file.
+/// The error for a dump that lacks a file.
 fn not_there(path: &Path, error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::NotFound => Failure::data(format!("the dump lacks \"{}\"", path.display())),

@@ -1,4 +1,4 @@
-//! The `firn` binary: a server, a shell, and workloads to show what they do.
+//! The `firn` binary: a server, a shell, dumps, and workloads for demonstration.
 //!
 //! Exit codes: 0 fine; 1 a statement or anything else failed; 2 wrong arguments; 3 the database
 //! directory cannot be used; 4 the address cannot be listened on.
@@ -37,13 +37,13 @@ enum Command {
     Serve(serve::Options),
     /// Opens a shell on a database.
     Sql(shell::Options),
-    /// Writes all of a database to a folder of files.
+    /// Writes a whole database to a folder of files.
     Dump(dump::DumpOptions),
-    /// Reads what dump has written into a database.
+    /// Reads a dump into a database.
     Restore(dump::RestoreOptions),
-    /// Runs a workload in this process and tells how fast it went.
+    /// Runs a workload in this process and reports its speed.
     Bench(bench::Options),
-    /// Shows orders coming in and analyses running over the same rows, then checks the books.
+    /// Shows orders being entered and analyses running over the same rows, then checks consistency.
     Demo(demo::Options),
 }
 
@@ -61,7 +61,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if let Some(message) = failure.message {
-                let _ = writeln!(std::io::stderr(), "firn: {message}"); // Perhaps nobody listens.
+                let _ = writeln!(std::io::stderr(), "firn: {message}"); // Standard error may be closed.
             }
             failure.code
         }
@@ -76,17 +76,17 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Anything that has no code of its own.
+    /// An error without a code of its own.
     pub(crate) fn new(message: impl Display) -> Failure {
         Failure { message: Some(message.to_string()), code: ExitCode::from(1) }
     }
 
-    /// Something that has been printed where it happened.
+    /// An error that has already been printed.
     pub(crate) fn silent() -> Failure {
         Failure { message: None, code: ExitCode::from(1) }
     }
 
-    /// The arguments make no sense.
+    /// The arguments are invalid.
     pub(crate) fn usage(message: impl Display) -> Failure {
         Failure { message: Some(message.to_string()), code: ExitCode::from(2) }
     }

@@ -1,15 +1,15 @@
-//! What commands print. `println!` panics where whoever was to read it has gone, as `head` does after ten lines; a line by
-//! [`say!`] is then an error, by which the command ends without a word and still clears up behind itself.
+//! Printing the output of commands. `println!` panics if the reader of the output has gone, as `head` does after ten lines. With
+//! [`say!`] such a line is an error, with which the command ends silently and still cleans up.
 //!
-//! A signal would end the process at the first such line: the databases of benchmarks would stay in the directory of
-//! temporary files, and servers must not die of a client that has gone.
+//! A signal would end the process at the first such line: the databases of benchmarks would remain in the directory of
+//! temporary files, and a server must not end because a client has gone.
 
 use std::fmt::Arguments;
 use std::io::{self, Write};
 
 use crate::Failure;
 
-/// Prints a line as `println!` does; what it returns is to end the command.
+/// Prints a line like `println!`; an error that it returns must end the command.
 macro_rules! say {
     () => {
         $crate::output::print_line(format_args!(""))
@@ -20,7 +20,7 @@ macro_rules! say {
 }
 pub(crate) use say;
 
-/// Prints a line. Who has gone is not told that he has.
+/// Prints a line. If the reader has gone, the error has no message.
 pub(crate) fn print_line(text: Arguments<'_>) -> Result<(), Failure> {
     writeln!(io::stdout(), "{text}").map_err(|error| match error.kind() {
         io::ErrorKind::BrokenPipe => Failure::silent(),

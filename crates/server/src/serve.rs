@@ -1,4 +1,4 @@
-//! `firn serve`: a server, for clients of PostgreSQL and of Arrow Flight SQL, until it is told to stop.
+//! `firn serve`: a server, for clients of PostgreSQL and of Arrow Flight SQL, until it is stopped.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use crate::watch::Watch;
 /// Arguments of `firn serve`.
 #[derive(clap::Args, Debug)]
 pub struct Options {
-    /// Directory of the database, created if it is missing. In memory if left out.
+    /// Directory of the database, created if it is missing; in memory by default.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Address to listen on; port 0 takes a free one. May be given more than once.
@@ -32,54 +32,54 @@ pub struct Options {
     /// are those of --auth.
     #[arg(long, value_name = "HOST:PORT")]
     flight: Option<String>,
-    /// Certificate (PEM) by which Flight SQL is encrypted; without one it is served in the clear.
+    /// Certificate (PEM) by which Flight SQL is encrypted; without one it is not encrypted.
     #[arg(long, value_name = "FILE", requires_all = ["flight", "flight_tls_key"])]
     flight_tls_cert: Option<PathBuf>,
     /// The certificate's private key (PEM).
     #[arg(long, value_name = "FILE", requires = "flight_tls_cert")]
     flight_tls_key: Option<PathBuf>,
-    /// Serve Flight SQL alone, and not PostgreSQL's clients.
+    /// Serve only Flight SQL, and not PostgreSQL's clients.
     #[arg(long, requires = "flight", conflicts_with_all = ["listen", "socket_dir"])]
     flight_only: bool,
-    /// How clients show who they are.
+    /// How clients authenticate.
     #[arg(long, value_enum, default_value = "trust")]
     auth: AuthKind,
-    /// A user for --auth scram and the file with the password (or, as PostgreSQL stores it, with the
-    /// verifier). Without a file the password is in the environment variable FIRN_PASSWORD. May be
+    /// A user for --auth scram and the file with the password (or with the verifier in PostgreSQL's
+    /// form). Without a file the password is in the environment variable FIRN_PASSWORD. May be
     /// given more than once.
     #[arg(long, value_name = "NAME[:FILE]")]
     user: Vec<String>,
-    /// Clients of PostgreSQL's protocol at a time. Of Flight SQL, whose clients have no connections that count:
-    /// statements at a time, and as many open transactions, each with a place for one statement more.
+    /// The most clients of PostgreSQL's protocol at a time. For Flight SQL it limits the statements that run
+    /// at a time, and the open transactions, each of which may run one more statement.
     #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..))]
     max_connections: u16,
-    /// Most memory that the store may hold, such as 8GiB: rows, indexes, old versions. Statements that need
-    /// more then fail (53200) and the server goes on. Queries have a budget of their own beside it. Three quarters
-    /// of the memory of the machine, or of the control group that the server runs in, if left out; 0 for no limit.
+    /// The most memory for rows, indexes and old versions, such as 8GiB. Statements that need
+    /// more then fail (53200) and the server continues. Queries have a budget of their own in addition. Three quarters
+    /// of the memory of the machine, or of the control group of the server, by default; 0 for no limit.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory_limit: Option<u64>,
-    /// Most memory that running queries may hold together in hash tables and sort buffers, such as 8GiB. Those that
+    /// Most memory that running queries may use together in hash tables and sort buffers, such as 8GiB. Those that
     /// need more write to temporary files, or fail (53200). Half the memory of the machine, or of the control group
-    /// that the server runs in, if left out.
+    /// of the server, by default.
     #[arg(long, value_name = "SIZE", value_parser = memory)]
     query_memory: Option<u64>,
-    /// Directory for the temporary files of queries. The database's if left out; of a database in memory, the system's
+    /// Directory for the temporary files of queries. By default that of the database; of a database in memory, the system's
     /// directory for such files.
     #[arg(long, value_name = "DIR")]
     temporary_dir: Option<PathBuf>,
-    /// Memory for rows and indexes that is taken at the start, such as 8GiB, and kept, so that nobody waits for the operating
-    /// system to find some, which on virtual machines may take longer than thousands of transactions.
+    /// Memory for rows and indexes that is allocated at the start, such as 8GiB, and retained, so that transactions do not wait for
+    /// the operating system to allocate it, which on virtual machines may take longer than thousands of transactions.
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "0")]
     reserve_memory: u64,
     #[command(flatten)]
     cooling: Cooling,
     #[command(flatten)]
     validation: Validation,
-    /// Report transactions on standard error that run for longer than so many seconds, if they keep old
+    /// Report transactions on standard error that run for longer than this number of seconds, if they keep old
     /// versions or have written; 0 for never.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     report_transactions_after: u64,
-    /// What a setting is in every session that does not set it, such as
+    /// The default of a setting in all sessions, such as
     /// idle_in_transaction_session_timeout=5min. May be given more than once.
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
@@ -90,9 +90,9 @@ pub struct Options {
 
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum AuthKind {
-    /// They are believed.
+    /// Without a password.
     Trust,
-    /// They prove that they know a password (SCRAM-SHA-256).
+    /// With a password (SCRAM-SHA-256).
     Scram,
 }
 
@@ -141,7 +141,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let _ = stop.recv();
     say("stopping");
     drop(watch);
-    // The two know nothing of each other; what either leaves open is rolled back when it returns.
+    // The two are independent; what either leaves open is rolled back when it returns.
     if let Some(flight) = flight {
         flight.shutdown();
     }
@@ -205,11 +205,11 @@ fn cannot_start(error: Error) -> Failure {
 fn warn_of_strangers(options: &Options, address: SocketAddr) {
     if options.auth == AuthKind::Trust && !address.ip().is_loopback() {
         let what = "can read and write everything; see --auth scram";
-        let _ = writeln!(std::io::stderr(), "warning: anyone who reaches {address} {what}");
+        let _ = writeln!(std::io::stderr(), "warning: every client that can connect to {address} {what}");
     }
 }
 
-/// What Flight SQL is encrypted by.
+/// The certificate and the key for Flight SQL.
 fn certificate(options: &Options) -> Result<Option<FlightTls>, Failure> {
     let (Some(certificate), Some(key)) = (&options.flight_tls_cert, &options.flight_tls_key) else {
         return Ok(None);
@@ -233,13 +233,13 @@ pub fn size(text: &str) -> Result<u64, String> {
 
 const NO_SIZE: &str = "write a size such as 512MB or 8GiB";
 
-/// Prints a line, even if whoever started the server no longer listens.
+/// Prints a line, and ignores an error if the process that started the server has closed the pipe.
 fn say(text: impl std::fmt::Display) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
-/// A channel that gets a message when the process is asked to stop. Asked again, it stops at once:
-/// a database is made to survive that.
+/// A channel that gets a message on the first signal to stop. A second signal stops the process at once:
+/// a database survives that.
 fn wait_for_signals() -> Result<mpsc::Receiver<()>, Failure> {
     let (sender, receiver) = mpsc::channel();
     let mut asked = false;

@@ -1,4 +1,4 @@
-//! Where a command finds its database: in a directory or in memory, both behind a socket of this process, or at a server.
+//! The database of a command: in a directory or in memory, both behind a socket of this process, or on a server.
 
 use firn_session::Database;
 use firn_session::server::ServerDatabase as _;
@@ -15,7 +15,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Closes the database, once its client has gone.
+    /// Closes the database, after its client has disconnected.
     pub fn close(self) -> Result<(), Failure> {
         self.server.shutdown();
         self.database.close().map_err(Failure::data)
@@ -28,22 +28,22 @@ impl Host {
     }
 }
 
-/// Whether a database would be made in a directory, because nothing is there.
+/// Whether a database would be created in a directory, because there is none.
 pub fn is_new_directory(target: &str) -> bool {
     !target.contains("://") && std::fs::read_dir(target).map_or(true, |mut files| files.next().is_none())
 }
 
-/// Whether a target that is no directory was meant to be a server's address.
+/// Whether a target that is no directory is probably the address of a server.
 fn looks_like_an_address(target: &str) -> bool {
     let port = |port: &str| port.parse::<u16>().is_ok();
     target.rsplit_once(':').is_some_and(|(host, after)| !host.contains('/') && port(after))
 }
 
-/// Connects to what a target names; a database in memory without one. What comes second is closed after the client.
+/// Connects to a target; to a database in memory if it is `None`. The second value must be closed after the client.
 pub fn connect(target: Option<&str>) -> Result<(Client, Option<Host>), Failure> {
     if let Some(address) = target.filter(|target| looks_like_an_address(target) && is_new_directory(target)) {
         return Err(Failure::usage(format!(
-            "\"{address}\" is no directory\nHINT: For a server write postgres://{address}, for a new directory ./{address}."
+            "\"{address}\" is not a directory\nHINT: For a server write postgres://{address}, for a new directory ./{address}."
         )));
     }
     if let Some(url) = target.filter(|target| target.contains("://")) {
@@ -73,7 +73,7 @@ pub fn connect(target: Option<&str>) -> Result<(Client, Option<Host>), Failure> 
     Ok((client, Some(Host { server, database, _directory: directory })))
 }
 
-/// A report with everything it says.
+/// A report with all its parts.
 pub fn plain(report: &Report) -> String {
     let mut text = report.message.clone();
     for (name, more) in [("DETAIL", &report.detail), ("HINT", &report.hint)] {

@@ -1,11 +1,11 @@
-//! What makes transactions conflict, as the server and the benchmarks are told.
+//! The option of the server and of the benchmarks for what makes transactions conflict.
 
 use firn_session::{Config, Granularity};
 
-/// How finely the reads of serializable transactions are compared with what others have written.
+/// How finely the reads of serializable transactions are compared with the writes of others.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct Validation {
-    /// What of a row that a serializable transaction has read makes it fail, when others change it.
+    /// Which changes of a row that a serializable transaction has read make it fail.
     #[arg(long, value_enum, default_value = "attribute")]
     granularity: Level,
 }

@@ -1,7 +1,7 @@
-//! Reports transactions that last long: what they hold, everybody pays for (docs/mvcc.md).
+//! Reports long transactions: what they retain costs all others (docs/mvcc.md).
 //!
-//! A thread of the server looks now and then and writes to standard error: of every transaction when it has
-//! become too old, and again whenever it is twice as old as when that was last said.
+//! A thread of the server checks periodically and writes to standard error: about every transaction that has
+//! become too old, and again whenever its age has doubled since the last report.
 
 use firn_base::sync::mpsc::{self, RecvTimeoutError, Sender};
 use firn_base::thread::{self, JoinHandle};
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::time::Duration;
 
-/// How often it looks, unless it is to report what is younger than twice this.
+/// How often it checks, unless transactions younger than twice this are to be reported.
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// The thread; it ends when this is dropped.
@@ -24,11 +24,11 @@ impl Watch {
     pub fn start(database: Database, age: Duration) -> Watch {
         let (stop, stopped) = mpsc::channel();
         let body = move || {
-            let mut reports = Reports { age, told: HashMap::new() };
+            let mut reports = Reports { age, next_reports: HashMap::new() };
             let interval = INTERVAL.min(age / 2).max(Duration::from_millis(10));
             while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
                 for line in reports.on(&database.engine().running()) {
-                    let _ = writeln!(std::io::stderr(), "{line}"); // Perhaps nobody listens any more.
+                    let _ = writeln!(std::io::stderr(), "{line}"); // Standard error may be closed.
                 }
             }
         };
@@ -46,27 +46,27 @@ impl Drop for Watch {
     }
 }
 
-/// What has been said of whom.
+/// The reports so far.
 struct Reports {
     age: Duration,
-    /// From which age on something is to be said again, by transaction.
-    told: HashMap<u64, Duration>,
+    /// The age of the next report, by transaction.
+    next_reports: HashMap<u64, Duration>,
 }
 
 impl Reports {
-    /// What there is to say about the transactions that are running.
+    /// The reports about the running transactions.
     fn on(&mut self, running: &[Running]) -> Vec<String> {
-        self.told.retain(|id, _| running.iter().any(|transaction| transaction.id == *id));
+        self.next_reports.retain(|id, _| running.iter().any(|transaction| transaction.id == *id));
         let mut lines = Vec::new();
         for transaction in running {
-            let due = self.told.get(&transaction.id).copied().unwrap_or(self.age);
-            // Who reads the newest state and has written nothing is in nobody's way.
+            let due = self.next_reports.get(&transaction.id).copied().unwrap_or(self.age);
+            // A transaction that reads the newest state and has written nothing costs nothing.
             if transaction.age < due || !transaction.writes && transaction.commits_behind == 0 {
                 continue;
             }
-            self.told.insert(transaction.id, 2 * transaction.age);
+            self.next_reports.insert(transaction.id, 2 * transaction.age);
             let what = if transaction.writes {
-                format!("has written {} records, whose rows others wait for", transaction.records)
+                format!("has written {} records, for whose rows other transactions wait", transaction.records)
             } else {
                 "only reads".to_owned()
             };
@@ -75,7 +75,7 @@ impl Reports {
                 session => format!("session {session}"),
             };
             lines.push(format!(
-                "warning: transaction {} of {whose} runs for {} s: it {what}, and keeps what {} commits replaced",
+                "warning: transaction {} of {whose} has been running for {} s: it {what}, and keeps the old versions of {} commits",
                 transaction.id,
                 transaction.age.as_secs(),
                 transaction.commits_behind,
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
     use firn_session::Config;
 
-    /// By real transactions, whose age is made up.
+    /// With real transactions, whose ages are invented.
     #[test]
     fn a_transaction_is_reported_when_it_is_old_and_when_it_is_twice_as_old() {
         let database = Database::open_with(Config::default()).unwrap();
@@ -98,7 +98,7 @@ mod tests {
         writer.execute("CREATE TABLE t (a integer)").unwrap();
         reader.execute("BEGIN; SELECT * FROM t").unwrap();
         writer.execute("INSERT INTO t VALUES (1); BEGIN; INSERT INTO t VALUES (2)").unwrap();
-        let mut reports = Reports { age: Duration::from_secs(60), told: HashMap::new() };
+        let mut reports = Reports { age: Duration::from_secs(60), next_reports: HashMap::new() };
         let mut at = |seconds| {
             let mut running = database.engine().running();
             running.iter_mut().for_each(|transaction| transaction.age = Duration::from_secs(seconds));
@@ -107,7 +107,10 @@ mod tests {
         assert_eq!(at(59), [""; 0]);
         let lines = at(60);
         assert!(lines.iter().any(|line| line.contains("has written 1 records")), "{lines:?}");
-        assert!(lines.iter().any(|line| line.contains("only reads, and keeps what 1 commits")), "{lines:?}");
+        assert!(
+            lines.iter().any(|line| line.contains("only reads, and keeps the old versions of 1 commits")),
+            "{lines:?}"
+        );
         assert_eq!(lines.len(), 2);
         assert_eq!((at(61).len(), at(119).len(), at(121).len(), at(122).len()), (0, 0, 2, 0));
         drop((writer, reader));

@@ -113,7 +113,7 @@ fn a_server_keeps_to_the_limits_that_it_is_given() {
     let full = "CREATE TABLE t AS SELECT g FROM generate_series(1, 100000000) g;";
     let refused = stderr(&shell(&[&served.url], full));
     assert!(refused.contains("memory_limit") && refused.contains("64.0 MiB"), "{refused}");
-    // What is joined goes to temporary files, and so do rows of a window; what one group keeps must fit.
+    // The input of a join is written to temporary files, and so are rows of a window; the rows of one group must fit.
     let series = "generate_series(1, 1000000)";
     let joined = format!("SELECT count(*) AS joined FROM {series} s(a), {series} t(b) WHERE a = b;");
     let ranked = format!(
@@ -130,7 +130,7 @@ fn a_server_keeps_to_the_limits_that_it_is_given() {
         refused.contains("the query needs more memory") && refused.contains("--query-memory"),
         "{refused}"
     );
-    // What an UPDATE is to change goes to temporary files; the store must have room for its old versions. To delete is always possible.
+    // The rows that an UPDATE changes are written to temporary files; the store must have room for their old versions. DELETE is always possible.
     let some = "CREATE TABLE u AS SELECT g FROM generate_series(1::bigint, 1700000) g;";
     assert_eq!(stderr(&shell(&[&served.url], some)), "");
     let limited = "SET temp_file_limit = '1MB'; SHOW temp_file_limit; UPDATE u SET g = g + 1;";
@@ -234,9 +234,9 @@ fn an_address_in_use_has_its_own_exit_code() {
     assert!(stderr(&output).contains("in use"), "{}", stderr(&output));
 }
 
-/// Whoever was to read has gone before the first line, as `head` has after its last.
+/// The reader has gone before the first line, as `head` has after its last.
 #[test]
-fn commands_whose_output_nobody_reads_end_without_a_word_and_clear_up() {
+fn commands_whose_output_is_not_read_end_silently_and_clean_up() {
     for arguments in [&["demo"][..], &["bench", "compact", "--orders", "1"], &["sql", "-c", "SELECT 1"]] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
@@ -339,7 +339,7 @@ fn a_password_is_asked_for_and_taken_from_a_file() {
     assert!(stderr(&refused).contains("password authentication failed"), "{}", stderr(&refused));
 }
 
-/// A database with one of everything, whose views have been replaced so that an older one is made of a newer one.
+/// A database with one object of every kind, whose views have been replaced so that an older one uses a newer one.
 const SHOP: &str = r#"
 CREATE SCHEMA "My shop";
 CREATE TABLE "My shop".customers (
@@ -372,7 +372,7 @@ ALTER TABLE late ADD CONSTRAINT late_a CHECK (a > 0) NOT VALID, ADD FOREIGN KEY 
 SELECT nextval('steps'); SELECT nextval('steps');
 "#;
 
-/// Everything that is in such a database, sequences told by their next values last.
+/// The whole content of such a database; the next values of sequences are read last.
 const CONTENTS: &str = r#"
 SELECT * FROM "My shop".customers ORDER BY id; SELECT * FROM orders ORDER BY id; SELECT * FROM empty;
 SELECT * FROM first; SELECT * FROM second;
@@ -404,12 +404,12 @@ fn a_database_is_dumped_and_restored_in_either_format_here_and_over_a_connection
     let served = Served::start(&["--data", &path("from parquet")]);
     let restored = succeed(&["restore", &path("parquet"), &served.url]);
     assert!(restored.starts_with("restored 4 tables, 3003 rows, "), "{restored}");
-    // A second time everything is there already, and stays.
+    // A second time all objects exist already, and are unchanged.
     let again = firn(&["restore", &path("arrow"), &served.url]).output().unwrap();
     assert_eq!(again.status.code(), Some(1));
     assert!(stderr(&again).contains("schema.sql: schema \"My shop\" already exists"), "{}", stderr(&again));
     assert_eq!(served.terminate(), 0);
-    // The words of a default may come back in other letters.
+    // The text of a default may be restored in another case.
     let contents = |database: &str| stdout(&shell(&[&path(database)], CONTENTS)).to_lowercase();
     let original = contents("original");
     assert!(original.contains("3000") && original.contains("create view public.second"));
@@ -437,19 +437,19 @@ fn only_whole_dumps_are_restored_and_all_of_them_or_nothing() {
     fails(&["dump", &path("original"), &path("dump")], 2, "is not empty");
     fails(&["dump", &path("nothing"), &path("other")], 2, "there is no database in");
     fails(&["dump", &path("original"), &path("other"), "--compression", "brotli"], 1, "There are");
-    fails(&["restore", &path("other"), &path("new")], 3, "is no dump, or one that was not finished");
-    // The rows of the second table do not go into the first one.
+    fails(&["restore", &path("other"), &path("new")], 3, "is not a dump, or was not finished");
+    // The rows of the second table are not stored in the first one.
     let data = |number: u8| place.path().join(format!("dump/data/{number}.arrow"));
     std::fs::copy(data(2), data(1)).unwrap();
     fails(&["restore", &path("dump"), &path("new")], 3, "data/1.arrow is damaged: ");
     let tables = shell(&[&path("new")], "SELECT count(*) FROM pg_tables WHERE schemaname = 'public';");
     assert!(stdout(&tables).contains("0\n(1 row)"), "{}", stdout(&tables));
-    // Nor do they if the dump is an older one, which has no checksums.
+    // Nor are they if the dump is an older one, without checksums.
     forget_checksums(&place.path().join("dump/dump.json"));
     fails(&["restore", &path("dump"), &path("new")], 1, "data/1.arrow: duplicate key");
     let tables = shell(&[&path("new")], "SELECT count(*) FROM pg_tables WHERE schemaname = 'public';");
     assert!(stdout(&tables).contains("0\n(1 row)"), "{}", stdout(&tables));
-    // A file that is damaged, and one that is gone, here and on the way to a server.
+    // A damaged file, and a missing one, restored here and into a server.
     let served = Served::start(&["--data", &path("served")]);
     let whole = std::fs::read(data(2)).unwrap();
     for target in [&path("new"), &served.url] {
@@ -466,7 +466,7 @@ fn only_whole_dumps_are_restored_and_all_of_them_or_nothing() {
     assert!(stdout(&shell(&[&path("new"), "-c", "SELECT count(*) FROM a"], "")).contains("0\n"));
 }
 
-/// Makes a dump one of those that were written before there were checksums.
+/// Makes a dump look like one that was written before there were checksums.
 fn forget_checksums(manifest: &Path) {
     let mut value: serde_json::Value = serde_json::from_slice(&std::fs::read(manifest).unwrap()).unwrap();
     assert!(value["tables"][0]["checksum"]["bytes"].as_u64().unwrap() > 0, "{value}");
@@ -479,9 +479,9 @@ fn forget_checksums(manifest: &Path) {
     std::fs::write(manifest, value.to_string()).unwrap();
 }
 
-/// Flips a bit in bytes all over every file of several dumps, and restores each.
+/// Flips single bits all over every file of several dumps, and restores each.
 #[test]
-fn a_dump_with_a_flipped_bit_is_refused_or_still_says_the_same() {
+fn a_dump_with_a_flipped_bit_is_refused_or_restores_the_same() {
     let place = tempfile::tempdir().unwrap();
     let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
     let made = "CREATE TABLE a (i int, t text); INSERT INTO a SELECT i, 'text ' || i FROM generate_series(1, 50) i; \
@@ -515,27 +515,27 @@ fn a_dump_with_a_flipped_bit_is_refused_or_still_says_the_same() {
                 damaged[byte] ^= 1 << bit;
                 std::fs::write(&place, damaged).unwrap();
                 let output = firn(&["restore", &dump, &path("copy")]).output().unwrap();
-                let told = format!("{dump}/{file}, bit {bit} of byte {byte}: {}", stderr(&output));
+                let message = format!("{dump}/{file}, bit {bit} of byte {byte}: {}", stderr(&output));
                 match output.status.code() {
                     Some(3) => {
                         refused += 1;
                         assert!(
-                            told.contains(&format!("{file} is damaged")) || file == "dump.json",
-                            "{told}"
+                            message.contains(&format!("{file} is damaged")) || file == "dump.json",
+                            "{message}"
                         );
                     }
                     Some(0) => {
                         restored += 1;
-                        assert!(file == "dump.json", "{told}");
-                        assert_eq!(contents("copy"), original, "{told}");
+                        assert!(file == "dump.json", "{message}");
+                        assert_eq!(contents("copy"), original, "{message}");
                         std::fs::remove_dir_all(path("copy")).unwrap();
                     }
-                    _ => panic!("{told}"),
+                    _ => panic!("{message}"),
                 }
             }
             std::fs::write(&place, whole).unwrap();
         }
-        // Whatever was refused has left nothing behind.
+        // A refused restore has left nothing behind.
         succeed(&["restore", &dump, &path("copy")]);
         assert_eq!(contents("copy"), original);
         std::fs::remove_dir_all(path("copy")).unwrap();
@@ -564,9 +564,15 @@ fn views_of_files_that_are_gone_are_all_that_a_restore_does_without() {
     let output = firn(&["restore", &path("dump"), &path("there")]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(stdout(&output).starts_with("restored 2 tables, 3 rows, "), "{}", stdout(&output));
-    let told = stderr(&output);
-    assert!(told.contains("CREATE VIEW public.of_file") && told.contains("could not read file"), "{told}");
-    assert!(told.contains("CREATE VIEW public.of_view") && !told.contains("VIEW public.of_table"), "{told}");
+    let message = stderr(&output);
+    assert!(
+        message.contains("CREATE VIEW public.of_file") && message.contains("could not read file"),
+        "{message}"
+    );
+    assert!(
+        message.contains("CREATE VIEW public.of_view") && !message.contains("VIEW public.of_table"),
+        "{message}"
+    );
     assert!(stdout(&shell(&[&path("there")], ask)).contains("2/1;"));
     let views =
         stdout(&shell(&[&path("there")], "SELECT count(*) FROM pg_views WHERE schemaname = 'public';"));
@@ -612,7 +618,7 @@ SELECT * FROM public.t ORDER BY id;
         shown.ends_with(" id | name  \n----+-------\n  1 | one\n  2 | \n  3 | three\n(3 rows)\n"),
         "{shown}"
     );
-    // With --quote-all-identifiers, and what pg_dump says to PostgreSQL's planner.
+    // With --quote-all-identifiers, and settings of pg_dump for PostgreSQL's planner.
     let script = r#"
 CREATE TABLE "public"."q" (
     "id" integer NOT NULL,
@@ -637,7 +643,7 @@ INSERT INTO q DEFAULT VALUES;
 SELECT * FROM q, v;
 "#;
     let output = shell(&[], script);
-    // It is the database of another name.
+    // The comment is on a database with another name.
     assert_eq!(stderr(&output), "NOTICE:  database \"shop\" does not exist\n");
     assert!(
         stdout(&output).ends_with("  5 | x    |      | 1\n  5 | x    |      | 2\n(2 rows)\n"),

@@ -1,9 +1,9 @@
-//! The anomalies by which isolation is told apart, each at every level: the cases of Hermitage
+//! The anomalies that distinguish the isolation levels, each at every level: the cases of Hermitage
 //! (Kleppmann 2014) and what the literature adds. docs/mvcc.md lists them beside what PostgreSQL does.
 //!
-//! A case is a script. `1: SELECT …` is a statement of transaction 1, which begins there; `0:` is one by
-//! itself. Behind the arrow stands what comes of it: rows as `id=value`, how many rows were changed, an
-//! SQLSTATE, or `waits`; without an arrow it succeeds. `1: …` is the end of waiting. Three outcomes are
+//! A case is a script. `1: SELECT …` is a statement of transaction 1, which begins there; `0:` is a statement
+//! by itself. The expected outcome follows the arrow: rows as `id=value`, how many rows were changed, an
+//! SQLSTATE, or `waits`; without an arrow the statement succeeds. `1: …` is the end of waiting. Three outcomes are
 //! those at READ COMMITTED, REPEATABLE READ and SERIALIZABLE.
 
 use crate::{Connection, Database, TransactionStatus};
@@ -13,9 +13,9 @@ use firn_base::{Result, Value, thread};
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Who has not answered by then waits.
+/// A statement that has not returned by then counts as waiting.
 const WAITS: Duration = Duration::from_millis(40);
-/// Nobody takes longer, however busy the machine is.
+/// No statement takes longer, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
 
@@ -90,7 +90,7 @@ anomaly!(
 );
 
 anomaly!(
-    /// Who has seen one change of a transaction does not then miss another.
+    /// A reader that has seen one change of a transaction does not then miss another.
     otv_observed_transaction_vanishes,
     "1: UPDATE test SET value = 11 WHERE id = 1
      1: UPDATE test SET value = 19 WHERE id = 2
@@ -107,7 +107,7 @@ anomaly!(
 );
 
 anomaly!(
-    /// Two conditions are asked of one state.
+    /// Two conditions are evaluated on one state.
     pmp_predicate_many_preceders,
     "1: SELECT * FROM test WHERE value = 30 -> nothing
      2: INSERT INTO test VALUES (3, 30)
@@ -129,7 +129,7 @@ anomaly!(
 );
 
 anomaly!(
-    /// Who changes what it has read does so before anybody else has changed it.
+    /// A transaction changes what it has read before any other transaction has changed it.
     p4_lost_update,
     "1: SELECT * FROM test WHERE id = 1 -> 1=10
      2: SELECT * FROM test WHERE id = 1 -> 1=10
@@ -177,7 +177,7 @@ anomaly!(
 );
 
 anomaly!(
-    /// Who waits for a write that is rolled back goes on as if it had never been.
+    /// A transaction that waits for a write that is rolled back continues as if the write had never been.
     g_single_of_a_write_that_is_rolled_back,
     "1: SELECT * FROM test WHERE id = 1 -> 1=10
      2: SELECT * FROM test -> 1=10 2=20
@@ -215,7 +215,7 @@ anomaly!(
 );
 
 anomaly!(
-    /// A reader has seen the second change without the first, so the first must not rely on its absence
+    /// A reader has seen the second change without the first. So the first must not rely on the absence of the second
     /// (Fekete, O'Neil and O'Neil 2004).
     g2_two_edges,
     "1: SELECT * FROM test -> 1=10 2=20
@@ -229,8 +229,8 @@ anomaly!(
 );
 
 anomaly!(
-    /// The same as it hurts: two accounts hold 30; who draws more than that pays 1. A statement of
-    /// account shows 20 come in and nothing drawn, so drawing 40 afterwards should have cost nothing.
+    /// The same with consequences: two accounts hold 30; drawing more than that costs a fee of 1. A statement of
+    /// account shows a deposit of 20 and no withdrawal, so a later withdrawal of 40 should have cost nothing.
     read_only_transaction,
     "1: SELECT sum(value) FROM test -> 30
      2: UPDATE test SET value = value + 20 WHERE id = 2
@@ -243,7 +243,7 @@ anomaly!(
 );
 
 anomaly!(
-    /// A rule that only programs know: row 2 permits values above 100, and goes only if there are none.
+    /// A rule that only programs know: row 2 permits values above 100, and may be deleted only if there are none.
     write_skew_of_a_deletion_and_an_insertion,
     "1: SELECT * FROM test WHERE id = 2 -> 2=20
      2: SELECT * FROM test WHERE value > 100 -> nothing
@@ -255,7 +255,7 @@ anomaly!(
 );
 
 anomaly!(
-    /// What comes into a condition by an update counts like what is inserted.
+    /// A row that an update moves into a condition counts like an inserted row.
     write_skew_of_rows_that_move_into_a_range,
     "1: SELECT count(*) FROM test WHERE value >= 50 -> 0
      2: SELECT count(*) FROM test WHERE value >= 50 -> 0
@@ -283,8 +283,8 @@ anomaly!(
 );
 
 anomaly!(
-    /// No anomaly: the first could stand before the second. But who writes must fit in the order of
-    /// commits, where PostgreSQL fails nobody.
+    /// No anomaly: the first could precede the second. But a writer must fit in the order of commits, whereas
+    /// PostgreSQL fails no transaction here.
     reader_of_an_old_version_that_writes,
     "1: SELECT * FROM test WHERE id = 2 -> 2=20
      2: UPDATE test SET value = 21 WHERE id = 2
@@ -294,8 +294,8 @@ anomaly!(
      0: SELECT * FROM test -> 1=11 2=21 | 1=11 2=21 | 1=10 2=21"
 );
 
-/// Random transfers between accounts: whoever adds them all up in one statement, or in several at the
-/// levels that read one state, finds what there was at first.
+/// Random transfers between accounts. A reader that adds them all up in one statement, or in several at the
+/// levels that read one state, finds the initial sum.
 #[test]
 fn transfers_leave_the_sum_as_it_was() {
     const TRANSFERS: usize = 100;
@@ -342,7 +342,7 @@ fn sum(connection: &mut Connection, condition: &str) -> i64 {
     }
 }
 
-/// Moves money, again and again until nobody is in the way.
+/// Moves money, and retries until no other transaction conflicts.
 fn transfer(connection: &mut Connection, random: &mut Random) {
     let (from, by) = (random.uniform(0, 3), random.uniform(1, 50));
     let to = (from + random.uniform(1, 3)) % 4;
@@ -369,17 +369,17 @@ fn play(level: usize, script: &str) {
     thread::scope(|scope| {
         let mut actors: HashMap<&str, Actor> = HashMap::new();
         for line in script.lines() {
-            let (who, rest) = line.trim().split_once(": ").expect("who does it");
+            let (number, rest) = line.trim().split_once(": ").expect("each step has a number");
             let (sql, expected) = rest.split_once(" -> ").unwrap_or((rest, ""));
             let expected = expected.split(" | ").nth(level).unwrap_or(expected);
-            let actor = actors.entry(who).or_insert_with(|| {
+            let actor = actors.entry(number).or_insert_with(|| {
                 let (orders, received) = channel::<String>();
                 let (sender, answers) = channel();
                 let mut connection = database.connect();
                 connection.set("default_transaction_isolation", LEVELS[level]).unwrap();
                 thread::spawn_scoped(scope, "actor", move || serve(&mut connection, &received, &sender));
                 let actor = Actor { orders, answers };
-                if who != "0" {
+                if number != "0" {
                     actor.order("BEGIN");
                     assert_eq!(actor.answer(), "ok");
                 }
@@ -421,7 +421,7 @@ impl Actor {
 fn serve(connection: &mut Connection, orders: &Receiver<String>, answers: &Sender<String>) {
     for sql in orders {
         let answer = run(connection, &sql).unwrap_or_else(|error| error.state().as_str().to_owned());
-        // A case that has failed hears no more.
+        // A case that has failed receives no more answers.
         let _ = answers.send(answer);
     }
 }

@@ -49,7 +49,11 @@ fn parameters_and_rows_take_every_form() {
     );
     let expected = ("2024-02-29".to_owned(), r#"{"2024-01-01 00:00:00",NULL}"#.to_owned(), Some(7));
     assert_eq!(days.unwrap(), Some(expected));
-    assert_eq!(state(connection.query_values("SELECT $1::date", ("tomorrow noon?",))), "22007");
+    let is_today = connection
+        .query_row_as::<bool>("SELECT $1::date BETWEEN current_date - 1 AND current_date", ("today",));
+    assert_eq!(is_today.unwrap(), Some(true));
+    assert_eq!(state(connection.query_values("SELECT $1::date", ("2024-02-30",))), "22008");
+    assert_eq!(state(connection.query_values("SELECT $1::date", ("x",))), "22007");
     assert_eq!(state(connection.query_values("SELECT $1::integer", ("x",))), "22P02");
     assert_eq!(state(connection.query_values("SELECT $1::date", (1,))), "42804");
 }
@@ -82,7 +86,7 @@ fn a_nested_transaction_ends_without_the_outer_one() {
         insert(&mut failed, 2).unwrap();
         assert_eq!(state(insert(&mut failed, 1)), "23505");
         assert_eq!(state(failed.savepoint()), "25P02");
-        // Its commit says that nothing came of it.
+        // Its commit reports that nothing was committed.
         assert_eq!(state(failed.commit()), "25P02");
     }
     assert_eq!(outer.status(), TransactionStatus::InBlock);
@@ -112,7 +116,7 @@ fn a_nested_transaction_ends_without_the_outer_one() {
     assert!(connection.take_notices().is_empty());
 }
 
-/// Every attempt but the last meets a commit of another connection between its read and its write.
+/// In every attempt except the last, another connection commits between the read and the write.
 #[test]
 fn retry_runs_again_after_conflicts_and_not_after_other_errors() {
     let (database, mut connection) = with_table();
@@ -233,7 +237,7 @@ fn copy_reads_and_writes_what_io_does() {
     assert_eq!(error.state().as_str(), "22P02");
 }
 
-/// ROLLBACK TO cannot go back to a savepoint of a transaction that a COPY still had.
+/// ROLLBACK TO cannot return to a savepoint of a transaction that a COPY still had.
 #[test]
 fn a_copy_that_is_given_up_takes_its_transaction_along() {
     let (_database, mut connection) = with_table();

@@ -1,4 +1,4 @@
-//! What sessions do to one another beside rows: advisory locks and notifications; and settings that functions change.
+//! How sessions interact beside rows: advisory locks and notifications; and settings that functions change.
 
 use crate::server::ServerConnection as _;
 use crate::{Connection, Database};

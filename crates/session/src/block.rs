@@ -6,7 +6,7 @@
 //! | open | open, warning 25001 | idle | idle | failed | open |
 //! | failed | 25P02 | idle, as ROLLBACK | idle | failed | open |
 //!
-//! A block that was idle for too long is found to have failed: then whatever is not ROLLBACK gets 25P03.
+//! A block that was idle for too long has failed when its client returns: every statement but ROLLBACK fails with 25P03.
 
 use crate::cache::PlanCache;
 use crate::connection::{CommandTag, Connection, Outcome, TransactionStatus};
@@ -39,12 +39,12 @@ pub(crate) struct Open {
     used: bool,
     /// Whether DDL has been run.
     pub changed_catalog: bool,
-    /// Plans of the catalog that it reads, once others have changed that: nobody else has a use for them. They rest with
-    /// the transaction, to go with it.
+    /// Plans of the catalog that the block reads, once other transactions have changed the catalog: no other transaction
+    /// can use these plans. They rest with the transaction and are dropped with it.
     old_plans: PlanCache,
-    /// What ROLLBACK returns the settings to.
+    /// The settings that ROLLBACK restores.
     settings: Settings,
-    /// What it has failed of, if it has.
+    /// The error that failed the block, if one has.
     failure: Option<Error>,
 }
 
@@ -52,12 +52,12 @@ struct NamedSavepoint {
     name: String,
     savepoint: Savepoint,
     settings: Settings,
-    /// Where the transaction was with its advisory locks and notifications.
+    /// The state of the transaction's advisory locks and notifications at the savepoint.
     mark: TransactionMark,
 }
 
 impl Open {
-    /// Whether a COPY from the client has come to nothing, or the block was idle for too long.
+    /// Whether a COPY from the client has failed, or the block was idle for too long.
     pub fn has_failed_meanwhile(&self) -> bool {
         self.place.has_failed_meanwhile()
     }
@@ -67,7 +67,7 @@ impl Open {
         self.place.loss() == Some(Loss::TimedOut)
     }
 
-    /// What it has failed of, if it has.
+    /// The error that failed the block, if one has.
     fn why_failed(&self) -> Option<Error> {
         if self.has_timed_out() { Some(rest::ended()) } else { self.failure.clone() }
     }
@@ -81,14 +81,14 @@ impl Block {
         }
     }
 
-    /// Ends it as its client has left it; whether that takes a change of the catalog back.
+    /// Ends the block because its client has left. Returns whether that rolls back a change of the catalog.
     pub fn abandon(&mut self) -> bool {
         let changed_catalog = self.open().is_some_and(|open| open.changed_catalog);
         *self = Block::Idle;
         changed_catalog
     }
 
-    /// Of a block that nobody has ended: its isolation, and what it has failed of, if it has.
+    /// Of a block that has not ended: its isolation, and the error that failed it, if one has.
     pub fn left_open(&self) -> Option<(Isolation, Option<Error>)> {
         match self {
             Block::Idle => None,
@@ -109,7 +109,7 @@ impl Block {
         }
     }
 
-    /// Where plans of an older catalog are kept, as long as there is somebody who reads that.
+    /// Where plans of an older catalog are kept, as long as the block reads that catalog.
     pub fn old_plans(&self) -> Option<&PlanCache> {
         match self {
             Block::Open(open) => Some(&open.old_plans),
@@ -129,7 +129,7 @@ impl Block {
         self.open().is_some_and(|open| !open.used)
     }
 
-    /// What has worked in it does not count: its isolation may still be set.
+    /// The statements so far do not count: the isolation may still be set.
     pub fn forget_use(&mut self) {
         if let Some(open) = self.open() {
             open.used = false;
@@ -150,14 +150,14 @@ impl Block {
         }
     }
 
-    /// Remembers to whom the transaction has been lent; where ROLLBACK TO could want it to be, if anywhere.
+    /// Records the COPY to which the transaction is lent. Returns the savepoint to which ROLLBACK TO could return, if any.
     pub fn lend(&mut self, home: Arc<Home>) -> Option<Savepoint> {
         let open = self.open()?;
         open.place.lend(home);
         open.savepoints.last().map(|last| last.savepoint)
     }
 
-    /// A panic has unwound whatever worked in the transaction, which ends.
+    /// A panic has unwound the statement that worked in the transaction, which ends.
     pub fn lose_transaction(&mut self) {
         if let Some(open) = self.open() {
             open.place.lose(Loss::Panicked);
@@ -174,7 +174,7 @@ impl Connection {
         }
     }
 
-    /// A statement is about to be analysed: under READ COMMITTED by the newest catalog.
+    /// A statement is about to be analysed: under READ COMMITTED with the newest catalog.
     pub(crate) fn refresh_catalog(&mut self) {
         if self.block.transaction_to_refresh().is_some_and(|transaction| transaction.has_stale_catalog()) {
             self.refresh();
@@ -182,12 +182,12 @@ impl Connection {
     }
 
     fn refresh(&mut self) {
-        // What earlier statements have not read yet is read as they would have.
+        // The rows of earlier statements that are not read yet are read at their own snapshot.
         self.streams.read_ahead();
         self.block.transaction_to_refresh().expect("it has not moved").refresh();
     }
 
-    /// The connection is idle from now on: it may be ended for that, if it is in a block.
+    /// The connection is idle from now on: inside a block it may be ended for that.
     pub(crate) fn rest(&mut self) {
         if let (Some(timeout), true) = (self.idle_in_transaction_timeout, self.ends_itself_when_idle)
             && let Some(open) = self.block.open()
@@ -198,7 +198,7 @@ impl Connection {
         }
     }
 
-    /// It no longer is.
+    /// The connection is no longer idle.
     pub(crate) fn wake(&mut self) {
         if self.block.open().is_some_and(|open| !open.place.wake(&mut open.old_plans)) {
             self.streams.abandon();
@@ -209,7 +209,7 @@ impl Connection {
         }
     }
 
-    /// What a statement in a failed block is told.
+    /// The error of a statement in a failed block.
     pub(crate) fn why_failed(&self) -> Error {
         match &self.block {
             Block::Failed(open) if open.has_timed_out() => rest::ended(),
@@ -220,7 +220,7 @@ impl Connection {
         }
     }
 
-    /// The client has gone: a block that nobody has ended ends.
+    /// The client has gone: its open block ends.
     pub(crate) fn leave_block(&mut self) {
         self.streams.abandon();
         self.wake();
@@ -248,13 +248,13 @@ impl Connection {
         }
     }
 
-    /// Takes back a transaction that was lent, in whatever state the block is: whether its COPY has failed. One
-    /// that is still under way has: its transaction cannot go on.
+    /// Takes back a transaction that was lent, in whatever state the block is. Returns whether its COPY has failed. A COPY
+    /// that is still under way counts as failed: its transaction cannot continue.
     fn take_home(&mut self) -> Option<bool> {
         self.block.open()?.place.recall()
     }
 
-    /// As [`Connection::fail_open_block`], for an error that the session has met.
+    /// As [`Connection::fail_open_block`], for an error outside of the engine.
     pub(crate) fn fail_block_of(&mut self, error: &Error) {
         let is_open = matches!(self.block, Block::Open(_));
         self.fail_open_block();
@@ -266,10 +266,10 @@ impl Connection {
     }
 
     /// Fails the open transaction block, if there is one: for mistakes that a protocol finds before a
-    /// statement reaches the session. Only ROLLBACK helps then.
+    /// statement reaches the session. Only ROLLBACK ends the block then.
     pub(crate) fn fail_open_block(&mut self) {
         self.wake();
-        // A protocol says so after a COPY that has failed, which has brought its transaction home before.
+        // A protocol reports this after a COPY that has failed, which has returned its transaction before.
         self.take_home();
         if !self.in_block() {
             self.services.end_transaction();
@@ -279,15 +279,15 @@ impl Connection {
         {
             self.streams.abandon();
             self.block = Block::Failed(open);
-            self.let_go_of_rows();
+            self.release_rows();
         }
     }
 
-    /// Takes back what a failed block has changed, as far as ROLLBACK TO cannot want it any more: others may
-    /// be waiting for its rows, and the client's ROLLBACK may be long in coming.
-    fn let_go_of_rows(&mut self) {
+    /// Rolls back the changes of a failed block that ROLLBACK TO cannot need: other transactions may
+    /// wait for its rows, and the client may send its ROLLBACK much later.
+    fn release_rows(&mut self) {
         let Block::Failed(open) = &mut self.block else { return };
-        // They hold tables, which others may have dropped.
+        // They pin tables, which other transactions may have dropped.
         open.old_plans = PlanCache::default();
         match open.savepoints.last() {
             None => {
@@ -323,7 +323,7 @@ impl Connection {
         self.notices.push(Error::new(state, message));
     }
 
-    /// Does what the statements of transaction control do, with all that goes around a statement but its text.
+    /// Runs a statement of transaction control, with all that surrounds a statement except its text.
     pub(crate) fn guarded(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         self.activity.begin(self.in_block(), None);
         let caught = catch_unwind(AssertUnwindSafe(|| {
@@ -496,7 +496,7 @@ impl Connection {
     pub(crate) fn commit(&mut self, chain: bool) -> Result<&'static str> {
         let modes = self.chained_modes(chain)?;
         if self.status() == TransactionStatus::Failed {
-            // That it has failed a client may not know yet if it has only been idle.
+            // The client may not know yet that the block has failed, if it has only been idle.
             let lost =
                 matches!(&self.block, Block::Failed(open) if open.has_timed_out()).then(|| self.why_failed());
             self.end(false)?;
@@ -515,7 +515,7 @@ impl Connection {
         Ok("COMMIT")
     }
 
-    /// COMMIT of a program, which must be told if nothing was committed: 25P02.
+    /// COMMIT for a program, which gets 25P02 if nothing was committed.
     pub(crate) fn commit_block(&mut self) -> Result<()> {
         self.recall();
         self.options.cancel.reset();
@@ -571,7 +571,7 @@ impl Connection {
             true => self.streams.read_ahead(),
             false => self.streams.abandon(),
         }
-        // As in PostgreSQL, a block does not commit if what is to be left of it cannot be had.
+        // As in PostgreSQL, a block does not commit if its remaining rows cannot be read.
         let raised = self.stream_failure.lower();
         let lost = self.failure_of_cursors().or(raised);
         let open = match std::mem::replace(&mut self.block, Block::Idle) {
@@ -678,7 +678,7 @@ fn find_savepoint(open: &Open, name: &str) -> Result<usize> {
     })
 }
 
-/// What a transaction is asked to be after modes were set.
+/// The properties that a transaction has after modes were set.
 fn running(before: Running, modes: TransactionModes) -> Running {
     Running {
         level: modes.level.unwrap_or(before.level),
@@ -686,7 +686,7 @@ fn running(before: Running, modes: TransactionModes) -> Running {
     }
 }
 
-/// What a transaction must be kept apart from: one that only reads is serializable on any snapshot.
+/// The isolation that a transaction needs: one that only reads is serializable on any snapshot.
 fn effective(isolation: Isolation, read_only: bool) -> Isolation {
     if read_only { isolation.min(Isolation::Snapshot) } else { isolation }
 }

@@ -1,12 +1,12 @@
 //! Plans shared by the connections of a database.
 //!
-//! The key is the statement's text and the parameter types that were declared. A plan found there
-//! counts only if it is bound to the catalog and the facts that the asker has; otherwise it is
-//! replaced. Two generations bound the size: when the young one is full it becomes the old one,
-//! and what nobody has asked for since is dropped with the old one before.
+//! The key is the statement's text and the parameter types that were declared. A cached plan is used
+//! only if it is bound to the catalog and the facts of the caller; otherwise it is replaced.
+//! Two generations bound the size: a full young generation becomes the old one, and the plans of the previous
+//! old generation that were not used since are dropped.
 //!
-//! A plan holds the tables that it reads, all their rows among it. So when DDL has ended the plans of other
-//! catalogs go: nobody could use them, and tables that were dropped or truncated are to give up their memory.
+//! A plan pins the tables that it reads, with all their rows. So at the end of DDL, plans of other
+//! catalogs are dropped: no statement could use them, and dropped or truncated tables must release their memory.
 //! Statements that are prepared keep their plans likewise ([`crate::statement`]).
 
 use firn_base::TypeId;
@@ -16,7 +16,7 @@ use std::collections::HashMap;
 
 /// Plans of one generation.
 const GENERATION_PLANS: usize = 512;
-/// Longer texts are not kept; they are not sent twice.
+/// Longer texts are not kept; clients rarely send them twice.
 const LONGEST_TEXT: usize = 16 << 10;
 
 type Key = (Box<str>, Box<[Option<TypeId>]>);
@@ -31,7 +31,7 @@ pub(crate) struct PlanCache {
 struct Generations {
     young: HashMap<Key, Arc<Plan>>,
     old: HashMap<Key, Arc<Plan>>,
-    /// The newest catalog that was committed, as far as the cache has been told. Plans of older ones are not kept.
+    /// The newest committed catalog version that the cache has seen. Plans of older ones are not kept.
     catalog_version: u64,
 }
 
@@ -59,17 +59,17 @@ impl PlanCache {
             return;
         }
         let mut generations = self.generations.lock();
-        // Who still reads an older catalog may be late.
+        // A transaction that still reads an older catalog may arrive late.
         if plan.catalog_version >= generations.catalog_version {
             generations.put((Box::from(text), Box::from(types)), plan);
         }
     }
 
-    /// DDL has ended, and this is the version of the catalog now: plans of all others go, those of a catalog that
-    /// came to nothing among them.
+    /// DDL has ended, and this is the version of the catalog now: plans of all other catalogs are dropped, also those of
+    /// a catalog that was rolled back.
     pub fn keep_only(&self, catalog_version: u64) {
         let mut generations = self.generations.lock();
-        // Two who have committed one after the other may come here the other way round.
+        // Two transactions that have committed one after the other may arrive here in reverse order.
         if catalog_version < generations.catalog_version {
             return;
         }
@@ -77,7 +77,7 @@ impl PlanCache {
         let Generations { young, old, .. } = &mut *generations;
         let others = |_: &Key, plan: &mut Arc<Plan>| plan.catalog_version != catalog_version;
         let gone: Vec<(Key, Arc<Plan>)> = young.extract_if(others).chain(old.extract_if(others)).collect();
-        // Tables may go with them, which takes its time.
+        // Tables may be freed with them, which takes time.
         drop(generations);
         drop(gone);
     }

@@ -1,6 +1,6 @@
-//! What a session promises of COPYs that are cancelled or take too long: nothing of them is there, and they can be run again.
+//! What a session promises of COPYs that are cancelled or take too long: they store nothing, and they can be run again.
 //!
-//! Where a statement looks whether it has been cancelled, there it can be: a watch counts how often it looks, and cancels it then.
+//! A statement can be cancelled wherever it checks for that: a watch counts the checks, and cancels at a given one.
 
 use crate::file_tests::{Folder, connection, rows};
 use crate::interrupted_tests::{LARGE, Load, SMALL, Way, database, load_files, loads_in, open, spills};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const CANCELLED: &str = "canceling statement due to user request";
 const TOO_LATE: &str = "canceling statement due to statement timeout";
 
-/// How often a connection's statements may still look before they are cancelled.
+/// How many more checks a connection's statements may make before they are cancelled.
 struct Looks(Arc<AtomicI64>);
 
 impl Looks {
@@ -34,7 +34,7 @@ impl Looks {
     }
 }
 
-fn assert_told(error: &Error, message: &str) {
+fn assert_message(error: &Error, message: &str) {
     assert_eq!((error.state(), error.message()), (SqlState::QUERY_CANCELED, message));
 }
 
@@ -55,9 +55,9 @@ fn a_load_that_is_cancelled_anywhere_leaves_nothing_and_can_be_run_again() {
             let copied = load.copy(&mut connection, way);
             left.set(Looks::FOR_EVER);
             let Err(error) = copied else { break };
-            assert_told(&error, CANCELLED);
+            assert_message(&error, CANCELLED);
             if way.opening().is_some() && looks % 2 == 0 {
-                // The transaction goes on, with the table as it has made it.
+                // The transaction continues, with the table that it has made.
                 connection.execute("ROLLBACK TO made").unwrap();
                 assert_eq!(rows(&mut connection, "SELECT count(*) FROM loaded"), ["BigInt(0)"]);
                 load.copy(&mut connection, way).unwrap();
@@ -95,7 +95,7 @@ fn files_of_columns_and_streams_of_them_can_be_cancelled_as_well() {
                 left.set(looks);
                 let error = connection.execute(&copy).unwrap_err();
                 left.set(Looks::FOR_EVER);
-                assert_told(&error, CANCELLED);
+                assert_message(&error, CANCELLED);
                 assert_eq!(rows(&mut connection, "SELECT count(*) FROM t"), ["BigInt(0)"]);
             }
             connection.execute(&copy).unwrap();
@@ -119,7 +119,7 @@ fn files_of_columns_and_streams_of_them_can_be_cancelled_as_well() {
         match sent {
             Ok(tag) => assert_eq!((looks, tag.rows), (Looks::FOR_EVER, Some(150_000))),
             Err(error) => {
-                assert_told(&error, CANCELLED);
+                assert_message(&error, CANCELLED);
                 assert_eq!(rows(&mut connection, "SELECT count(*) FROM t"), ["BigInt(0)"]);
             }
         }
@@ -131,13 +131,13 @@ fn make_pipe(folder: &Folder) {
     assert!(Command::new("mkfifo").arg(folder.path("pipe")).status().unwrap().success());
 }
 
-/// Who writes to it, once somebody reads.
+/// The writing end, which opens once a reader has opened the pipe.
 fn writer(folder: &Folder) -> File {
     fs::OpenOptions::new().write(true).open(folder.path("pipe")).unwrap()
 }
 
 #[test]
-fn a_copy_of_a_pipe_that_stays_silent_can_be_cancelled() {
+fn a_copy_from_a_silent_pipe_can_be_cancelled() {
     let folder = Folder::new(&[]);
     make_pipe(&folder);
     let mut copying = connection();
@@ -155,29 +155,29 @@ fn a_copy_of_a_pipe_that_stays_silent_can_be_cancelled() {
         let copy = folder.sql(&format!("COPY t FROM '@/pipe' (FORMAT {format})"));
         let error = std::thread::scope(|scope| {
             let copied = scope.spawn(|| copying.execute(&copy).map(|_| ()));
-            // Nobody may ever come; and who has come may say no more, but is still there.
+            // A writer may never open the pipe; or it has opened the pipe and written, and now writes nothing more.
             let pipe = begins.map(|begins| {
                 let mut pipe = writer(&folder);
                 pipe.write_all(begins).unwrap();
                 pipe
             });
             while !copied.is_finished() {
-                // What came before the statement began does not count.
+                // A cancel from before the statement began does not count.
                 handle.cancel();
                 std::thread::sleep(Duration::from_millis(5));
             }
             drop(pipe);
             copied.join().unwrap().unwrap_err()
         });
-        assert_told(&error, CANCELLED);
+        assert_message(&error, CANCELLED);
         assert_eq!(rows(&mut copying, "SELECT count(*) FROM t"), ["BigInt(0)"]);
-        // Too late is like too early.
+        // A cancel that is too late has no effect either.
         copying.execute("BEGIN; SET LOCAL statement_timeout = 50").unwrap();
-        assert_told(&copying.execute(&copy).unwrap_err(), TOO_LATE);
+        assert_message(&copying.execute(&copy).unwrap_err(), TOO_LATE);
         copying
             .execute("ROLLBACK; BEGIN; CREATE TABLE made (i int); SET LOCAL statement_timeout = 50")
             .unwrap();
-        assert_told(&copying.execute(&copy.replace("COPY t", "COPY made")).unwrap_err(), TOO_LATE);
+        assert_message(&copying.execute(&copy.replace("COPY t", "COPY made")).unwrap_err(), TOO_LATE);
         copying.execute("ROLLBACK").unwrap();
         // The same pipe is good for the next load.
         std::thread::scope(|scope| {
@@ -187,10 +187,10 @@ fn a_copy_of_a_pipe_that_stays_silent_can_be_cancelled() {
         });
         copying.execute("ROLLBACK").unwrap();
     }
-    // Files of columns are read from their end, which a pipe has not.
+    // Files of columns are read from their end, which is impossible with a pipe.
     let copy = folder.sql("COPY t FROM '@/pipe' (FORMAT parquet)");
     assert_eq!(copying.execute(&copy).unwrap_err().state(), SqlState::WRONG_OBJECT_TYPE);
-    // Whoever watches may look on the thread that runs the statement alone, as Python does.
+    // The watching hook may have to be called on the thread that runs the statement, as with Python.
     let (here, raised) = (std::thread::current().id(), Arc::new(AtomicBool::new(true)));
     copying.set_interrupt_hook({
         let raised = raised.clone();
@@ -200,11 +200,11 @@ fn a_copy_of_a_pipe_that_stays_silent_can_be_cancelled() {
         [("csv", ""), ("csv", " WHERE i > 1"), ("json", " WHERE i > 1"), ("binary", " WHERE i > 1")]
     {
         let copy = folder.sql(&format!("COPY t FROM '@/pipe' (FORMAT {format}){condition}"));
-        assert_told(&copying.execute(&copy).unwrap_err(), CANCELLED);
+        assert_message(&copying.execute(&copy).unwrap_err(), CANCELLED);
     }
 }
 
-/// What is wrong is in the first of what comes, be it little or more than is read at once; its writer then neither says more nor goes.
+/// The error is in the first bytes, whether these are few or more than one read returns; the writer then neither writes nor closes.
 #[test]
 fn a_copy_that_has_failed_does_not_wait_for_a_silent_pipe() {
     let folder = Folder::new(&[]);
@@ -238,7 +238,7 @@ fn a_copy_that_has_failed_does_not_wait_for_a_silent_pipe() {
             let error = std::thread::scope(|scope| {
                 let copied = scope.spawn(|| copying.execute(&copy).map(|_| ()));
                 let mut pipe = writer(&folder);
-                // It may hear that nobody reads any more.
+                // The write may fail because the reader has gone.
                 let _ = pipe.write_all(sent.as_bytes());
                 while !copied.is_finished() && begun.elapsed() < Duration::from_secs(20) {
                     std::thread::sleep(Duration::from_millis(5));
@@ -253,7 +253,7 @@ fn a_copy_that_has_failed_does_not_wait_for_a_silent_pipe() {
 }
 
 #[test]
-fn a_copy_to_a_pipe_that_nobody_reads_can_be_cancelled() {
+fn a_copy_to_a_pipe_without_a_reader_can_be_cancelled() {
     let folder = Folder::new(&[]);
     make_pipe(&folder);
     let mut copying = connection();
@@ -261,7 +261,7 @@ fn a_copy_to_a_pipe_that_nobody_reads_can_be_cancelled() {
         folder
             .sql(&format!("COPY (SELECT i FROM generate_series(1, {rows}) AS g(i)) TO '@/pipe' (FORMAT csv)"))
     };
-    // Nobody comes, or somebody who does not read, for whom it is too much.
+    // No reader opens the pipe; or one opens it and does not read, and the data exceeds the pipe's buffer.
     for comes in [false, true] {
         let handle = copying.cancel_handle();
         let error = std::thread::scope(|scope| {
@@ -274,9 +274,9 @@ fn a_copy_to_a_pipe_that_nobody_reads_can_be_cancelled() {
             drop(pipe);
             copied.join().unwrap().unwrap_err()
         });
-        assert_told(&error, CANCELLED);
+        assert_message(&error, CANCELLED);
         copying.execute("SET statement_timeout = 50").unwrap();
-        assert_told(&copying.execute(&copy(1)).unwrap_err(), TOO_LATE);
+        assert_message(&copying.execute(&copy(1)).unwrap_err(), TOO_LATE);
         copying.execute("SET statement_timeout = 0").unwrap();
         std::thread::scope(|scope| {
             let read = scope.spawn(|| fs::read_to_string(folder.path("pipe")).unwrap());
@@ -295,13 +295,13 @@ fn a_copy_that_takes_too_long_ends() {
     fs::write(folder.path("large.csv"), large).unwrap();
     connection.execute("SET statement_timeout = 1").unwrap();
     let copy = folder.sql("COPY t FROM '@/large.csv' (FORMAT csv)");
-    assert_told(&connection.execute(&copy).unwrap_err(), TOO_LATE);
+    assert_message(&connection.execute(&copy).unwrap_err(), TOO_LATE);
     let to =
         folder.sql("COPY (SELECT i FROM generate_series(1, 1000000000) AS g(i)) TO '@/out.csv' (FORMAT csv)");
-    assert_told(&connection.execute(&to).unwrap_err(), TOO_LATE);
+    assert_message(&connection.execute(&to).unwrap_err(), TOO_LATE);
     assert!(!folder.path("out.csv").exists());
     connection.execute("SET statement_timeout = 0").unwrap();
-    // The client's time counts, in a block and outside.
+    // The time that the client takes counts, inside a block and outside.
     for table in ["t", "made"] {
         if table == "made" {
             connection.execute("BEGIN; CREATE TABLE made (i int PRIMARY KEY)").unwrap();
@@ -319,7 +319,7 @@ fn a_copy_that_takes_too_long_ends() {
                 false => copy.write_data(b"2\n").unwrap_err(),
                 true => connection.finish_copy(*copy).map(|_| ()).unwrap_err(),
             };
-            assert_told(&error, TOO_LATE);
+            assert_message(&error, TOO_LATE);
             if table == "made" {
                 connection.execute("ROLLBACK TO s").unwrap();
             }

@@ -1,5 +1,5 @@
-//! What keys promise while others may still change their minds: rows that are taken back, keys that are put back, rows that
-//! come while their target goes.
+//! What keys guarantee while other transactions may still change: rows that are rolled back, keys that are restored, rows that
+//! are inserted while their target is deleted.
 
 use crate::waiting_tests::{beside, run, state};
 use crate::{Connection, Database, Outcome};
@@ -27,7 +27,7 @@ fn count(database: &Database, query: &str) -> i64 {
     }
 }
 
-/// Rows that point nowhere.
+/// Rows that reference no existing row.
 const ORPHANS: &str = "c WHERE pid IS NOT NULL AND pid NOT IN (SELECT id FROM p)";
 
 fn family(action: &str) -> Database {
@@ -39,7 +39,7 @@ fn family(action: &str) -> Database {
     ])
 }
 
-/// Also where some rows point there already, which the action finds.
+/// Also where some rows already reference the target, which the action finds.
 #[test]
 fn an_action_takes_or_meets_all_rows_that_come_to_point_at_what_goes() {
     let actions = ["ON DELETE CASCADE", "ON DELETE SET NULL", "ON UPDATE CASCADE", "ON UPDATE SET NULL"];
@@ -49,7 +49,7 @@ fn an_action_takes_or_meets_all_rows_that_come_to_point_at_what_goes() {
             false => "UPDATE p SET id = 2 WHERE id = 1",
         };
         for level in LEVELS {
-            // One has come since the snapshot.
+            // A referencing row has been committed since the snapshot.
             let database = family(action);
             let mut connection = database.connect();
             begin(&mut connection, level);
@@ -63,7 +63,7 @@ fn an_action_takes_or_meets_all_rows_that_come_to_point_at_what_goes() {
             run(&mut connection, &["COMMIT"]).unwrap();
             assert_eq!(count(&database, ORPHANS), 0, "{action}, {level}");
 
-            // One is coming.
+            // A referencing row is inserted and not yet committed.
             for end in ["COMMIT", "ROLLBACK"] {
                 let database = family(action);
                 let first =
@@ -76,9 +76,9 @@ fn an_action_takes_or_meets_all_rows_that_come_to_point_at_what_goes() {
     }
 }
 
-/// As in PostgreSQL: whoever only looks whether rows point there writes nothing to their table.
+/// As in PostgreSQL, a check whether rows reference a key writes nothing to their table.
 #[test]
-fn who_takes_a_key_away_writes_to_what_may_point_at_it_only_if_an_action_does() {
+fn removing_a_key_writes_to_referring_tables_only_by_actions() {
     let actions = [
         ("", false),
         ("ON DELETE RESTRICT", false),
@@ -103,9 +103,9 @@ fn who_takes_a_key_away_writes_to_what_may_point_at_it_only_if_an_action_does() 
     }
 }
 
-/// Rows that point there may come with others in the place of all that there were.
+/// Referencing rows may be inserted beside others that replace all that there were.
 #[test]
-fn who_takes_a_key_away_waits_for_those_who_empty_what_may_point_at_it() {
+fn removing_a_key_waits_for_truncation_of_referring_tables() {
     for level in LEVELS {
         for (end, deferral) in ["COMMIT", "ROLLBACK"]
             .into_iter()
@@ -128,16 +128,16 @@ fn who_takes_a_key_away_waits_for_those_who_empty_what_may_point_at_it() {
                 (ended, taking.join().unwrap())
             });
             let what = format!("{level}, {end}, {deferral}");
-            // The other's commit may wait for this one in turn: then either gives way.
+            // The other's commit may wait for this one in turn: then one of the two fails.
             match (end, ended) {
                 ("COMMIT", Ok(())) => {
                     let state = state(outcome);
-                    let gives_way = [
+                    let allowed = [
                         SqlState::FOREIGN_KEY_VIOLATION,
                         SqlState::SERIALIZATION_FAILURE,
                         SqlState::DEADLOCK_DETECTED,
                     ];
-                    assert!(gives_way.contains(&state), "{what}: {state:?}");
+                    assert!(allowed.contains(&state), "{what}: {state:?}");
                 }
                 ("COMMIT", Err(error)) => {
                     assert_eq!(error.state(), SqlState::DEADLOCK_DETECTED, "{what}: {error:?}");
@@ -149,7 +149,7 @@ fn who_takes_a_key_away_waits_for_those_who_empty_what_may_point_at_it() {
                 }
             }
             assert_eq!(count(&database, ORPHANS), 0, "{what}");
-            // The other way round.
+            // In the other order.
             let database = family(deferral);
             run(&mut database.connect(), &["DELETE FROM c"]).unwrap();
             let mut holder = database.connect();
@@ -164,9 +164,9 @@ fn who_takes_a_key_away_waits_for_those_who_empty_what_may_point_at_it() {
     }
 }
 
-/// A key that its row has been given back is not there for good before the transaction has ended.
+/// A key that a rollback has restored to its row is not final before the transaction has ended.
 #[test]
-fn nobody_points_at_a_key_that_may_be_left_again() {
+fn a_key_that_may_be_rolled_back_cannot_be_referenced() {
     for level in LEVELS {
         for (ends, stays) in
             [(&["COMMIT"][..], true), (&["ROLLBACK"], true), (&["ROLLBACK TO s", "COMMIT"], false)]
@@ -195,7 +195,7 @@ fn nobody_points_at_a_key_that_may_be_left_again() {
             });
             match (stays, level) {
                 (true, _) if ends == ["ROLLBACK"] => outcome.unwrap(),
-                // It has changed since the snapshot, though not to what it was not.
+                // The row has changed since the snapshot, though to the value that it had.
                 (true, "REPEATABLE READ") => drop(outcome),
                 (true, _) => outcome.unwrap(),
                 (false, "REPEATABLE READ") => assert_eq!(state(outcome), SqlState::SERIALIZATION_FAILURE),
@@ -206,9 +206,9 @@ fn nobody_points_at_a_key_that_may_be_left_again() {
     }
 }
 
-/// That a row went in says that its key was free; nobody else keeps that so once the row is taken back.
+/// An insertion proves that its key was free. Once the row is rolled back, nothing else guarantees that.
 #[test]
-fn who_takes_a_row_back_still_relies_on_its_key_having_been_free() {
+fn a_rolled_back_insert_still_relies_on_its_key_having_been_free() {
     let claims = [
         "INSERT INTO k VALUES (1)",
         "INSERT INTO k SELECT g FROM generate_series(1, 2) g",
@@ -232,20 +232,20 @@ fn who_takes_a_row_back_still_relies_on_its_key_having_been_free() {
             run(&mut database.connect(), &others).unwrap();
             run(&mut connection, &["INSERT INTO log VALUES (1)"]).unwrap();
             let outcome = run(&mut connection, &["COMMIT"]);
-            // Of many rows that came together it is not known which keys they had; those of late keys come one by one.
+            // Of many rows inserted together it is not recorded which keys they had; rows with late keys are inserted one by one.
             let holds = holds && !(claim.contains("1000") && key == "PRIMARY KEY");
-            let told = outcome.err().map(|error| error.state());
+            let result = outcome.err().map(|error| error.state());
             let expected = (!holds).then_some(SqlState::SERIALIZATION_FAILURE);
-            assert_eq!(told, expected, "{key}: {claim}; {other}");
+            assert_eq!(result, expected, "{key}: {claim}; {other}");
         }
     }
-    // A statement that fails takes back what it has done, and has told of that which key it was.
+    // A statement that fails rolls back what it has done, and its error has named the key.
     let database = with(&["CREATE TABLE k (id integer PRIMARY KEY)", "CREATE TABLE log (id integer)"]);
     run(&mut database.connect(), &["INSERT INTO k VALUES (2)"]).unwrap();
     let mut connection = database.connect();
     run(&mut connection, &["BEGIN", "SAVEPOINT s"]).unwrap();
-    let told = run(&mut connection, &["INSERT INTO k VALUES (1), (2)"]);
-    assert_eq!(state(told), SqlState::UNIQUE_VIOLATION);
+    let result = run(&mut connection, &["INSERT INTO k VALUES (1), (2)"]);
+    assert_eq!(state(result), SqlState::UNIQUE_VIOLATION);
     run(&mut connection, &["ROLLBACK TO s"]).unwrap();
     let others = ["BEGIN", "SELECT FROM log", "INSERT INTO k VALUES (1)", "COMMIT"];
     run(&mut database.connect(), &others).unwrap();
@@ -263,7 +263,7 @@ fn who_takes_a_row_back_still_relies_on_its_key_having_been_free() {
     assert_eq!(state(run(&mut connection, &["COMMIT"])), SqlState::SERIALIZATION_FAILURE);
 }
 
-/// Nobody who deletes many rows minds others that come to point at those which stay.
+/// A transaction that deletes many rows does not conflict with others that insert references to the remaining rows.
 #[test]
 fn nothing_is_noted_of_rows_that_nothing_pointed_at_while_they_cannot_come_back() {
     let database = family("");
@@ -276,9 +276,9 @@ fn nothing_is_noted_of_rows_that_nothing_pointed_at_while_they_cannot_come_back(
     assert_eq!(count(&database, ORPHANS), 0);
 }
 
-/// That a key is taken is told of what the transaction sees, or it would tell of a state that it is not in.
+/// The error of a taken key describes the state that the transaction sees; it would otherwise reveal another state.
 #[test]
-fn who_is_told_that_a_key_is_taken_sees_the_row_that_has_it() {
+fn a_duplicate_key_error_comes_only_with_a_visible_row() {
     for table in ["k (id integer PRIMARY KEY)", "k (id integer UNIQUE DEFERRABLE)"] {
         for reads_before in [true, false] {
             let database = with(&[
@@ -295,22 +295,22 @@ fn who_is_told_that_a_key_is_taken_sees_the_row_that_has_it() {
             let mut without_savepoint = database.connect();
             run(&mut without_savepoint, &["BEGIN", "SELECT v FROM x"]).unwrap();
             run(&mut database.connect(), &takes).unwrap();
-            // Who does not go on from there has read another `v`.
-            let told = run(&mut without_savepoint, &["INSERT INTO k VALUES (1)", "COMMIT"]);
-            assert_eq!(state(told), SqlState::SERIALIZATION_FAILURE, "{table}");
-            let told = run(&mut connection, &["SAVEPOINT s", "INSERT INTO k VALUES (1)"]);
+            // A transaction that does not continue from there has read another `v`.
+            let result = run(&mut without_savepoint, &["INSERT INTO k VALUES (1)", "COMMIT"]);
+            assert_eq!(state(result), SqlState::SERIALIZATION_FAILURE, "{table}");
+            let result = run(&mut connection, &["SAVEPOINT s", "INSERT INTO k VALUES (1)"]);
             let expected = match reads_before {
                 true => SqlState::SERIALIZATION_FAILURE,
                 false => SqlState::UNIQUE_VIOLATION,
             };
-            assert_eq!(state(told), expected, "{table}");
+            assert_eq!(state(result), expected, "{table}");
             run(&mut connection, &["ROLLBACK TO s", "SELECT v FROM x"]).unwrap();
             let gives_back = ["BEGIN", "DELETE FROM k", "UPDATE x SET v = 0", "COMMIT"];
             run(&mut database.connect(), &gives_back).unwrap();
             run(&mut connection, &["INSERT INTO log VALUES (1)"]).unwrap();
             let outcome = run(&mut connection, &["COMMIT"]);
             match reads_before {
-                // It knows nothing but that `v` was 0, and is again.
+                // It knows only that `v` was 0, and `v` is 0 again.
                 true => outcome.unwrap(),
                 false => assert_eq!(state(outcome), SqlState::SERIALIZATION_FAILURE, "{table}"),
             }
@@ -318,8 +318,8 @@ fn who_is_told_that_a_key_is_taken_sees_the_row_that_has_it() {
     }
 }
 
-/// Of two who both look for a key and then insert it the second one is to begin again: it would do something else then. Who has read
-/// nothing that has changed may have come later.
+/// Of two transactions that both look for a key and then insert it the second must begin again: it would do something else then.
+/// A transaction that has read nothing that has changed could have come later.
 #[test]
 fn a_key_that_has_been_taken_since_it_was_looked_for_is_a_conflict() {
     for table in ["k (id integer PRIMARY KEY)", "k (id integer UNIQUE DEFERRABLE)"] {
@@ -341,15 +341,15 @@ fn a_key_that_has_been_taken_since_it_was_looked_for_is_a_conflict() {
             run(&mut first, &["BEGIN", read]).unwrap();
             run(&mut second, &["BEGIN", read]).unwrap();
             run(&mut first, &["INSERT INTO k VALUES (5)", "COMMIT"]).unwrap();
-            let told = run(&mut second, &[insert]);
-            assert_eq!(state(told), expected, "{table}: {read}; {insert}");
+            let result = run(&mut second, &[insert]);
+            assert_eq!(state(result), expected, "{table}: {read}; {insert}");
             run(&mut second, &["ROLLBACK"]).unwrap();
             assert_eq!(count(&database, "k"), 2);
         }
     }
 }
 
-/// Who is overtaken is run again, and is never told of a key that it has not seen.
+/// A transaction that is overtaken is run again, and never gets an error for a key that it has not seen.
 #[test]
 fn several_that_take_the_next_number_never_meet_a_taken_one() {
     const EACH: usize = 30;
@@ -373,7 +373,7 @@ fn several_that_take_the_next_number_never_meet_a_taken_one() {
     assert_eq!(count(&database, "k WHERE id >= (SELECT count(*) FROM k)"), 0);
 }
 
-/// What COPY hands out is what stood there when it was asked for, whatever its connection does meanwhile.
+/// COPY returns the rows as of its start, whatever its connection does meanwhile.
 #[test]
 fn a_copy_that_is_drawn_beside_other_statements_shows_one_state() {
     const ROWS: i64 = 50_000;

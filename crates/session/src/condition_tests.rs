@@ -1,5 +1,5 @@
-//! What scans make of conditions: answers about frozen and compact rows, which zones and dictionaries help to find, are those about
-//! hot ones.
+//! How scans evaluate conditions: with zones and dictionaries, queries of frozen and compact rows have the same answers as
+//! queries of hot rows.
 
 use crate::{Config, Connection, Database};
 use firn_base::{SqlState, Value};
@@ -13,7 +13,7 @@ enum Cold {
     Compact,
 }
 
-/// A database with small blocks, that become so cold and stay it.
+/// A database with small blocks, which reach that state and keep it.
 fn database(cold: Cold) -> Database {
     let at_once = |wanted| (cold >= wanted).then_some(Duration::ZERO);
     let config = Config {
@@ -69,7 +69,7 @@ fn databases(statements: &[&str]) -> Vec<(Cold, Connection)> {
     made.into()
 }
 
-/// Values that rise with the rows, so that zones tell blocks apart; the last rows have what is special about floats.
+/// Values that rise with the rows, so that zones exclude blocks; the last rows have the special values of floats.
 const RISING: &[&str] = &[
     "CREATE TABLE t (id integer NOT NULL, small smallint, big bigint, price numeric(10,2), wide numeric(30,2), day date,
          x double precision, r real, u uuid, c char(14), raw bytea, at time, flag boolean)",
@@ -105,7 +105,7 @@ fn constants_of_wider_types_have_the_same_answers_by_zones_and_codes() {
             ("small = 100000", 0),
             ("small > 1997.5 AND small < 100000", 4),
             ("big < 9007199254720993.5", 2),
-            // Three of them become the same double, and one of those beside it.
+            // Three of the values become the same double, and one becomes the next double.
             ("big = 9007199254740996::double precision", 3),
             ("big > 9007199254750970.5::double precision", 5),
             ("price < -99.985", 2),
@@ -123,7 +123,7 @@ fn constants_of_wider_types_have_the_same_answers_by_zones_and_codes() {
             let sql = format!("SELECT count(*) FROM t WHERE {condition}");
             assert_eq!(rows(&mut connection, &sql), [format!("BigInt({expected})")], "{cold:?}: {condition}");
         }
-        // What is true of all is true of NULL in no way, and the other way round.
+        // A condition that is true of every value is not true of NULL, and the other way round.
         for (condition, expected) in [
             ("small < 100000", 29_984),
             ("small <> 0.5", 29_984),
@@ -220,7 +220,7 @@ fn floats_uuids_and_padded_strings_have_the_same_answers_by_zones_and_codes() {
     }
 }
 
-/// Few different values, in no order: zones tell nothing.
+/// Few different values, in no order: zones exclude nothing.
 const REPEATED: &[&str] = &[
     "CREATE TABLE t (id integer, x double precision, u uuid, c char(14), s text, b bytea, n integer)",
     "INSERT INTO t SELECT n,
@@ -253,7 +253,7 @@ fn values_that_repeat_are_judged_by_their_codes() {
     }
 }
 
-/// Checks that a condition has the answer that it has where nothing is known of it.
+/// Checks that a condition has the same answer as on a table without zones and dictionaries.
 fn check(connection: &mut Connection, cold: Cold, condition: &str) {
     let met = rows(connection, &format!("SELECT id FROM t WHERE {condition} ORDER BY id"));
     let each =
@@ -283,7 +283,7 @@ fn patterns_and_functions_are_judged_once_for_each_value_of_a_dictionary() {
         ] {
             check(&mut connection, cold, condition);
         }
-        // Of a value that some row has it cannot be told; nor of one that only the dictionary has, but nobody asks for that.
+        // The condition raises its error for a value that a row has, and not for one that only the dictionary still has.
         let divided = connection.prepare("SELECT count(*) FROM t WHERE 1000 / length(s) > 40").unwrap();
         let error = connection.query_values(&divided, &[]).unwrap_err();
         assert_eq!(error.state(), SqlState::DIVISION_BY_ZERO);

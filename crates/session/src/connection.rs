@@ -1,12 +1,12 @@
 //! A connection: one client's transaction, settings and prepared statements, and how a statement
 //! is run in them.
 //!
-//! A statement outside a transaction block is a transaction of its own. If that meets another
-//! transaction's change (40001) it is run again, so that its sender need not know. Inside a block
+//! A statement outside a transaction block is a transaction of its own. If that conflicts with another
+//! transaction (40001), the statement is run again, and its client does not see the conflict. Inside a block
 //! every statement begins at a savepoint; an error rolls back to it and fails the block.
 //!
-//! A panic inside a statement is a mistake of ours. It is caught here, ends the transaction and
-//! becomes XX000; the connection lives on.
+//! A panic inside a statement is a bug of the engine. It is caught here, ends the transaction and
+//! becomes XX000; the connection remains usable.
 
 use crate::block::Block;
 use crate::copy::{CopyIn, CopyOut};
@@ -43,14 +43,14 @@ use std::time::Duration;
 /// How often a statement outside a block is run again after conflicts.
 const MOST_RETRIES: u32 = 20;
 
-/// After how many attempts a statement locks rows before it changes them, so that it need not begin anew for each that others
-/// change meanwhile.
+/// After how many attempts a statement locks rows before it changes them, so that it need not begin again for each row that
+/// other transactions change meanwhile.
 const ATTEMPTS_WITHOUT_LOCKS: u32 = 2;
 /// The longest pause before a retry; the first is a few microseconds and each may be twice as long.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
-/// Of commits that wait for no disk one in so many is timed: a look at a clock costs a part of them.
+/// Of this number of commits that do not wait for the disk, one is timed: reading a clock is a part of their cost.
 const TIMED_COMMITS: u64 = 16;
-/// How often a waiting statement looks whether it was cancelled.
+/// How often a waiting statement checks whether it was cancelled.
 const CANCEL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Whether a connection is inside a transaction block.
@@ -60,7 +60,7 @@ pub enum TransactionStatus {
     Idle,
     /// Inside a transaction block.
     InBlock,
-    /// Inside a transaction block that has failed: only ROLLBACK helps.
+    /// Inside a transaction block that has failed: only ROLLBACK ends it.
     Failed,
 }
 
@@ -70,7 +70,7 @@ pub enum Outcome {
     Rows(Rows),
     /// No rows: a command tag such as `INSERT 0 3`, `BEGIN`, `CREATE TABLE`.
     Done(CommandTag),
-    /// COPY FROM STDIN, which waits for data. Boxed, as it is ten times the others, which every statement moves.
+    /// COPY FROM STDIN, which waits for data. Boxed, as it is ten times as large as the others, which every statement moves.
     CopyIn(Box<CopyIn>),
     /// COPY TO STDOUT, whose data is to be read.
     CopyOut(Box<CopyOut>),
@@ -78,9 +78,9 @@ pub enum Outcome {
     Empty,
 }
 
-/// What running one statement returns whose caller brings memory for rows.
+/// What running one statement returns to a caller that provides memory for rows.
 pub enum Ran {
-    /// How many rows a short query has returned, whose values are row-major in that memory.
+    /// How many rows a short query has returned. Their values are in that memory, row by row.
     Rows(usize),
     /// Everything else.
     Outcome(Outcome),
@@ -162,19 +162,19 @@ pub struct Connection {
     pub(crate) block: Block,
     pub(crate) streams: OpenStreams,
     pub(crate) services: Arc<Services>,
-    /// What others are told of it.
+    /// What other sessions see of it.
     pub(crate) activity: Arc<Activity>,
-    /// Where the text lies that they were told last. They hold it, so that no other comes to lie there.
+    /// The address of the text that was reported last. The activity holds this text, so no other text can have its address.
     /// Relaxed: only the connection's thread uses it.
-    told: AtomicUsize,
-    /// Commits so far, to time some.
+    reported_text: AtomicUsize,
+    /// Commits so far; some are timed.
     commits: u64,
     pub(crate) facts: Arc<SessionFacts>,
     pub(crate) options: RunOptions,
-    /// Copies of settings that every statement looks at.
+    /// Copies of settings that every statement reads.
     pub(crate) synchronous_commit: bool,
     pub(crate) default_read_only: bool,
-    /// What new transactions are kept apart from.
+    /// The isolation level of new transactions.
     pub(crate) default_isolation: Isolation,
     /// How long a statement waits for a row that another transaction is changing.
     pub(crate) lock_timeout: Option<Duration>,
@@ -186,17 +186,17 @@ pub struct Connection {
     /// How long a client may be idle in a block, and outside.
     pub(crate) idle_in_transaction_timeout: Option<Duration>,
     pub(crate) idle_session_timeout: Option<Duration>,
-    /// Whether nobody else ends it when it is idle for too long.
+    /// Whether the session itself ends the transaction when its client is idle for too long, and no caller does.
     pub(crate) ends_itself_when_idle: bool,
     /// Counts changes of the settings.
     pub(crate) settings_version: u64,
-    /// Those with a name, of PREPARE and of a protocol.
+    /// The prepared statements with a name, of PREPARE and of a protocol.
     pub(crate) prepared: HashMap<String, Statement>,
-    /// How often some of them were forgotten.
+    /// How many of them were forgotten so far.
     pub(crate) forgotten_statements: u64,
     pub(crate) cursors: HashMap<String, Cursor>,
     pub(crate) notices: Vec<Error>,
-    /// Raised by rows of the block that have met an error.
+    /// Set when rows of the block have an error.
     pub(crate) stream_failure: Arc<StreamFailure>,
     random: Random,
 }
@@ -219,7 +219,7 @@ impl Connection {
             streams: OpenStreams::default(),
             services,
             activity,
-            told: AtomicUsize::new(0),
+            reported_text: AtomicUsize::new(0),
             commits: 0,
             facts,
             options,
@@ -251,7 +251,7 @@ impl Connection {
 
     /// Splits a script into statements.
     pub(crate) fn split_script(&self, script: &str) -> Result<Vec<Parsed>> {
-        stack::with_room_for_tree(|| parse::parse_with(script, self.facts.standard_strings))
+        stack::with_room_for_tree(|| parse::parse_with(script, self.facts.syntax))
     }
 
     /// Prepares a statement of a script.
@@ -276,11 +276,11 @@ impl Connection {
     /// As [`Connection::prepare_typed`], but an error does not fail the transaction block.
     pub(crate) fn prepare_text(&mut self, sql: &str, types: &[Option<TypeId>]) -> Result<Statement> {
         self.prepare_guarded(|connection| {
-            connection.prepare_inner(parse::parse_one_with(sql, connection.facts.standard_strings)?, types)
+            connection.prepare_inner(parse::parse_one_with(sql, connection.facts.syntax)?, types)
         })
     }
 
-    /// Does what prepares a statement, with all that goes around it.
+    /// Runs `prepare` with all that surrounds the preparation of a statement.
     fn prepare_guarded(&mut self, prepare: impl FnOnce(&mut Self) -> Result<Statement>) -> Result<Statement> {
         self.options.cancel.reset();
         let alarm = self.alarm();
@@ -292,7 +292,7 @@ impl Connection {
         }));
         let prepared = prepared.unwrap_or_else(|panic| Err(self.after_panic(&*panic)));
         self.rest();
-        // A cancel that came too late for planning is not lost on who has sent the statement to be run at once.
+        // A cancel that came too late for planning still cancels a statement that was sent to be run at once.
         let prepared = prepared.and_then(|statement| self.check_cancel().map(|()| statement));
         prepared.map_err(|error| timed_out(error, alarm.as_ref()))
     }
@@ -322,7 +322,7 @@ impl Connection {
         self.make_statement(parsed, types)
     }
 
-    /// Lends the block's transaction, or one for the moment, to a statement that reads.
+    /// Lends the block's transaction, or a temporary one, to a statement that reads.
     pub(crate) fn with_reader<T>(
         &mut self,
         work: impl FnOnce(&mut Self, &Transaction) -> Result<T>,
@@ -331,7 +331,7 @@ impl Connection {
         self.with_planner(work)
     }
 
-    /// Lends the block's transaction, or one for the moment, to whoever prepares a statement.
+    /// Lends the block's transaction, or a temporary one, to the preparation of a statement.
     pub(crate) fn with_planner<T>(
         &mut self,
         work: impl FnOnce(&mut Self, &Transaction) -> Result<T>,
@@ -354,7 +354,7 @@ impl Connection {
 
     // Running.
 
-    /// Runs a prepared statement of any kind. Rows that are left of an earlier one stay valid (they borrow nothing):
+    /// Runs a prepared statement of any kind. The remaining rows of an earlier statement stay valid (they borrow nothing):
     /// inside a transaction they are read into memory first, outside they have a transaction of
     /// their own. Parameters are converted to the statement's types as an assignment would do.
     pub fn run(&mut self, statement: &Statement, parameters: &[Value]) -> Result<Outcome> {
@@ -379,7 +379,7 @@ impl Connection {
             Err(panic) => Err(self.after_panic(&*panic)),
         };
         match &result {
-            // It goes on as long as somebody draws rows, or sends some.
+            // The statement continues as long as its rows are read, or its data is sent.
             Ok(Ran::Outcome(Outcome::Rows(rows))) if rows.are_drawn() => {}
             Ok(Ran::Outcome(Outcome::CopyIn(_) | Outcome::CopyOut(_))) => {}
             Err(error) if error.state() == SqlState::OUT_OF_MEMORY => {
@@ -392,22 +392,22 @@ impl Connection {
         result
     }
 
-    /// Tells others of a statement that begins.
+    /// Reports a statement that begins.
     #[inline]
     fn report_statement(&mut self, statement: &Statement) {
         let text = &statement.prepared.text;
         let place = Arc::as_ptr(text).addr();
-        let is_new = self.told.swap(place, Ordering::Relaxed) != place;
+        let is_new = self.reported_text.swap(place, Ordering::Relaxed) != place;
         self.activity.begin(self.in_block(), is_new.then(|| text.clone() as _));
     }
 
-    /// Tells others of a statement that is planned, unless it runs already; whether it has.
+    /// Reports a statement that is planned, unless one runs already. Returns whether it was reported.
     pub(crate) fn report_planning(&self, text: impl FnOnce() -> Arc<Text>) -> bool {
         if self.activity.state().0 == State::Active {
             return false;
         }
         let text = text();
-        self.told.store(Arc::as_ptr(&text).addr(), Ordering::Relaxed);
+        self.reported_text.store(Arc::as_ptr(&text).addr(), Ordering::Relaxed);
         self.activity.begin(self.in_block(), Some(text));
         true
     }
@@ -438,8 +438,8 @@ impl Connection {
         Ok(transaction)
     }
 
-    /// Begins one for a statement of its own that only reads, and so waits for nobody. One snapshot is enough for any level; others
-    /// are shown that of the session.
+    /// Begins a transaction for a single statement that only reads, and so never waits. One snapshot is enough for any level; other
+    /// sessions see that of the session.
     #[inline]
     pub(crate) fn begin_reader(&self) -> Result<Transaction> {
         let transaction = self.shared.engine.try_begin(Isolation::Snapshot)?;
@@ -449,7 +449,7 @@ impl Connection {
         Ok(transaction)
     }
 
-    /// Looks at a clock before a commit, if it is to be timed: all that wait for a disk, and some others.
+    /// Reads the clock before a commit, if it is to be timed: all commits that wait for a disk, and some others.
     #[inline]
     pub(crate) fn time_commit(&mut self, transaction: &Transaction) -> Option<clock::Instant> {
         if !transaction.has_writes() {
@@ -460,7 +460,7 @@ impl Connection {
         (waits || self.commits % TIMED_COMMITS == 1).then(clock::now)
     }
 
-    /// Waits until a commit is as safe as the session wants it.
+    /// Waits until a commit is as durable as the session's settings require.
     pub(crate) fn finish_commit(&self, ticket: Ticket, begun: Option<clock::Instant>) -> Result<()> {
         self.wait(ticket)?;
         if let Some(begun) = begun {
@@ -480,7 +480,7 @@ impl Connection {
         self.recall();
         self.refuse_in_failed_block(parsed)?;
         self.options.cancel.reset();
-        // Rows of a statement before may have been drawn since.
+        // Rows of an earlier statement may have been read since.
         self.end_statement_alone(true);
         self.services.begin_statement();
         let result = match prepared.kind {
@@ -519,7 +519,7 @@ impl Connection {
                 transaction.track_read_durability();
             }
             let output = plan.query(&transaction, &parameters, &self.options, values);
-            // Before it waits for the disk.
+            // The plan is released before the wait for the disk.
             drop(plan);
             return match output {
                 Ok(QueryOutput::Values(rows)) => {
@@ -556,7 +556,7 @@ impl Connection {
         }
     }
 
-    /// Runs a query that locks or changes rows: to its end before the first row is handed out.
+    /// Runs a query that locks or changes rows: to its end before the first row is returned.
     fn run_query_with_effect(
         &mut self,
         prepared: &Arc<Prepared>,
@@ -614,7 +614,7 @@ impl Connection {
         result.map_err(|error| timed_out(error, alarm.as_ref()))
     }
 
-    /// Makes what checks a transaction has put off, before it commits.
+    /// Makes the checks that a transaction has deferred, before it commits.
     pub(crate) fn make_deferred_checks(&mut self, transaction: &mut Transaction) -> Result<()> {
         if !transaction.has_deferred_checks() {
             return Ok(());
@@ -632,9 +632,9 @@ impl Connection {
             .map_err(|error| with_table_of_constraint(error, transaction.catalog()))
     }
 
-    /// Runs a statement in a transaction. Where it meets a row that another transaction is changing, it waits
-    /// for that one's end; where it meets one that has changed, the transaction moves on if it
-    /// can ([`Transaction::restart`]). Either way the statement is then run once more.
+    /// Runs a statement in a transaction. Where it finds a row that another transaction is changing, it waits
+    /// for the end of that transaction. Where it finds a row that has changed since its snapshot, it advances the snapshot if
+    /// it can ([`Transaction::restart`]). In both cases the statement is then run again.
     fn in_block_transaction<T>(
         &mut self,
         transaction: &mut Transaction,
@@ -643,18 +643,18 @@ impl Connection {
         let start = transaction.begin_statement();
         let mark = self.services.mark();
         let (mut attempts, mut retries, mut awaited) = (0, 0, None);
-        // Others wait until it has ended, or goes back to a savepoint: it is of no use to try again.
+        // The other transactions wait until this one has ended or returns to a savepoint: a retry is of no use.
         let is_deadlock = |error: &Error| error.state() == SqlState::DEADLOCK_DETECTED;
         loop {
             let outcome = work(self, transaction);
             let error = match (outcome, transaction.take_skipped_conflict()) {
-                // Whatever came of it without the rows that it left out.
+                // The result of the statement does not count, as it lacks the rows that were left out.
                 (Ok(_), Some(missed)) => missed,
                 (Err(error), Some(missed)) if error.blocker().is_none() && !is_deadlock(&error) => missed,
                 (Ok(value), None) => return Ok(value),
                 (Err(error), _) => error,
             };
-            // Who reads what is committed never has to give up.
+            // At READ COMMITTED a statement is always run again.
             let may_retry = error.is_retryable()
                 && !is_deadlock(&error)
                 && transaction.can_advance_snapshot()
@@ -667,7 +667,7 @@ impl Connection {
             self.services.undo_to(mark);
             match error.blocker() {
                 Some(blocker) => {
-                    // For one who lets go of other rows meanwhile it is the same wait.
+                    // It is the same wait if the other transaction releases other rows meanwhile.
                     let (_, begun) = *awaited.insert(
                         awaited.filter(|(other, _)| *other == blocker).unwrap_or((blocker, clock::now())),
                     );
@@ -695,8 +695,8 @@ impl Connection {
         }
     }
 
-    /// Waits for another transaction's end, since `begun`: 55P03 if that takes longer than the session wants to wait
-    /// for a row, 40P01 if it would take for ever, 57014 if the statement is cancelled.
+    /// Waits for the end of another transaction, since `begun`: 55P03 if that takes longer than the session's timeout
+    /// for a row, 40P01 for a deadlock, 57014 if the statement is cancelled.
     fn wait_until_ended(
         &self,
         begun: clock::Instant,
@@ -771,7 +771,7 @@ impl Connection {
         }
     }
 
-    /// Lets others go ahead before a retry, for a random while that may double each time.
+    /// Lets other transactions proceed before a retry, for a random time whose bound doubles with each retry.
     #[cold]
     pub(crate) fn pause(&mut self, retries: u32) -> Result<()> {
         self.check_cancel()?;
@@ -780,7 +780,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits for the disk, if the session wants that.
+    /// Waits for the disk, if the session's settings require it.
     pub(crate) fn wait(&self, ticket: Ticket) -> Result<()> {
         match self.synchronous_commit {
             true => self.shared.engine.wait(ticket),
@@ -811,7 +811,7 @@ impl Connection {
 
     // After a panic.
 
-    /// What was in hand has been unwound, and with it the transaction, unless it was only read in.
+    /// The statement has been unwound, and with it the transaction, unless the statement only read in it.
     #[cold]
     pub(crate) fn after_panic(&mut self, panic: &(dyn Any + Send)) -> Error {
         self.block.lose_transaction();
@@ -843,12 +843,12 @@ impl Connection {
         });
     }
 
-    /// Takes over what functions have set.
+    /// Applies the settings that functions have set.
     #[inline]
     fn apply_touched_settings(&mut self) {
         if self.services.take_touched() {
             if !self.in_block() {
-                // What was set for the transaction is gone with it.
+                // The settings of the transaction end with it.
                 self.services.with_settings(Settings::end_transaction);
             }
             self.apply_settings();
@@ -874,7 +874,7 @@ impl Connection {
         self.services.sessions().notifications().take(self.activity.id())
     }
 
-    /// Copies what settings say to where statements look at it.
+    /// Copies settings to where statements read them.
     pub(crate) fn apply_settings(&mut self) {
         self.settings_version += 1;
         let copy = |settings: &mut Settings| {
@@ -895,18 +895,14 @@ impl Connection {
             if self.options.spill.limit() != limit.unwrap_or(u64::MAX) {
                 self.options.spill = self.shared.spill_area(limit);
             }
-            (settings.search_path(), settings.has_standard_strings())
+            (settings.search_path(), settings.syntax())
         };
-        let (search_path, standard_strings) = self.services.with_settings(copy);
+        let (search_path, syntax) = self.services.with_settings(copy);
         let (facts, style) = (&*self.facts, self.options.style);
-        if facts.search_path != search_path
-            || facts.style != style
-            || facts.standard_strings != standard_strings
-        {
-            self.facts =
-                Arc::new(SessionFacts { search_path, style, standard_strings, ..(*self.facts).clone() });
+        if facts.search_path != search_path || facts.style != style || facts.syntax != syntax {
+            self.facts = Arc::new(SessionFacts { search_path, style, syntax, ..(*self.facts).clone() });
         }
-        // Sessions that see things alike share their plans at no cost.
+        // Sessions with the same facts share their plans at no cost.
         if *self.facts == *self.shared.facts {
             self.facts = self.shared.facts.clone();
         }

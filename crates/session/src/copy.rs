@@ -1,4 +1,4 @@
-//! COPY with the client: data that comes in pieces and data that goes out in pieces.
+//! COPY with the client: data is received and sent in pieces.
 //!
 //! A COPY from the client works in the block's transaction while the connection is idle, or in a
 //! transaction of its own. The block lends its transaction through a [`Home`] to which it returns
@@ -36,9 +36,9 @@ enum HomeState {
     Away,
     /// The transaction is back.
     Returned(Transaction),
-    /// The COPY has failed; there is a transaction if ROLLBACK TO can go on with it.
+    /// The COPY has failed; there is a transaction if ROLLBACK TO can continue with it.
     Failed(Option<Transaction>),
-    /// The connection has what there was, or has given the transaction up: whoever brings it rolls it back.
+    /// The connection has taken the transaction back, or no longer needs it: a COPY that returns one later rolls it back.
     Left,
 }
 
@@ -46,14 +46,14 @@ enum HomeState {
 pub(crate) enum Recalled {
     /// The COPY has ended.
     Done(Transaction),
-    /// The COPY has failed; there is a transaction if ROLLBACK TO can go on with it.
+    /// The COPY has failed; there is a transaction if ROLLBACK TO can continue with it.
     Failed(Option<Transaction>),
     /// The COPY has not ended.
     UnderWay,
 }
 
 impl Home {
-    /// Takes what has become of the transaction. That of a COPY that is under way is given up.
+    /// Takes the state of the transaction. That of a COPY that is under way is given up.
     pub fn recall(&self) -> Recalled {
         match std::mem::replace(&mut *self.0.lock(), HomeState::Left) {
             HomeState::Returned(transaction) => Recalled::Done(transaction),
@@ -66,7 +66,7 @@ impl Home {
         matches!(*self.0.lock(), HomeState::Failed(_))
     }
 
-    /// A transaction that nobody waits for is rolled back, as it is dropped.
+    /// Returns the transaction. If the connection does not wait for it, it is rolled back, as it is dropped.
     fn bring(&self, brought: HomeState) {
         let mut state = self.0.lock();
         if matches!(*state, HomeState::Away) {
@@ -99,7 +99,7 @@ pub struct CopyIn {
     options: RunOptions,
     facts: Arc<SessionFacts>,
     end: End,
-    /// What ends the statement when it has taken too long, the client's part included.
+    /// The alarm that ends the statement when it has taken too long, the time of the client included.
     alarm: Option<Alarm>,
 }
 
@@ -107,7 +107,7 @@ pub struct CopyIn {
 enum End {
     /// It is committed.
     Commit { shared: Arc<Shared>, wait: bool },
-    /// It goes home; after a mistake it lets go of its rows at once, up to the last savepoint of the block if there
+    /// It returns to the block. If the COPY fails, it releases its rows at once, up to the last savepoint of the block if there
     /// is one, as after any other error ([`Connection::fail_open_block`]).
     Return { home: Arc<Home>, last: Option<Savepoint> },
 }
@@ -131,7 +131,7 @@ impl CopyIn {
 
     /// Takes the rows of an Arrow batch, whose columns are those of the COPY in their order. They are
     /// assigned as `INSERT … SELECT` would assign them: 42804 where that does not cast, 0A000 for Arrow types
-    /// that no SQL type stands for. After an error the statement has been rolled back.
+    /// without an SQL type. After an error the statement has been rolled back.
     pub fn write_batch(&mut self, batch: &RecordBatch) -> Result<()> {
         self.step(|copy, transaction, options| copy.write_batch(transaction, options, batch))
     }
@@ -275,7 +275,7 @@ pub struct CopyOut {
     source: CopySource,
 }
 
-/// Where it draws its data: in a transaction of its own or in the connection's.
+/// Where it reads its data: in a transaction of its own or in the connection's.
 enum CopySource {
     Own(Box<OwnCopy>),
     Shared(Arc<SharedStream<CopyTo>>),
@@ -284,7 +284,7 @@ enum CopySource {
 struct OwnCopy {
     copy: CopyTo,
     alarm: Option<Alarm>,
-    /// After what reads in it.
+    /// Declared after the stream that reads in it, so that it is dropped later.
     reading: Option<Reading>,
 }
 
@@ -346,11 +346,11 @@ impl CopyOut {
 enum Rows {
     /// Every line feed is one.
     Text,
-    /// Those in quotes are none, so that a row may go over several lines.
+    /// A line feed inside quotes is none, so that a row may span several lines.
     Csv { quote: u8, escape: u8 },
-    /// Its fields tell their lengths.
+    /// Each field begins with its length.
     Binary,
-    /// There are none: bytes are cut anywhere.
+    /// There are no rows: bytes are cut anywhere.
     None,
 }
 
@@ -394,7 +394,7 @@ impl Rows {
             match self {
                 _ if escaped => escaped = false,
                 Rows::Csv { quote, escape } if quoted && escape != quote && *byte == escape => escaped = true,
-                // A doubled quote leaves the quotes and enters them again, which comes to the same.
+                // A doubled quote closes the quotes and opens them again, which has the same effect.
                 Rows::Csv { quote, .. } if *byte == quote => quoted = !quoted,
                 _ if *byte == b'\n' && !quoted => return position + 1,
                 _ => {}
@@ -445,8 +445,8 @@ impl Connection {
         }
     }
 
-    /// Runs COPY … FROM STDIN with all that a reader returns; how many rows were stored. If the reader fails (58030), none
-    /// is.
+    /// Runs COPY … FROM STDIN with all that a reader returns; returns how many rows were stored. If the reader fails (58030),
+    /// none are.
     ///
     /// ```
     /// # fn main() -> firn_session::Result<()> {
@@ -473,7 +473,7 @@ impl Connection {
         }
     }
 
-    /// Runs COPY … TO STDOUT and writes its data; how many rows it has. 58030 if the writer fails.
+    /// Runs COPY … TO STDOUT and writes its data; returns how many rows it has. 58030 if the writer fails.
     ///
     /// ```
     /// # fn main() -> firn_session::Result<()> {
@@ -576,7 +576,7 @@ impl Connection {
         })))
     }
 
-    /// Makes ready what takes the rows, also of those that are left out.
+    /// Prepares what stores the rows, and what stores those that are left out.
     fn make_copy_from(
         &mut self,
         transaction: &mut Transaction,
@@ -604,7 +604,7 @@ impl Connection {
         copy: &tree::Copy,
         alarm: Option<Alarm>,
     ) -> Result<CopyOut> {
-        // Else the statement lasts until the file is written.
+        // A COPY to a file lasts until the file is written.
         let is_drawn = matches!(copy.target, CopyTarget::Standard);
         let has_effects = self.with_planner(|connection, transaction| {
             CopyTo::has_effects(transaction, &connection.facts, parsed, &connection.options)
@@ -627,7 +627,7 @@ impl Connection {
         self.begin_statement();
         if let Some(mut transaction) = self.block.take_transaction() {
             self.streams.read_ahead();
-            // Its rows are drawn beside later statements.
+            // Its rows are read while later statements run.
             transaction.pin_snapshot();
             let to = CopyTo::new(&transaction, &self.facts, parsed, &self.options, self.options.style);
             self.block.put_transaction(transaction);
@@ -648,7 +648,7 @@ impl Connection {
         Ok(self.shown(copy, to, |_, copy| CopySource::Own(Box::new(OwnCopy { copy, alarm, reading }))))
     }
 
-    /// A COPY that others see, and that draws its data so.
+    /// A COPY whose statistics other sessions see, and that reads its data.
     fn shown(
         &mut self,
         copy: &tree::Copy,
@@ -692,7 +692,7 @@ impl Connection {
         let out = self.begin_copy_out(parsed, copy, None);
         let mut out = out.map_err(|error| timed_out(error, alarm.as_ref()))?;
         let failed = |what: String, error: &io::Error| match self.options.cancel.is_cancelled() {
-            // A pipe that nobody reads is not waited for any more.
+            // A pipe without a reader is not waited for any more.
             true => timed_out(cancelled(), alarm.as_ref()),
             false => file_error(&what, error),
         };
@@ -714,11 +714,11 @@ impl Connection {
 fn read_once(path: &str) -> Error {
     let message = format!("a conflict with another transaction, and \"{path}\" cannot be read again");
     Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
-        .with_detail("Nothing of it was stored. It is no file but a pipe: what has been read of it is gone.")
+        .with_detail("Nothing was stored. It is a pipe, and the data that was read from it is lost.")
         .with_hint("Run the COPY again, with the data from its beginning.")
 }
 
-/// The error for a file that cannot be unpacked.
+/// The error for a file that cannot be decompressed.
 #[cold]
 fn damaged(path: &str, error: &io::Error) -> Error {
     Error::new(SqlState::BAD_COPY_FILE_FORMAT, format!("could not read file \"{path}\": {error}"))

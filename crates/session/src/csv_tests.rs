@@ -1,11 +1,11 @@
-//! What can be said of a CSV file: to `read_csv`, which tells the rest from the file, and to COPY.
+//! The options of a CSV file: of `read_csv`, which infers the others from the file, and of COPY.
 
 use crate::file_tests::{Folder, connection, rows};
 use firn_base::{SqlState, Value};
 use std::fs;
 
 #[test]
-fn read_csv_is_told_what_the_file_does_not_tell() {
+fn read_csv_accepts_what_cannot_be_inferred() {
     let folder = Folder::new(&[
         ("report.csv", "Report; of May\n\"\nid,code,price\n1,007,1.5\n2,x,2\n"),
         ("a-1.csv", "id,name\n1,x\n"),
@@ -33,7 +33,7 @@ fn read_csv_is_told_what_the_file_does_not_tell() {
         ("read_csv('@/latin.csv', encoding => 'latin-1')", "naïve|BigInt(1);\u{80} 5|BigInt(2)"),
         ("read_csv('@/latin.csv', encoding => 'cp1252')", "naïve|BigInt(1);€ 5|BigInt(2)"),
     ] {
-        // The second time it may know where chunks are.
+        // The second time the chunks of the file may be known.
         for _ in 0..2 {
             let found = rows(&mut connection, &folder.sql(&format!("SELECT * FROM {read}"))).join(";");
             assert_eq!(found, expected, "{read}");
@@ -58,7 +58,7 @@ fn read_csv_is_told_what_the_file_does_not_tell() {
         (
             "read_csv('@/a-1.csv', columns => 'id bigint, name text', all_varchar => true)",
             "22023",
-            "read_csv: columns says all of their types",
+            "read_csv: columns has all types already",
         ),
         ("read_csv('@/a-1.csv', types => 'id bignum')", "42704", "type \"bignum\" does not exist"),
         ("read_csv('@/a-1.csv', encoding => 'koi8r')", "0A000", "encoding \"koi8r\" is not supported"),
@@ -135,7 +135,7 @@ fn quotes_within_fields_are_characters_in_queries_and_quotes_for_copy() {
     }
     connection.execute(&folder.sql("CREATE TABLE t AS SELECT * FROM '@/inch.csv'")).unwrap();
     assert_eq!(rows(&mut connection, "SELECT * FROM t"), all);
-    // PostgreSQL's rule: quotes open everywhere.
+    // PostgreSQL's rule: a quote anywhere in a field opens quotes.
     connection.execute("TRUNCATE t").unwrap();
     assert_eq!(connection.execute(&folder.sql("COPY t FROM '@/inch.csv' (FORMAT csv, HEADER)")).unwrap(), 2);
     assert_eq!(rows(&mut connection, "SELECT size FROM t"), ["5 pipe,2.5\n2,7 pipe", "a, b"]);
@@ -184,7 +184,7 @@ fn blank_lines_are_no_rows_of_files_with_columns() {
 }
 
 #[test]
-fn mistakes_in_files_come_with_what_helps() {
+fn errors_in_files_have_useful_hints() {
     let folder = Folder::new(&[
         ("title.csv", "Report of May\nid,name\n1,x\n2,y\n"),
         ("ragged.csv", &format!("id,name\n{}3,x,y\n", "1,x\n".repeat(20))),
@@ -308,7 +308,7 @@ fn apostrophes_join_no_lines() {
 }
 
 #[test]
-fn a_header_that_is_cut_off_within_a_character_is_no_mistake_of_the_encoding() {
+fn a_header_that_is_cut_off_within_a_character_is_no_encoding_error() {
     let folder = Folder::new(&[]);
     let header = format!("x{}\n1\n", "ß".repeat(1 << 19));
     fs::write(folder.path("long.csv"), header).unwrap();
@@ -343,9 +343,9 @@ fn names_that_are_no_text_are_errors() {
     assert_eq!(rows(&mut connection, &folder.sql(given)), ["BigInt(1)"]);
 }
 
-/// Which rows there are is the same whatever of them a statement reads, and whether it knows the file or not.
+/// A statement finds the same rows whichever of them it reads, and whether the file is known or not.
 #[test]
-fn rows_that_cannot_be_read_are_left_out_if_the_user_says_so() {
+fn rows_that_cannot_be_read_are_left_out_on_request() {
     let mut long = "n,t,d\n".to_owned();
     for row in 0..30_000 {
         long.push_str(&match row % 3000 {
@@ -379,7 +379,7 @@ fn rows_that_cannot_be_read_are_left_out_if_the_user_says_so() {
         (&format!("SELECT count(t) FROM {long} WHERE n > 100 AND n < 6000"), "BigInt(5893)"),
         (&format!("SELECT max(d), max(n) FROM {long}"), "Date(19723)|BigInt(29996)"),
         (&format!("SELECT count(*) FROM {long} WHERE t = 'y'"), "BigInt(0)"),
-        // A key that cannot be a column's name is one that is passed over.
+        // A key that cannot be a column's name is skipped.
         (&format!("SELECT * FROM {json}"), "Integer(1);Integer(3);Integer(4);Null"),
         (&format!("SELECT count(*) FROM {json}"), "BigInt(4)"),
         (&format!("SELECT n FROM {several}"), "BigInt(1);BigInt(2)"),

@@ -1,9 +1,9 @@
-//! Cursors of DECLARE: which rows FETCH and MOVE give, and where the cursor stands then.
+//! Cursors of DECLARE: which rows FETCH and MOVE return, and the position of the cursor afterwards.
 //!
-//! A cursor stands before the first row, on a row, or after the last one. One that may go backward keeps the rows that it has
-//! read. As in PostgreSQL, a cursor that was declared neither SCROLL nor NO SCROLL may, unless its query locks rows; it keeps at
-//! most [`MOST_KEPT_BYTES`] and then only moves forward, so that a client that reads a large result once does not fill
-//! the memory with it.
+//! A cursor is positioned before the first row, on a row, or after the last one. One that may go backward keeps the rows that
+//! it has read. As in PostgreSQL, a cursor that was declared neither SCROLL nor NO SCROLL may, unless its query locks rows. It
+//! keeps at most [`MOST_KEPT_BYTES`] and then only moves forward, so that a client that reads a large result once does not
+//! fill the memory with it.
 
 use crate::Column;
 use crate::rows::Rows;
@@ -16,36 +16,36 @@ use firn_sql::{KeptRows, RowChunk, RunOptions};
 use firn_txn::catalog::Oid;
 use std::collections::VecDeque;
 
-/// How much a cursor keeps that was not declared to go backward.
+/// How many bytes of rows a cursor keeps that was not declared SCROLL.
 const MOST_KEPT_BYTES: usize = 16 << 20;
 
 /// A cursor of DECLARE.
 pub(crate) struct Cursor {
     rows: Rows,
-    /// The columns that FETCH gives.
+    /// The columns that FETCH returns.
     columns: Arc<[Column]>,
-    /// The table of which its rows are. The last column of `rows` is then the `ctid` of the row in it.
+    /// The table whose rows it returns. The last column of `rows` is then the `ctid` of the row in it.
     table: Option<Oid>,
-    /// Whether `rows` has given all.
+    /// Whether `rows` has returned all.
     is_drained: bool,
     passed: Passed,
-    /// The number of the row on which it stands, from 1 on; of the last row after it; 0 before the first one.
+    /// The number of the current row, from 1 on; after the end, the number of the last row; 0 before the first one.
     position: u64,
     is_past_end: bool,
     /// WITH HOLD
     pub hold: bool,
-    /// Whether it outlives the block that it was declared in: that has committed, or there was none.
+    /// Whether it outlives the block that it was declared in: the block has committed, or there was none.
     pub kept: bool,
     listed: NamedCursor,
 }
 
-/// What becomes of the rows that a cursor has read.
+/// How a cursor treats the rows that it has read.
 enum Passed {
-    /// All rows that were read are kept, in memory only as many as a cursor may that was not declared SCROLL.
+    /// All rows that were read are kept; if the cursor was not declared SCROLL, only up to a limit of memory.
     Kept { rows: Box<KeptRows>, is_limited: bool },
-    /// Those before where it stands are gone.
+    /// The rows before the current one are dropped.
     Gone {
-        /// Rows that were drawn and not fetched.
+        /// Rows that were read and not fetched.
         pending: VecDeque<RowChunk>,
         /// The row that was fetched last, if the cursor is over a table.
         last: Option<RowChunk>,
@@ -62,7 +62,7 @@ impl Passed {
 type Taken = (VecDeque<RowChunk>, u64);
 
 impl Cursor {
-    /// A cursor before the first of the rows. `may_scroll`, if its query could be read backward.
+    /// A cursor before the first of the rows. `may_scroll` says whether its query could be read backward.
     pub fn new(
         declared: &DeclareCursor,
         text: Arc<str>,
@@ -110,12 +110,12 @@ impl Cursor {
         &self.columns
     }
 
-    /// The table of which its rows are, if it is over one alone.
+    /// The table whose rows it returns, if it is over one alone.
     pub fn table(&self) -> Option<Oid> {
         self.table
     }
 
-    /// The `ctid` of the row on which it stands, if it stands on one. It has a [table](Cursor::table).
+    /// The `ctid` of the current row, if there is one. The cursor has a [table](Cursor::table).
     pub fn row_id(&self) -> Result<Option<Value>> {
         if !self.is_on_row() {
             return Ok(None);
@@ -129,7 +129,7 @@ impl Cursor {
         Ok(row.and_then(|row| row.into_values(self.rows.columns()).pop()?.pop()))
     }
 
-    /// What others are told of it.
+    /// What other sessions see of it.
     pub fn listed(&self) -> &NamedCursor {
         &self.listed
     }
@@ -139,7 +139,7 @@ impl Cursor {
         self.listed.is_binary
     }
 
-    /// What it failed of when its rows were read ahead, if nobody has been told yet.
+    /// The error that occurred when its rows were read ahead, if that has not been reported yet.
     pub fn failed_ahead(&self) -> Option<Error> {
         self.rows.failed_ahead()
     }
@@ -208,10 +208,10 @@ impl Cursor {
         }
     }
 
-    /// How many rows MOVE passes that FETCH would give.
+    /// How many rows MOVE passes that FETCH would return.
     pub fn move_by(&mut self, direction: FetchDirection) -> Result<u64> {
         match direction {
-            // It stays where it is, so that it need not go backward.
+            // It does not move, and so need not go backward.
             FetchDirection::Forward(0) | FetchDirection::Backward(0) | FetchDirection::Relative(0) => {
                 Ok(u64::from(self.is_on_row()))
             }
@@ -278,7 +278,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// The next rows of those that are not kept.
+    /// The next rows, of a cursor that keeps none.
     fn take(&mut self, count: Option<u64>) -> Result<Taken> {
         let width = self.rows.columns().len();
         let Passed::Gone { pending, .. } = &mut self.passed else { unreachable!("they are not kept") };
@@ -311,7 +311,7 @@ impl Cursor {
     /// The rows before, in reverse, all of them without a count.
     fn backward(&mut self, count: Option<u64>) -> Result<Taken> {
         let Passed::Kept { rows: kept, .. } = &self.passed else { return Err(only_forward()) };
-        // The number of the row before the place where it stands.
+        // The number of the row before the current position.
         let before = if self.is_past_end { self.position } else { self.position.saturating_sub(1) };
         let rows = count.map_or(before, |count| count.min(before));
         let first = before - rows;

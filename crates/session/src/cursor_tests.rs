@@ -1,4 +1,4 @@
-//! Cursors, prepared statements with names, EXPLAIN and CREATE TABLE AS EXECUTE, as PostgreSQL 15 has them.
+//! Cursors, named prepared statements, EXPLAIN and CREATE TABLE AS EXECUTE, with PostgreSQL 15's results.
 
 use crate::{Connection, Database, Outcome};
 use firn_base::{SqlState, Value};
@@ -36,7 +36,7 @@ fn a_cursor_goes_where_fetch_and_move_say() {
         if declared.contains("HOLD") {
             connection.execute("COMMIT").unwrap();
         }
-        // Each from where the one before has left it; what PostgreSQL 15 answers.
+        // Each from the position that the one before has left; what PostgreSQL 15 returns.
         for (fetch, rows) in [
             ("FETCH 0 s", ""),
             ("FETCH PRIOR s", ""),

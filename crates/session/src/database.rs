@@ -37,19 +37,19 @@ pub(crate) struct Shared {
     pub timer: Timer,
     /// The facts of sessions that have changed none, so that their plans are the same ones.
     pub facts: Arc<SessionFacts>,
-    /// The settings that connections begin with.
+    /// The settings that new connections begin with.
     pub defaults: Mutex<Settings>,
-    /// Those that there are, and what they do.
+    /// The sessions of the database, and what each does.
     pub sessions: Arc<Sessions>,
 }
 
 impl Shared {
-    /// The temporary files of a session, which may hold so many bytes together.
+    /// The temporary files of a session, with the limit of their size in bytes.
     pub fn spill_area(&self, limit: Option<u64>) -> Arc<SpillArea> {
         SpillArea::new(Arc::new(RealDisk), self.engine.temporary_directory(), limit.unwrap_or(u64::MAX))
     }
 
-    /// DDL has been committed or taken back: what is left of other catalogs goes.
+    /// DDL has been committed or rolled back: what remains of other catalogs is dropped.
     #[cold]
     pub fn note_end_of_ddl(&self) {
         let catalog_version = self.engine.catalog_version();
@@ -62,7 +62,7 @@ impl Database {
     /// Opens the database in `directory`, creating it if the directory is empty or missing.
     ///
     /// Errors: 55006 if another process has it open, XX001 if a file is damaged, 58P01 and 58030
-    /// if the disk refuses.
+    /// for errors of the file system.
     pub fn open(directory: impl AsRef<Path>) -> Result<Database> {
         Database::open_with(Config { directory: Some(directory.as_ref().to_owned()), ..Config::default() })
     }
@@ -100,13 +100,13 @@ impl Database {
         Connection::new(self.shared.clone(), self.shared.sessions.reserve())
     }
 
-    /// Sets what a setting is in connections from now on, unless they set it: such as
+    /// Sets the default of a setting for connections from now on, such as
     /// `idle_in_transaction_session_timeout`. Errors as for SET.
     pub fn set_default(&self, name: &str, value: &str) -> Result<()> {
         self.shared.defaults.lock().set_default(name, value)
     }
 
-    /// The engine, for programs that go below SQL.
+    /// The engine, for programs that work below SQL.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.shared.engine
     }

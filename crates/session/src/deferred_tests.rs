@@ -1,5 +1,5 @@
-//! Constraints that are tested at COMMIT, where transactions meet that have changed both ends of a foreign key, or
-//! that give one key to two rows.
+//! Constraints that are tested at COMMIT, where two transactions have changed both ends of a foreign key, or
+//! give one key to two rows.
 
 use crate::table_waiting_tests::until;
 use crate::{Connection, Database};
@@ -49,14 +49,14 @@ fn orphans(database: &Database) -> i64 {
     count(database, "SELECT count(*) FROM child WHERE p IS NOT NULL AND p NOT IN (SELECT id FROM parent)")
 }
 
-/// What transactions tell that cannot both be.
-fn gives_way(error: &Error) -> bool {
+/// The errors of a transaction of two that cannot both commit.
+fn is_conflict(error: &Error) -> bool {
     [SqlState::FOREIGN_KEY_VIOLATION, SqlState::SERIALIZATION_FAILURE, SqlState::DEADLOCK_DETECTED]
         .contains(&error.state())
 }
 
-/// `second` comes to its COMMIT while `first` is open, all tests behind it, and waits there for the end of
-/// that one, which is `end`. What came of the COMMIT.
+/// `second` reaches its COMMIT while `first` is open, all of whose tests are done, and waits there for the end of
+/// that one, which is `end`. Returns the result of the COMMIT.
 fn commit_beside(database: &Database, level: &str, first: &str, second: &str, end: &str) -> Result<()> {
     let mut holder = database.connect();
     run(&mut holder, &["BEGIN", first, "SET CONSTRAINTS ALL IMMEDIATE"]).unwrap();
@@ -74,7 +74,7 @@ fn commit_beside(database: &Database, level: &str, first: &str, second: &str, en
 }
 
 #[test]
-fn a_commit_waits_for_whoever_is_changing_the_other_end() {
+fn a_commit_waits_for_changes_of_the_other_side() {
     for level in LEVELS {
         let expected = match level {
             "REPEATABLE READ" => SqlState::SERIALIZATION_FAILURE,
@@ -100,9 +100,9 @@ fn a_commit_waits_for_whoever_is_changing_the_other_end() {
     }
 }
 
-/// Both have made their changes before either comes to its COMMIT.
+/// Both have made their changes before either reaches its COMMIT.
 #[test]
-fn of_a_pointing_row_and_the_deletion_of_its_target_one_gives_way() {
+fn of_a_referring_row_and_the_deletion_of_its_target_one_fails() {
     for level in LEVELS {
         for _ in 0..20 {
             let database = database();
@@ -121,14 +121,14 @@ fn of_a_pointing_row_and_the_deletion_of_its_target_one_gives_way() {
             });
             let failed: Vec<&Error> = outcomes.iter().filter_map(|outcome| outcome.as_ref().err()).collect();
             assert!(!failed.is_empty(), "{level}: both have committed");
-            assert!(failed.iter().all(|error| gives_way(error)), "{level}: {failed:?}");
+            assert!(failed.iter().all(|error| is_conflict(error)), "{level}: {failed:?}");
             assert_eq!(orphans(&database), 0, "{level}");
         }
     }
 }
 
-/// A row that came to point somewhere since the snapshot, and that a third is pointing elsewhere, comes back
-/// if the third rolls back: that is waited for, or given way to.
+/// Since the snapshot a row has begun to reference a key. A third transaction makes it reference another one; if the third
+/// rolls back, the first reference is restored. The check waits for the third, or fails for it.
 #[test]
 fn a_row_that_is_being_pointed_elsewhere_still_counts() {
     for level in ["SERIALIZABLE", "REPEATABLE READ"] {
@@ -147,15 +147,15 @@ fn a_row_that_is_being_pointed_elsewhere_still_counts() {
                 until(|| waits.get() > before || removal.is_finished());
                 run(&mut second, &["ROLLBACK"]).unwrap();
                 let refused = removal.join().unwrap();
-                assert!(gives_way(&refused), "{level}: {refused}");
+                assert!(is_conflict(&refused), "{level}: {refused}");
             });
             assert_eq!(orphans(&database), 0, "{level}");
         }
     }
 }
 
-/// Random transactions at all levels, with savepoints and SET CONSTRAINTS in between; whatever commits
-/// leaves no row that points nowhere.
+/// Random transactions at all levels, with savepoints and SET CONSTRAINTS in between; no commit
+/// leaves a row whose reference has no target.
 #[test]
 fn nothing_that_commits_leaves_a_row_that_points_nowhere() {
     const THREADS: u64 = 4;
@@ -172,7 +172,7 @@ fn nothing_that_commits_leaves_a_row_that_points_nowhere() {
                     let mut committed = 0;
                     for _ in 0..TRANSACTIONS {
                         committed += usize::from(random_transaction(&mut connection, &mut random));
-                        // At once, as what comes next may mend it.
+                        // At once, as a later transaction may repair it.
                         assert_eq!(orphans(database), 0, "seed {seed}");
                     }
                     committed
@@ -199,7 +199,7 @@ fn random_transaction(connection: &mut Connection, random: &mut Random) -> bool 
                 5 => format!("DELETE FROM parent WHERE id = {parent}"),
                 _ => format!("UPDATE child SET p = {parent} WHERE p = {}", random.uniform(1, 6)),
             };
-            // Others come between a check and the commit behind it.
+            // Other transactions run between a check and the commit after it.
             clock::sleep(Duration::from_micros(random.uniform(0, 100) as u64));
             match random.uniform(0, 5) {
                 0 => run(connection, &["SAVEPOINT a", &change, "ROLLBACK TO a"])?,
@@ -212,7 +212,7 @@ fn random_transaction(connection: &mut Connection, random: &mut Random) -> bool 
     };
     let outcome = work(connection);
     if let Err(error) = &outcome {
-        assert!(gives_way(error), "{error}");
+        assert!(is_conflict(error), "{error}");
         run(connection, &["ROLLBACK"]).unwrap();
     }
     outcome.is_ok()
@@ -220,7 +220,7 @@ fn random_transaction(connection: &mut Connection, random: &mut Random) -> bool 
 
 /// A program's commit and one that is dropped, with the checks between.
 #[test]
-fn a_programs_commit_tells_of_the_violation() {
+fn a_programs_commit_reports_the_violation() {
     let database = database();
     let mut connection = database.connect();
     let mut transaction = connection.transaction().unwrap();
@@ -232,7 +232,7 @@ fn a_programs_commit_tells_of_the_violation() {
     connection.execute("INSERT INTO child VALUES (1, 2)").unwrap();
 }
 
-/// Rows that come by COPY, alone and in a block.
+/// Rows that are loaded by COPY, alone and in a block.
 #[test]
 fn copied_rows_are_tested_at_the_end_of_the_transaction() {
     let database = database();
@@ -253,7 +253,7 @@ fn copied_rows_are_tested_at_the_end_of_the_transaction() {
     assert_eq!(count(&database, "SELECT count(*) FROM child"), 2);
 }
 
-/// A key of the people's, tested with every statement, and one of their places, tested at COMMIT.
+/// A key of the people, tested with every statement, and one of their places, tested at COMMIT.
 fn seats() -> Database {
     let database = Database::memory().unwrap();
     run(
@@ -275,7 +275,7 @@ fn doubles(database: &Database) -> i64 {
 }
 
 #[test]
-fn a_commit_waits_for_whoever_has_the_same_key() {
+fn a_commit_waits_for_transactions_with_the_same_key() {
     const TAKE: &str = "INSERT INTO seats VALUES (7, 9)";
     const LEAVE: &str = "UPDATE seats SET place = 9 WHERE place = 1";
     for level in LEVELS {
@@ -287,13 +287,13 @@ fn a_commit_waits_for_whoever_has_the_same_key() {
             assert_eq!((refused.table(), refused.constraint()), (Some("seats"), Some("seats_place_key")));
             commit_beside(&seats(), level, first, second, "ROLLBACK").unwrap();
         }
-        // Who wants a place that another is about to leave waits, too.
+        // An insertion of a place that another transaction is about to leave waits, too.
         const CLAIM: &str = "INSERT INTO seats VALUES (7, 1)";
         let refused = commit_beside(&seats(), level, LEAVE, CLAIM, "ROLLBACK").unwrap_err();
         assert_eq!(refused.state(), SqlState::UNIQUE_VIOLATION, "{level}");
         let claimed = commit_beside(&seats(), level, LEAVE, CLAIM, "COMMIT");
         match level {
-            // Its snapshot still sees the other there.
+            // Its snapshot still sees the other person there.
             "REPEATABLE READ" => {
                 assert_eq!(claimed.unwrap_err().state(), SqlState::SERIALIZATION_FAILURE);
             }
@@ -302,9 +302,9 @@ fn a_commit_waits_for_whoever_has_the_same_key() {
     }
 }
 
-/// Both have made their changes before either comes to its COMMIT.
+/// Both have made their changes before either reaches its COMMIT.
 #[test]
-fn of_two_rows_with_one_key_one_gives_way() {
+fn of_two_rows_with_one_key_one_fails() {
     for level in LEVELS {
         for _ in 0..20 {
             let database = seats();
@@ -325,7 +325,7 @@ fn of_two_rows_with_one_key_one_gives_way() {
             let failed: Vec<&Error> = outcomes.iter().filter_map(|outcome| outcome.as_ref().err()).collect();
             assert_eq!(failed.len(), 1, "{level}: {failed:?}");
             assert!(
-                gives_way(failed[0]) || failed[0].state() == SqlState::UNIQUE_VIOLATION,
+                is_conflict(failed[0]) || failed[0].state() == SqlState::UNIQUE_VIOLATION,
                 "{level}: {failed:?}"
             );
             assert_eq!(doubles(&database), 0, "{level}");
@@ -333,7 +333,7 @@ fn of_two_rows_with_one_key_one_gives_way() {
     }
 }
 
-/// Random transactions at all levels that change places; nobody ever sees two in one.
+/// Random transactions at all levels that change places; no reader ever sees two people in one.
 #[test]
 fn nothing_that_commits_leaves_two_rows_under_one_key() {
     const THREADS: u64 = 4;
@@ -390,13 +390,13 @@ fn change_places(connection: &mut Connection, random: &mut Random, seed: u64) ->
     };
     let outcome = work(connection);
     if let Err(error) = &outcome {
-        assert!(gives_way(error) || error.state() == SqlState::UNIQUE_VIOLATION, "{error}, seed {seed}");
+        assert!(is_conflict(error) || error.state() == SqlState::UNIQUE_VIOLATION, "{error}, seed {seed}");
         run(connection, &["ROLLBACK"]).unwrap();
     }
     outcome.is_ok()
 }
 
-/// Rows that come by COPY, in columns and one by one.
+/// Rows that are loaded by COPY, in columns and one by one.
 #[test]
 fn copied_rows_have_keys_of_their_own() {
     let database = seats();
@@ -413,7 +413,7 @@ fn copied_rows_have_keys_of_their_own() {
     assert_eq!(count(&database, "SELECT count(*) FROM seats"), 3);
 }
 
-/// From the log alone, and from a checkpoint.
+/// After recovery from the log alone, and from a checkpoint.
 #[test]
 fn deferrable_keys_are_what_they_were_after_a_crash() {
     let open = |disk: &Arc<SimulatedDisk>| {

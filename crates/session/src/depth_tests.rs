@@ -1,5 +1,5 @@
-//! What a session promises of statements that are too deep or too large: an error that says so, whatever makes them deep. And
-//! of those that are not: they can be cancelled while they are planned.
+//! What a session promises of statements that are too deep or too large: an error that says so, whatever makes them deep.
+//! Statements within the limits can be cancelled while they are planned.
 //!
 //! A stack that overflows ends the process, and with it these tests, which run on threads with small stacks.
 
@@ -91,7 +91,7 @@ fn kinds(n: usize) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The same statement in the others that contain one, and the text of an expression in definitions.
+/// The statement inside each kind of statement that contains another, and the text of an expression in definitions.
 fn around(statement: &str) -> Vec<String> {
     let mut around = vec![
         statement.to_owned(),
@@ -145,7 +145,7 @@ fn assert_value(connection: &mut Connection, what: &str, sql: &str, expected: &V
     }
 }
 
-/// Kinds that nest, so that a tree is as deep as they are long. The others are lists.
+/// Kinds that nest, so that the depth of the tree grows with their length. The others are lists.
 const NESTED: [&str; 12] = [
     "parentheses",
     "CAST",
@@ -161,7 +161,7 @@ const NESTED: [&str; 12] = [
     "parentheses of joins",
 ];
 
-/// 54001 comes before any planning, so none of these takes long.
+/// 54001 is raised before any planning, so none of these takes long.
 #[test]
 fn statements_that_are_too_deep_are_refused_whatever_makes_them_deep() {
     on_small_stack(|| {
@@ -401,7 +401,7 @@ fn wide_statements_are_planned_and_right() {
     }
 }
 
-/// Those that are nearly too deep and chains of any length are planned as far as they get within the timeout.
+/// Statements that are nearly too deep, and chains of any length, are planned until they are done or the timeout ends them.
 #[test]
 fn statements_that_are_nearly_too_deep_find_room_on_small_stacks() {
     on_small_stack(|| {
@@ -411,7 +411,7 @@ fn statements_that_are_nearly_too_deep_find_room_on_small_stacks() {
         for n in [30, 145, 290, 640] {
             for (what, statement) in kinds(n) {
                 let state = state(&mut connection, &statement);
-                // The timeout comes between the steps of the planner.
+                // The timeout takes effect between two steps of the planner.
                 let state = state.map(|state| state.as_str().to_owned());
                 assert_ne!(state.as_deref(), Some("XX000"), "{n} × {what}");
             }
@@ -457,7 +457,7 @@ fn statements_of_usual_width_are_not_refused() {
 
 /// The parser tries alternatives one within the other.
 #[test]
-fn mistakes_within_nested_calls_are_found_in_a_bounded_number_of_steps() {
+fn errors_within_nested_calls_are_found_in_a_bounded_number_of_steps() {
     let database = database();
     let mut connection = database.connect();
     for n in [24, 90] {
@@ -510,7 +510,7 @@ fn views_upon_views_end_at_the_limit() {
             let join = format!("SELECT count(*) FROM v{level} a JOIN v{level} b USING (x)");
             assert_value(&mut connection, "a join of views", &join, &Value::BigInt(1), true);
         }
-        // What was planned in one session is dropped in another.
+        // What one session has planned is dropped in another.
         database.connect().execute("CREATE TABLE other (x int)").unwrap();
     });
 }
@@ -559,7 +559,7 @@ fn planning_ends_by_the_statement_timeout() {
     connection.execute("RESET statement_timeout; SELECT 1").unwrap();
 }
 
-/// A statement is cancelled at each of its first looks at the flag, in planning and behind it, and can be run again.
+/// A statement is cancelled at each of its first checks of the flag, during planning and after it, and can be run again.
 #[test]
 fn planning_can_be_cancelled_wherever_it_looks() {
     use firn_base::sync::{AtomicI64, Ordering};
@@ -587,4 +587,45 @@ fn planning_can_be_cancelled_wherever_it_looks() {
         looks = looks + looks / 4 + 1;
     }
     assert!(looks > 3, "planning looks {looks} times");
+}
+
+/// `max_stack_depth` lowers the limit and never raises it.
+#[test]
+fn a_smaller_stack_depth_allows_fewer_levels() {
+    let mut connection = Database::memory().unwrap().connect();
+    let mut state = |depth: &str, levels: usize| {
+        connection.execute(&format!("SET max_stack_depth = '{depth}'")).unwrap();
+        let sql = format!("SELECT {}1{}", "abs(".repeat(levels), ")".repeat(levels));
+        connection.query(&sql).err().map(|error| error.state().to_string())
+    };
+    let too_deep = Some(TOO_DEEP.to_owned());
+    assert_eq!(state("200kB", 20), None);
+    assert_eq!(state("200kB", 60), too_deep);
+    assert_eq!(state("2MB", 60), None);
+    assert_eq!(state("2MB", 400), too_deep);
+    assert_eq!(state("6MB", 400), too_deep);
+}
+
+/// Chains are as long as one likes where a row is found by its key, too.
+#[test]
+fn long_chains_are_computed_for_single_rows() {
+    on_small_stack(|| {
+        let database = database();
+        let mut connection = database.connect();
+        connection.execute("CREATE TABLE k (id integer PRIMARY KEY, v bigint, s text)").unwrap();
+        connection.execute("INSERT INTO k VALUES (1, 2, 'a')").unwrap();
+        let n = 20_000;
+        for (sql, expected) in [
+            (format!("SELECT (v{})::text FROM k WHERE id = 1", " + v".repeat(n)), (2 * (n + 1)).to_string()),
+            (format!("SELECT length(s{})::text FROM k WHERE id = 1", " || s".repeat(n)), (n + 1).to_string()),
+            (format!("SELECT id::text FROM k WHERE id = 1 AND v{} < 0", " - v".repeat(n)), "1".to_owned()),
+            (
+                format!("UPDATE k SET v = v{} WHERE id = 1 RETURNING v::text", " - v * 0".repeat(n)),
+                "2".to_owned(),
+            ),
+        ] {
+            let found: Option<String> = connection.query_row_as(sql.as_str(), ()).unwrap();
+            assert_eq!(found, Some(expected));
+        }
+    });
 }

@@ -1,9 +1,9 @@
-//! Rows that cannot be drawn to their end: what becomes of the block that they belong to.
+//! Rows that cannot be read to their end: how the block that they belong to fails.
 
 use crate::{Connection, Database, Outcome, Rows, TransactionStatus};
 use firn_base::{SqlState, Value};
 
-/// It is met when rows are drawn, not when the query is run.
+/// The error occurs when rows are read, not when the query is run.
 const FAILING: &str = "SELECT 1 / (g - 5000) FROM generate_series(1, 10000) AS s(g)";
 const INSERT: &str = "INSERT INTO t SELECT count(*) FROM t";
 
@@ -27,7 +27,7 @@ fn draw(rows: Rows) {
     assert_eq!(rows.into_values().unwrap_err().state(), SqlState::DIVISION_BY_ZERO);
 }
 
-/// What COMMIT says that it has done.
+/// The command tag of COMMIT.
 fn commit(connection: &mut Connection) -> &'static str {
     let Outcome::Done(tag) = run(connection, "COMMIT") else { panic!("it has a tag") };
     tag.verb
@@ -37,7 +37,8 @@ fn count(connection: &mut Connection) -> Value {
     connection.query_row("SELECT count(*) FROM t", &[]).unwrap().unwrap().remove(0)
 }
 
-/// By whoever draws them, or already when the block moved on, of which nobody is told before he draws them.
+/// The error occurs when the program reads the rows, or already when a later statement reads them ahead. Even then it is
+/// reported only when the program reads the rows.
 #[test]
 fn an_error_amid_rows_fails_their_block_whenever_it_was_met() {
     let mut connection = connection();
@@ -53,7 +54,7 @@ fn an_error_amid_rows_fails_their_block_whenever_it_was_met() {
         assert_eq!(connection.status(), TransactionStatus::Failed);
         assert_eq!(commit(&mut connection), "ROLLBACK");
         assert_eq!(count(&mut connection), Value::BigInt(0));
-        // The guard of a program has no tag to look at.
+        // The guard of a program has no command tag.
         let mut transaction = connection.transaction().unwrap();
         transaction.execute(INSERT).unwrap();
         let rows = failing_rows(&mut transaction);
@@ -63,7 +64,7 @@ fn an_error_amid_rows_fails_their_block_whenever_it_was_met() {
         draw(rows);
         assert_eq!(transaction.commit().unwrap_err().state(), SqlState::IN_FAILED_SQL_TRANSACTION);
         assert_eq!(count(&mut connection), Value::BigInt(0));
-        // Statements after it are refused, until it goes back to before.
+        // Statements after it are refused, until the block returns to the savepoint.
         connection.execute("BEGIN; SAVEPOINT s").unwrap();
         let rows = failing_rows(&mut connection);
         if read_ahead {
@@ -78,7 +79,7 @@ fn an_error_amid_rows_fails_their_block_whenever_it_was_met() {
 }
 
 #[test]
-fn an_error_amid_rows_that_nobody_draws_in_their_block_is_nobodys() {
+fn an_error_in_rows_that_are_not_fetched_in_their_block_is_not_reported() {
     let mut connection = connection();
     connection.execute("BEGIN").unwrap();
     connection.execute(INSERT).unwrap();

@@ -35,7 +35,7 @@ pub(crate) fn internal_error(panic: &(dyn Any + Send)) -> Error {
     Error::internal(message)
 }
 
-/// A cancellation says that it was the timeout's doing.
+/// Adds to a cancellation that the timeout has caused it.
 pub(crate) fn timed_out(error: Error, alarm: Option<&Alarm>) -> Error {
     if error.state() == SqlState::QUERY_CANCELED && alarm.is_some_and(Alarm::rang) {
         return Error::new(SqlState::QUERY_CANCELED, "canceling statement due to statement timeout");

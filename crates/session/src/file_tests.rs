@@ -1,4 +1,4 @@
-//! What a session promises of files in queries: they are tables as their content says, and always as they are now.
+//! What a session promises of files in queries: their content decides their columns, and queries see their current content.
 
 use crate::server::ServerConnection as _;
 use crate::{Connection, Database, Outcome, interrupted_tests};
@@ -43,7 +43,7 @@ pub(crate) fn connection() -> Connection {
     Database::memory().unwrap().connect()
 }
 
-/// The rows of a query, values parted by `|`.
+/// The rows of a query, values separated by `|`.
 pub(crate) fn rows(connection: &mut Connection, sql: &str) -> Vec<String> {
     let statement = connection.prepare(sql).unwrap();
     let rows = connection.query_values(&statement, &[]).unwrap();
@@ -58,7 +58,7 @@ const ORDERS: &str =
     "id,customer,total,day\n1,Ada,10.5,2024-01-31\n2,\"Alan, T.\",,2024-02-29\n3,Ada,7,2024-03-01\n";
 
 #[test]
-fn a_file_is_a_table_whose_columns_its_content_tells() {
+fn a_file_is_a_table_whose_columns_are_inferred() {
     let folder = Folder::new(&[("orders.csv", ORDERS)]);
     let mut connection = connection();
     let all = rows(&mut connection, &folder.sql("SELECT * FROM '@/orders.csv'"));
@@ -72,7 +72,7 @@ fn a_file_is_a_table_whose_columns_its_content_tells() {
     );
     let count = rows(&mut connection, &folder.sql("SELECT count(*) FROM '@/orders.csv' WHERE total > 7"));
     assert_eq!(count, ["BigInt(1)"]);
-    // It goes by the name of the file or by its alias, and takes part in joins.
+    // A file is named by its file name or its alias, and takes part in joins.
     let joined = "SELECT orders.id, o.customer FROM '@/orders.csv' JOIN '@/orders.csv' AS o ON o.id = orders.id + 1 ORDER BY 1";
     assert_eq!(rows(&mut connection, &folder.sql(joined)), ["BigInt(1)|Alan, T.", "BigInt(2)|Ada"]);
 }
@@ -97,7 +97,7 @@ fn tables_are_made_and_filled_from_files() {
 }
 
 #[test]
-fn what_is_known_of_a_file_can_be_told() {
+fn properties_of_a_file_can_be_given() {
     let folder = Folder::new(&[
         ("a.txt", "x;y\n1;NA\n"),
         ("part-1.csv", "n\n1\n2\n"),
@@ -140,7 +140,7 @@ fn what_is_known_of_a_file_can_be_told() {
 fn columns_of_further_csv_files_go_by_their_names() {
     let folder = Folder::new(&[
         ("a-1.csv", "id,name,total\n1,Ada,10.5\n2,,\n"),
-        // Another order, with a column more between quotes, the mark, and the ends of lines of other systems.
+        // Another order, with one more column between quotes, a byte order mark, and the line ends of other systems.
         ("a-2.csv", "\u{feff}total,\"more,\n\"\"\",name,id\r\n7.25,\"x\ny\",Alan,3\r\n,z,\"Ada, too\",4\r\n"),
         ("a-3.csv", "name,id\nGrace,5\n"),
         ("a-4.csv", ""),
@@ -166,7 +166,7 @@ fn columns_of_further_csv_files_go_by_their_names() {
         ("g-2.csv", &format!("{}\n", "x".repeat(2 << 20))),
     ]);
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    // Longer than what is read of a file for its header at first.
+    // Longer than the part of a file that is read first for its header.
     let more: String = (0..1000).map(|number| format!("more{number},")).collect();
     let row = format!("{more}name,id,total\n{}Edsger,6,1\n", ",".repeat(1000));
     packed.write_all(row.as_bytes()).unwrap();
@@ -182,7 +182,7 @@ fn columns_of_further_csv_files_go_by_their_names() {
         "BigInt(6)|Edsger",
     ];
     assert_eq!(ask("SELECT id, name FROM '@/a-*' ORDER BY id"), names);
-    // Whatever stands where among what is asked for, and whether all rows are read or those that meet a condition.
+    // For every order of the columns, and whether all rows are read or those that meet a condition.
     assert_eq!(ask("SELECT name, id FROM '@/a-*' WHERE name LIKE 'Ada%' AND id > 1"), ["Ada, too|BigInt(4)"]);
     assert_eq!(ask("SELECT name FROM '@/a-*' WHERE id >= 5 ORDER BY name"), ["Edsger", "Grace"]);
     assert_eq!(ask("SELECT count(*) FROM '@/a-*'"), ["BigInt(6)"]);
@@ -190,9 +190,9 @@ fn columns_of_further_csv_files_go_by_their_names() {
         ask("SELECT * FROM '@/a-[126]*' WHERE total < 11 ORDER BY id"),
         ["BigInt(1)|Ada|Double(10.5)", "BigInt(3)|Alan|Double(7.25)", "BigInt(6)|Edsger|Double(1.0)"]
     );
-    // Without headers columns go by their positions.
+    // Without headers columns are matched by their positions.
     assert_eq!(ask("SELECT * FROM '@/c-*'"), ["BigInt(1)|x", "BigInt(2)|y", "BigInt(3)|z"]);
-    // A column without a name is looked for where it was.
+    // A column without a name is matched by its position.
     assert_eq!(ask("SELECT column1 FROM '@/i-[13].csv'"), ["BigInt(1)", "BigInt(5)"]);
     assert_eq!(ask("SELECT n FROM '@/i-*'"), ["BigInt(2)", "BigInt(4)", "BigInt(6)"]);
     for (sql, state, message, detail) in [
@@ -208,7 +208,7 @@ fn columns_of_further_csv_files_go_by_their_names() {
             "file \"@/a-3.csv\" has no column \"total\"",
             Some("Its first record is its header, as in the first file, and names \"name\", \"id\"."),
         ),
-        // Nobody loses a row that was taken for a header, whatever is asked for.
+        // No row that was taken for a header is lost, whichever columns are read.
         (
             "SELECT count(*) FROM '@/b-*'",
             "42703",
@@ -221,7 +221,7 @@ fn columns_of_further_csv_files_go_by_their_names() {
             "file \"@/d-2.csv\" has no column \"n\"",
             Some("Its first record is its header, as in the first file, and names \"m;n\"."),
         ),
-        // That a column has no name is no sign of a header.
+        // A column without a name is no sign of a header.
         (
             "SELECT count(*) FROM '@/h-*'",
             "42703",
@@ -245,7 +245,7 @@ fn columns_of_further_csv_files_go_by_their_names() {
         (
             "SELECT n FROM '@/g-*'",
             "22P04",
-            "file \"@/g-2.csv\" tells no columns: no record ends in its first megabyte",
+            "no columns were found in file \"@/g-2.csv\": no record ends in its first megabyte",
             None,
         ),
     ] {
@@ -275,20 +275,20 @@ fn a_statement_reads_the_file_as_it_is_now() {
     assert_eq!(rows(&mut connection, &all), ["BigInt(1)"]);
     folder.write("part-2.csv", "n\n2\n");
     assert_eq!(rows(&mut connection, &all), ["BigInt(2)"]);
-    // A view has the columns that it was made with, wherever they are now.
+    // A view has the columns that it was made with, wherever these are now.
     folder.write("v.csv", "\u{feff}a,b\n1,x\n");
     connection.execute(&folder.sql("CREATE VIEW v AS SELECT * FROM '@/v.csv'")).unwrap();
     folder.write("v.csv", "c,b,a\n2.5,x,1\n");
     assert_eq!(rows(&mut connection, "SELECT a, b FROM v"), ["BigInt(1)|x"]);
-    // Whoever has been told other columns hears of it.
+    // A client that was given other columns gets an error.
     let error = connection.query_values(&prepared, &[]).unwrap_err();
     assert_eq!(error.message(), "cached plan must not change result type");
 }
 
 #[test]
-fn mistakes_behind_the_sample_name_file_line_and_column() {
+fn errors_after_the_sample_name_file_line_and_column() {
     let mut content = "n,t\n".to_owned();
-    // So many that nobody is at their end while the first wait for who wants them.
+    // Large enough that no file is read to its end while the first waits for its reader.
     let count = 2_000_000;
     for row in 0..count {
         content.push_str(&format!("{row},x\n"));
@@ -301,7 +301,7 @@ fn mistakes_behind_the_sample_name_file_line_and_column() {
     let place = format!("file \"@/a.csv\", line {}, column n: \"many\"", count + 2);
     assert_eq!(error.context().unwrap(), folder.sql(&place));
     assert!(error.hint().unwrap().contains("first megabyte"));
-    // A column that nobody asks for may hold anything, and who has enough rows does not come so far.
+    // A column that is not read may hold anything, and a query that has enough rows does not reach it.
     let counted = rows(&mut connection, &folder.sql("SELECT count(t) FROM '@/a.csv'"));
     assert_eq!(counted, [format!("BigInt({})", count + 1)]);
     assert_eq!(rows(&mut connection, &folder.sql("SELECT n FROM '@/a.csv' LIMIT 1")), ["BigInt(0)"]);
@@ -341,8 +341,8 @@ fn a_file_that_breaks_off_in_its_middle_is_not_one_that_cannot_be_opened() {
             ] {
                 let error = connection.execute(&folder.sql(sql)).unwrap_err();
                 assert_eq!(error.state(), SqlState::BAD_COPY_FILE_FORMAT, "{packing} {sql}: {error}");
-                let told = folder.sql("could not read file \"@/damaged.csv\": ");
-                assert!(error.message().starts_with(&told), "{packing} {sql}: {error}");
+                let start = folder.sql("could not read file \"@/damaged.csv\": ");
+                assert!(error.message().starts_with(&start), "{packing} {sql}: {error}");
                 assert!(error.hint().unwrap().contains("damaged"));
                 connection.execute("ROLLBACK").unwrap();
                 assert_eq!(rows(&mut connection, "SELECT count(*) FROM t"), ["BigInt(0)"]);
@@ -351,7 +351,7 @@ fn a_file_that_breaks_off_in_its_middle_is_not_one_that_cannot_be_opened() {
         connection.execute(&folder.sql("COPY t FROM '@/whole' (FORMAT csv)")).unwrap();
         connection.execute("TRUNCATE t").unwrap();
     }
-    // What the system says.
+    // The messages of the operating system.
     for (sql, state, message) in [
         ("COPY t FROM '/proc/self/mem'", SqlState::IO_ERROR, "could not read file \"/proc/self/mem\": "),
         ("COPY t FROM '/proc/self'", SqlState::WRONG_OBJECT_TYPE, "could not read file \"/proc/self\": "),
@@ -370,7 +370,7 @@ fn a_file_that_breaks_off_in_its_middle_is_not_one_that_cannot_be_opened() {
 }
 
 #[test]
-fn a_byte_that_is_another_in_a_packed_file_is_told() {
+fn a_changed_byte_in_a_compressed_file_is_reported() {
     let folder = Folder::new(&[]);
     let mut connection = connection();
     connection.execute("CREATE TABLE t (n text, m text)").unwrap();
@@ -382,7 +382,7 @@ fn a_byte_that_is_another_in_a_packed_file_is_told() {
         let middle = bytes.len() / 2;
         bytes[middle] ^= 1;
         fs::write(folder.path("packed"), bytes).unwrap();
-        // Rows that the damage makes fewer or more are one thing, the damage is another.
+        // Rows that the damage adds or removes are one thing, the damage is another.
         let copy = folder.sql("COPY t FROM '@/packed' (FORMAT csv, ON_ERROR ignore)");
         let error = connection.execute(&copy).unwrap_err();
         assert_eq!(error.state(), SqlState::BAD_COPY_FILE_FORMAT, "{packing}: {error}");
@@ -392,7 +392,7 @@ fn a_byte_that_is_another_in_a_packed_file_is_told() {
 }
 
 #[test]
-fn rows_that_cannot_be_read_are_skipped_if_the_user_says_so() {
+fn rows_that_cannot_be_read_are_skipped_on_request() {
     let folder = Folder::new(&[("a.csv", "1,x\ntwo,y\n3\n4,z\n")]);
     let mut connection = connection();
     connection.execute("CREATE TABLE t (n integer PRIMARY KEY, t text)").unwrap();
@@ -435,7 +435,7 @@ fn rows_that_cannot_be_read_are_skipped_if_the_user_says_so() {
             "2 rows were skipped because they could not be read | ",
         ]
     );
-    // A key that is there already is not a row that cannot be read.
+    // A key that exists already is not a row that cannot be read.
     let error = copy(&mut connection, ", ON_ERROR ignore").unwrap_err();
     assert_eq!(error.state(), SqlState::UNIQUE_VIOLATION);
 }
@@ -480,7 +480,7 @@ fn what_several_threads_write_is_in_order_and_whole() {
     let groups = folder.sql("SELECT count(*) FROM read_parquet('@/file') WHERE n > 99990");
     assert_eq!(rows(&mut connection, &groups), ["BigInt(10)"]);
 
-    // Also of no rows there is a file, and an error in the middle leaves none.
+    // A query without rows makes a file as well, and an error in the middle leaves none.
     for format in ["csv", "csv, COMPRESSION gzip", "json, COMPRESSION zstd", "parquet", "arrow"] {
         let to = format!("COPY (SELECT n FROM t WHERE n < 0) TO '@/none' (FORMAT {format})");
         assert_eq!(connection.execute(&folder.sql(&to)).unwrap(), 0);
@@ -528,7 +528,7 @@ fn rows_that_are_left_out_are_kept_in_a_table() {
     let copy = |connection: &mut Connection, sql: &str| connection.execute(&folder.sql(sql));
     let kept = "SELECT line, column_name, value, reason, sqlstate, record FROM rejected ORDER BY line";
 
-    // Rolled back, nothing of it is left.
+    // After a rollback nothing of it remains.
     let csv = "COPY t FROM '@/t.csv' (FORMAT csv, HEADER, ON_ERROR ignore, REJECTS_TABLE rejected";
     copy(&mut connection, &format!("{csv}, REJECT_LIMIT 1)")).unwrap_err();
     assert_eq!(connection.prepare(kept).err().unwrap().state(), SqlState::UNDEFINED_TABLE);
@@ -547,7 +547,7 @@ fn rows_that_are_left_out_are_kept_in_a_table() {
     let file = folder.sql("SELECT DISTINCT file = '@/t.csv' FROM rejected");
     assert_eq!(rows(&mut connection, &file), ["Boolean(true)"]);
 
-    // One that is there takes them as well, and columns of its own have their defaults.
+    // An existing table stores them as well, and its own columns have their defaults.
     connection.execute("TRUNCATE rejected; ALTER TABLE rejected ADD COLUMN at integer DEFAULT 7").unwrap();
     copy(
         &mut connection,
@@ -565,7 +565,7 @@ fn rows_that_are_left_out_are_kept_in_a_table() {
         .unwrap();
     assert_eq!(rows(&mut connection, "SELECT line, record FROM rejected"), ["BigInt(2)|7,\u{fffd}\u{fffd}"]);
 
-    // From a client.
+    // The same with data from a client.
     connection.execute("TRUNCATE rejected").unwrap();
     let statement =
         connection.prepare("COPY t FROM STDIN (ON_ERROR ignore, REJECTS_TABLE rejected)").unwrap();
@@ -627,7 +627,7 @@ fn a_row_that_a_table_does_not_take_is_named_by_its_line() {
 }
 
 #[test]
-fn a_key_that_comes_twice_is_told_with_both_places_however_far_apart_they_are() {
+fn a_duplicate_key_is_reported_with_both_places() {
     let folder = Folder::new(&[]);
     let rows_of_file = "SELECT (CASE i WHEN 99990 THEN 17 ELSE i END)::int AS id, \
          CASE WHEN i % 30000 = 0 THEN E'two\\nlines' ELSE 'row ' || i END AS name FROM generate_series(1, 100000) AS g(i) ORDER BY i";
@@ -636,7 +636,7 @@ fn a_key_that_comes_twice_is_told_with_both_places_however_far_apart_they_are() 
         let to = format!("COPY ({rows_of_file}) TO '@/{format}' (FORMAT {format})");
         assert_eq!(writing.execute(&folder.sql(&to)).unwrap(), 100_000);
     }
-    // In memory, and where redo is put into files on the way.
+    // In memory, and where redo is written to files before the commit.
     for database in [Database::memory().unwrap(), interrupted_tests::open(&SimulatedDisk::new())] {
         let mut connection = database.connect();
         connection.execute("CREATE TABLE t (id int PRIMARY KEY, name text)").unwrap();
@@ -670,7 +670,7 @@ fn a_key_that_comes_twice_is_told_with_both_places_however_far_apart_they_are() 
     }
 }
 
-/// Rows in no order: `number,text,number of few`, with the rows that are given in the place of those on their lines.
+/// Rows in no order: `number,text,number of few`, where the given rows replace those of their lines.
 fn rows_in_no_order(count: usize, others: &[(usize, &str)]) -> String {
     let mut file = String::new();
     for line in 1..=count {
@@ -678,7 +678,7 @@ fn rows_in_no_order(count: usize, others: &[(usize, &str)]) -> String {
             Some((_, row)) => writeln!(file, "{row}").unwrap(),
             None => {
                 let id = line * 7_919 % 60_013;
-                // Long, so that keys are due before the end; and some are NULL.
+                // Long, so that keys are entered before the end; and some are NULL.
                 let name =
                     if id % 10 > 0 { format!("{}{id}", "customer ".repeat(40)) } else { String::new() };
                 writeln!(file, "{id},{name},{}", id % 100).unwrap();
@@ -701,7 +701,7 @@ fn rows_of_a_file_in_no_order_are_found_by_all_their_keys() {
         connection.execute(IN_NO_ORDER).unwrap();
         connection.execute(&format!("{opening}{load}")).unwrap();
         if !opening.is_empty() {
-            // Its own rows it finds as well.
+            // It finds its own rows as well.
             assert_eq!(rows(&mut connection, "SELECT id % 100 FROM t WHERE id = 4711"), ["BigInt(11)"]);
             connection.execute("COMMIT").unwrap();
         }
@@ -723,14 +723,14 @@ fn rows_of_a_file_in_no_order_are_found_by_all_their_keys() {
             let twice = connection.execute(&format!("INSERT INTO t VALUES ({id}, 'x', 0)")).unwrap_err();
             assert_eq!(twice.detail(), Some(&*format!("Key (id)=({id}) already exists.")));
         }
-        // And none stays behind.
+        // No entry remains.
         connection.execute("DELETE FROM t").unwrap();
         connection.execute(load).unwrap();
     }
 }
 
 #[test]
-fn the_first_mistake_of_a_file_in_no_order_is_told_however_late_its_keys_enter() {
+fn the_first_error_of_an_unsorted_file_is_reported() {
     let id = |line: usize| line * 7_919 % 60_013;
     let name = |line: usize| format!("{}{}", "customer ".repeat(40), id(line));
     let (early, late) = (format!("{},a,1", id(20)), format!("{},b,1", id(10)));
@@ -746,11 +746,11 @@ fn the_first_mistake_of_a_file_in_no_order_is_told_however_late_its_keys_enter()
     for (others, constraint, line, other) in [
         (vec![(45_000, &*early), (50_000, &late)], Some("t_pkey"), 45_000, Some(20)),
         (vec![(59_000, &*early), (50_000, &late)], Some("t_pkey"), 50_000, Some(10)),
-        // Of the indexes that which met it first, and of one row the first.
+        // The error of the first index, and of its first row.
         (vec![(55_000, &*early), (54_000, &named)], Some("t_name_key"), 54_000, Some(30)),
         (vec![(55_000, &*both)], Some("t_pkey"), 55_000, Some(40)),
         (vec![(33, "-1,c,1"), (34, &early)], Some("t_pkey"), 33, None),
-        // Before and behind mistakes that are found as rows are read and stored.
+        // Before and after errors that are found as rows are read and stored.
         (vec![(50_000, &*early), (55_001, bad)], Some("t_pkey"), 50_000, Some(20)),
         (vec![(55_000, bad), (55_001, &*early)], None, 55_000, None),
         (vec![(30_000, &*early), (55_000, null)], Some("t_pkey"), 30_000, Some(20)),
@@ -777,7 +777,7 @@ fn the_first_mistake_of_a_file_in_no_order_is_told_however_late_its_keys_enter()
         connection.execute("ROLLBACK TO s").unwrap();
         assert_eq!(rows(&mut connection, "SELECT count(*) FROM t"), ["BigInt(1)"]);
     }
-    // Nothing of all that is in the way.
+    // Nothing of all the failed loads is in the way.
     folder.write("t.csv", &rows_in_no_order(60_000, &[]));
     connection.execute(&folder.sql("COPY t FROM '@/t.csv' (FORMAT csv); COMMIT")).unwrap();
     assert_eq!(rows(&mut connection, "SELECT count(*) FROM t WHERE id >= -1"), ["BigInt(60001)"]);
@@ -793,8 +793,8 @@ fn the_first_mistake_of_a_file_in_no_order_is_told_however_late_its_keys_enter()
     );
 }
 
-/// The rows that are left out go to a table of their own one by one (it has a default that is no constant), while keys of the COPY's
-/// wait.
+/// The rows that are left out are stored in their own table one by one (it has a default that is no constant), while keys of
+/// the COPY wait.
 #[test]
 fn rows_that_are_left_out_are_kept_beside_keys_that_wait() {
     let key_of = |line: usize| line * 7_919 % 60_013;
@@ -814,7 +814,7 @@ fn rows_that_are_left_out_are_kept_beside_keys_that_wait() {
     assert!(error.context().unwrap().starts_with("COPY t, line 45000"), "{:?}", error.context());
     assert!(error.detail().unwrap().ends_with("The row on line 20 has it."), "{:?}", error.detail());
     assert_eq!(rows(&mut connection, "SELECT count(*) FROM t, rejected"), ["BigInt(0)"]);
-    // Keys of those that are kept may be taken too: of two mistakes the first is told, and their rows are none of the file.
+    // Keys of the rejects table may be taken too: of two errors the first is reported, and the rejected rows are not rows of the file.
     connection.execute("INSERT INTO rejected (n) SELECT * FROM generate_series(1, 9)").unwrap();
     let error = connection.execute(&copy).unwrap_err();
     assert_eq!(error.constraint(), Some("rejected_pkey"));
@@ -836,7 +836,7 @@ fn rows_that_are_left_out_are_kept_beside_keys_that_wait() {
     }
 }
 
-/// Keys of one large batch do not all wait together, and its rows are counted from its first.
+/// Keys of one large batch are inserted in several groups. An error's row number is counted from the first row of the batch.
 #[test]
 fn keys_of_a_large_batch_enter_as_it_is_stored() {
     const ROWS: i64 = 300_000;
@@ -872,7 +872,7 @@ fn keys_of_a_large_batch_enter_as_it_is_stored() {
     assert_eq!(rows(&mut connection, of_index), ["Boolean(true)"]);
 }
 
-/// A key that waits is nobody's as yet: another transaction may take it, and then the load is at fault, as if it had come later.
+/// A waiting key is not claimed yet: another transaction may take it, and then the load fails, as if it had come later.
 #[test]
 fn a_key_that_waits_may_be_taken_by_another() {
     for level in ["SERIALIZABLE", "REPEATABLE READ", "READ COMMITTED"] {
@@ -895,24 +895,24 @@ fn a_key_that_waits_may_be_taken_by_another() {
             if opens {
                 loading.execute(if ended.is_ok() { "COMMIT" } else { "ROLLBACK" }).unwrap();
             }
-            let told = format!("{level} {commits} {opens}: {ended:?}");
+            let case = format!("{level} {commits} {opens}: {ended:?}");
             let found = rows(&mut other, "SELECT name FROM t WHERE id = 1");
             match commits {
                 true => {
                     let error = ended.unwrap_err();
                     let expected = [SqlState::UNIQUE_VIOLATION, SqlState::SERIALIZATION_FAILURE];
-                    assert!(expected.contains(&error.state()), "{told}");
-                    assert_eq!(found, ["other"], "{told}");
+                    assert!(expected.contains(&error.state()), "{case}");
+                    assert_eq!(found, ["other"], "{case}");
                 }
                 false => {
-                    assert_eq!((ended.unwrap().rows, &found[..]), (Some(3), &["x".to_owned()][..]), "{told}")
+                    assert_eq!((ended.unwrap().rows, &found[..]), (Some(3), &["x".to_owned()][..]), "{case}")
                 }
             }
         }
     }
 }
 
-/// Two loads of the same rows at the same time: one has them all, the other has none, whichever keys each was first to claim.
+/// Two loads of the same rows at the same time: one stores them all, the other none, whichever keys each claims first.
 #[test]
 fn of_two_loads_of_the_same_keys_one_wins() {
     let folder = Folder::new(&[("t.csv", &rows_in_no_order(20_000, &[]))]);
@@ -934,7 +934,7 @@ fn of_two_loads_of_the_same_keys_one_wins() {
         for error in ended.iter().filter_map(|ended| ended.as_ref().err()) {
             assert!(allowed.contains(&error.state()), "{level}: {error}");
         }
-        // Who fails may take the other with it, not the rows of who wins.
+        // A load that fails may make the other fail, but does not affect the rows of one that succeeds.
         let won = ended.iter().filter(|ended| ended.is_ok()).count();
         assert!(won <= 1, "{level}: {ended:?}");
         let mut connection = database.connect();
@@ -947,9 +947,9 @@ fn of_two_loads_of_the_same_keys_one_wins() {
     }
 }
 
-/// A table that the transaction has made or emptied is filled apart from all others; its rows become frozen, and are told by line all the same.
+/// A table that the transaction has made or truncated is filled apart from others. Its rows become frozen; errors still name lines.
 #[test]
-fn a_key_that_comes_twice_to_a_table_of_the_transaction_is_told_by_its_line() {
+fn a_duplicate_key_in_a_table_of_the_transaction_is_reported_by_line() {
     let early = format!("{},a,1", 20 * 7_919 % 60_013);
     let folder = Folder::new(&[("t.csv", &rows_in_no_order(60_000, &[(45_000, &early)]))]);
     let copy = folder.sql("COPY t FROM '@/t.csv' (FORMAT csv)");
@@ -966,7 +966,7 @@ fn a_key_that_comes_twice_to_a_table_of_the_transaction_is_told_by_its_line() {
     }
 }
 
-/// A table for rejected rows that points to the table which is filled finds its rows.
+/// A table for rejected rows that references the table which is filled finds its rows.
 #[test]
 fn rows_that_are_left_out_may_point_to_those_that_have_come() {
     let mut connection = connection();
@@ -1006,7 +1006,7 @@ fn others_see_how_far_a_copy_is() {
     );
     copy.finish().unwrap();
     assert!(seen(&mut looking, "firn_stat_progress_copy", ours).is_empty());
-    // From a pipe that is not at its end; of a file it would be known how long it is.
+    // From a pipe that is not at its end; the length of a file would be known.
     assert!(Command::new("mkfifo").arg(folder.path("pipe")).status().unwrap().success());
     std::thread::scope(|scope| {
         let sql = folder.sql("COPY t FROM '@/pipe' (FORMAT csv)");
@@ -1021,10 +1021,10 @@ fn others_see_how_far_a_copy_is() {
             seen(&mut looking, "firn_stat_progress_copy", ours),
             seen(&mut looking, "pg_stat_progress_copy", theirs),
         );
-        // Nobody waits for ever if these are wrong.
+        // If these assertions fail, no thread waits for ever.
         drop(pipe);
         copied.join().unwrap().unwrap();
-        // What has come is stored at some time.
+        // What has been sent is stored a little later.
         let is_one_of = |found: &[String], line: &dyn Fn(u32) -> String| {
             assert!(found.len() == 1 && [0, 3].map(line).contains(&found[0]), "{found:?}");
         };
@@ -1044,7 +1044,7 @@ fn others_see_how_far_a_copy_is() {
     );
 }
 
-/// What stands in the table must be what its constraints say, whenever they came.
+/// The rows of the table must meet its constraints, whenever the constraints were added.
 #[test]
 fn a_copy_does_not_keep_up_beyond_a_change_of_its_table() {
     for (isolation, in_block) in ["SERIALIZABLE", "READ COMMITTED", "REPEATABLE READ"]
@@ -1061,7 +1061,7 @@ fn a_copy_does_not_keep_up_beyond_a_change_of_its_table() {
         let copy = copying.prepare("COPY t FROM STDIN").unwrap();
         let Outcome::CopyIn(mut copy) = copying.run(&copy, &[]).unwrap() else { panic!() };
         changing.execute("ALTER TABLE t ADD CHECK (i > 0)").unwrap();
-        // Long enough for it to keep up before its first row.
+        // Long enough for it to advance its snapshot before its first row.
         std::thread::sleep(std::time::Duration::from_millis(30));
         let outcome = copy.write_data(b"-1\n").and_then(|()| copy.finish()).map(|_| ());
         let error = outcome.unwrap_err();
@@ -1073,7 +1073,7 @@ fn a_copy_does_not_keep_up_beyond_a_change_of_its_table() {
     }
 }
 
-/// Beside a COPY that takes its time others' versions are collected, unless it looks at rows by its snapshot.
+/// While a COPY runs for long, old versions are collected, unless it reads rows by its snapshot.
 #[test]
 fn a_copy_of_its_own_holds_no_versions_back() {
     let database = Database::memory().unwrap();
@@ -1104,11 +1104,11 @@ fn a_copy_of_its_own_holds_no_versions_back() {
         assert_eq!(database.engine().garbage_backlog() > 100, holds_back);
         copying.finish_copy(*copy).unwrap();
         if in_block {
-            // From here on it reads, what stands there now.
+            // From here on it reads the current rows.
             assert_eq!(rows(&mut copying, "SELECT count(*) FROM hot"), ["BigInt(1)"]);
             changing.execute("INSERT INTO hot VALUES (2)").unwrap();
             assert_eq!(rows(&mut copying, "SELECT count(*) FROM hot"), ["BigInt(1)"]);
-            // And what it reads is what it relies on.
+            // Its commit depends on what it reads.
             let error = copying.execute("COMMIT").map(|_| ()).unwrap_err();
             assert_eq!(error.state(), SqlState::SERIALIZATION_FAILURE);
             continue;
@@ -1117,10 +1117,10 @@ fn a_copy_of_its_own_holds_no_versions_back() {
     }
 }
 
-/// That a key is taken is read, also by a COPY without a snapshot: who goes on after he was told of it relies on it.
+/// The error for a taken key counts as a read, also of a COPY without a snapshot: a transaction that continues after it depends on it.
 #[test]
 fn a_copy_that_found_a_key_taken_has_read_that() {
-    // With a CHECK rows go in one by one, without as a batch.
+    // With a CHECK rows are inserted one by one, without as a batch.
     for check in ["", ", CHECK (a > 0)"] {
         for goes in [false, true] {
             let database = Database::memory().unwrap();
@@ -1148,9 +1148,9 @@ fn a_copy_that_found_a_key_taken_has_read_that() {
     }
 }
 
-/// Nothing keeps a table for a COPY that has not stored a row yet.
+/// A COPY that has not stored a row yet does not lock its table.
 #[test]
-fn a_copy_whose_table_was_dropped_before_its_first_row_says_so() {
+fn a_copy_whose_table_was_dropped_before_its_first_row_reports_it() {
     for check in ["", ", CHECK (i > 0)"] {
         let database = Database::memory().unwrap();
         let (mut copying, mut changing) = (database.connect(), database.connect());
@@ -1158,7 +1158,7 @@ fn a_copy_whose_table_was_dropped_before_its_first_row_says_so() {
         let copy = copying.prepare("COPY t FROM STDIN").unwrap();
         let Outcome::CopyIn(mut copy) = copying.run(&copy, &[]).unwrap() else { panic!() };
         changing.execute("DROP TABLE t").unwrap();
-        // Until it is forgotten.
+        // Until the lock is released.
         std::thread::sleep(std::time::Duration::from_millis(100));
         let error = copy.write_data(b"-1\n").and_then(|()| copy.finish().map(|_| ())).unwrap_err();
         assert_ne!(error.state(), SqlState::INTERNAL_ERROR, "{error}");
@@ -1166,7 +1166,7 @@ fn a_copy_whose_table_was_dropped_before_its_first_row_says_so() {
     }
 }
 
-/// What has been read of a pipe cannot be read again, so that the statement is not run again.
+/// Data that was read from a pipe cannot be read again, so the statement is not run again.
 #[test]
 fn a_copy_of_a_pipe_that_meets_a_conflict_stores_nothing() {
     let folder = Folder::new(&[]);
@@ -1182,7 +1182,7 @@ fn a_copy_of_a_pipe_that_meets_a_conflict_stores_nothing() {
         let mut pipe = fs::OpenOptions::new().write(true).open(folder.path("pipe")).unwrap();
         pipe.write_all(b"1\n2\n3\n").unwrap();
         drop(pipe);
-        // It waits for the other's end by now, or comes later and finds its row gone.
+        // It waits for the end of the other by now, or comes later and finds the row deleted.
         std::thread::sleep(std::time::Duration::from_millis(200));
         holding.execute("ROLLBACK").unwrap();
         let outcome = copied.join().unwrap();

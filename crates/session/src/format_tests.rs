@@ -1,4 +1,4 @@
-//! What a session promises of Parquet, Arrow and JSON files: they are tables, what goes out comes back, and damage is an error.
+//! What a session promises of Parquet, Arrow and JSON files: they are tables, what is written is read back, and damage is an error.
 
 use crate::file_tests::{Folder, connection, rows};
 use crate::{Connection, Outcome};
@@ -23,13 +23,13 @@ fn run(connection: &mut Connection, folder: &Folder, sql: &str) -> Result<u64> {
     connection.execute(&folder.sql(sql))
 }
 
-/// What an error says: state and message.
-fn told(connection: &mut Connection, folder: &Folder, sql: &str) -> (String, String) {
+/// The SQLSTATE and the message of an error.
+fn error_in(connection: &mut Connection, folder: &Folder, sql: &str) -> (String, String) {
     let error = run(connection, folder, sql).expect_err(sql);
     (error.state().as_str().to_owned(), error.message().replace(&folder.sql("@"), "@"))
 }
 
-/// A table of every type, with the edges of each. Plain numerics have the 16 decimals that they have as Arrow.
+/// A table of every type, with the extremes of each. Plain numerics have the 16 decimals that they have as Arrow.
 const EVERY_TYPE: &str = "
     CREATE TABLE every (
         b boolean, i2 smallint, i4 integer, i8 bigint, r real, f double precision, n numeric(20, 5), m numeric,
@@ -139,25 +139,25 @@ fn files_of_a_pattern_have_the_columns_of_the_first() {
         let all = folder.sql(&format!("SELECT n, t FROM '@/a-*.{format}' ORDER BY n"));
         assert_eq!(rows(&mut connection, &all), ["Integer(1)|x", "Integer(2)|y"]);
         assert_eq!(
-            told(&mut connection, &folder, &format!("SELECT n FROM '@/b-*.{format}'")),
+            error_in(&mut connection, &folder, &format!("SELECT n FROM '@/b-*.{format}'")),
             (
                 "42804".to_owned(),
                 format!("file \"@/b-2.{format}\" has another type of column \"n\": Utf8View, not Int32")
             )
         );
         assert_eq!(
-            told(&mut connection, &folder, &format!("SELECT n FROM '@/c-*.{format}'")),
+            error_in(&mut connection, &folder, &format!("SELECT n FROM '@/c-*.{format}'")),
             ("42703".to_owned(), format!("file \"@/c-2.{format}\" has no column \"n\""))
         );
     }
 }
 
 #[test]
-fn rows_tell_their_file_and_files_may_be_listed() {
+fn rows_have_their_file_names_and_files_may_be_listed() {
     let folder = Folder::new(&[]);
     let mut connection = connection();
     for format in ["csv", "json", "parquet", "arrow"] {
-        // The name of the first is too long to lie in a view.
+        // The name of the first is too long for the inline part of a view.
         for (file, query) in [
             ("one-of-the-files", "SELECT 1 AS n, 'x'::text AS t UNION ALL SELECT 2, 'y'"),
             ("two", "SELECT 3 AS n, 'z'::text AS t"),
@@ -187,7 +187,7 @@ fn rows_tell_their_file_and_files_may_be_listed() {
             ask("file, count(*)::int", both, ", filename => 'file'", "GROUP BY file ORDER BY file"),
             format!("{one}|Integer(2); {two}|Integer(1)")
         );
-        // Twice, as what has been read once may be passed over.
+        // Twice, as chunks that have been read once may be skipped.
         for _ in 0..2 {
             assert_eq!(
                 ask("t", both, ", filename => true", "WHERE filename LIKE '%/two.%' OR t = 'x' ORDER BY t"),
@@ -195,7 +195,7 @@ fn rows_tell_their_file_and_files_may_be_listed() {
             );
         }
         assert_eq!(ask("t", both, ", filename => false", "ORDER BY t"), "x; y; z");
-        // A file that is not asked for by its name is not read: this one has no such column.
+        // A file whose name does not meet the condition is not read: this one has no such column.
         let all = "ARRAY['@/one*.#', '@/t*.#', '@/other.#']";
         if format != "json" {
             let folder_name = folder.sql("@/").len();
@@ -206,7 +206,7 @@ fn rows_tell_their_file_and_files_may_be_listed() {
             let error = connection.execute(&sql).unwrap_err();
             assert!(error.to_string().contains("other"), "{error}");
         }
-        // The column of the file goes before: it says so.
+        // The column of the file takes precedence: its value is returned.
         let twice = folder.sql(&format!("SELECT * FROM read_{format}('@/two.{format}', filename => 't')"));
         let error = connection.execute(&twice).unwrap_err();
         assert_eq!(error.state(), SqlState::DUPLICATE_COLUMN, "{error}");
@@ -243,7 +243,7 @@ fn columns_of_files_are_found_by_name() {
             .unwrap();
         let all = rows(&mut connection, "DELETE FROM t RETURNING id > 0, name, n::text");
         assert_eq!(all, ["Boolean(true)|nobody|1.50"; 2], "{format}");
-        // Text is read as a literal, what does not fit is told.
+        // Text is read as a literal, and what does not fit is an error.
         run(&mut connection, &folder, &to("SELECT '12.5'::text AS n, 'x'::text AS name")).unwrap();
         run(&mut connection, &folder, &format!("COPY t (n, name) FROM '@/f' (FORMAT {format})")).unwrap();
         assert_eq!(rows(&mut connection, "DELETE FROM t RETURNING n::text"), ["12.50"]);
@@ -252,29 +252,29 @@ fn columns_of_files_are_found_by_name() {
         let error = connection.execute(&copy).unwrap_err();
         assert_eq!(error.state(), SqlState::INVALID_TEXT_REPRESENTATION);
         assert!(error.context().unwrap().ends_with("column n: \"many\""), "{:?}", error.context());
-        // The file has a column more, or one less.
+        // The file has one column more, or one less.
         run(&mut connection, &folder, &to("SELECT 1 AS n, 2 AS other")).unwrap();
         assert_eq!(
-            told(&mut connection, &folder, &format!("COPY t FROM '@/f' (FORMAT {format})")),
+            error_in(&mut connection, &folder, &format!("COPY t FROM '@/f' (FORMAT {format})")),
             ("42703".to_owned(), "there is no column \"other\" to copy to".to_owned())
         );
         run(&mut connection, &folder, &format!("COPY t (n) FROM '@/f' (FORMAT {format})")).unwrap();
-        let short = told(&mut connection, &folder, &to("SELECT 1 AS a, 2 AS a"));
-        assert_eq!(short, ("42701".to_owned(), "column name \"a\" comes twice".to_owned()));
+        let short = error_in(&mut connection, &folder, &to("SELECT 1 AS a, 2 AS a"));
+        assert_eq!(short, ("42701".to_owned(), "column name \"a\" appears twice".to_owned()));
         connection.execute("DELETE FROM t").unwrap();
     }
     for format in ["parquet", "arrow"] {
         run(&mut connection, &folder, &format!("COPY (SELECT 1 AS id) TO '@/f' (FORMAT {format})")).unwrap();
         assert_eq!(
-            told(&mut connection, &folder, &format!("COPY t (id, name) FROM '@/f' (FORMAT {format})")),
+            error_in(&mut connection, &folder, &format!("COPY t (id, name) FROM '@/f' (FORMAT {format})")),
             ("42703".to_owned(), "the file has no column \"name\"".to_owned())
         );
     }
     connection.execute("CREATE TABLE k (a integer NOT NULL, b smallint)").unwrap();
     run(&mut connection, &folder, "COPY (SELECT 1 AS a, 70000 AS b) TO '@/f' (FORMAT parquet)").unwrap();
-    assert_eq!(told(&mut connection, &folder, "COPY k FROM '@/f' (FORMAT parquet)").0, "22003");
+    assert_eq!(error_in(&mut connection, &folder, "COPY k FROM '@/f' (FORMAT parquet)").0, "22003");
     run(&mut connection, &folder, "COPY (SELECT 1 AS b) TO '@/f' (FORMAT arrow)").unwrap();
-    assert_eq!(told(&mut connection, &folder, "COPY k FROM '@/f' (FORMAT arrow)").0, "23502");
+    assert_eq!(error_in(&mut connection, &folder, "COPY k FROM '@/f' (FORMAT arrow)").0, "23502");
 }
 
 /// Values that do not cast, and conditions that fail, in the first, a middle and the last row of several batches.
@@ -306,7 +306,7 @@ fn the_row_is_named_whose_value_does_not_fit_or_whose_condition_fails() {
             }
         }
     }
-    // Not of a value: nobody knows of a row.
+    // An error that is not of a value has no row.
     connection
         .execute(
             "ALTER TABLE wide ADD COLUMN d integer DEFAULT 1 / (length(current_user) - length(current_user))",
@@ -346,10 +346,10 @@ fn json_lines_are_read_as_they_are() {
     for (file, message) in [
         ("array", "a line is no JSON object"),
         ("broken", "a line is no JSON object"),
-        ("empty", "file \"@/empty.json\" tells no columns: it is empty"),
-        ("nothing", "file \"@/nothing.json\" tells no columns: no row has any"),
+        ("empty", "no columns were found in file \"@/empty.json\": it is empty"),
+        ("nothing", "no columns were found in file \"@/nothing.json\": no row has any"),
     ] {
-        let found = told(&mut connection, &folder, &format!("SELECT * FROM '@/{file}.json'"));
+        let found = error_in(&mut connection, &folder, &format!("SELECT * FROM '@/{file}.json'"));
         assert_eq!(found, ("22P04".to_owned(), message.to_owned()));
     }
     let error = connection.execute(&folder.sql("SELECT sum(a) FROM '@/late.json'")).unwrap_err();
@@ -357,12 +357,12 @@ fn json_lines_are_read_as_they_are() {
     assert_eq!(error.context().unwrap(), folder.sql("file \"@/late.json\", line 200001, column a: \"x\""));
     assert!(error.hint().unwrap().contains("read_json('file.json', types => "), "{error:?}");
     assert_eq!(rows(&mut connection, &folder.sql("SELECT count(*) FROM '@/late.json'")), ["BigInt(200001)"]);
-    // Some programs put a mark before UTF-8, which is no part of the first line.
+    // Some programs write a byte order mark before UTF-8, which is no part of the first line.
     fs::write(folder.path("marked.json"), "\u{feff}{\"a\": 1}\n{\"a\": 2}\n").unwrap();
     connection.execute("CREATE TABLE marked (a integer)").unwrap();
     assert_eq!(run(&mut connection, &folder, "COPY marked FROM '@/marked.json' (FORMAT json)").unwrap(), 2);
     assert_eq!(rows(&mut connection, &folder.sql("SELECT sum(a)::text FROM '@/marked.json'")), ["3"]);
-    // COPY is stricter, but for what it is told to leave out.
+    // COPY is stricter, except for what its options leave out.
     connection.execute("CREATE TABLE t (a integer)").unwrap();
     let copied = run(&mut connection, &folder, "COPY t FROM '@/late.json' (FORMAT json, ON_ERROR ignore)");
     assert_eq!(copied.unwrap(), 200_000);
@@ -403,7 +403,7 @@ fn clients_send_and_get_the_same_formats() {
             assert_eq!(rows(&mut connection, &all.replace("every", "back")), expected, "{format} {piece}");
             connection.execute("DELETE FROM back").unwrap();
         }
-        // What is cut off is not taken for whole.
+        // Data that is cut off is not accepted as complete.
         let sql = format!("COPY back FROM STDIN (FORMAT {format})");
         let Outcome::CopyIn(mut copy) = begin(&mut connection, &sql) else { panic!("{sql}") };
         let cut = copy.write_data(&data[..data.len() / 2]).and_then(|()| copy.finish());
@@ -434,28 +434,28 @@ fn a_file_appears_when_it_is_whole() {
         let fails = "SELECT 1 / (n - 5000) AS q FROM generate_series(1, 10000) AS s(n)";
         for name in ["old.csv", "new.csv"] {
             let copy = format!("COPY ({fails}) TO '@/{name}' (FORMAT {format})");
-            assert_eq!(told(&mut connection, &folder, &copy).0, "22012");
+            assert_eq!(error_in(&mut connection, &folder, &copy).0, "22012");
         }
         assert_eq!(fs::read_to_string(folder.path("old.csv")).unwrap(), "as it was");
         assert_eq!(fs::read_dir(folder.path("")).unwrap().count(), 1, "{format}");
     }
     run(&mut connection, &folder, "COPY (SELECT 1) TO '@/old.csv'").unwrap();
     assert_eq!(fs::read_to_string(folder.path("old.csv")).unwrap(), "1\n");
-    assert_eq!(told(&mut connection, &folder, "COPY (SELECT 1) TO '@/no/such.csv'").0, "58P01");
-    assert_eq!(told(&mut connection, &folder, "COPY (SELECT 1) TO '@'").0, "42809");
+    assert_eq!(error_in(&mut connection, &folder, "COPY (SELECT 1) TO '@/no/such.csv'").0, "58P01");
+    assert_eq!(error_in(&mut connection, &folder, "COPY (SELECT 1) TO '@'").0, "42809");
     run(&mut connection, &folder, "COPY (SELECT 1) TO '/dev/null'").unwrap();
 }
 
 #[test]
-fn mistakes_say_what_to_do() {
+fn errors_have_hints() {
     let folder = Folder::new(&[("a.csv", "n\n1\n")]);
     let mut connection = connection();
     connection.execute("CREATE TABLE t (n integer)").unwrap();
     run(&mut connection, &folder, "COPY (SELECT 1 AS n) TO '@/a.parquet' (FORMAT parquet)").unwrap();
     run(&mut connection, &folder, "COPY (SELECT 1 AS n) TO '@/a.arrow' (FORMAT arrow)").unwrap();
     for (sql, state, message) in [
-        ("COPY t FROM '@/a.parquet'", "22P04", "file \"@/a.parquet\" holds no text"),
-        ("COPY t FROM '@/a.arrow' (FORMAT csv)", "22P04", "file \"@/a.arrow\" holds no text"),
+        ("COPY t FROM '@/a.parquet'", "22P04", "file \"@/a.parquet\" is not a text file"),
+        ("COPY t FROM '@/a.arrow' (FORMAT csv)", "22P04", "file \"@/a.arrow\" is not a text file"),
         ("COPY t FROM '@/a.csv' (FORMAT parquet)", "22P04", "file \"@/a.csv\" is not a Parquet file"),
         (
             "COPY t FROM '@/a.arrow' (FORMAT parquet)",
@@ -507,11 +507,11 @@ fn mistakes_say_what_to_do() {
             "COPY of rows without columns in parquet format is not supported",
         ),
     ] {
-        assert_eq!(told(&mut connection, &folder, sql), (state.to_owned(), message.to_owned()), "{sql}");
+        assert_eq!(error_in(&mut connection, &folder, sql), (state.to_owned(), message.to_owned()), "{sql}");
     }
 }
 
-/// A row and one of NULL, of types that SQL has not, or only something like it.
+/// A row, and a row of NULLs, of types that SQL lacks or has in a similar form only.
 fn foreign() -> RecordBatch {
     let keys: DictionaryArray<Int32Type> = [Some("key"), None].into_iter().collect();
     let list = ListArray::from_iter_primitive::<Int32Type, _, _>([Some([Some(1), None]), None]);
@@ -569,9 +569,9 @@ fn what_others_write_is_read_where_sql_has_something_like_it() {
             ],
             "{format}"
         );
-        // One column that cannot be read is in nobody's way who does not ask for it.
+        // A column that cannot be read does not affect a query that does not read it.
         assert_eq!(rows(&mut connection, &folder.sql("SELECT count(*) FROM '@/foreign'")), ["BigInt(2)"]);
-        let (state, message) = told(&mut connection, &folder, "SELECT * FROM '@/foreign'");
+        let (state, message) = error_in(&mut connection, &folder, "SELECT * FROM '@/foreign'");
         assert_eq!(state, "0A000");
         assert!(
             message.starts_with("column \"pair\" of file \"@/foreign\": a column of Arrow type Struct"),
@@ -587,7 +587,7 @@ fn what_others_write_is_read_where_sql_has_something_like_it() {
             ["Integer(-7)|long|Numeric { unscaled: -123, scale: 1 }|key  |Null"]
         );
         let copy = format!("COPY t (pair) FROM '@/foreign' (FORMAT {format})");
-        assert_eq!(told(&mut connection, &folder, &copy).0, "0A000");
+        assert_eq!(error_in(&mut connection, &folder, &copy).0, "0A000");
         connection.execute("DROP TABLE t").unwrap();
     }
 }
@@ -621,7 +621,7 @@ fn what_arrow_files_alone_can_hold_is_read_or_refused() {
         let read = folder.sql("SELECT t, b FROM '@/foreign'");
         assert_eq!(rows(&mut connection, &read), ["e|Bytea([98])", "Null|Null"]);
         let copy = "COPY strict (t) FROM '@/foreign' (FORMAT arrow)";
-        assert_eq!(told(&mut connection, &folder, copy).0, "23502");
+        assert_eq!(error_in(&mut connection, &folder, copy).0, "23502");
         let message = "value 1000.00 of column \"n\" is out of range for type numeric(5,2)".to_owned();
         for sql in ["SELECT n FROM '@/foreign'", "COPY n (n) FROM '@/foreign' (FORMAT arrow)"] {
             let error = run(&mut connection, &folder, sql).unwrap_err();
@@ -633,7 +633,7 @@ fn what_arrow_files_alone_can_hold_is_read_or_refused() {
 }
 
 #[test]
-fn columns_of_one_name_are_told_apart() {
+fn columns_of_one_name_are_distinguished() {
     let folder = Folder::new(&[]);
     let mut connection = connection();
     let names = ["a", "a", "b", "a_1", "a"];
@@ -670,7 +670,7 @@ fn columns_of_one_name_are_told_apart() {
             assert_eq!(rows(&mut connection, &folder.sql(query)).join(";"), expected, "{format}: {query}");
         }
         let copy = format!("COPY t (a) FROM '@/same' (FORMAT {format})");
-        let found = told(&mut connection, &folder, &copy);
+        let found = error_in(&mut connection, &folder, &copy);
         assert_eq!(found, ("42702".to_owned(), "the file has more than one column \"a\"".to_owned()));
         run(&mut connection, &folder, &format!("COPY two (b, a_1) FROM '@/same' (FORMAT {format})")).unwrap();
         assert_eq!(rows(&mut connection, "SELECT * FROM two WHERE b = 2"), ["Integer(2)|Integer(3)"]);
@@ -679,7 +679,7 @@ fn columns_of_one_name_are_told_apart() {
 }
 
 #[test]
-fn read_json_is_told_what_the_beginning_of_the_file_does_not_tell() {
+fn read_json_accepts_what_cannot_be_inferred() {
     let folder = Folder::new(&[
         ("late.json", &("{\"a\": 1, \"b\": \"x\"}\n".repeat(100_000) + "{\"a\": 1.5, \"z\": 7}\n")),
         ("long.json", &format!("{{\"t\": \"{}\", \"n\": 1}}\n", "x".repeat(2 << 20))),
@@ -715,7 +715,7 @@ fn read_json_is_told_what_the_beginning_of_the_file_does_not_tell() {
             "invalid input syntax for type bigint",
             "",
         ),
-        ("'@/long.json'", "22P04", "tells no columns", "read_json('file.json', columns => "),
+        ("'@/long.json'", "22P04", "no columns were found", "read_json('file.json', columns => "),
         (
             "read_json('@/late.json', types => 'c bigint')",
             "42703",
@@ -725,7 +725,7 @@ fn read_json_is_told_what_the_beginning_of_the_file_does_not_tell() {
         (
             "read_json('@/late.json', types => 'a text', columns => 'a text')",
             "22023",
-            "columns says",
+            "columns has all types",
             "read_json(",
         ),
         ("read_json('@/late.json', header => true)", "22023", "there is no option \"header\"", "read_json("),
@@ -753,8 +753,8 @@ fn the_mark_that_ends_data_ends_json_as_well() {
         }
     }
     assert_eq!(run(&mut connection, &folder, "COPY t FROM '@/t.json' (FORMAT json)").unwrap(), 1);
-    // In a file that is read where it is, nothing ends the data but its end.
-    let found = told(&mut connection, &folder, "SELECT n FROM '@/t.json'");
+    // A file that is read in place ends only at its end.
+    let found = error_in(&mut connection, &folder, "SELECT n FROM '@/t.json'");
     assert_eq!(found, ("22P04".to_owned(), "a line is no JSON object".to_owned()));
 }
 
@@ -766,7 +766,7 @@ fn streams_without_rows_are_of_some_columns_all_the_same() {
     let ours = sent(&mut connection, "COPY t TO STDOUT (FORMAT arrow)");
     let schema = foreign().schema();
     let others = arrow_ipc::writer::StreamWriter::try_new(Vec::new(), &schema).unwrap().into_inner().unwrap();
-    // Who writes a stream may also end it by writing no more.
+    // A program that writes a stream may also end it without the mark.
     let unmarked = ours.strip_suffix(&[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]).unwrap().to_vec();
     for data in [&ours, &unmarked] {
         std::fs::write(folder.path("t.arrows"), data).unwrap();
@@ -787,13 +787,13 @@ fn streams_without_rows_are_of_some_columns_all_the_same() {
     assert!(rows(&mut connection, &folder.sql("SELECT u, list FROM '@/foreign'")).is_empty());
     let error = run(&mut connection, &folder, "COPY back FROM '@/foreign' (FORMAT arrow)").unwrap_err();
     assert_eq!(error.state(), SqlState::UNDEFINED_COLUMN);
-    // What breaks off before its columns are known is no stream.
+    // Data that ends before its columns are known is no stream.
     std::fs::write(folder.path("cut"), &ours[..40]).unwrap();
-    assert_eq!(told(&mut connection, &folder, "SELECT * FROM '@/cut'").0, "22P04");
+    assert_eq!(error_in(&mut connection, &folder, "SELECT * FROM '@/cut'").0, "22P04");
 }
 
 #[test]
-fn a_key_that_is_taken_is_told_with_its_table_whatever_rows_come_from() {
+fn a_duplicate_key_is_reported_with_its_table_for_every_source() {
     let folder = Folder::new(&[("t.csv", "1\n2\n1\n")]);
     let mut connection = connection();
     connection.execute("CREATE TABLE t (n integer PRIMARY KEY)").unwrap();
@@ -810,7 +810,7 @@ fn a_key_that_is_taken_is_told_with_its_table_whatever_rows_come_from() {
     }
 }
 
-/// The second row group cannot be read, which only those notice who need it.
+/// The second row group cannot be read, which only a query that needs it notices.
 #[test]
 fn row_groups_that_cannot_meet_a_condition_are_not_read() {
     let folder = Folder::new(&[]);
@@ -842,13 +842,13 @@ fn row_groups_that_cannot_meet_a_condition_are_not_read() {
         let count = folder.sql(&format!("SELECT count(t) FROM '@/a.parquet' WHERE {condition}"));
         connection.query(&count).unwrap_or_else(|error| panic!("{condition}: {error:?}"));
     }
-    // NaN is larger than every number, and statistics do not tell of it.
+    // NaN is larger than every number, and statistics do not contain it.
     for condition in ["true", "n = 1001", "n + 1 = 7", "t = 'key 1500'", "f > 5000"] {
         let count = folder.sql(&format!("SELECT count(t) FROM '@/a.parquet' WHERE {condition}"));
         let error = connection.query(&count).expect_err(condition);
         assert_eq!(error.state(), SqlState::BAD_COPY_FILE_FORMAT, "{condition}");
     }
-    // What other writers do not say is not taken for something.
+    // A statistic that another writer leaves out is not assumed.
     let properties = WriterProperties::builder()
         .set_statistics_enabled(parquet::file::properties::EnabledStatistics::None)
         .build();
@@ -861,7 +861,7 @@ fn row_groups_that_cannot_meet_a_condition_are_not_read() {
     assert_eq!(rows(&mut connection, &folder.sql("SELECT l FROM '@/a.parquet' WHERE i IS NULL")), ["Null"]);
 }
 
-/// Every file that is cut off somewhere, and files of which bytes are wrong, either make an error or rows.
+/// Every file that is cut off somewhere, and files with wrong bytes, either make an error or rows.
 #[test]
 fn damaged_files_make_errors() {
     let folder = Folder::new(&[]);
@@ -904,7 +904,7 @@ fn damaged_files_make_errors() {
     }
 }
 
-/// No text could give them back.
+/// No text could restore them.
 #[test]
 fn strings_with_zero_bytes_stay_in_their_files() {
     let folder = Folder::new(&[]);
@@ -921,7 +921,7 @@ fn strings_with_zero_bytes_stay_in_their_files() {
         "INSERT INTO t SELECT t FROM '@/t.parquet'",
         "CREATE TABLE u AS SELECT * FROM '@/t.parquet'",
     ] {
-        let (state, message) = told(&mut connection, &folder, sql);
+        let (state, message) = error_in(&mut connection, &folder, sql);
         assert_eq!(
             (&*state, &*message),
             ("22021", "invalid byte sequence for encoding \"UTF8\": 0x00"),

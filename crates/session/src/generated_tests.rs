@@ -1,4 +1,4 @@
-//! What a session promises of generated columns beside what `tests/slt` states: of COPY, of every path of a change, across
+//! What a session promises of generated columns beyond what `tests/slt` states: of COPY, of every kind of change, across
 //! sessions, and after a crash.
 
 use crate::file_tests::{Folder, rows};
@@ -39,11 +39,11 @@ fn copy_computes_them_and_names_the_line_of_a_row_that_has_none() {
         rows(&mut connection, "SELECT a, half, b FROM t ORDER BY a"),
         ["Integer(8)|Integer(100)|x", "Integer(17)|Integer(10)|y", "Integer(27)|Integer(5)|Null"]
     );
-    let mut fails = |sql: &str, data: &str, state: SqlState, told: Option<&str>| {
+    let mut fails = |sql: &str, data: &str, state: SqlState, expected_context: Option<&str>| {
         let error = copy(&mut connection, sql, data).expect_err(data);
-        assert_eq!((error.state(), error.context()), (state, told), "{data}: {error}");
+        assert_eq!((error.state(), error.context()), (state, expected_context), "{data}: {error}");
     };
-    // The first row in which something is wrong counts.
+    // The first row with an error counts.
     let all = "COPY t FROM STDIN";
     fails(all, "6\ta\n7\tb\n9\tc\n", SqlState::DIVISION_BY_ZERO, Some("COPY t, line 2"));
     fails(all, "6\ta\n9\tc\n7\tb\n", SqlState::CHECK_VIOLATION, Some("COPY t, line 2"));
@@ -87,7 +87,7 @@ fn a_value_does_not_depend_on_the_session_that_computes_it() {
     assert_eq!(rows(&mut other, &format!("WITH i AS ({many}) SELECT DISTINCT b FROM i")), ["Boolean(true)"]);
 }
 
-/// From the log alone, and from a checkpoint.
+/// After recovery from the log alone, and from a checkpoint.
 #[test]
 fn they_are_generated_after_a_crash() {
     let open = |disk: &Arc<SimulatedDisk>| {

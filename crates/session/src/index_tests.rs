@@ -1,5 +1,5 @@
-//! What a session promises of indexes on expressions and of partial indexes beside what `tests/slt` states: that conditions find
-//! rows by them, and that they are what they were after a crash.
+//! What a session promises of indexes on expressions and of partial indexes beyond what `tests/slt` states: conditions find
+//! rows by them, and they are unchanged after a crash.
 
 use crate::file_tests::rows;
 use crate::{Connection, Database};
@@ -22,7 +22,7 @@ const MADE: [&str; 4] = [
     "CREATE UNIQUE INDEX open ON t (a, id) WHERE NOT done",
 ];
 
-/// A change conflicts with a query if it moves a row into what the query has asked for, or out of it.
+/// A change conflicts with a query if it moves a row into the condition of the query, or out of it.
 #[test]
 fn conditions_find_rows_by_expressions_and_by_the_condition_of_an_index() {
     let database = Database::memory().unwrap();
@@ -50,7 +50,7 @@ fn conditions_find_rows_by_expressions_and_by_the_condition_of_an_index() {
     assert!(!plan.contains("CASE WHEN"), "{plan}");
 }
 
-/// From the log alone, and from a checkpoint.
+/// After recovery from the log alone, and from a checkpoint.
 #[test]
 fn they_are_what_they_were_after_a_crash() {
     let open = |disk: &Arc<SimulatedDisk>| {

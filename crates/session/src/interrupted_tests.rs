@@ -1,8 +1,8 @@
-//! What comes of loads that are cut off, and of those that the disk has no room for: all of a load or nothing of it.
+//! Loads that are interrupted, and loads for which the disk has no room: a load is stored as a whole or not at all.
 //!
 //! Loads of two sizes, from files and from the client. Redo of the small one waits in memory for the commit, that of
-//! the large one goes to a spill file long before. Where the load's transaction has made or truncated its table, what the
-//! large one has of full blocks goes into a file beside the load, which its commit names, and only redo of the rest is spilled.
+//! the large one is written to a spill file long before. Where the load's transaction has made or truncated its table, the
+//! full blocks of the large load are written to a file beside it, which its commit names, and only the rest of its redo is spilled.
 
 use crate::file_tests::Folder;
 use crate::server::ServerConnection as _;
@@ -19,21 +19,21 @@ use std::time::Duration;
 const LOG: &str = "/data/db/log";
 const CHECKPOINT: &str = "/data/db/checkpoint";
 
-/// Redo of this length goes to a spill file; a COPY hands on what it has read every 512 KiB.
+/// Redo of this length is written to a spill file; a COPY passes its rows on after every 512 KiB.
 const SPILL_BYTES: usize = 64 << 10;
 
-/// A block has as many rows.
+/// The number of rows of a block.
 const BLOCK_ROWS: usize = 1024;
 
-/// About how long a row is.
+/// The approximate length of a row.
 const ROW_BYTES: usize = 1000;
 
-/// How rows come.
+/// Where the rows of a load come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Way {
     File,
     Client,
-    /// From a file, into a table which the transaction has made in the place of the one that was there.
+    /// From a file, into a table which the transaction has made in place of an existing one.
     Made,
     /// From the client, into the table which the transaction has truncated.
     Truncated,
@@ -42,7 +42,7 @@ pub(crate) enum Way {
 impl Way {
     pub(crate) const ALL: [Way; 4] = [Way::File, Way::Client, Way::Made, Way::Truncated];
 
-    /// What opens the transaction, if the load is not one by itself.
+    /// The statements that open the transaction, if the load is not one by itself.
     pub(crate) fn opening(self) -> Option<String> {
         match self {
             Way::File | Way::Client => None,
@@ -51,7 +51,7 @@ impl Way {
         }
     }
 
-    /// What is there after a load, where there was something before.
+    /// The loads that the table holds after a load, given those before.
     pub(crate) fn after(self, before: &[Load], load: Load) -> Vec<Load> {
         match self {
             Way::File | Way::Client => [before, &[load]].concat(),
@@ -60,7 +60,7 @@ impl Way {
     }
 }
 
-/// What loads go into.
+/// The table of the loads.
 const TABLE: &str = "CREATE TABLE loaded (load integer, row integer, text text, PRIMARY KEY (load, row));
     CREATE INDEX ON loaded (text)";
 
@@ -160,7 +160,7 @@ pub(crate) fn loads_in(database: &Database, possible: &[Load]) -> Vec<Load> {
         found.push(*load);
         rest = later;
     }
-    // By each index every row is found, and nothing else is in it.
+    // Each index finds every row, and has no other entry.
     for (sql, of) in [
         ("SELECT text FROM loaded WHERE load = $1 AND row = $2", 0..2),
         ("SELECT row FROM loaded WHERE text = $1", 2..3),
@@ -186,8 +186,8 @@ pub(crate) fn loads_in(database: &Database, possible: &[Load]) -> Vec<Load> {
     found
 }
 
-/// Opens what a crash has left. A load that was acknowledged is there, one that was not is there as a whole or not at
-/// all, and then nothing is left of it that a second try would meet.
+/// Opens what a crash has left. A load that was acknowledged is there. One that was not is there as a whole or not at
+/// all, and then nothing remains of it that a second attempt would conflict with.
 fn check_after_crash(disk: &Arc<SimulatedDisk>, before: &[Load], load: Load, way: Way, acknowledged: bool) {
     let database = open(disk);
     let (possible, with) = ([before, &[load]].concat(), way.after(before, load));
@@ -198,9 +198,9 @@ fn check_after_crash(disk: &Arc<SimulatedDisk>, before: &[Load], load: Load, way
     }
     assert_eq!(found, with);
     database.checkpoint().unwrap();
-    assert_eq!(spills(disk), 0, "a spill file that nobody needs");
+    assert_eq!(spills(disk), 0, "a spill file that is not needed");
     let full_blocks = if way.opening().is_some() { load.rows as usize / BLOCK_ROWS } else { 0 };
-    assert!(load_files(disk) <= full_blocks, "files of loads that nobody needs");
+    assert!(load_files(disk) <= full_blocks, "files of loads that are not needed");
     assert_eq!(loads_in(&open(&disk.after_kill()), &possible), with);
 }
 
@@ -280,12 +280,12 @@ fn a_long_load_that_the_disk_has_no_room_for_fails_and_others_go_on() {
             assert_eq!(error.state(), SqlState::DISK_FULL, "{error}");
             assert!(error.hint().is_some(), "{error:?}");
             assert_eq!((spills(&disk), load_files(&disk)), (spilled, 0), "its file is gone");
-            // Nothing of it is there, and others write as before, while the disk is as full as it was.
+            // Nothing of the load is there, and other transactions write as before, while the disk is as full as it was.
             assert_eq!(loads_in(&database, &possible), before);
             let mut other = database.connect();
             other.execute("INSERT INTO loaded VALUES (2, 0, 'somebody else''s')").unwrap();
             other.execute("DELETE FROM loaded WHERE load = 2").unwrap();
-            // Nor does it come back; and it works once there is room.
+            // The load does not reappear, and it succeeds once there is room.
             assert_eq!(loads_in(&open(&disk.after_kill()), &possible), before);
             disk.heal();
             load.run(&mut other, way).unwrap();
@@ -303,7 +303,7 @@ fn a_short_load_that_the_log_has_no_room_for_is_not_there_once_the_database_is_o
         let (disk, database, mut before) = database();
         disk.leave_room(0);
         let mut connection = database.connect();
-        // The segments that there are take some.
+        // The existing segments have room for some.
         let (load, error) = loop {
             let load = Load { number: before.len() as i32, rows: SMALL };
             match load.run(&mut connection, way) {
@@ -313,7 +313,7 @@ fn a_short_load_that_the_log_has_no_room_for_is_not_there_once_the_database_is_o
         };
         assert_eq!(error.state(), SqlState::DISK_FULL, "{error}");
         assert!(error.hint().is_some_and(|hint| hint.contains("restart")), "{error:?}");
-        // Reading goes on, and shows what may be lost; nobody writes until the database is opened again.
+        // Reading continues, and may return what is not durable; all writes fail until the database is opened again.
         disk.heal();
         let with = [&before[..], &[load]].concat();
         assert_eq!(loads_in(&database, &with), with);

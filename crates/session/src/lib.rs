@@ -47,10 +47,10 @@
 //! # Transactions
 //!
 //! A connection is one client's state and is used by one thread at a time; give every thread its
-//! own. Outside a transaction every statement is one, and runs again by itself when it meets a concurrent change.
+//! own. Outside a transaction every statement is one, and is run again automatically when it conflicts with a concurrent change.
 //!
-//! Transactions are serializable unless they are asked to be less. One that
-//! cannot be fails with 40001, at its commit at the latest, and is to be run again. [`Connection::retry`] does so:
+//! Transactions are serializable unless a weaker level is set. One that
+//! cannot be serialized fails with 40001, at its commit at the latest, and must be run again. [`Connection::retry`] does so:
 //!
 //! ```
 //! # use firn_session::{Database, Result};
@@ -76,9 +76,9 @@
 //! # Values
 //!
 //! Parameters are tuples of what converts into a [`Value`] ([`Parameters`]); rows are read as what a `Value` converts to
-//! ([`FromValue`], [`FromRow`]). `Option` stands for what may be NULL. Types without a Rust type of their own are
-//! `Value`s, such as [`Value::Date`], which counts days since 1970-01-01; a cast of text in the
-//! statement, `$1::text::date` and `day::text`, does without.
+//! ([`FromValue`], [`FromRow`]). `Option` is the type of values that may be NULL. Types without a Rust type of their own are
+//! `Value`s, such as [`Value::Date`], which counts days since 1970-01-01. A cast of text in the
+//! statement, `$1::text::date` and `day::text`, avoids them.
 //!
 //! # Large results, COPY
 //!
@@ -90,7 +90,7 @@
 //! let csv: &[u8] = b"1,20.5\n2,NaN\n1,21.0\n"; // or a file, or anything else that is io::Read
 //! connection.copy_from("COPY readings FROM STDIN (FORMAT csv)", csv)?;
 //!
-//! // Rows are computed while they are read: memory stays flat, however many there are.
+//! // Rows are computed while they are read: the memory used does not depend on their number.
 //! let mut largest = f64::MIN;
 //! for row in connection.stream("SELECT sensor, value FROM readings", ())?.into_typed()? {
 //!     let (_, value): (i32, f64) = row?;
@@ -123,7 +123,7 @@
 //!
 //! # Without SQL
 //!
-//! Programs that cannot spare the time for SQL reach rows by themselves ([`native`]).
+//! Programs for which SQL is too slow read and change rows directly ([`native`]).
 //!
 //! ```
 //! use firn_session::native::{TableAccess, pin};
@@ -222,7 +222,7 @@ mod zone_tests;
 
 /// Rows without SQL: access paths with the types of their values, and transactions as closures.
 ///
-/// A [`RowTransaction`] is what the closures get: it reads and changes rows, and runs no SQL. A [`Guard`] keeps what it
+/// A [`RowTransaction`] is the argument of the closures: it reads and changes rows, and runs no SQL. A [`Guard`] keeps what it
 /// has read from being freed.
 pub mod native {
     pub use firn_txn::native::*;
@@ -253,7 +253,7 @@ pub fn limit_query_memory(bytes: u64) -> base::Result<()> {
         true => Ok(()),
         false => Err(base::Error::new(
             base::SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-            "the memory of queries cannot be limited any more",
+            "the memory limit of queries cannot be changed any more",
         )
         .with_hint("Set it once, before the first database is opened.")),
     }

@@ -1,4 +1,4 @@
-//! `SELECT … FOR UPDATE` and its relatives: who waits for whom, and what he finds afterwards.
+//! `SELECT … FOR UPDATE` and its relatives: which statement waits for which, and the rows that it finds afterwards.
 
 use crate::waiting_tests::{ADD_ONE, ADD_TEN, beside, database, rows, run, state};
 use crate::{Connection, Database};
@@ -23,11 +23,11 @@ fn numbers(connection: &mut Connection, sql: &str) -> Vec<i32> {
     query(connection, sql).unwrap().into_iter().map(number).collect()
 }
 
-/// By way of an index, and not.
+/// Through an index, and without one.
 const WAYS: [&str; 2] = ["SELECT b FROM t WHERE a = 1", "SELECT b FROM t WHERE abs(a) = 1"];
 
 #[test]
-fn who_locks_a_row_keeps_others_waiting() {
+fn a_locked_row_blocks_other_transactions() {
     let database = database();
     for way in WAYS {
         for clause in ["FOR UPDATE", "FOR NO KEY UPDATE", "FOR SHARE"] {
@@ -37,7 +37,7 @@ fn who_locks_a_row_keeps_others_waiting() {
             beside(&database, &[&lock, ADD_ONE], &[ADD_TEN], "COMMIT").unwrap();
             beside(&database, &[&lock, ADD_ONE], &[ADD_TEN], "ROLLBACK").unwrap();
             assert_eq!(rows(&database)[0].1, before + 31, "{lock}");
-            // The other way round.
+            // In the other order.
             beside(&database, &[ADD_ONE], &["BEGIN", &lock, ADD_TEN, "COMMIT"], "COMMIT").unwrap();
             assert_eq!(rows(&database)[0].1, before + 42, "{lock}");
             let exclusive = format!("{way} FOR UPDATE");
@@ -68,7 +68,7 @@ fn several_share_a_row() {
 
 /// Two that share a row and both want to change it.
 #[test]
-fn of_two_that_wait_for_each_others_lock_one_is_told() {
+fn of_two_that_wait_for_each_others_lock_one_fails() {
     let database = database();
     for lock in ["SELECT b FROM t WHERE a = 1 FOR SHARE", "SELECT b FROM t WHERE a = $$ FOR UPDATE"] {
         let outcomes: Vec<Result<()>> = thread::scope(|scope| {
@@ -96,7 +96,7 @@ fn of_two_that_wait_for_each_others_lock_one_is_told() {
     }
 }
 
-/// Whoever had to wait for a row finds it as the other has left it.
+/// A statement that had to wait for a row finds it as the other transaction has left it.
 #[test]
 fn after_waiting_the_newest_version_is_what_counts() {
     let database = database();
@@ -124,12 +124,12 @@ fn after_waiting_the_newest_version_is_what_counts() {
         beside(&database, &[deleted], &["BEGIN", &lock, "COMMIT"], "COMMIT").unwrap();
         run(&mut database.connect(), &["INSERT INTO t VALUES (1, 0)"]).unwrap();
     }
-    // A serializable transaction cannot go on if what it has read before has changed.
+    // A serializable transaction cannot continue if what it has read before has changed.
     let second = ["BEGIN", "SELECT sum(b) FROM t", "SELECT b FROM t WHERE a = 1 FOR UPDATE"];
     assert_eq!(state(beside(&database, &[ADD_ONE], &second, "COMMIT")), SqlState::SERIALIZATION_FAILURE);
 }
 
-/// A row that has changed since it was read is locked as it is by now, which is not what the transaction sees.
+/// A row that has changed since it was read is locked in its current version, which the transaction does not see.
 #[test]
 fn a_lock_of_a_row_that_has_changed_does_not_hide_the_change() {
     let database = database();
@@ -149,7 +149,7 @@ fn a_lock_of_a_row_that_has_changed_does_not_hide_the_change() {
             assert_eq!(state(run(&mut connection, &[ADD_TEN])), SqlState::SERIALIZATION_FAILURE, "{lock}");
             run(&mut connection, &["ROLLBACK"]).unwrap();
             assert_eq!(numbers(&mut connection, way), [before[0] + 1]);
-            // Who has read nothing before, or what is committed, goes on from what there is.
+            // A transaction that has read nothing before, or is READ COMMITTED, continues with the current rows.
             for begin in ["BEGIN", READ_COMMITTED] {
                 run(&mut connection, &[begin, "SELECT b FROM t WHERE a = 2"]).unwrap();
                 run(&mut database.connect(), &[ADD_ONE]).unwrap();
@@ -162,7 +162,7 @@ fn a_lock_of_a_row_that_has_changed_does_not_hide_the_change() {
 }
 
 #[test]
-fn nowait_fails_and_skip_locked_goes_on() {
+fn nowait_fails_and_skip_locked_continues() {
     let database = database();
     let mut holder = database.connect();
     run(&mut holder, &["BEGIN", "SELECT b FROM t WHERE a = 2 FOR UPDATE"]).unwrap();
@@ -185,7 +185,7 @@ fn nowait_fails_and_skip_locked_goes_on() {
     }
 }
 
-/// Outside a block for the statement; inside until its end, or that of what was rolled back.
+/// Outside a block a lock lasts for the statement; inside until the end of the block, or a rollback to before it.
 #[test]
 fn locks_end_with_their_transaction() {
     let database = database();
@@ -200,7 +200,7 @@ fn locks_end_with_their_transaction() {
     assert_eq!(try_lock("FOR UPDATE").unwrap().len(), 3);
     run(&mut first, &["SELECT a FROM t FOR SHARE"]).unwrap();
     assert_eq!(try_lock("FOR UPDATE").unwrap_err().state(), SqlState::LOCK_NOT_AVAILABLE);
-    // A block that has failed holds nothing any more.
+    // A block that has failed holds no locks any more.
     assert_eq!(state(run(&mut first, &["INSERT INTO t VALUES (1, 1)"])), SqlState::UNIQUE_VIOLATION);
     assert_eq!(try_lock("FOR UPDATE").unwrap().len(), 3);
     run(&mut first, &["ROLLBACK", "BEGIN READ ONLY"]).unwrap();
@@ -214,7 +214,7 @@ fn locks_end_with_their_transaction() {
     run(&mut first, &["COMMIT"]).unwrap();
 }
 
-/// Read, compute, write, by many at once: none fails and nothing is lost, on any level that may go on.
+/// Many transactions at once read, compute and write: none fails and nothing is lost, at any level that may advance its snapshot.
 #[test]
 fn reading_for_update_makes_read_and_write_one() {
     const THREADS: i32 = 4;
@@ -241,7 +241,7 @@ fn reading_for_update_makes_read_and_write_one() {
     }
 }
 
-/// Rows that were shared and let go again have been read all the same.
+/// Rows whose shared locks were released still count as read.
 #[test]
 fn what_was_read_under_a_lock_that_has_gone_must_still_be_so() {
     let database = database();
@@ -255,7 +255,7 @@ fn what_was_read_under_a_lock_that_has_gone_must_still_be_so() {
     }
 }
 
-/// Jobs that are new, in a table with or without an index that tells which.
+/// New jobs, in a table with or without an index on their state.
 fn jobs(index: &str, count: i32) -> Database {
     let database = Database::memory().unwrap();
     let jobs = "CREATE TABLE jobs (id integer PRIMARY KEY, state text, tries integer)";
@@ -277,7 +277,7 @@ fn assert_all_done(database: &Database, count: i32) {
     assert_eq!(numbers(&mut connection, "SELECT id FROM jobs WHERE state <> 'done'"), [0; 0]);
 }
 
-/// Several take jobs from one queue, and give some back: each is done once, none is lost, and nobody fails.
+/// Several workers take jobs from one queue, and return some: each is done once, none is lost, and no worker fails.
 #[test]
 fn workers_take_different_jobs_from_one_queue() {
     const JOBS: i32 = 60;
@@ -308,7 +308,7 @@ fn workers_take_different_jobs_from_one_queue() {
     }
 }
 
-/// The same by one statement, which picks the job and changes it.
+/// The same with one statement, which picks the job and changes it.
 #[test]
 fn a_change_takes_its_rows_from_a_query_that_locks_them() {
     const JOBS: i32 = 60;
@@ -356,9 +356,9 @@ fn a_change_takes_its_rows_from_a_query_that_locks_them() {
     assert_eq!(state(run(&mut other, &[two])), SqlState::CARDINALITY_VIOLATION);
 }
 
-/// More rows are locked ahead than are looked at in one go.
+/// More rows are locked ahead than are examined at once.
 #[test]
-fn skipping_goes_on_behind_many_locked_rows() {
+fn skipping_continues_after_many_locked_rows() {
     let database = jobs("", 6_000);
     let mut holder = database.connect();
     run(&mut holder, &["BEGIN", "SELECT id FROM jobs WHERE id < 5990 FOR UPDATE"]).unwrap();
@@ -373,7 +373,7 @@ fn skipping_goes_on_behind_many_locked_rows() {
 }
 
 #[test]
-fn explain_tells_what_is_locked() {
+fn explain_shows_what_is_locked() {
     let database = database();
     let mut connection = database.connect();
     let lines = |connection: &mut Connection, sql: &str| -> Vec<String> {

@@ -1,4 +1,4 @@
-//! A file that has its name when it is whole: until then it is another one beside it, which goes if anything fails.
+//! A file that gets its name when it is complete: until then it is a temporary one beside it, which is removed if anything fails.
 
 use firn_base::pipe::{self, Pipe};
 use firn_base::sync::{AtomicU64, Ordering};
@@ -10,21 +10,21 @@ use std::path::{Path, PathBuf};
 pub(crate) enum NewFile {
     /// It gets its name at the end.
     Named(Named),
-    /// What cannot be replaced, such as a pipe, is written to.
+    /// A target that cannot be replaced, such as a pipe, is written to.
     Other(Pipe<Stops>),
 }
 
-/// Who waits for a pipe asks whether to give up.
+/// While a thread waits for a pipe, it calls this to find out whether it should stop waiting.
 pub(crate) type Stops = Box<dyn Fn() -> bool>;
 
 pub(crate) struct Named {
     file: File,
-    /// Where it is and where it will be, until it is there.
+    /// The temporary path and the final path, until the file has its final name.
     names: Option<(PathBuf, PathBuf)>,
 }
 
 impl NewFile {
-    /// Begins a file. One that is there already stays as it is until [`NewFile::finish`].
+    /// Begins a file. An existing one is unchanged until [`NewFile::finish`].
     pub fn create(path: &Path, stops: Stops) -> io::Result<NewFile> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let existing = match fs::metadata(path) {
@@ -32,14 +32,14 @@ impl NewFile {
                 if !metadata.is_file() {
                     return Ok(NewFile::Other(pipe::open_to_write(path, stops)?));
                 }
-                // Whoever may not write to it may not replace it either.
+                // A user who may not write to the file may not replace it either.
                 OpenOptions::new().write(true).open(path)?;
                 Some(metadata.permissions())
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
-        // Behind a link, what it leads to is replaced.
+        // Of a symbolic link, the target is replaced.
         let path = if existing.is_some() { path.canonicalize()? } else { path.to_owned() };
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let temporary = path.with_file_name(format!(".firn-copy-{}-{number}", std::process::id()));
@@ -59,7 +59,7 @@ impl NewFile {
         }
     }
 
-    /// Gives it its name.
+    /// Gives the file its final name.
     pub fn finish(self) -> io::Result<()> {
         match self {
             NewFile::Named(named) => named.finish(),
@@ -75,7 +75,7 @@ impl Named {
         fs::rename(temporary, path)?;
         let folder = path.parent().map(Path::to_owned);
         self.names = None;
-        // The name is to last as the file does.
+        // The name must be as durable as the file.
         folder.map_or(Ok(()), |folder| File::open(folder)?.sync_all())
     }
 }
@@ -83,7 +83,7 @@ impl Named {
 impl Drop for Named {
     fn drop(&mut self) {
         if let Some((temporary, _)) = &self.names {
-            // Nobody could do anything about it.
+            // An error has no remedy here.
             let _ = fs::remove_file(temporary);
         }
     }

@@ -1,8 +1,9 @@
 //! Parameters: the values that a program or a client gives, as values of the statement's types.
 
-use firn_base::types::TypeInfo;
+use firn_base::datetime::Present;
+use firn_base::type_table::TypeInfo;
 use firn_base::{
-    ArrayValue, Error, Representation, Result, SqlState, TextStyle, Type, Value, binary, coerce, text,
+    ArrayValue, Error, Representation, Result, SqlState, TextStyle, Type, Value, binary, clock, coerce, text,
 };
 use std::borrow::Cow;
 
@@ -33,13 +34,13 @@ pub(crate) fn coerced<'v>(
     coerced.collect::<Result<Vec<Value>>>().map(Cow::Owned)
 }
 
-/// The value as one of a type. A string is read as a literal is.
+/// The value as one of a type. A string is read like a literal.
 fn of_type(value: Value, ty: Type, style: &TextStyle) -> Result<Value> {
     match (value, ty.element()) {
         // The statement looks the name up when it runs.
         (value @ Value::Text(_), _) if ty.names_objects() => Ok(value),
         (Value::Text(written), _) if !ty.representation().is_some_and(Representation::is_string) => {
-            text::parse_any(&written, ty, style)
+            text::parse_any_at(&written, ty, Present { moment: clock::wall_clock_micros(), style })
         }
         (Value::Array(array), Some(element)) if ty.info().is_some_and(TypeInfo::is_array) => {
             let dimensions = array.dimensions().to_vec();
@@ -50,7 +51,7 @@ fn of_type(value: Value, ty: Type, style: &TextStyle) -> Result<Value> {
     }
 }
 
-/// 22021 for strings with zero bytes: a protocol has refused them before, a program in this process may have some.
+/// 22021 for strings with zero bytes: protocols refuse them earlier, but a program in this process may pass some.
 fn refuse_zero_bytes(value: &Value) -> Result<()> {
     match value {
         Value::Text(text) if text.as_bytes().contains(&0) => binary::utf8(text.as_bytes()).map(drop),

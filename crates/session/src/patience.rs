@@ -1,4 +1,4 @@
-//! How long statements wait for tables that others have locked, or write to.
+//! How long statements wait for tables that other transactions have locked, or write to.
 
 use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{Error, Result, SqlState};
@@ -6,12 +6,12 @@ use firn_sql::{Cancel, cancelled};
 use firn_txn::{Awaited, Engine, TableWaitLimit};
 use std::time::Duration;
 
-/// How long statements wait to change the catalog where `lock_timeout` does not say, and, while they keep others from it, for
-/// tables. Else they wait for tables and rows until they have them; but who runs DDL beside somebody else's of other tables does not
-/// expect to wait at all, and should be told.
+/// How long statements wait to change the catalog if `lock_timeout` is not set, and, while they keep others from changing it,
+/// for tables. Other waits for tables and rows last until they succeed. But a client whose DDL is blocked by DDL on other tables
+/// does not expect to wait at all, and should get an error.
 const USUAL_FOR_DDL: Duration = Duration::from_secs(5);
 
-/// What a connection's statements look at while they wait.
+/// What a connection's statements check while they wait.
 pub(crate) struct Patience {
     engine: Arc<Engine>,
     cancel: Cancel,
@@ -29,7 +29,7 @@ impl Patience {
         self.lock_timeout.store(micros, Ordering::Relaxed);
     }
 
-    /// As transactions ask for it.
+    /// The form in which transactions call it.
     pub fn of_transactions(self: &Arc<Self>) -> TableWaitLimit {
         let patience = self.clone();
         Arc::new(move |awaited, waited| match awaited {
@@ -39,7 +39,7 @@ impl Patience {
         })
     }
 
-    /// Whether to go on waiting for a table: 55P03 if not for longer than `lock_timeout`, 57014 if the statement is cancelled.
+    /// Whether to continue to wait for a table: 55P03 after `lock_timeout`, 57014 if the statement is cancelled.
     pub fn go_on(&self, table: &str, for_ddl: bool, waited: Duration) -> Result<()> {
         match self.is_over(for_ddl.then_some(USUAL_FOR_DDL), waited)? {
             false => Ok(()),
@@ -58,7 +58,7 @@ impl Patience {
         }
     }
 
-    /// Whether that is as long as `lock_timeout` lets it wait, or as it usually does: 57014 if the statement is cancelled.
+    /// Whether the wait has lasted as long as `lock_timeout`, or else the usual limit, allows: 57014 if the statement is cancelled.
     fn is_over(&self, usual: Option<Duration>, waited: Duration) -> Result<bool> {
         if self.cancel.is_cancelled() {
             return Err(cancelled());
@@ -74,7 +74,7 @@ impl Patience {
         Ok(is_over)
     }
 
-    /// Of a statement that does not wait: 55P03.
+    /// The error of a statement with NOWAIT: 55P03.
     pub fn nowait(table: &str) -> Error {
         not_available(format!("could not obtain lock on relation \"{table}\""), table)
     }
@@ -92,7 +92,7 @@ mod tests {
     use firn_txn::Config;
 
     #[test]
-    fn who_does_not_say_for_how_long_waits_for_ever_but_not_with_the_catalog_or_for_it() {
+    fn without_a_limit_a_wait_lasts_for_ever_except_with_or_for_the_catalog() {
         let engine = Engine::open(Config::default()).unwrap();
         let cancel = Cancel::new();
         let patience = Patience::new(engine.clone(), cancel.clone());

@@ -1,4 +1,4 @@
-//! Which files a pattern in FROM names, and what their columns are told from.
+//! Which files a pattern in FROM names, and which files their columns are inferred from.
 
 use crate::file_tests::{Folder, connection, rows};
 use firn_base::SqlState;
@@ -49,7 +49,7 @@ fn each_file_is_read_once_whatever_links_lead_to_it() {
     }
 }
 
-/// The ways to split a path between so many `**` are as many as nobody can go.
+/// With many `**`, the number of ways to split a path between them is too large to try all.
 #[test]
 fn a_directory_is_gone_through_once_however_often_any_are_asked_for() {
     let folder = Folder::new(&[]);
@@ -70,9 +70,9 @@ fn names_that_are_no_utf_8_are_matched_like_others() {
     assert_eq!(named(&folder, "stra?e.csv"), "stra\u{fffd}e.csv");
 }
 
-/// One whose name is too long cannot be read by anybody; what others may not read, root may.
+/// A file whose name is too long cannot be read by any user; files without permission can be read by root.
 #[test]
-fn a_directory_that_cannot_be_read_is_told() {
+fn a_directory_that_cannot_be_read_is_reported() {
     let folder = Folder::new(&[("1.csv", "n\n1\n")]);
     let long = "x".repeat(300);
     let error = connection().execute(&folder.sql(&format!("SELECT * FROM '@/{long}/*.csv'"))).unwrap_err();
@@ -143,13 +143,13 @@ fn types_are_those_of_the_first_file_that_has_rows() {
     }
     for (pattern, message) in [
         ("other-*.csv", "file \"@/other-2.csv\" has no column \"id\""),
-        ("nothing-1*.csv", "file \"@/nothing-1.csv\" tells no columns: it is empty"),
-        ("none-*.json", "file \"@/none-1.json\" tells no columns: no row has any"),
+        ("nothing-1*.csv", "no columns were found in file \"@/nothing-1.csv\": it is empty"),
+        ("none-*.json", "no columns were found in file \"@/none-1.json\": no row has any"),
     ] {
         let error = connection.execute(&folder.sql(&format!("SELECT * FROM '@/{pattern}'"))).unwrap_err();
         assert_eq!(error.message(), folder.sql(message));
     }
-    // A plan that knew the first file alone is of no use any more.
+    // A plan that was made for the first file alone is invalid now.
     let query = folder.sql("SELECT max(n) FROM '@/later-*.csv'");
     fs::write(folder.path("later-1.csv"), "n\n").unwrap();
     assert_eq!(rows(&mut connection, &query), ["Null"]);

@@ -38,18 +38,18 @@ pub(crate) enum Place {
 /// Why a transaction has ended before its block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Loss {
-    /// A statement has failed and no savepoint was there to go back to.
+    /// A statement has failed and there was no savepoint to return to.
     RolledBack,
     /// The connection was idle for too long.
     TimedOut,
     /// A panic has unwound the statement that worked in it.
     Panicked,
-    /// The connection went on while a COPY had it.
+    /// The connection ran another statement while a COPY had it.
     CopyGivenUp,
 }
 
 impl Loss {
-    /// What ROLLBACK TO reports.
+    /// The error of ROLLBACK TO.
     pub fn error(self) -> Error {
         let message = match self {
             Loss::TimedOut => return rest::ended(),
@@ -78,7 +78,7 @@ impl Place {
         }
     }
 
-    /// Why it is gone, if it is.
+    /// Why it is gone, if it is gone.
     pub fn loss(&self) -> Option<Loss> {
         match self {
             Place::Gone(loss) => Some(*loss),
@@ -86,7 +86,7 @@ impl Place {
         }
     }
 
-    /// Whether it has ended or failed while the connection was idle, which has yet to find out.
+    /// Whether it has ended or failed while the connection was idle, which the connection has not seen yet.
     pub fn has_failed_meanwhile(&self) -> bool {
         match self {
             Place::Lent(home) => home.has_failed(),
@@ -114,23 +114,23 @@ impl Place {
         }
     }
 
-    /// Remembers the COPY that has what a statement took out.
+    /// Records the COPY that has the transaction which a statement took out.
     pub fn lend(&mut self, home: Arc<Home>) {
         if let Place::InUse = self {
             *self = Place::Lent(home);
         }
     }
 
-    /// Lays the transaction to rest, with the plans that go with it, if it is here.
+    /// Lays the transaction to rest, with the plans that belong to it, if it is here.
     pub fn rest(&mut self, old_plans: &mut PlanCache, lay: impl FnOnce(AtRest) -> Resting) {
-        // Until it rests nobody else looks at this.
+        // Until it rests no other thread reads this.
         if let Some(transaction) = self.take() {
             let old_plans = std::mem::take(old_plans);
             *self = Place::Resting(lay(AtRest { transaction, old_plans }));
         }
     }
 
-    /// Takes the transaction back from its rest, with its plans; false if it was ended there.
+    /// Takes the transaction back from its rest, with its plans; false if the timer has ended it.
     pub fn wake(&mut self, old_plans: &mut PlanCache) -> bool {
         let Place::Resting(resting) = self else { return true };
         match resting.wake() {
@@ -146,8 +146,8 @@ impl Place {
         }
     }
 
-    /// Takes the transaction back from a COPY: whether that has failed; `None` if it was not lent. A COPY that is
-    /// still under way has: its transaction cannot go on.
+    /// Takes the transaction back from a COPY. Returns whether the COPY has failed; `None` if it was not lent. A COPY that is
+    /// still under way counts as failed: its transaction cannot continue.
     pub fn recall(&mut self) -> Option<bool> {
         let Place::Lent(home) = self else { return None };
         let (place, has_failed) = match home.recall() {
@@ -212,7 +212,7 @@ mod tests {
 
     /// Goes through the module's table: every event at every place, with a database that has no transaction left at the end.
     #[test]
-    fn every_event_leads_from_every_place_where_the_table_says() {
+    fn every_event_leads_from_every_place_as_in_the_table() {
         let database = Database::memory().unwrap();
         let places: [fn(&Database) -> Place; 5] = [
             |database| Place::Here(begin(database)),

@@ -1,4 +1,4 @@
-//! Plans: who keeps them, and for how long.
+//! Plans: what keeps them, and for how long.
 
 use crate::table_waiting_tests::until;
 use crate::{Config, Connection, Database, TransactionStatus};
@@ -6,10 +6,10 @@ use firn_base::sync::{Arc, AtomicBool, Ordering};
 use firn_base::{Value, thread};
 use std::time::Duration;
 
-/// Twice as much as is in the table there is no room for. Who has prepared the statements does nothing after the DDL.
+/// There is no room for twice the rows of the table. The connection that has prepared the statements does nothing after the DDL.
 #[test]
 fn no_prepared_statement_keeps_a_table_that_is_dropped_or_truncated() {
-    // Room for two tables: one that was dropped is freed a little later, once its old versions are collected.
+    // Room for two tables: a dropped one is freed a little later, once its old versions are collected.
     let database = Database::open_with(Config { memory_limit: Some(40 << 20), ..Config::default() }).unwrap();
     let (mut connection, mut idle) = (database.connect(), database.connect());
     let create = "CREATE TABLE IF NOT EXISTS big (a bigint PRIMARY KEY, b text)";
@@ -35,7 +35,7 @@ fn no_prepared_statement_keeps_a_table_that_is_dropped_or_truncated() {
         assert!(!statements.iter().any(|statement| statement.keeps_plan()), "{ddl}");
         connection.execute(create).unwrap();
         connection.execute(fill).unwrap_or_else(|error| panic!("{ddl}: {error}"));
-        // They are planned anew, and keep that.
+        // They are planned again, and keep the new plan.
         for statement in &statements {
             idle.execute_statement(statement, &[Value::Integer(1)]).unwrap();
             assert!(statement.keeps_plan());
@@ -44,7 +44,7 @@ fn no_prepared_statement_keeps_a_table_that_is_dropped_or_truncated() {
     }
 }
 
-/// Whether it is the same plan tells that it was not made anew. Once it is the test's alone, nobody else keeps it.
+/// A plan that is the same was not made again. Once only the test has it, nothing else keeps it.
 #[test]
 fn a_block_that_reads_an_older_catalog_keeps_its_plans_for_itself_until_it_ends() {
     let database = Database::memory().unwrap();
@@ -74,7 +74,7 @@ fn a_block_that_reads_an_older_catalog_keeps_its_plans_for_itself_until_it_ends(
     }
 }
 
-/// The block's client does nothing after it was idle for too long, and is asked nothing but how the block is.
+/// The block's client does nothing after it was idle for too long, and the test only reads the state of the block.
 #[test]
 fn a_block_that_was_idle_for_too_long_keeps_no_plans() {
     const HURRY: &str = "SET LOCAL idle_in_transaction_session_timeout = '5ms'";
@@ -91,7 +91,7 @@ fn a_block_that_was_idle_for_too_long_keeps_no_plans() {
     until(|| connection.status() == TransactionStatus::Failed);
     assert_eq!(Arc::strong_count(&plan), 1);
     connection.execute("ROLLBACK").unwrap();
-    // Those of its own catalog, which all could have used, go as well.
+    // Plans of its own catalog, which all transactions could have used, are dropped as well.
     connection.execute("BEGIN; CREATE TABLE own (a bigint); SELECT count(*) FROM own").unwrap();
     let are_all_of_the_newest = || database.shared.plans.are_all_of(database.engine().catalog_version());
     assert!(!are_all_of_the_newest());
@@ -100,7 +100,7 @@ fn a_block_that_was_idle_for_too_long_keeps_no_plans() {
     assert!(are_all_of_the_newest());
 }
 
-/// Those that were prepared and left, whose plans DDL has taken, the next DDL does not look at.
+/// The next DDL does not examine statements whose plans earlier DDL has taken.
 #[test]
 fn only_statements_that_keep_a_plan_are_listed() {
     let database = Database::memory().unwrap();
@@ -121,13 +121,13 @@ fn only_statements_that_keep_a_plan_are_listed() {
         assert!(statement.keeps_plan() && listed.lists(statement));
         assert_eq!(listed.len(), 1);
     }
-    // Who is gone does not stay on the list either.
+    // A statement that was dropped does not remain on the list either.
     drop(statements);
     connection.execute("DROP TABLE u0").unwrap();
     assert_eq!(listed.len(), 0);
 }
 
-/// Whether the count of those who have the plan stays the same tells that nobody plans anew.
+/// The count of references to the plan is unchanged, so no session plans again.
 #[test]
 fn sessions_that_share_a_statement_each_find_its_plan_until_ddl_ends() {
     let database = Database::memory().unwrap();
@@ -143,7 +143,7 @@ fn sessions_that_share_a_statement_each_find_its_plan_until_ddl_ends() {
         Arc::strong_count(&plan)
     };
     let before = run_by_all();
-    // The first has found it in a place of its own, before there were others.
+    // The first session has its plan in a place of its own from before there were others.
     assert_eq!(run_by_all(), before + 1);
     assert_eq!(run_by_all(), before + 1);
     assert!(database.shared.statements.lists(&statement));
@@ -151,7 +151,7 @@ fn sessions_that_share_a_statement_each_find_its_plan_until_ddl_ends() {
     assert_eq!(Arc::strong_count(&plan), 1);
 }
 
-/// Whatever is kept while DDL ends the next DDL knows of, and takes away.
+/// Every plan that is kept while DDL ends is known to the next DDL, which takes it away.
 #[test]
 fn no_plan_of_an_older_catalog_outlives_ddl_unlisted() {
     let database = Database::memory().unwrap();
@@ -184,8 +184,8 @@ fn no_plan_of_an_older_catalog_outlives_ddl_unlisted() {
     assert_eq!(listed.len(), 0);
 }
 
-/// Rows of compact blocks are not even read in full if the other side of the join has no partner for them. The first morsels come
-/// before that side.
+/// Rows of compact blocks are not even read in full if the other side of the join has no partner for them. The first morsels are
+/// scanned before that side.
 #[test]
 fn a_join_filters_the_scan_below_it() {
     let config = Config { freeze_after: None, compact_after: None, ..Config::default() };
@@ -233,7 +233,7 @@ fn a_join_filters_the_scan_below_it() {
             "SELECT count(*), min(t) FROM small JOIN big ON big.k = small.k JOIN small s ON s.id = big.id",
             true,
         ),
-        // All rows of the left side are wanted.
+        // All rows of the left side are in the result.
         ("SELECT count(small.k), min(t) FROM big LEFT JOIN small USING (k)", false),
         (
             "SELECT 200000 - count(*), 'row 10000' FROM big WHERE k NOT IN (SELECT k FROM small WHERE k > 0)",

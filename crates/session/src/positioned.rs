@@ -1,8 +1,8 @@
-//! `WHERE CURRENT OF`: changes of the row on which a cursor stands.
+//! `WHERE CURRENT OF`: changes of the current row of a cursor.
 //!
 //! A cursor over one table yields the table's `ctid` beside the columns of its query, which FETCH leaves out. A statement with
-//! `WHERE CURRENT OF` is prepared as one with the condition `ctid = $n` instead, where `$n` comes after its own
-//! parameters, and is run with the `ctid` of the row on which the cursor stands then.
+//! `WHERE CURRENT OF` is prepared as one with the condition `ctid = $n` instead, where `$n` follows its own
+//! parameters. It is run with the `ctid` of the cursor's current row.
 
 use crate::connection::{Connection, Outcome};
 use crate::statement::Statement;
@@ -13,10 +13,10 @@ use firn_sql::statement::{QualifiedName, quote_ident};
 use firn_sql::tree::{self, ChangeCondition, Name, ObjectName, TableKind, Target};
 use firn_txn::catalog::Oid;
 
-/// SQLSTATE of a cursor that stands on no row of the table.
+/// SQLSTATE of a cursor without a current row in the table.
 const INVALID_CURSOR_STATE: SqlState = SqlState::new("24000");
 
-/// A change of the row on which a cursor stands.
+/// A change of the current row of a cursor.
 pub(crate) struct Positioned<'s> {
     cursor: &'s Name,
     table: &'s ObjectName,
@@ -40,7 +40,7 @@ impl Positioned<'_> {
     }
 }
 
-/// The statement with a condition on `ctid` in the place of WHERE CURRENT OF, if it has that.
+/// The statement with a condition on `ctid` in place of WHERE CURRENT OF, if it has that.
 pub(crate) fn by_row(parsed: &Parsed) -> Result<Option<tree::Statement>> {
     let Some(positioned) = Positioned::of(&parsed.statement) else { return Ok(None) };
     let name = &positioned.alias.unwrap_or(&positioned.table.name).text;
@@ -82,7 +82,7 @@ pub(crate) fn with_row_ids(query: &tree::Query) -> Option<(String, QualifiedName
 }
 
 impl Connection {
-    /// The query of a cursor with the `ctid` of its rows as the last column, and the table; `None` if it cannot be had.
+    /// The query of a cursor with the `ctid` of its rows as the last column, and the table; `None` if that is impossible.
     pub(crate) fn query_with_row_ids(
         &mut self,
         query: &tree::Query,
@@ -96,13 +96,13 @@ impl Connection {
             .ok()?;
         let types: Vec<_> = plain.parameters().iter().map(|ty| Some(ty.id)).collect();
         let parsed = parse::parse_one(&text).ok()??;
-        // It may have aggregates.
+        // The query may have aggregates.
         let statement = self.make_statement(Some(parsed), &types).ok()?;
         let columns = |statement: &Statement| statement.columns().map_or(0, |columns| columns.len());
         (columns(&statement) == columns(plain) + 1).then_some((statement, table))
     }
 
-    /// Runs a change of the row on which a cursor stands. 34000 without the cursor, 24000 if it stands on no row or is not over
+    /// Runs a change of the current row of a cursor. 34000 without the cursor, 24000 if it has no current row or is not over
     /// the table.
     pub(crate) fn run_positioned(
         &mut self,

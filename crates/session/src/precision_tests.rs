@@ -1,6 +1,6 @@
-//! What a query of a serializable transaction counts as having read: changes that it would not have seen go by, others
-//! fail its commit. Each query is asked with its values in the text and with parameters, of a table with an index and of
-//! the same without one, so that the ways through an index, through a plan and through prepared statements are all held to it.
+//! What a query of a serializable transaction counts as having read. Changes that it would not have seen do not
+//! conflict; others fail its commit. Each query is run with its values in the text and with parameters, on a table with an index
+//! and on one without, so that access through an index, through a plan and through prepared statements is covered.
 
 use crate::{Connection, Database};
 use firn_base::{Result, SqlState, Value, thread};
@@ -21,7 +21,7 @@ fn database(indexed: bool) -> Database {
     database
 }
 
-/// Whether the transaction that asks still commits if the change is made meanwhile.
+/// Whether the transaction of the query still commits if the change is made meanwhile.
 fn holds(database: &Database, query: &str, parameters: &[Value], change: &str) -> bool {
     let run = |connection: &mut Connection, sql: &str| -> Result<()> { connection.execute(sql).map(drop) };
     let mut reader = database.connect();
@@ -39,7 +39,7 @@ fn holds(database: &Database, query: &str, parameters: &[Value], change: &str) -
     }
 }
 
-/// A condition with `$1`, … for its values, these, changes that go by, and changes that do not.
+/// A condition with `$1`, … for its values, these, changes that do not conflict, and changes that do.
 type Case = (&'static str, &'static [i32], &'static [&'static str], &'static [&'static str]);
 
 const CASES: [Case; 11] = [
@@ -148,7 +148,7 @@ const CASES: [Case; 11] = [
     ),
 ];
 
-/// Runs the cases whose number leaves `part` when it is divided by two.
+/// Runs the cases whose number modulo two is `part`.
 fn judge(part: usize) {
     let mut wrong = Vec::new();
     for (condition, values, passing, failing) in CASES.iter().skip(part).step_by(2) {
@@ -182,7 +182,7 @@ fn changes_that_a_query_would_not_have_seen_go_by() {
 }
 
 #[test]
-fn patterns_tell_what_is_read() {
+fn patterns_restrict_what_is_read() {
     let query = "SELECT id FROM t WHERE s LIKE 'b%'";
     for (change, expected) in [
         ("INSERT INTO t VALUES (9, 9, 9, 'cranberry')", true),
@@ -196,7 +196,7 @@ fn patterns_tell_what_is_read() {
     }
 }
 
-/// Whoever asks for the greatest value has read no row below it.
+/// A query for the greatest value has read no row below it.
 #[test]
 fn the_least_and_the_greatest_are_read_from_their_end() {
     let cases: [(&str, &[&str], &[&str]); 6] = [
@@ -233,7 +233,7 @@ fn the_least_and_the_greatest_are_read_from_their_end() {
             &["INSERT INTO t VALUES (9, 3, 1, 'x', false)", "INSERT INTO t VALUES (9, 9, 1, 'x', true)"],
             &["INSERT INTO t VALUES (9, 5, 1, 'x', false)", "UPDATE t SET f = false WHERE a = 5"],
         ),
-        // What is not there is not there from end to end.
+        // The absence of rows is read for the whole range.
         (
             "SELECT min(a) FROM t WHERE a > 7",
             &["INSERT INTO t VALUES (9, 6)", "DELETE FROM t"],
@@ -249,7 +249,7 @@ fn the_least_and_the_greatest_are_read_from_their_end() {
     }
 }
 
-/// Rows that come in an index's order tell it, whether the columns that it is by are asked for or not; and the first of them, which they are.
+/// The order of rows from an index reveals its columns, whether they are in the result or not. So do the first rows.
 #[test]
 fn the_order_that_an_index_delivers_is_read() {
     let cases: [(&str, &[&str], &[&str]); 6] = [
@@ -282,7 +282,7 @@ fn the_order_that_an_index_delivers_is_read() {
             &["UPDATE t SET b = 11 WHERE a = 2"],
             &["UPDATE t SET b = 60 WHERE a = 1"],
         ),
-        // Without an order it is not told.
+        // Without an order the columns are not revealed.
         (
             "SELECT s FROM t WHERE f = true",
             &["UPDATE t SET b = 60 WHERE a = 1", "UPDATE t SET a = 7 WHERE a = 1"],
@@ -301,7 +301,7 @@ fn the_order_that_an_index_delivers_is_read() {
 }
 
 #[test]
-fn constants_of_a_wider_type_are_told_by_the_columns_own() {
+fn constants_of_a_wider_type_restrict_what_is_read() {
     for (condition, passing, failing) in [
         ("a < 2.5", "UPDATE t SET a = 3 WHERE a = 4", "UPDATE t SET a = 2 WHERE a = 4"),
         ("a = 2.5", "UPDATE t SET a = 2 WHERE a = 4", ""),
@@ -322,10 +322,10 @@ fn constants_of_a_wider_type_are_told_by_the_columns_own() {
     }
 }
 
-/// Zeros and NaNs may be told apart by who compares them, so that restrictions of floats are wider than conditions: a change
-/// within one may be one of what the condition says.
+/// A comparison may distinguish zeros and NaNs, so restrictions of floats are wider than conditions: a change
+/// within a restriction may be one within the condition.
 #[test]
-fn conditions_on_floats_tell_what_is_read() {
+fn conditions_on_floats_restrict_what_is_read() {
     let database = || {
         let database = Database::memory().unwrap();
         let rows = "(1, -5::double precision), (2, '-0'), (3, '0'), (4, 1.5), (5, 'Infinity'), (6, 'NaN'), (7, NULL)";
@@ -390,7 +390,7 @@ fn conditions_on_floats_tell_what_is_read() {
     }
 }
 
-/// Who goes on after an error has learnt from it of rows that the query did not ask for.
+/// A transaction that continues after an error has learnt from it about rows that the query did not ask for.
 #[test]
 fn what_has_failed_has_read_all_that_it_looked_through() {
     for indexed in [true, false] {

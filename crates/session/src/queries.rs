@@ -1,5 +1,5 @@
-//! What a program calls to run one statement: by its text or prepared, with parameters; its rows as batches, as values or
-//! as Rust types, all at once or as they come.
+//! The methods by which a program runs one statement: by its text or prepared, with parameters; its rows as batches, as values or
+//! as Rust types, all at once or as they are computed.
 
 use crate::connection::{Connection, Outcome};
 use crate::rows::Rows;
@@ -12,7 +12,7 @@ use firn_sql::sources::Source;
 use std::borrow::Cow;
 
 /// One statement, to be run: its text, or a [`Statement`] that [`Connection::prepare`] has made of it, which runs
-/// quicker.
+/// faster.
 pub trait AsStatement {
     /// The statement, prepared.
     fn as_statement(&self, connection: &mut Connection) -> Result<Cow<'_, Statement>>;
@@ -250,9 +250,9 @@ impl Connection {
 
     // Sources.
 
-    /// Lets this connection read Arrow batches as a table of that name, until it gives the name to another one or
-    /// up. Such a source goes before tables of its name that are not qualified by their schema, and can only be read.
-    /// The batches are read where they lie. 0A000 if a column's type is near to none of SQL's, 42701 if two have
+    /// Makes Arrow batches readable as a table of that name in this connection, until the name is registered again or
+    /// unregistered. Such a source takes precedence over tables of its name that are not qualified by their schema, and can only be
+    /// read. The batches are read in place. 0A000 if a column's type has no similar one in SQL, 42701 if two have
     /// one name.
     ///
     /// ```
@@ -270,7 +270,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Gives up a source. Rows of it that are still being read are not affected. 42704 if there is none.
+    /// Removes a source. Rows of it that are still being read are not affected. 42704 if there is none.
     pub fn unregister(&mut self, name: &str) -> Result<()> {
         let without = self.facts.sources.without(name).ok_or_else(|| {
             Error::new(SqlState::UNDEFINED_OBJECT, format!("source \"{name}\" is not registered"))

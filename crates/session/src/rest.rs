@@ -1,9 +1,9 @@
-//! Where a block's transaction rests while its connection is idle, so that it can be ended without it:
+//! Where a block's transaction rests while its connection is idle, so that the timer can end it without the connection:
 //! `idle_in_transaction_session_timeout`.
 //!
-//! The timer rolls it back when its time has come, and what it held is free at once: rows, its snapshot, and the tables
-//! that its plans hold, which others may have dropped. The connection finds
-//! out when it comes back. While a program draws the rows of a query the connection is not idle.
+//! When the time is over, the timer rolls it back and releases at once what it held: rows, its snapshot, and the tables
+//! that its plans pin, which other transactions may have dropped. The connection finds out when its client returns. While a
+//! program reads the rows of a query the connection is not idle.
 
 use crate::cache::PlanCache;
 use crate::database::Shared;
@@ -16,30 +16,30 @@ use std::time::Duration;
 
 /// See the module.
 pub(crate) struct Rest {
-    /// Nothing once it has been taken back or ended.
+    /// `None` once it has been taken back or ended.
     at_rest: Mutex<Option<AtRest>>,
     /// The rows that are being read in it.
     streams: Vec<Weak<dyn InTransaction>>,
     timeout: Duration,
-    /// Whom to tell of its end, if it has changed the catalog. Weak, as the database has the timer, which has this.
-    told_of_ddl: Option<Weak<Shared>>,
+    /// The database to notify of its end, if it has changed the catalog. Weak, as the database has the timer, which has this.
+    notify_of_ddl: Option<Weak<Shared>>,
 }
 
-/// What a block gives up when it ends without its connection.
+/// What a block releases when it ends without its connection.
 pub(crate) struct AtRest {
     pub transaction: Transaction,
     /// Plans of the older catalog that it reads.
     pub old_plans: PlanCache,
 }
 
-/// The connection's end of it.
+/// The connection's half of it.
 pub(crate) struct Resting {
     rest: Arc<Rest>,
     _alarm: Alarm,
 }
 
 impl Resting {
-    /// Lays a transaction to rest, and says whether it has changed the catalog.
+    /// Lays a transaction to rest; `changed_catalog` says whether it has changed the catalog.
     pub fn new(
         at_rest: AtRest,
         streams: Vec<Weak<dyn InTransaction>>,
@@ -47,8 +47,8 @@ impl Resting {
         changed_catalog: bool,
         timeout: Duration,
     ) -> Resting {
-        let told_of_ddl = changed_catalog.then(|| Arc::downgrade(database));
-        let rest = Arc::new(Rest { at_rest: Mutex::new(Some(at_rest)), streams, timeout, told_of_ddl });
+        let notify_of_ddl = changed_catalog.then(|| Arc::downgrade(database));
+        let rest = Arc::new(Rest { at_rest: Mutex::new(Some(at_rest)), streams, timeout, notify_of_ddl });
         let alarm = database.timer.set_end(timeout, &rest);
         Resting { rest, _alarm: alarm }
     }
@@ -65,19 +65,19 @@ impl Resting {
 }
 
 impl Rest {
-    /// Ends the transaction, or says when to try again because its rows were drawn meanwhile.
+    /// Ends the transaction, or returns when to try again because its rows were read meanwhile.
     pub fn end(&self) -> Option<Duration> {
         let mut at_rest = self.at_rest.lock();
         if at_rest.is_some() && !end_idle(&self.streams, &ended()) {
             return Some(self.timeout);
         }
-        // Under the lock: a connection that comes back meanwhile begins when everything is free, and until then the
-        // database is open, since the connection cannot go away either.
+        // Under the lock: a connection that returns meanwhile begins when everything is released. Until then the
+        // database is open, since the connection cannot be dropped either.
         if let Some(AtRest { transaction, old_plans }) = at_rest.take() {
             transaction.engine().statistics().idle_timeouts.count();
             transaction.rollback();
             drop(old_plans);
-            if let Some(database) = self.told_of_ddl.as_ref().and_then(Weak::upgrade) {
+            if let Some(database) = self.notify_of_ddl.as_ref().and_then(Weak::upgrade) {
                 database.note_end_of_ddl();
             }
         }
@@ -85,13 +85,11 @@ impl Rest {
     }
 }
 
-/// What whoever comes back too late is told.
+/// The error of a client that returns too late.
 pub(crate) fn ended() -> Error {
     Error::new(
         SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
         "the transaction has been rolled back due to idle-in-transaction timeout",
     )
-    .with_hint(
-        "Use ROLLBACK and run it again; idle_in_transaction_session_timeout says how long it may idle.",
-    )
+    .with_hint("Use ROLLBACK and run it again; idle_in_transaction_session_timeout limits its idle time.")
 }

@@ -1,10 +1,10 @@
-//! Rows in the making.
+//! Rows that are computed while they are read.
 //!
-//! Outside a transaction block rows own the transaction they are read in, so that nothing the
-//! connection does afterwards touches them. Inside one they read in the block's transaction: when
-//! the connection moves on while rows are left, these are read ahead and kept, so that a portal or
-//! cursor sees what stood there when its query was run. An error that is met so is kept as well: whoever
-//! draws the rows so far is told, and then the block fails.
+//! Outside a transaction block rows own the transaction they are read in, so later statements of the
+//! connection do not affect them. Inside one they read in the block's transaction: when the connection runs another
+//! statement while rows are left, these are read ahead and kept, so that a portal or
+//! cursor sees the rows as of the start of its query. An error during that is kept as well: it is returned to the reader
+//! after the rows before it, and then the block fails.
 
 use crate::timer::Alarm;
 use crate::values::{FromRow, check_columns};
@@ -30,17 +30,17 @@ pub struct Rows {
     columns: Arc<[Column]>,
     verb: &'static str,
     rows: u64,
-    /// Whether the command tag tells the rows that were counted here; else it was told.
-    told: Option<u64>,
+    /// The number of rows that the command tag shows; if `None`, the rows that were counted here.
+    tag_rows: Option<u64>,
     /// Whether they are of a cursor that was declared BINARY.
     is_binary: bool,
     source: Source,
 }
 
 enum Source {
-    /// The values of a short result; none once they have been drawn.
+    /// The values of a short result; empty once they have been read.
     Values(Vec<Value>),
-    /// What is left of a result that is there.
+    /// The rest of a result that is complete.
     Chunks(VecDeque<RowChunk>),
     /// A stream in a transaction of its own.
     Own(Box<OwnStream>),
@@ -48,16 +48,16 @@ enum Source {
     Shared(Arc<SharedStream<Stream>>),
 }
 
-/// The session that rows are drawn for, which does nothing else until that has ended.
+/// The session for which rows are read, which is active until that has ended.
 pub(crate) struct Drawing {
     activity: Arc<Activity>,
-    /// When its statement began: it may have gone on to another.
+    /// When its statement began: the session may run another one by now.
     since: i64,
     then: State,
 }
 
 impl Drawing {
-    /// For the statement that has begun last, after which the session is in the state `then`.
+    /// For the newest statement of the session, which enters the state `then` at its end.
     pub fn new(activity: &Arc<Activity>, then: State) -> Drawing {
         Drawing { activity: activity.clone(), since: activity.query_begun(), then }
     }
@@ -73,23 +73,23 @@ impl Drop for Drawing {
 
 struct OwnStream {
     stream: Option<Stream>,
-    /// After the stream: it reads in this transaction.
+    /// Declared after the stream, which reads in this transaction.
     reading: Option<Reading>,
     alarm: Option<Alarm>,
     drawing: Option<Drawing>,
 }
 
-/// Says that a block has failed because its rows could not be drawn: the connection looks at it.
+/// Signals that a block has failed because its rows could not be read: the connection checks it.
 #[derive(Default)]
 pub(crate) struct StreamFailure {
-    // Relaxed: rows and connection are used by one thread at a time, or for a client who learns of the error first.
+    // Relaxed: rows and connection are used by one thread at a time, or for a client that sees the error first.
     is_raised: AtomicBool,
     state: Mutex<FailureState>,
 }
 
 #[derive(Default)]
 struct FailureState {
-    /// Counts the connection's blocks: rows may be drawn when theirs has ended.
+    /// Counts the connection's blocks: rows may be read after theirs has ended.
     block: u64,
     error: Option<Error>,
 }
@@ -104,7 +104,7 @@ impl StreamFailure {
         }
     }
 
-    /// The block that has begun last.
+    /// The newest block.
     fn block(&self) -> u64 {
         self.state.lock().block
     }
@@ -116,13 +116,13 @@ impl StreamFailure {
         self.is_raised.store(false, Ordering::Relaxed);
     }
 
-    /// Whether it does.
+    /// Whether it is raised.
     #[inline]
     pub fn is_raised(&self) -> bool {
         self.is_raised.load(Ordering::Relaxed)
     }
 
-    /// Takes it back; with the error, if it was raised.
+    /// Lowers it. Returns the error, if it was raised.
     pub fn lower(&self) -> Option<Error> {
         if !self.is_raised() {
             return None;
@@ -133,7 +133,7 @@ impl StreamFailure {
     }
 }
 
-/// What is drawn piece by piece.
+/// A result that is computed piece by piece.
 pub(crate) trait Pieces: Send {
     type Piece: Send;
 
@@ -161,10 +161,10 @@ struct SharedState<P: Pieces> {
     stream: Option<P>,
     /// What was read ahead, an error at the end if it failed then.
     ahead: VecDeque<Result<P::Piece>>,
-    /// What whoever draws it is told once the transaction has gone.
+    /// The error for a reader once the transaction has ended.
     error: Option<Error>,
     alarm: Option<Alarm>,
-    /// Whether some of it was drawn since somebody last asked.
+    /// Whether some of it was read since the last check.
     drawn: bool,
     drawing: Option<Drawing>,
 }
@@ -208,31 +208,31 @@ impl<P: Pieces> SharedStream<P> {
         next
     }
 
-    /// What it failed of when it was read ahead, if nobody has been told yet.
+    /// The error that occurred when it was read ahead, if that has not been reported yet.
     fn failed_ahead(&self) -> Option<Error> {
         self.state.lock().ahead.back().and_then(|last| last.as_ref().err().cloned())
     }
 }
 
-/// A [`SharedStream`] of any kind, to whoever minds the transaction.
+/// A [`SharedStream`] of any kind, for the owner of the transaction.
 pub(crate) trait InTransaction: Send + Sync {
-    /// Reads everything that is left, because the transaction moves on, unless who draws it goes away meanwhile:
-    /// then nobody would stop what might take for ever.
+    /// Reads everything that is left, because the transaction advances. It stops if the reader goes away meanwhile:
+    /// otherwise nothing would stop a stream without end.
     fn read_ahead(self: Arc<Self>);
 
-    /// Keeps others from drawing it; `None` if somebody does just now.
+    /// Keeps other threads from reading it; `None` if one reads it now.
     fn try_hold(&self) -> Option<Box<dyn Hold + '_>>;
 
-    /// As [`InTransaction::try_hold`], and waits.
+    /// As [`InTransaction::try_hold`], but waits.
     fn hold(&self) -> Box<dyn Hold + '_>;
 }
 
-/// A stream that nobody draws as long as this lasts.
+/// A stream that no other thread reads as long as this lasts.
 pub(crate) trait Hold {
-    /// Whether it was drawn since this was last asked.
+    /// Whether it was read since the last call.
     fn was_drawn(&mut self) -> bool;
 
-    /// Drops what is left to be read: who draws it gets the error.
+    /// Drops the rest: its reader gets the error.
     fn abandon(&mut self, error: &dyn Fn() -> Error);
 }
 
@@ -268,10 +268,10 @@ impl<P: Pieces> Hold for MutexGuard<'_, SharedState<P>> {
     }
 }
 
-/// Abandons streams that nobody draws; false, and none is, if one was drawn since this was last asked.
+/// Abandons streams that are not being read; returns false, and abandons none, if one was read since the last call.
 pub(crate) fn end_idle(streams: &[Weak<dyn InTransaction>], error: &Error) -> bool {
     let streams: Vec<_> = streams.iter().filter_map(Weak::upgrade).collect();
-    // Whoever holds one is drawing.
+    // A stream that another thread holds is being read.
     let Some(mut held) = streams.iter().map(|stream| stream.try_hold()).collect::<Option<Vec<_>>>() else {
         return false;
     };
@@ -282,7 +282,7 @@ pub(crate) fn end_idle(streams: &[Weak<dyn InTransaction>], error: &Error) -> bo
     true
 }
 
-/// The next piece; the stream and its timeout are gone after the last one and after an error.
+/// The next piece; the stream and its timeout are dropped after the last one and after an error.
 fn pull<P: Pieces>(stream: &mut Option<P>, alarm: &mut Option<Alarm>) -> Result<Option<P::Piece>> {
     let Some(running) = stream else { return Ok(None) };
     let next = match catch_unwind(AssertUnwindSafe(|| running.next_piece())) {
@@ -298,29 +298,29 @@ fn pull<P: Pieces>(stream: &mut Option<P>, alarm: &mut Option<Alarm>) -> Result<
 }
 
 impl Rows {
-    /// Rows that are all there.
+    /// Rows that are complete.
     pub(crate) fn ready(columns: Arc<[Column]>, verb: &'static str, values: Vec<Value>) -> Rows {
-        Rows { columns, verb, rows: 0, told: None, is_binary: false, source: Source::Values(values) }
+        Rows { columns, verb, rows: 0, tag_rows: None, is_binary: false, source: Source::Values(values) }
     }
 
-    /// Rows that are all there, in pieces.
+    /// Rows that are complete, in pieces.
     pub(crate) fn chunks(columns: Arc<[Column]>, verb: &'static str, chunks: VecDeque<RowChunk>) -> Rows {
-        Rows { columns, verb, rows: 0, told: None, is_binary: false, source: Source::Chunks(chunks) }
+        Rows { columns, verb, rows: 0, tag_rows: None, is_binary: false, source: Source::Chunks(chunks) }
     }
 
-    /// They are of a cursor that was declared BINARY, if it is so.
+    /// Sets whether they are of a cursor that was declared BINARY.
     pub(crate) fn in_binary(self, is_binary: bool) -> Rows {
         Rows { is_binary, ..self }
     }
 
-    /// Whether a protocol whose client asks for no format sends them in binary format: those of a cursor that was declared BINARY.
+    /// Whether a protocol whose client requests no format sends them in binary format: the rows of a cursor that was declared BINARY.
     pub fn are_binary(&self) -> bool {
         self.is_binary
     }
 
-    /// The command tag tells this many rows, however many are drawn.
+    /// Makes the command tag show this number of rows, however many are read.
     pub(crate) fn telling(self, rows: u64) -> Rows {
-        Rows { told: Some(rows), ..self }
+        Rows { tag_rows: Some(rows), ..self }
     }
 
     /// Rows of a stream in a transaction of its own.
@@ -333,7 +333,7 @@ impl Rows {
         drawing: Drawing,
     ) -> Rows {
         let own = OwnStream { stream: Some(stream), reading: Some(reading), alarm, drawing: Some(drawing) };
-        Rows { columns, verb, rows: 0, told: None, is_binary: false, source: Source::Own(Box::new(own)) }
+        Rows { columns, verb, rows: 0, tag_rows: None, is_binary: false, source: Source::Own(Box::new(own)) }
     }
 
     /// Rows of a stream in the connection's transaction.
@@ -347,10 +347,13 @@ impl Rows {
     ) -> (Rows, Weak<dyn InTransaction>) {
         let shared = Arc::new(SharedStream::new(stream, alarm, failure, Some(drawing)));
         let weak: Weak<SharedStream<Stream>> = Arc::downgrade(&shared);
-        (Rows { columns, verb, rows: 0, told: None, is_binary: false, source: Source::Shared(shared) }, weak)
+        (
+            Rows { columns, verb, rows: 0, tag_rows: None, is_binary: false, source: Source::Shared(shared) },
+            weak,
+        )
     }
 
-    /// What they failed of when they were read ahead, if nobody has been told yet.
+    /// The error that occurred when they were read ahead, if that has not been reported yet.
     pub(crate) fn failed_ahead(&self) -> Option<Error> {
         match &self.source {
             Source::Shared(shared) => shared.failed_ahead(),
@@ -358,7 +361,7 @@ impl Rows {
         }
     }
 
-    /// Whether they are still in the making.
+    /// Whether they are still being computed.
     pub(crate) fn are_drawn(&self) -> bool {
         matches!(self.source, Source::Own(_) | Source::Shared(_))
     }
@@ -400,7 +403,7 @@ impl Rows {
 
     /// The command tag, once `next_chunk` has returned `None`.
     pub fn tag(&self) -> CommandTag {
-        CommandTag { verb: self.verb, rows: Some(self.told.unwrap_or(self.rows)) }
+        CommandTag { verb: self.verb, rows: Some(self.tag_rows.unwrap_or(self.rows)) }
     }
 
     /// The rows as Rust values, one at a time: see [`FromRow`]. 42804 if a row of the type has another number of columns.
@@ -500,7 +503,7 @@ impl<T: FromRow> Iterator for TypedRows<T> {
     }
 }
 
-/// A transaction of a single statement that only reads. Dropping it gives the statement up.
+/// A transaction of a single statement that only reads. Dropping it abandons the statement.
 pub(crate) struct Reading {
     pub transaction: Transaction,
     /// Whether the session waits for the disk.
@@ -511,15 +514,15 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Of the statement that the session runs.
+    /// For the statement that the session runs.
     pub fn new(transaction: Transaction, waits: bool, services: &Arc<Services>) -> Reading {
         Reading { transaction, waits, services: services.clone(), statement: services.statement() }
     }
 
-    /// Ends it; returns when nothing of what it has read can be lost any more.
+    /// Ends the transaction. Returns when all that it has read is durable.
     pub fn end(self) -> Result<()> {
         let engine = self.transaction.engine().clone();
-        // If the session has gone on, they are of its transaction.
+        // If the session runs another statement, they belong to that transaction.
         let ticket = match self.services.statement() == self.statement {
             true => {
                 let committed = self.services.commit(|| self.transaction.commit());
@@ -561,12 +564,12 @@ impl OpenStreams {
         self.0.push(stream);
     }
 
-    /// Those that there are.
+    /// All that exist.
     pub fn list(&self) -> Vec<Weak<dyn InTransaction>> {
         self.0.clone()
     }
 
-    /// The transaction moves on: what is left of the streams is read now.
+    /// The transaction advances: the rest of the streams is read now.
     #[inline]
     pub fn read_ahead(&mut self) {
         for stream in self.0.drain(..) {
@@ -576,7 +579,7 @@ impl OpenStreams {
         }
     }
 
-    /// The transaction has been rolled back: what is left of the streams is gone.
+    /// The transaction has been rolled back: the rest of the streams is dropped.
     pub fn abandon(&mut self) {
         for stream in self.0.drain(..) {
             if let Some(stream) = stream.upgrade() {

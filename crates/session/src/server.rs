@@ -1,5 +1,5 @@
-//! What servers and bindings for other languages need of a connection, beyond what programs do: hooks, blocks without SQL, reports of
-//! what a session does, and memory that is used again.
+//! What servers and bindings for other languages need of a connection, beyond the API of programs: hooks, blocks without SQL,
+//! reports of what a session does, and memory that is reused.
 //!
 //! The methods are those of two traits, so that the pages of [`Connection`] and [`Database`] show what programs need.
 //!
@@ -8,7 +8,7 @@
 //!
 //! # fn main() -> firn_session::Result<()> {
 //! let database = Database::memory()?;
-//! let session = database.reserve_session(); // what the client is told before its session begins
+//! let session = database.reserve_session(); // the client gets this number before its session begins
 //! let mut connection = database.connect_as(session);
 //! connection.identify("ada", "library");
 //! for parsed in connection.parse_script("SELECT current_user; SELECT 1")? {
@@ -61,9 +61,9 @@ pub trait ServerConnection {
     /// try several types.
     fn try_prepare(&mut self, sql: &str, types: &[Option<TypeId>]) -> Result<Statement>;
 
-    /// As [`Connection::run`], for callers that run many short queries and use the memory for their rows
-    /// again: `values`, which are emptied first. What they hold after an error, or another outcome, means
-    /// nothing.
+    /// As [`Connection::run`], for callers that run many short queries and reuse the memory of their rows:
+    /// `values`, which is emptied first. After an error, or another outcome, its content is
+    /// meaningless.
     fn run_into(
         &mut self,
         statement: &Statement,
@@ -77,44 +77,44 @@ pub trait ServerConnection {
 
     // Transaction blocks.
 
-    /// Opens a block as BEGIN does, for a protocol whose client has asked for one without that statement.
+    /// Opens a block as BEGIN does, for a protocol whose client has requested one without that statement.
     fn open_block(&mut self) -> Result<()>;
 
     /// Ends the block: as COMMIT, or as ROLLBACK if it has failed.
     fn close_block(&mut self) -> Result<()>;
 
     /// Fails the open transaction block, if there is one: for mistakes that a protocol finds before a
-    /// statement reaches the session. Only ROLLBACK helps then.
+    /// statement reaches the session. Only ROLLBACK ends the block then.
     fn fail_block(&mut self);
 
-    // What others see of the session.
+    // What other sessions see of this one.
 
     /// Reports that the session waits for its client: after every statement, and once the rows of a query have been
     /// sent or are left for later.
     fn report_idle(&self);
 
-    /// Sets who is connected and to what, as `current_user` and `current_database()` return it.
+    /// Sets the user and the database, as `current_user` and `current_database()` return them.
     fn identify(&mut self, user: &str, database: &str);
 
-    /// Sets where the client is, for `pg_stat_activity`, and where the server is for it.
+    /// Sets the addresses of the client and of the server, for `pg_stat_activity` and similar.
     fn set_addresses(&mut self, client: Option<(IpAddr, u16)>, server: Option<(IpAddr, u16)>);
 
     // Hooks.
 
-    /// Sets what ends the session when another one calls `pg_terminate_backend`. Without, it cannot be ended so.
+    /// Sets the hook that ends the session when another one calls `pg_terminate_backend`. Without it, that call has no effect.
     fn set_terminate_hook(&self, terminate: impl Fn() + Send + Sync + 'static);
 
-    /// Sets what tells whether the client has gone: the statement that runs for it is cancelled then. It is asked by
-    /// [`ServerDatabase::cancel_for_gone_clients`].
+    /// Sets the hook that returns whether the client has gone: the statement that runs for it is cancelled then.
+    /// [`ServerDatabase::cancel_for_gone_clients`] calls it.
     fn set_client_gone_hook(&self, has_gone: impl Fn() -> bool + Send + Sync + 'static);
 
-    /// Sets what tells whether the statement that runs is to be cancelled. It is called now and then, while a statement runs or
-    /// waits or its rows are read, by any thread that works for it, the calling one among them: for programs that learn of
-    /// interrupts only by asking. Only the first hook that is set counts.
+    /// Sets the hook that returns whether the running statement is to be cancelled. It is called now and then, while a statement
+    /// runs or waits or its rows are read, by any thread that works for it, the calling one among them: for programs that have to
+    /// poll for interrupts. Only the first hook that is set counts.
     fn set_interrupt_hook(&self, is_interrupted: impl Fn() -> bool + Send + Sync + 'static);
 
-    /// Sets what is called when a notification has arrived at the session and it had taken all earlier ones. The thread of the
-    /// session that has sent it calls, so the hook must not wait.
+    /// Sets the hook that is called when a notification has arrived at the session and it had taken all earlier ones. The thread of
+    /// the notifying session calls it, so the hook must not wait.
     fn set_notification_hook(&self, wake: impl Fn() + Send + Sync + 'static);
 
     /// Whether the session listens to a channel (LISTEN).
@@ -125,19 +125,19 @@ pub trait ServerConnection {
     /// A number that changes when settings have changed: for protocols, which report some of them to clients.
     fn settings_version(&mut self) -> u64;
 
-    /// How the session reads and writes values as text: for protocols and programs that do that themselves.
+    /// How the session reads and writes values as text: for protocols and programs that do so themselves.
     fn text_style(&self) -> &TextStyle;
 
     /// The settings of this session, for [`ServerConnection::adopt_settings`] of another one.
     fn session_settings(&self) -> SessionSettings;
 
-    /// Takes over the settings of another session of the database. Outside a transaction block only.
+    /// Applies the settings of another session of the database. Outside a transaction block only.
     fn adopt_settings(&mut self, settings: &SessionSettings);
 
     // Idle clients.
 
     /// Leaves it to the caller to end the session when its client is idle for longer than
-    /// [`ServerConnection::idle_timeout`], by [`ServerConnection::expire`]: a protocol can tell its client. Otherwise
+    /// [`ServerConnection::idle_timeout`], by [`ServerConnection::expire`]: a protocol can notify its client. Otherwise
     /// the session rolls back an idle transaction by itself, and the next statement fails (25P03).
     fn leave_timeouts_to_caller(&mut self);
 
@@ -153,17 +153,17 @@ pub trait ServerConnection {
 
 /// What a server does with a [`Database`].
 pub trait ServerDatabase {
-    /// Reserves the number of a connection to come, which `pg_backend_pid()` returns in it.
+    /// Reserves the number of a future connection, which `pg_backend_pid()` returns in it.
     fn reserve_session(&self) -> u32;
 
     /// A new connection under a reserved number.
     fn connect_as(&self, session: u32) -> Connection;
 
-    /// Cancels statements whose [clients have gone](ServerConnection::set_client_gone_hook). A server calls this now and then.
+    /// Cancels statements whose [clients have gone](ServerConnection::set_client_gone_hook). A server calls this periodically.
     fn cancel_for_gone_clients(&self);
 
-    /// As [`Database::close`], at the end of a process: memory is left to the system, which takes it back as a whole. To free
-    /// rows and indexes one by one takes a tenth of a second a gigabyte. The directory stays locked until the process has ended.
+    /// As [`Database::close`], at the end of a process: memory is left to the operating system, which frees it as a whole. Freeing
+    /// rows and indexes one by one takes a tenth of a second a gigabyte. The directory is locked until the process has ended.
     fn close_at_end(self) -> Result<()>;
 }
 
@@ -225,7 +225,7 @@ impl ServerConnection for Connection {
     }
 
     fn set_addresses(&mut self, client: Option<(IpAddr, u16)>, server: Option<(IpAddr, u16)>) {
-        self.activity.set_client(|told| (told.address, told.server) = (client, server));
+        self.activity.set_client(|shown| (shown.address, shown.server) = (client, server));
     }
 
     fn set_terminate_hook(&self, terminate: impl Fn() + Send + Sync + 'static) {

@@ -70,7 +70,7 @@ fn a_source_goes_before_a_table_of_its_name_until_it_is_given_up() {
     register(&mut connection, "t", numbers("a", [2, 3]));
     assert_eq!(connection.query_values(&prepared, &[]).unwrap(), [[Value::BigInt(2)], [Value::BigInt(3)]]);
     assert_eq!(rows(&mut connection, "SELECT a FROM public.t"), [[Value::BigInt(1)]]);
-    // Another session knows nothing of it, and vice versa.
+    // Another session does not have the source, and vice versa.
     let mut other = database.connect();
     assert_eq!(rows(&mut other, "SELECT a FROM t"), [[Value::BigInt(1)]]);
     register(&mut connection, "t", numbers("a", [4]));
@@ -106,7 +106,7 @@ fn rows_of_a_source_can_be_joined_and_stored() {
 #[test]
 fn a_source_can_only_be_read() {
     let mut connection = connection();
-    // Its name is a table's, too, so that a statement that looks past it would work.
+    // A table has the same name, so that a statement which ignored the source would work.
     connection.execute("CREATE TABLE s (a bigint PRIMARY KEY)").unwrap();
     register(&mut connection, "s", numbers("a", [1]));
     for refused in [
@@ -178,7 +178,7 @@ fn columns_of_foreign_types_are_cast_to_the_nearest() {
         Value::Integer(1),
     ];
     assert_eq!(rows(&mut connection, query), [expected]);
-    // Only the columns that are asked for are looked at: the last value does not fit.
+    // Only the columns of the result are read: the last value does not fit.
     let overflow = Decimal256Array::from_iter_values([i256(i128::MAX)]);
     let overflow = batch(vec![
         ("wide", Arc::new(overflow.with_precision_and_scale(70, 0).unwrap())),
@@ -189,7 +189,7 @@ fn columns_of_foreign_types_are_cast_to_the_nearest() {
     assert!(connection.execute("SELECT wide FROM s").is_err());
 }
 
-/// Of a registered source and of one whose batches are stored by COPY.
+/// With a registered source and with one whose batches are stored by COPY.
 #[test]
 fn a_null_among_the_values_of_a_dictionary_is_no_empty_string() {
     let mut connection = connection();
@@ -212,7 +212,7 @@ fn a_null_among_the_values_of_a_dictionary_is_no_empty_string() {
     assert_eq!(rows(&mut connection, "SELECT a FROM t"), expected);
 }
 
-/// Of a registered source and of one whose batches are stored by COPY.
+/// With a registered source and with one whose batches are stored by COPY.
 #[test]
 fn values_that_their_types_do_not_have_are_neither_shown_nor_stored() {
     let mut connection = connection();
@@ -263,14 +263,14 @@ fn columns_that_no_type_is_near_to_and_equal_names_are_refused() {
 }
 
 #[test]
-fn batches_have_the_schema_that_was_told_whatever_made_them() {
+fn batches_have_the_announced_schema_from_every_source() {
     let mut connection = connection();
     connection.execute("CREATE TABLE t (id integer PRIMARY KEY, name varchar(10))").unwrap();
     connection.execute("INSERT INTO t VALUES (1, 'one'), (2, NULL)").unwrap();
     let strings = batch(vec![("a", Arc::new(StringArray::from_iter_values(["x"])))]);
     register(&mut connection, "s", strings);
     for query in [
-        // The short path, the analytical one, equal names, a catalog, arrays, a utility, nothing at all.
+        // The short path, the analytical one, equal names, a catalog, arrays, a utility statement, nothing at all.
         "SELECT * FROM t WHERE id = 1",
         "SELECT name, count(*) FROM t GROUP BY name",
         "SELECT id, id, name AS id FROM t ORDER BY 1",
@@ -308,19 +308,19 @@ fn a_watch_cancels_statements_from_whichever_thread_looks() {
     connection
         .execute("CREATE TABLE t (a bigint); INSERT INTO t SELECT * FROM generate_series(1, 3000)")
         .unwrap();
-    // How often it may be asked before it cancels. Planning asks as well.
+    // How often the hook is called before it cancels. Planning calls it as well.
     let left = Arc::new(AtomicU64::new(20));
     let counter = left.clone();
     connection.set_interrupt_hook(move || {
         counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err()
     });
     assert_eq!(state(&mut connection, "SELECT count(*) FROM t x, t y, t z"), SqlState::QUERY_CANCELED);
-    // It raises the flag for as long as it says so.
+    // The flag is raised as long as the hook says so.
     left.store(u64::MAX, Ordering::Relaxed);
     assert_eq!(rows(&mut connection, "SELECT 1"), [[Value::Integer(1)]]);
 }
 
-/// They could not be read back from any text, so nobody gets to see them.
+/// Such values could not be read back from any text, so they are never returned.
 #[test]
 fn strings_with_zero_bytes_do_not_come_in() {
     let mut connection = connection();

@@ -1,26 +1,26 @@
 //! Prepared statements, how they are planned, and the plans that they keep.
 //!
-//! A plan holds the tables that it reads, all their rows among it, and whoever has prepared a statement may be idle for days.
-//! So a database lists its statements, and when DDL has ended, plans of other catalogs are taken from them as they are from
-//! the [cache](crate::cache): tables that were dropped or truncated give up their memory though nobody runs the statements
-//! again. A statement keeps its plan under a lock:
+//! A plan pins the tables that it reads, with all their rows, and the client of a prepared statement may be idle for days.
+//! So a database lists its statements. At the end of DDL, plans of other catalogs are taken from them as from
+//! the [cache](crate::cache): tables that were dropped or truncated release their memory although no client runs the
+//! statements again. A statement keeps its plan under a lock:
 //!
 //! ```text
-//! statement ── lock ──> plan ──> tables       whoever runs the statement shares the lock
-//!     ↑ weak                                  whoever takes the plan away, or puts one there, tries to have it alone
+//! statement ── lock ──> plan ──> tables       running the statement takes the lock shared
+//!     ↑ weak                                  removing or replacing the plan tries to take it exclusively
 //! one of the lists
 //! ```
-//! Nobody waits for such a lock. What is run just when DDL ends keeps its plan until it is run again, or other DDL ends.
-//! Plans of the older catalog that a block reads are the block's own, and go with it.
+//! No thread waits for such a lock. A statement that runs just when DDL ends keeps its plan until it is run again, or
+//! other DDL ends. Plans of the older catalog that a block reads belong to the block, and are dropped with it.
 //!
-//! To share the lock is to write to its line of memory, which sessions that run one statement at once would take from each
-//! other. So once others run it than the session that has prepared it, it has several such places, and each session goes by one.
+//! Taking the lock shared writes to its cache line, for which sessions that run one statement at once would compete.
+//! So once other sessions run a statement than the one that has prepared it, it has several such places, and each session uses one.
 //!
-//! Only statements that keep a plan are listed, so that DDL has nothing to do with thousands that were prepared and left.
+//! Only statements that keep a plan are listed, so DDL does not examine thousands that were prepared and not used again.
 //!
-//! Invariant: what a statement comes to keep is of no catalog older than its list knows of, and under the lock of the list. So
-//! no plan of an older catalog is kept after DDL: what was kept before the list was told is listed, and was looked at
-//! then, and of what comes later the list knows that it is too old. That a plan is taken away needs no lock of the list.
+//! Invariant: a plan that a statement begins to keep is of no older catalog than its list has seen, and is stored under the lock
+//! of the list. So no plan of an older catalog is kept after DDL: a plan stored before the list saw the DDL is listed and was
+//! examined then, and a later one is found to be too old by the list's version. Removing a plan needs no lock of the list.
 //!
 //! Invariant: a statement that keeps a plan is listed.
 
@@ -38,29 +38,29 @@ use firn_sql::{Plan, QueryEffect, tree};
 use firn_txn::Transaction;
 use std::ops::Deref;
 
-/// Statements that a list has at least before it is looked which of them are gone.
+/// The least number of statements at which a list is searched for dropped ones.
 const FEW: usize = 64;
 
-/// A prepared statement, cheap to clone, of use to every connection of its database. It stays
-/// valid when the catalog changes: it is planned anew when run, and fails with 0A000 if its result
-/// columns came out different.
+/// A prepared statement, cheap to clone, usable by every connection of its database. It stays
+/// valid when the catalog changes: it is planned again when run, and fails with 0A000 if its result
+/// columns have changed.
 #[derive(Clone)]
 pub struct Statement {
     pub(crate) prepared: Arc<Prepared>,
 }
 
-/// The text of a statement apart from it: others are shown it for as long as its session runs no other one, and
-/// a plan would hold its tables all the while.
+/// The text of a statement apart from it: other sessions see it until its session runs another one. A plan held for so
+/// long would pin its tables.
 pub(crate) struct Text(pub String);
 
-/// How a statement runs.
+/// How a statement is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// As a query, by its plan.
     Query,
     /// As a change of rows with this command tag, by its plan.
     Change(&'static str),
-    /// By itself.
+    /// As a utility statement.
     Utility,
 }
 
@@ -91,17 +91,17 @@ pub(crate) struct Prepared {
     pub effect: Option<QueryEffect>,
     /// The query or the change in DECLARE, EXPLAIN or CREATE TABLE AS, whose parameters are its own.
     pub inner: Option<Statement>,
-    /// The session that has prepared it, by which its list is found.
+    /// The session that has prepared it, which determines its list.
     session: u32,
-    /// What a query or a change was planned as, for the session that has prepared it, as long as no other one runs it.
+    /// The plan of a query or a change, for the session that has prepared it, as long as no other one runs it.
     place: Place,
-    /// The same for all sessions, once others have run it.
+    /// The same for all sessions, once other sessions have run it.
     places: OnceLock<Box<Spread<Place>>>,
-    /// Whether it is listed. Under the lock of its list, so that the order does not matter.
+    /// Whether it is listed. Relaxed: it is read and written under the lock of its list.
     is_listed: AtomicBool,
 }
 
-/// Where a plan is kept, unless there is none, or it was taken away.
+/// Where a plan is kept, unless there is none, or it was removed.
 type Place = RwLock<Option<Arc<Plan>>>;
 
 /// A plan while its statement runs.
@@ -119,9 +119,9 @@ pub(crate) struct Statements(Spread<Mutex<Listed>>);
 #[derive(Default)]
 struct Listed {
     all: Vec<Weak<Prepared>>,
-    /// When there are so many, those go that are gone.
+    /// At this length the list drops the entries of dropped statements.
     most: usize,
-    /// The newest catalog that was committed, as far as the list has been told. Plans of older ones are not kept.
+    /// The newest committed catalog version that the list has seen. Plans of older ones are not kept.
     catalog_version: u64,
 }
 
@@ -148,7 +148,7 @@ impl Prepared {
         }
     }
 
-    /// Another session runs it for the first time. What is kept in the first place stays there until DDL ends, or it is gone.
+    /// Another session runs it for the first time. A plan in the first place remains there until DDL ends, or the statement is dropped.
     #[cold]
     fn make_places(&self) -> &Spread<Place> {
         self.places.get_or_init(Box::default)
@@ -159,7 +159,7 @@ impl Prepared {
         std::iter::once(&self.place).chain(more)
     }
 
-    /// Takes those plans away of which it is so, unless somebody uses them just now; whether some may be left.
+    /// Removes the plans that meet a condition, unless a statement uses them now. Returns whether some may be left.
     fn take_plans_if(&self, is_so: impl Fn(&Plan) -> bool, taken: &mut Vec<Arc<Plan>>) -> bool {
         let mut are_left = false;
         for place in self.all_places() {
@@ -180,8 +180,8 @@ impl Statements {
         self.0.of(u64::from(statement.session))
     }
 
-    /// Has a statement keep this plan for a session in the place of another one, unless somebody uses that just now, or
-    /// the plan is too old: who still reads an older catalog may be late.
+    /// Stores this plan in the statement for a session in place of an older one, unless a statement uses that now, or
+    /// the plan is too old: a transaction that still reads an older catalog may arrive late.
     fn keep(&self, statement: &Arc<Prepared>, session: u32, plan: &Arc<Plan>) {
         let mut listed = self.list_of(statement).lock();
         if plan.catalog_version < listed.catalog_version {
@@ -193,17 +193,17 @@ impl Statements {
         if !statement.is_listed.swap(true, Ordering::Relaxed) {
             listed.push(statement);
         }
-        // The tables may go with it, which takes its time.
+        // The tables may be freed with it, which takes time.
         drop(listed);
         drop(before);
     }
 
-    /// DDL has ended, and this is the version of the catalog now: plans of all others go, as from the cache.
+    /// DDL has ended, and this is the version of the catalog now: plans of all others are removed, as from the cache.
     pub fn keep_only(&self, catalog_version: u64) {
         for list in self.0.iter() {
             let mut gone = Vec::new();
             let mut listed = list.lock();
-            // Two who have committed one after the other may come here the other way round.
+            // Two transactions that have committed one after the other may arrive here in reverse order.
             if catalog_version < listed.catalog_version {
                 continue;
             }
@@ -245,7 +245,7 @@ impl Listed {
         self.all.push(Arc::downgrade(statement));
     }
 
-    /// Some have gone.
+    /// Adapts the list to its new length after some were dropped.
     fn fit(&mut self) {
         self.most = FEW.max(2 * self.all.len());
         self.all.shrink_to(self.most);
@@ -286,7 +286,7 @@ impl Connection {
             parameters: match (&plan, &inner) {
                 (Some(plan), _) => plan.parameters.clone(),
                 (None, Some(inner)) => {
-                    // The last one is the row on which a cursor stands.
+                    // The last parameter is the row of the cursor.
                     let own = inner.parameters().len() - usize::from(is_positioned);
                     inner.parameters()[..own].to_vec()
                 }
@@ -314,7 +314,7 @@ impl Connection {
         transaction: &Transaction,
     ) -> Result<Arc<Plan>> {
         if !self.facts.sources.is_empty() {
-            // No other session could use the plan, and the cache would keep what its sources hold.
+            // No other session could use the plan, and the cache would keep its sources alive.
             return self.new_plan(parsed, types, transaction).map(Arc::new);
         }
         let is_old = transaction.catalog_version() < self.shared.engine.catalog_version();
@@ -328,18 +328,18 @@ impl Connection {
         Ok(plan)
     }
 
-    /// Plans a statement. Planning can take long: others see it as they see a statement that runs, and it ends once the client has gone.
+    /// Plans a statement. Planning can take long: other sessions see it like a running statement, and it ends once the client has gone.
     #[cold]
     fn new_plan(&self, parsed: &Parsed, types: &[Option<TypeId>], transaction: &Transaction) -> Result<Plan> {
-        let is_told = self.report_planning(|| Arc::new(Text(parsed.text().to_owned())));
+        let is_reported = self.report_planning(|| Arc::new(Text(parsed.text().to_owned())));
         let plan = Plan::new(transaction, &self.facts, parsed, types, &self.options);
-        if is_told {
+        if is_reported {
             self.note_idle();
         }
         plan
     }
 
-    /// The statement's plan, made anew if it no longer fits. Only queries and changes have one.
+    /// The statement's plan, made again if it is no longer valid. Only queries and changes have one.
     #[inline]
     pub(crate) fn current_plan<'p>(
         &self,
@@ -356,7 +356,7 @@ impl Connection {
 
     #[cold]
     fn replan(&self, prepared: &Arc<Prepared>, transaction: &Transaction) -> Result<Arc<Plan>> {
-        // First, since it may be that it cannot be planned any more.
+        // This comes first, since planning may fail now.
         let version = transaction.catalog_version();
         let mut gone = Vec::new();
         prepared.take_plans_if(|plan| plan.catalog_version < version, &mut gone);
@@ -388,8 +388,8 @@ impl Statement {
         &self.prepared.parameters
     }
 
-    /// Whether it begins or ends transactions, or says something about them: such statements do not run in one
-    /// that begins for their sake.
+    /// Whether it begins or ends transactions, or sets their modes: such statements do not run in a transaction
+    /// that would begin for them.
     pub fn controls_transactions(&self) -> bool {
         let parsed = self.prepared.parsed.as_ref();
         parsed.is_none_or(|parsed| controls_transactions(&parsed.statement))
@@ -421,8 +421,8 @@ impl Statement {
         }
     }
 
-    /// Whether it is a query: what it does lies in the rows that it yields, so that it may as well be run when
-    /// somebody comes to draw them.
+    /// Whether it is a query: it has no effect beyond the rows that it yields, so it may be run only when
+    /// its rows are read.
     pub fn is_query(&self) -> bool {
         self.prepared.kind == Kind::Query
     }
@@ -444,8 +444,8 @@ impl Statement {
     }
 }
 
-/// The query or the change in a statement, which is prepared with it. That of CREATE TABLE AS is made anew when the table is
-/// filled, so that here it only tells of parameters.
+/// The query or the change in a statement, which is prepared with it. That of CREATE TABLE AS is prepared again when the table is
+/// filled; here it only determines parameters.
 fn inner_of(parsed: &Parsed) -> Result<Option<tree::Statement>> {
     let query = |query: &tree::Query| Some(tree::Statement::Query(Box::new(without_into(query.clone()))));
     Ok(match &parsed.statement {
@@ -480,7 +480,7 @@ fn controls_transactions(statement: &tree::Statement) -> bool {
     }
 }
 
-/// Whether results have columns of the same names and types. They may be those of another table, which has taken the name of one
+/// Whether results have columns of the same names and types. They may be those of another table, which now has the name of one
 /// that was dropped.
 fn yield_alike(columns: &Option<Arc<[Column]>>, others: &Option<Arc<[Column]>>) -> bool {
     match (columns, others) {

@@ -1,4 +1,4 @@
-//! Statements that wait for tables, or to change the catalog: for whom, where that is shown, and rings of such waits.
+//! Statements that wait for tables, or to change the catalog: which transactions they wait for, where that is shown, and deadlocks.
 
 use crate::Database;
 use crate::server::ServerConnection as _;
@@ -17,8 +17,8 @@ pub(crate) fn until(condition: impl Fn() -> bool) {
     }
 }
 
-/// Until what could be reached is freed: nobody holds a guard that he has taken before.
-pub(crate) fn until_nobody_holds_a_guard_of_before() {
+/// Until everything unreachable is freed: no thread holds a guard from before.
+pub(crate) fn until_earlier_guards_are_dropped() {
     let freed = Arc::new(AtomicBool::new(false));
     let tell = freed.clone();
     firn_txn::pin().defer(move || tell.store(true, Ordering::SeqCst));
@@ -28,7 +28,7 @@ pub(crate) fn until_nobody_holds_a_guard_of_before() {
     });
 }
 
-/// Two transactions that have each done the first want the second: what came of that.
+/// Two transactions that have each run their first statement run the other's. Returns the results.
 fn crosswise(database: &Database, first: [&str; 2], second: [&str; 2]) -> [Result<()>; 2] {
     let mut connections = [first, second].map(|[has, wants]| {
         let mut connection = database.connect();
@@ -39,7 +39,7 @@ fn crosswise(database: &Database, first: [&str; 2], second: [&str; 2]) -> [Resul
         let threads = connections.each_mut().map(|(connection, wants)| {
             thread::spawn_scoped(scope, "wanting", move || {
                 let outcome = run(connection, &[wants]);
-                // Of one that has failed, too: it is in nobody's way any more.
+                // A failed transaction no longer blocks any other.
                 until(|| outcome.is_ok() || connection.status() == crate::TransactionStatus::Failed);
                 outcome.and_then(|()| run(connection, &["COMMIT"]))
             })
@@ -49,11 +49,11 @@ fn crosswise(database: &Database, first: [&str; 2], second: [&str; 2]) -> [Resul
 }
 
 #[test]
-fn of_rings_through_tables_one_gives_way() {
+fn of_deadlocks_through_tables_one_transaction_fails() {
     const CHILD: &str = "INSERT INTO child VALUES (9, NULL)";
     const ROW: &str = "UPDATE t SET b = 7 WHERE a = 2";
     let rings: &[[[&str; 2]; 2]] = &[
-        // Two tables, as each mode has them.
+        // Two tables, each in either mode.
         [["LOCK TABLE t", "LOCK TABLE child"], ["LOCK TABLE child", "LOCK TABLE t"]],
         [["LOCK TABLE t IN SHARE MODE", CHILD], ["LOCK TABLE child IN EXCLUSIVE MODE", ROW]],
         [[ROW, "LOCK TABLE child"], [CHILD, "LOCK TABLE t"]],
@@ -93,11 +93,11 @@ fn of_rings_through_tables_one_gives_way() {
                     false => crosswise(&database, first, second),
                     true => crosswise(&database, second, first),
                 };
-                let told: Vec<Error> = outcomes.into_iter().filter_map(Result::err).collect();
-                assert_eq!(told.len(), 1, "{ring:?} at {level}: {told:?}");
-                assert_eq!(told[0].state(), SqlState::DEADLOCK_DETECTED, "{ring:?} at {level}: {told:?}");
+                let errors: Vec<Error> = outcomes.into_iter().filter_map(Result::err).collect();
+                assert_eq!(errors.len(), 1, "{ring:?} at {level}: {errors:?}");
+                assert_eq!(errors[0].state(), SqlState::DEADLOCK_DETECTED, "{ring:?} at {level}: {errors:?}");
                 assert_eq!(
-                    told[0].detail(),
+                    errors[0].detail(),
                     Some("The transaction that it would wait for waits for it."),
                     "{ring:?}"
                 );
@@ -108,9 +108,9 @@ fn of_rings_through_tables_one_gives_way() {
     }
 }
 
-/// The second waits for the first and the third for the second, which keeps later ones out.
+/// The second waits for the first and the third for the second, whose waiting request blocks later ones.
 #[test]
-fn of_queues_for_tables_nobody_gives_way() {
+fn queues_for_tables_are_no_deadlocks() {
     let database = database();
     let mut writer = database.connect();
     run(&mut writer, &["BEGIN", ADD_ONE]).unwrap();
@@ -133,7 +133,7 @@ fn of_queues_for_tables_nobody_gives_way() {
 }
 
 #[test]
-fn who_waits_for_which_table_and_who_has_it_is_shown() {
+fn waiters_for_tables_and_their_blockers_are_shown() {
     let database = database();
     let mut looking = database.connect();
     let mut writer = database.connect();
@@ -165,7 +165,7 @@ fn who_waits_for_which_table_and_who_has_it_is_shown() {
             let cancel = connection.cancel_handle();
             let thread = thread::spawn_scoped(scope, "waiting", move || connection.execute(sql).map(drop));
             threads.push((thread, cancel));
-            // The next comes behind it.
+            // The next one queues behind it.
             let event =
                 format!("SELECT wait_event_type, wait_event FROM pg_stat_activity WHERE usename = '{name}'");
             let begun = clock::now();
@@ -184,15 +184,15 @@ fn who_waits_for_which_table_and_who_has_it_is_shown() {
                         ON b.pid = ANY (pg_blocking_pids(w.pid)) ORDER BY 1";
         let waits_for =
             ["creates|writer", "inserts|holder", "locks|writer", "writes|locks"].map(str::to_owned);
-        // For whom somebody waits is looked up for each, while others come and go.
+        // The holders are looked up for each waiter, while others begin and end.
         let begun = clock::now();
         while texts(&mut looking, blocking) != waits_for {
             assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", texts(&mut looking, blocking));
         }
-        // They wait for whom has it, not for the end of a transaction by that name.
+        // They wait for the holder of the table, not for the end of a transaction by that id.
         let ends = "SELECT * FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted";
         assert_eq!(texts(&mut looking, ends), [""; 0]);
-        // The last first, lest another go on when it need not wait for it any more.
+        // The last first, so that none continues whose turn would come.
         for (thread, cancel) in threads.into_iter().rev() {
             cancel.cancel();
             assert_eq!(state(thread.join().unwrap()), SqlState::QUERY_CANCELED);
@@ -204,9 +204,9 @@ fn who_waits_for_which_table_and_who_has_it_is_shown() {
     assert_eq!(texts(&mut looking, locks), [""; 0]);
 }
 
-/// As long as anybody holds a guard nothing is freed that was reachable when he took it.
+/// As long as a thread holds a guard, nothing is freed that was reachable when it pinned it.
 #[test]
-fn whoever_waits_for_a_table_keeps_nobodys_memory() {
+fn a_wait_for_a_table_keeps_no_memory_of_others() {
     let database = database();
     let mut holder = database.connect();
     let waits = &database.engine().statistics().waits;
@@ -228,7 +228,7 @@ fn whoever_waits_for_a_table_keeps_nobodys_memory() {
                 run(&mut connection, &["BEGIN", sql, "ROLLBACK"])
             });
             until(|| waits.get() > before);
-            until_nobody_holds_a_guard_of_before();
+            until_earlier_guards_are_dropped();
             assert!(!waiting.is_finished(), "{sql} waits");
             run(&mut holder, &["COMMIT"]).unwrap();
             waiting.join().unwrap().unwrap();
@@ -236,9 +236,9 @@ fn whoever_waits_for_a_table_keeps_nobodys_memory() {
     }
 }
 
-/// Somebody who had locked a table has given it back, and waits for one who does not know that yet.
+/// A transaction that had locked a table has released it, and waits for one that has not seen that yet.
 #[test]
-fn who_has_given_a_table_back_waits_for_nobody_in_a_ring() {
+fn a_transaction_that_has_released_a_table_is_in_no_deadlock() {
     let database = database();
     database.set_default("default_transaction_isolation", "read committed").unwrap();
     let (mut writer, mut other, mut gives_back) =
@@ -263,9 +263,9 @@ fn who_has_given_a_table_back_waits_for_nobody_in_a_ring() {
     assert_eq!(texts(&mut writer, "SELECT count(*), (SELECT b FROM t WHERE a = 2) FROM child"), ["2|8"]);
 }
 
-/// What is committed when the table is to be had, as in PostgreSQL.
+/// It reads what is committed when it gets the table, as in PostgreSQL.
 #[test]
-fn who_reads_what_is_committed_reads_what_it_has_waited_for() {
+fn a_read_committed_statement_sees_what_it_has_waited_for() {
     let database = database();
     database.set_default("default_transaction_isolation", "read committed").unwrap();
     let mut holder = database.connect();

@@ -1,7 +1,7 @@
-//! What a session promises beyond what SQL says; SQL's part is in the corpus (`tests/slt`).
+//! What a session promises beyond SQL; the corpus (`tests/slt`) covers SQL.
 
 use crate::server::{RowChunk, ServerConnection as _};
-use crate::table_waiting_tests::until_nobody_holds_a_guard_of_before;
+use crate::table_waiting_tests::until_earlier_guards_are_dropped;
 use crate::{Connection, Database, Outcome, TransactionStatus};
 use firn_base::disk::SimulatedDisk;
 use firn_base::random::Random;
@@ -10,7 +10,7 @@ use firn_base::{Numeric, Result, SqlState, Type, TypeId, Value, thread};
 use firn_txn::{Config, Engine};
 use std::time::{Duration, Instant};
 
-/// Yields more rows of a table of 2,000 rows than anybody waits for.
+/// A query over a table of 2,000 rows with so many result rows that it does not end in any test.
 const ENDLESS: &str = "SELECT x.b FROM t x, t y, t z";
 
 fn connection() -> Connection {
@@ -21,7 +21,7 @@ fn one(connection: &mut Connection, sql: &str) -> Value {
     connection.query_row(sql, &[]).unwrap().unwrap().remove(0)
 }
 
-/// A database whose store may hold so many bytes.
+/// A database with this limit of its store's memory.
 fn limited(bytes: u64) -> Database {
     Database::open_with(crate::Config { memory_limit: Some(bytes), ..crate::Config::default() }).unwrap()
 }
@@ -46,7 +46,7 @@ fn filled(rows: i64) -> Database {
     database
 }
 
-/// A database whose blocks are frozen as soon as nobody has a version in them.
+/// A database whose blocks are frozen as soon as they have no versions.
 fn freezing() -> Database {
     let freeze_after = Some(Duration::ZERO);
     Database::open_with(crate::Config { freeze_after, ..crate::Config::default() }).unwrap()
@@ -86,7 +86,7 @@ fn frozen_rows_leave_without_a_copy_and_stay_what_they_were() {
     assert_eq!(addresses(&one_time), addresses(&another), "both are of the table's own memory");
     assert_eq!(one_time, another);
 
-    // Who writes goes on in a copy.
+    // A writer continues in a copy.
     let kept: Vec<String> = one_time.iter().map(|batch| format!("{batch:?}")).collect();
     connection
         .execute("UPDATE t SET a = -a, b = NOT b, c = 'something else that is long', d = NULL")
@@ -137,7 +137,7 @@ fn strings_made_of_symbols_are_read_as_others_are() {
         texts(&mut a, "SELECT k, s FROM t WHERE k IN (20, 21, 1234) ORDER BY k"),
         ["20|-", "21|no. 21", "1234|the packages of order 1234 sleep furiously"]
     );
-    // A scan that decodes few rows, then what looks at the strings themselves, then an index over them.
+    // A scan that decodes few rows, then an operator that reads the strings, then an index over them.
     assert_eq!(texts(&mut a, "SELECT s FROM t WHERE k % 500 = 2 ORDER BY k").len(), 4);
     let found = "SELECT k FROM t WHERE s = 'the packages of order 1234 sleep furiously'";
     assert_eq!(texts(&mut a, found), ["1234"]);
@@ -148,7 +148,7 @@ fn strings_made_of_symbols_are_read_as_others_are() {
         a.execute("INSERT INTO t VALUES (0, 'the packages of order 1234 sleep furiously')").unwrap_err();
     assert_eq!(twice.state(), SqlState::UNIQUE_VIOLATION);
 
-    // An old snapshot, before which rows of the block are deleted and moved, sees what it saw.
+    // An old snapshot, after which rows of the block are deleted and moved, sees the old rows.
     let mut old = database.connect();
     old.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ").unwrap();
     assert_eq!(one(&mut old, "SELECT count(*) FROM t"), Value::BigInt(2000));
@@ -180,7 +180,7 @@ fn rows_of_compact_blocks_are_changed_as_others_are() {
         "SELECT array_to_string(encodings, ', '), bytes < raw_bytes FROM firn_blocks WHERE relname = 't'";
     assert_eq!(texts(&mut a, encodings), ["offsets, offsets, codes|true"]);
 
-    // A statement that comes back to a row it has moved, and one that must not.
+    // A statement that reaches again a row that it has moved, and one that must not.
     assert_eq!(
         texts(&mut a, "UPDATE t SET n = n + 10 WHERE k = 7 RETURNING k, n, s"),
         ["7|11|one of three strings: 1"]
@@ -198,7 +198,7 @@ fn rows_of_compact_blocks_are_changed_as_others_are() {
     a.execute("UPDATE t SET n = 0 WHERE k = 10").unwrap();
     assert_eq!(a.execute("DELETE FROM t WHERE k = 10").unwrap_err().state(), SqlState::FOREIGN_KEY_VIOLATION);
 
-    // Who waited for the row finds it where it has gone.
+    // A transaction that waited for the row finds it at its new place.
     wait_until_compact();
     for isolation in ["READ COMMITTED", "SERIALIZABLE"] {
         a.execute("BEGIN").unwrap();
@@ -240,7 +240,7 @@ fn tables_are_frozen_after_a_time_of_their_own() {
         run("CREATE TABLE d AS SELECT * FROM a").unwrap();
         run(&format!("ALTER TABLE d SET (freeze_after = {own}, autovacuum_enabled = off)")).unwrap();
         run("UPDATE d SET n = n + 1").unwrap();
-        // A round may still have them cooling.
+        // A round may still have them in the state cooling.
         let states = "SELECT string_agg(relname || ' ' || replace(state, 'cooling', 'hot'), ', ' ORDER BY relname) \
                       FROM firn_blocks";
         let own_state = if others == "hot" { "frozen" } else { "hot" };
@@ -258,7 +258,7 @@ fn tables_are_frozen_after_a_time_of_their_own() {
                        WHERE relname IN ('a', 'd') ORDER BY relname";
         let own = own.trim_matches('\'');
         assert_eq!(texts(&mut connection, options), ["".to_owned(), format!("freeze_after={own}")]);
-        // As all others again.
+        // The default, as for all others.
         connection.execute("ALTER TABLE d RESET (freeze_after)").unwrap();
         connection.execute("UPDATE d SET n = n + 1").unwrap();
         wait_for(others);
@@ -303,10 +303,10 @@ fn tables_become_compact_after_a_time_of_their_own() {
             }
         };
         wait_for(own_state);
-        // Once more, so that what is never to become compact has been passed over.
+        // Once more, so that what is never to become compact has been skipped.
         run("UPDATE a SET n = n + 1");
         wait_for(own_state);
-        // As all others again.
+        // The default, as for all others.
         run("ALTER TABLE c RESET (compact_after)");
         run("UPDATE c SET n = n + 1");
         wait_for(others);
@@ -341,14 +341,14 @@ fn blocks_that_cannot_meet_a_condition_do_not_change_its_answer() {
         ("name LIKE 'border%'", 0),
         ("day IN ('2026-02-01', '2026-02-02')", 2000),
         ("day IN ('2026-02-01', '2026-02-02', '2026-02-03', '2026-02-04', '2026-02-05')", 5000),
-        // What lies between is neither.
+        // Times in between are neither.
         ("day IN ('2026-01-01', '2026-04-10')", 2000),
         ("name IS NOT NULL AND day = '2026-03-31'", 857),
     ] {
         let sql = format!("SELECT count(*) FROM t WHERE {condition}");
         assert_eq!(one(&mut connection, &sql), Value::BigInt(count), "{condition}");
     }
-    // Who writes to a block makes its zones void.
+    // A write to a block invalidates its zones.
     connection.execute("UPDATE t SET day = '2025-12-31' WHERE amount = 50000").unwrap();
     assert_eq!(one(&mut connection, "SELECT count(*) FROM t WHERE day < '2026-01-01'"), Value::BigInt(1));
     wait_until_frozen(&mut connection);
@@ -356,7 +356,7 @@ fn blocks_that_cannot_meet_a_condition_do_not_change_its_answer() {
 }
 
 #[test]
-fn rows_of_a_query_that_failed_midway_are_nobodys() {
+fn rows_of_a_query_that_failed_are_not_returned() {
     let mut connection = connection();
     connection.execute("CREATE TABLE t (a integer PRIMARY KEY, b integer)").unwrap();
     connection.execute("INSERT INTO t VALUES (1, 1), (2, 0)").unwrap();
@@ -370,7 +370,7 @@ fn rows_of_a_query_that_failed_midway_are_nobodys() {
 }
 
 #[test]
-fn what_is_cast_to_text_is_told_to_be_text() {
+fn casts_to_text_are_described_as_text() {
     let mut connection = connection();
     connection
         .execute("CREATE TABLE t (id integer PRIMARY KEY, v varchar(3), c char(3)); INSERT INTO t VALUES (1, 'a', 'b')")
@@ -404,7 +404,7 @@ fn what_is_cast_to_text_is_told_to_be_text() {
 }
 
 #[test]
-fn statements_tell_their_parameters_and_columns() {
+fn statements_describe_their_parameters_and_columns() {
     let mut connection = connection();
     connection.execute("CREATE TABLE t (a integer, b text)").unwrap();
     let insert = connection.prepare("INSERT INTO t VALUES ($1, $2) RETURNING b, a").unwrap();
@@ -539,24 +539,24 @@ fn single_statements_that_conflict_are_run_again() {
     assert_eq!(one(&mut database.connect(), "SELECT b FROM t"), Value::BigInt(800));
 }
 
-/// Whether a protocol tells the block of it, as it does, or nobody.
+/// Whether a protocol reports the mistake to the block, as it should, or does not.
 #[test]
 fn a_copy_that_fails_in_a_block_is_an_error_like_any_other() {
     let database = filled(1);
     let (mut connection, mut other) = (database.connect(), database.connect());
     other.set("lock_timeout", "1s").unwrap();
     let copy = connection.prepare("COPY t FROM STDIN").unwrap();
-    for is_told in [false, true] {
+    for is_failed in [false, true] {
         let fail = |connection: &mut Connection| {
             let Outcome::CopyIn(mut data) = connection.run(&copy, &[]).unwrap() else { panic!() };
             data.write_data(b"0\t7\n").unwrap();
             assert_eq!(state(data.finish()), SqlState::UNIQUE_VIOLATION);
-            if is_told {
+            if is_failed {
                 connection.fail_block();
             }
             assert_eq!(connection.status(), TransactionStatus::Failed);
         };
-        // It can be taken back.
+        // The change can be rolled back.
         connection.execute("BEGIN; UPDATE t SET b = 1; SAVEPOINT s").unwrap();
         fail(&mut connection);
         assert_eq!(state(connection.execute("SELECT 1")), SqlState::IN_FAILED_SQL_TRANSACTION);
@@ -564,7 +564,7 @@ fn a_copy_that_fails_in_a_block_is_an_error_like_any_other() {
         fail(&mut connection);
         connection.execute("ROLLBACK TO s; COMMIT").unwrap();
         assert_eq!(one(&mut other, "SELECT b FROM t"), Value::BigInt(1));
-        // Without a savepoint nobody waits for what it has changed, though it has not said ROLLBACK yet.
+        // Without a savepoint no transaction waits for the changes, although the client has not sent ROLLBACK yet.
         connection.execute("BEGIN; UPDATE t SET b = 2").unwrap();
         fail(&mut connection);
         other.execute("UPDATE t SET b = 3").unwrap();
@@ -591,7 +591,7 @@ fn plans_are_shared_and_replaced_when_the_catalog_changes() {
     assert_eq!(state(second.query_values(&b, &[])), SqlState::FEATURE_NOT_SUPPORTED);
 }
 
-/// Nobody does anything after the DDL; somebody else's statement about the table is what he has run last.
+/// The sessions do nothing after the DDL. The last statement that one has run is another session's statement about the table.
 #[test]
 fn no_plan_keeps_a_table_that_is_dropped_or_truncated() {
     let database = Database::memory().unwrap();
@@ -632,7 +632,7 @@ fn a_statement_can_be_cancelled_from_another_thread() {
     let done = Arc::new(AtomicBool::new(false));
     let seen = done.clone();
     let canceller = thread::spawn("canceller", move || {
-        // Until it has hit: the statement may not have begun yet.
+        // Until the cancel has taken effect: the statement may not have begun yet.
         while !seen.load(Ordering::Relaxed) {
             firn_base::clock::sleep(Duration::from_millis(5));
             cancel.cancel();
@@ -643,7 +643,7 @@ fn a_statement_can_be_cancelled_from_another_thread() {
     canceller.join().unwrap();
 }
 
-/// Of whatever kind, and more of them than there are workers: somebody must be able to find them and end them.
+/// Statements of every kind, and more of them than there are workers: another session must be able to find and end them.
 #[test]
 fn queries_that_never_end_leave_others_their_turn() {
     let database = filled(2000);
@@ -672,7 +672,7 @@ fn queries_that_never_end_leave_others_their_turn() {
         while one(&mut connection, active) != Value::BigInt(running.len() as i64 + 1) {
             firn_base::clock::sleep(Duration::from_millis(1));
         }
-        // Queries of many parts have their turns as well.
+        // Queries with many parts are run as well.
         for _ in 0..3 {
             assert_eq!(
                 one(&mut connection, "SELECT count(*) FROM t x JOIN t y USING (a)"),
@@ -721,10 +721,10 @@ fn notices_come_once_and_in_order() {
         ["table \"nothing\" does not exist, skipping", "there is no transaction in progress"]
     );
     assert!(connection.take_notices().is_empty());
-    for (least, told) in [("debug1", 2), ("notice", 2), ("warning", 1), ("error", 0)] {
+    for (least, reported) in [("debug1", 2), ("notice", 2), ("warning", 1), ("error", 0)] {
         connection.execute(&format!("SET client_min_messages = {least}")).unwrap();
         connection.execute("DROP TABLE IF EXISTS nothing; COMMIT").unwrap();
-        assert_eq!(connection.take_notices().len(), told, "{least}");
+        assert_eq!(connection.take_notices().len(), reported, "{least}");
     }
 }
 
@@ -753,7 +753,7 @@ fn copy_in_stores_all_rows_or_none() {
     assert_eq!(state(connection.execute("SELECT 1")), SqlState::IN_FAILED_SQL_TRANSACTION);
     connection.execute("ROLLBACK").unwrap();
 
-    // Finished inside a block that goes on.
+    // Finished inside a block that continues.
     connection.execute("BEGIN").unwrap();
     let Outcome::CopyIn(mut data) = connection.run(&copy, &[]).unwrap() else { panic!() };
     data.write_data(b"3\t30\n").unwrap();
@@ -796,7 +796,7 @@ fn a_failed_block_refuses_to_prepare_but_not_to_end() {
     assert_eq!(tag.to_string(), "ROLLBACK");
 }
 
-/// Others' commits are visible before they are on disk. By every way of reading: short, by a stream, in
+/// Commits of others are visible before they are on disk. For every kind of read: short, by a stream, in
 /// a block, as a copy.
 #[test]
 fn what_a_query_has_shown_is_not_lost() {
@@ -830,9 +830,9 @@ fn what_a_query_has_shown_is_not_lost() {
         assert_eq!(one(&mut after, "SELECT max(a) FROM t"), found, "way {}", number % 4);
     }
 }
-/// By rows, by strings, by COPY, by CREATE TABLE AS: what fails is taken back whole, and truncating makes room.
+/// By rows, by strings, by COPY, by CREATE TABLE AS: a failed statement is rolled back as a whole, and truncating frees memory.
 #[test]
-fn a_store_that_is_full_says_so_and_goes_on() {
+fn a_full_store_fails_statements_and_continues() {
     let database = limited(24 << 20);
     let mut connection = database.connect();
     assert_eq!(connection.setting("memory_limit").unwrap(), "24MB");
@@ -845,10 +845,10 @@ fn a_store_that_is_full_says_so_and_goes_on() {
     for statement in [
         format!("INSERT INTO t {many}"),
         format!("COPY t FROM '{}'", file.path().display()),
-        // What becomes cold at once takes little room if all strings are alike.
+        // Rows that become cold at once take little memory if all strings are alike.
         "CREATE TABLE u AS SELECT g, repeat(g::text, 16) FROM generate_series(1, 1000000) g".to_owned(),
         "INSERT INTO n SELECT g, 0 FROM generate_series(1001, 10000000) g".to_owned(),
-        // Keys of which wait for each other.
+        // Keys that are collected and inserted in one batch.
         "INSERT INTO n SELECT g::bigint * 7919 % 10000019 + 1001, 0 FROM generate_series(1, 10000000) g"
             .to_owned(),
     ] {
@@ -898,7 +898,7 @@ fn figure(connection: &mut Connection, name: &str) -> i64 {
 }
 
 #[test]
-fn sessions_see_what_the_others_do_and_whom_they_wait_for() {
+fn sessions_see_what_others_do_and_wait_for() {
     let database = filled(3);
     let mut looking = database.connect();
     let mut holder = database.connect();
@@ -914,7 +914,7 @@ fn sessions_see_what_the_others_do_and_whom_they_wait_for() {
         let sessions = "SELECT pid, usename, application_name, state, wait_event_type, query FROM pg_stat_activity \
                         WHERE pid <> pg_backend_pid() ORDER BY pid";
         let begun = firn_base::clock::now();
-        // While it does not wait a moment long it is woken to look whether it is cancelled.
+        // While it waits for short times, it wakes up to check whether it is cancelled.
         while !texts(&mut looking, sessions).iter().any(|row| row.contains("|active|Lock|")) {
             assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", texts(&mut looking, sessions));
         }
@@ -928,7 +928,7 @@ fn sessions_see_what_the_others_do_and_whom_they_wait_for() {
         let locks = "SELECT w.mode, h.mode, h.pid = (SELECT pid FROM pg_stat_activity WHERE usename = 'ada') \
                      FROM pg_locks w JOIN pg_locks h ON w.transactionid = h.transactionid AND h.granted \
                      WHERE NOT w.granted";
-        // Between two looks at its cancel flag it waits for nobody.
+        // Between two checks of its cancel flag it waits for no other transaction.
         let soon = |connection: &mut Connection, sql: &str, expected: &str| {
             while texts(connection, sql) != [expected] {
                 assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", texts(connection, sql));
@@ -944,7 +944,7 @@ fn sessions_see_what_the_others_do_and_whom_they_wait_for() {
     let rest = "SELECT state, xact_start IS NULL FROM pg_stat_activity WHERE usename = 'ada'";
     assert_eq!(texts(&mut looking, rest), ["idle|true"]);
     drop(holder);
-    // What a query's threads hold of a session goes a moment after it.
+    // The threads of a query release the session a little later.
     while texts(&mut looking, "SELECT state FROM pg_stat_activity") != ["active"] {
         thread::yield_now();
     }
@@ -970,9 +970,9 @@ fn a_session_is_active_until_its_rows_are_drawn() {
     }
 }
 
-/// Whoever sleeps can be woken, and keeps neither memory nor threads from others.
+/// A sleeping statement can be cancelled, and blocks neither memory nor threads of others.
 #[test]
-fn sleepers_are_in_nobodys_way() {
+fn sleeping_sessions_block_no_others() {
     let database = filled(2000);
     let sleeping = [
         "SELECT pg_sleep(3600)",
@@ -992,16 +992,16 @@ fn sleepers_are_in_nobodys_way() {
         }
         let mut other = database.connect();
         other.execute("SET statement_timeout = '60s'").unwrap();
-        // Itself as well.
+        // Its own session as well.
         let active =
             "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%pg_sleep(3600%'";
         while one(&mut other, active) != Value::BigInt(3 * sleepers as i64 + 1) {
             thread::yield_now();
         }
-        // It takes workers, too.
+        // It uses workers, too.
         let groups = "SELECT count(*) FROM (SELECT a, count(*) FROM t GROUP BY a) groups";
         assert_eq!(one(&mut other, groups), Value::BigInt(2000));
-        until_nobody_holds_a_guard_of_before();
+        until_earlier_guards_are_dropped();
         for (thread, cancel) in asleep {
             assert!(!thread.is_finished(), "it sleeps");
             cancel.cancel();
@@ -1011,17 +1011,17 @@ fn sleepers_are_in_nobodys_way() {
 }
 
 #[test]
-fn transactions_that_come_to_nothing_are_told_by_cause() {
+fn aborted_transactions_are_counted_by_cause() {
     let database = filled(3);
     let (mut a, mut b) = (database.connect(), database.connect());
     let run = |connection: &mut Connection, sql: &str| connection.execute(sql).map(drop);
-    // By themselves, and in a block of which it is the first error that counts.
+    // Alone, and in a block whose first error counts.
     assert_eq!(state(a.execute("INSERT INTO t VALUES (1, 1)")), SqlState::UNIQUE_VIOLATION);
     run(&mut a, "BEGIN").unwrap();
     assert_eq!(state(a.execute("INSERT INTO t VALUES (2, 1)")), SqlState::UNIQUE_VIOLATION);
     assert!(run(&mut a, "SELECT 1").is_err());
     run(&mut a, "COMMIT").unwrap();
-    // One that a savepoint helps over does not.
+    // An error after which the block returns to a savepoint does not count.
     run(&mut a, "BEGIN; SAVEPOINT s").unwrap();
     assert!(run(&mut a, "SELECT 1 / 0").is_err());
     run(&mut a, "ROLLBACK TO s; UPDATE t SET b = 7 WHERE a = 1; COMMIT").unwrap();
@@ -1041,7 +1041,7 @@ fn transactions_that_come_to_nothing_are_told_by_cause() {
     let long = "SELECT x FROM generate_series(1, 100000) AS a(x), generate_series(1, 100000) AS b(y)";
     assert_eq!(state(b.execute(long)), SqlState::QUERY_CANCELED);
     run(&mut b, "ROLLBACK").unwrap();
-    // Whether the connection is ended, as a server does, or finds out when it comes back, or never does.
+    // Whether a server ends the connection, or the connection finds out when its client returns, or its client never does.
     run(&mut b, "SET statement_timeout = 0").unwrap();
     for by_caller in [true, false] {
         if !by_caller {
@@ -1119,7 +1119,7 @@ fn the_engine_counts_what_happens_by_cause() {
 }
 
 #[test]
-fn rows_without_sql_heed_what_they_cannot_check() {
+fn rows_without_sql_respect_constraints_that_they_cannot_check() {
     use crate::native::{TableAccess, pin};
     let database = Database::memory().unwrap();
     let mut connection = database.connect();
@@ -1135,7 +1135,7 @@ fn rows_without_sql_heed_what_they_cannot_check() {
     let columns = access.all_columns::<(i32,)>().unwrap();
     database.engine().transact(|tx| tx.insert_as(&columns, &(1,), &pin())).unwrap();
     assert_eq!(one(&mut connection, "SELECT sum(a) FROM p"), Value::BigInt(1));
-    // Also of a constraint that comes later, and goes.
+    // Also for a constraint that is added later, and dropped.
     let insert = |a| database.engine().transact(|tx| tx.insert_as(&columns, &(a,), &pin()));
     connection.execute("ALTER TABLE p ADD CONSTRAINT late UNIQUE (a) DEFERRABLE").unwrap();
     assert_eq!(state(insert(2)), SqlState::FEATURE_NOT_SUPPORTED);
@@ -1143,7 +1143,7 @@ fn rows_without_sql_heed_what_they_cannot_check() {
     insert(2).unwrap();
 }
 
-/// What is left to do on each row was dealt out to several threads, above the order that had been asked for.
+/// The remaining work on each row was distributed to several threads, above the operator that keeps the requested order.
 #[test]
 fn rows_come_in_order_also_where_something_is_left_to_do_on_each() {
     let mut connection = Database::memory().unwrap().connect();
@@ -1171,7 +1171,7 @@ fn rows_come_in_order_also_where_something_is_left_to_do_on_each() {
     }
 }
 
-/// Those of others may, as in PostgreSQL after a crash.
+/// Those of other sessions may remain, as in PostgreSQL after a crash.
 #[test]
 fn numbers_of_transactions_that_committed_do_not_come_again() {
     let directory = tempfile::tempdir().unwrap();

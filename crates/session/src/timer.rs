@@ -1,5 +1,5 @@
-//! Timeouts: one thread per database that raises the cancel flags of statements, and ends transactions whose
-//! clients are idle, when their time comes. It starts with the first timeout and ends with the database.
+//! Timeouts: one thread per database that, when their time is over, raises the cancel flags of statements, and ends transactions
+//! whose clients are idle. It starts with the first timeout and ends with the database.
 
 use crate::rest::Rest;
 use firn_base::clock::{Instant, now};
@@ -24,21 +24,21 @@ struct Shared {
 
 #[derive(Default)]
 struct Alarms {
-    /// By time; the number keeps apart what is due at the same moment.
+    /// By time; the number distinguishes entries that are due at the same time.
     due: BTreeMap<(Instant, u64), Due>,
     next: u64,
     closed: bool,
 }
 
-/// What happens when the time has come.
+/// What happens when the time is over.
 enum Due {
-    /// A statement is cancelled, and told that it was the timeout's doing.
+    /// A statement is cancelled. The flag records that the timeout has caused it.
     Cancel(Cancel, Arc<AtomicBool>),
     /// A transaction ends.
     End(Arc<Rest>),
 }
 
-/// A timeout that is set. Dropping it takes it back.
+/// A timeout that is set. Dropping it cancels it.
 pub(crate) struct Alarm {
     shared: Arc<Shared>,
     key: (Instant, u64),
@@ -52,7 +52,7 @@ impl Timer {
         self.add(delay, Due::Cancel(cancel.clone(), rang.clone()), rang)
     }
 
-    /// Ends the transaction that rests there after `delay`.
+    /// Ends the resting transaction after `delay`.
     pub fn set_end(&self, delay: Duration, rest: &Arc<Rest>) -> Alarm {
         self.add(delay, Due::End(rest.clone()), Arc::default())
     }
@@ -101,7 +101,7 @@ impl Shared {
             }
             match alarms.due.remove(&(at, number)).expect("it was just seen") {
                 Due::Cancel(cancel, rang) => {
-                    // Release: who sees the flag up also sees whose doing it was.
+                    // Release: a thread that sees the cancel flag raised also sees what has raised it.
                     rang.store(true, Ordering::Release);
                     cancel.cancel();
                 }
@@ -109,7 +109,7 @@ impl Shared {
                     // Without the lock: taking back many changes takes a while.
                     let again = MutexGuard::unlocked(&mut alarms, || rest.end());
                     if let Some(delay) = again {
-                        // If it is taken back, nothing rests there, and the entry goes when it is due.
+                        // If the alarm is cancelled, nothing rests there, and the entry is removed when it is due.
                         alarms.due.insert((now() + delay, number), Due::End(rest));
                     }
                 }
@@ -119,7 +119,7 @@ impl Shared {
 }
 
 impl Alarm {
-    /// Whether the time has come.
+    /// Whether the time is over.
     pub fn rang(&self) -> bool {
         self.rang.load(Ordering::Acquire)
     }

@@ -1,4 +1,4 @@
-//! Transactions as guards, and closures that run again after conflicts: for programs that would rather not write BEGIN
+//! Transactions as guards, and closures that run again after conflicts: for programs that prefer them to BEGIN
 //! and COMMIT.
 
 use crate::connection::{Connection, TransactionStatus};
@@ -10,7 +10,7 @@ use std::ops::{Deref, DerefMut};
 /// How often [`Connection::retry`] runs its closure again.
 const MOST_RETRIES: u32 = 100;
 
-/// The name of the savepoints that nested transactions begin with. Where several have it, SQL means the last.
+/// The name of the savepoints that nested transactions begin with. If several have it, SQL means the last.
 const SAVEPOINT: &str = "firndb_transaction";
 
 /// A transaction that rolls back when it is dropped before [`Transaction::commit`].
@@ -49,7 +49,7 @@ pub struct Transaction<'c> {
 enum Extent {
     /// The transaction block.
     Block,
-    /// What has happened since a savepoint.
+    /// The changes since a savepoint.
     Savepoint,
 }
 
@@ -57,8 +57,8 @@ impl Connection {
     /// Begins a transaction at the isolation level of `default_transaction_isolation`, which is serializable unless it is set.
     /// Within a transaction it begins a nested one ([`Transaction::savepoint`]).
     ///
-    /// After an error of a statement the transaction has failed: all but its end is refused (25P02). After a conflict with
-    /// another transaction ([`Error::is_retryable`]) all of it is to be run again, which [`Connection::retry`] does.
+    /// After an error of a statement the transaction has failed: every statement but its end is refused (25P02). After a conflict
+    /// with another transaction ([`Error::is_retryable`]) the whole transaction must be run again, which [`Connection::retry`] does.
     pub fn transaction(&mut self) -> Result<Transaction<'_>> {
         self.transaction_with(TransactionModes::default())
     }
@@ -95,7 +95,7 @@ impl Connection {
     /// and `work` runs again from its beginning, so it should change nothing else. After any other error, or after a hundred
     /// conflicts, it is rolled back and the error is returned. A panic of `work` rolls it back as well.
     ///
-    /// Within a transaction `work` runs once, in a nested one: the outermost one is to be run again.
+    /// Within a transaction `work` runs once, in a nested one: the outermost one must be run again.
     ///
     /// ```
     /// # fn main() -> firn_session::Result<()> {
@@ -137,7 +137,7 @@ impl Connection {
         loop {
             let mut transaction = self.transaction_with(modes)?;
             let outcome = work(&mut transaction);
-            // `work` may have hidden the conflict behind another error, or have gone on.
+            // `work` may have hidden the conflict behind another error, or have continued.
             let met_conflict = transaction.failed_of_conflict();
             let outcome = match outcome {
                 Ok(value) => transaction.commit().map(|()| value),
@@ -164,9 +164,9 @@ fn at(isolation: Isolation) -> TransactionModes {
 }
 
 impl Transaction<'_> {
-    /// Begins a nested transaction: SAVEPOINT. Its [commit](Transaction::commit) keeps its changes in this transaction,
-    /// RELEASE SAVEPOINT; dropping it, or its [rollback](Transaction::rollback), takes them back, ROLLBACK TO
-    /// SAVEPOINT. This transaction goes on then, even after an error.
+    /// Begins a nested transaction: SAVEPOINT. Its [commit](Transaction::commit) keeps its changes in this transaction:
+    /// RELEASE SAVEPOINT. Dropping it, or its [rollback](Transaction::rollback), takes them back: ROLLBACK TO
+    /// SAVEPOINT. Then this transaction continues, even after an error.
     ///
     /// ```
     /// # fn main() -> firn_session::Result<()> {
@@ -198,7 +198,7 @@ impl Transaction<'_> {
 
     /// Commits; returns when the changes are on disk, unless `synchronous_commit` is off.
     /// 25P02 if a statement in it has failed: everything has been rolled back then. The commit of a nested transaction
-    /// only gives its changes to the outer one.
+    /// only moves its changes to the outer one.
     pub fn commit(mut self) -> Result<()> {
         self.ended = true;
         match self.extent {
@@ -234,7 +234,7 @@ impl Transaction<'_> {
         self.connection.execute(&script).map(drop)
     }
 
-    /// Whether it has failed of a conflict with another transaction.
+    /// Whether it has failed because of a conflict with another transaction.
     fn failed_of_conflict(&self) -> bool {
         let failure = self.connection.block.left_open().and_then(|(_, failure)| failure);
         failure.is_some_and(|error| error.is_retryable())

@@ -63,7 +63,7 @@ impl Connection {
         })
     }
 
-    /// The columns of a cursor that DECLARE made, which a protocol can ask about like a portal.
+    /// The columns of a cursor that DECLARE made, which a protocol can describe like a portal.
     pub fn cursor_columns(&self, name: &str) -> Option<&Arc<[Column]>> {
         self.cursors.get(name).map(|cursor| cursor.columns())
     }
@@ -178,7 +178,7 @@ impl Connection {
         }
     }
 
-    /// A statement that asks for what the engine does by itself: the relations that it names must exist.
+    /// A statement for work that the engine does automatically: the relations that it names must exist.
     fn done_already<'n>(
         &mut self,
         tag: &'static str,
@@ -233,7 +233,7 @@ impl Connection {
     }
 
     /// Gives a name to a statement that a protocol has prepared. SQL and protocols share the names: EXECUTE runs it, and DEALLOCATE
-    /// forgets it. 42P05 if the name is taken.
+    /// removes it. 42P05 if the name is taken.
     pub fn keep_statement(&mut self, name: &str, statement: &Statement) -> Result<()> {
         let text = statement.prepared.text.0.as_str().into();
         self.name_statement(name, statement.clone(), text, false)
@@ -244,7 +244,7 @@ impl Connection {
         self.prepared.get(name)
     }
 
-    /// Forgets the prepared statement of that name, if there is one.
+    /// Removes the prepared statement of that name, if there is one.
     pub fn forget_statement(&mut self, name: &str) {
         if self.prepared.remove(name).is_some() {
             self.services.with_named(|named| named.statements.remove(name));
@@ -258,13 +258,13 @@ impl Connection {
         self.forgotten_statements += 1;
     }
 
-    /// A number that changes when a prepared statement is forgotten: for protocols that remember statements.
+    /// A number that changes when a prepared statement is removed: for protocols that cache statements.
     #[inline]
     pub fn forgotten_statements(&self) -> u64 {
         self.forgotten_statements
     }
 
-    /// What EXECUTE runs, and with which values.
+    /// The statement that EXECUTE runs, and its values.
     fn executed(&mut self, parsed: &Parsed, execute: &tree::Execute) -> Result<(Statement, Vec<Value>)> {
         let prepared = self.prepared_statement(&execute.name.text)?.clone();
         let values = self.with_reader(|connection, transaction| {
@@ -283,7 +283,7 @@ impl Connection {
                 Ok(ran.into_outcome(statement, values))
             }
             Kind::Change(verb) => self.run_change(&statement.prepared, parameters, verb),
-            // A change of the row on which a cursor stands.
+            // A change of the current row of a cursor.
             Kind::Utility => {
                 let parsed = statement.prepared.parsed.as_ref().expect("it has a text");
                 self.run_utility(statement, parsed, parameters)
@@ -353,7 +353,7 @@ impl Connection {
             ));
             return Ok(());
         }
-        // These are the transaction's. A value that is none falls through, to be refused by the setting.
+        // These belong to the transaction. An invalid value falls through, and the setting refuses it.
         let modes = match name {
             "transaction_isolation" => value
                 .and_then(Level::named)
@@ -378,7 +378,7 @@ impl Connection {
     fn discard(&mut self, discard: Discard) -> Result<Outcome> {
         let tag = match discard {
             Discard::All => "DISCARD ALL",
-            // There are no temporary tables, and plans of an older catalog go by themselves.
+            // There are no temporary tables, and plans of an older catalog are dropped automatically.
             Discard::Temporary => return done("DISCARD TEMP"),
             Discard::Plans => return done("DISCARD PLANS"),
             Discard::Sequences => {
@@ -453,7 +453,7 @@ impl Connection {
             }
         }
         let may_scroll = query.prepared.effect.is_none();
-        // A cursor that outlives its transaction stands on no row that could be changed.
+        // A cursor that outlives its transaction has no current row that could be changed.
         let with_row_ids = match hold {
             true => None,
             false => self.query_with_row_ids(&cursor.query, query),
@@ -484,13 +484,13 @@ impl Connection {
         Ok(Outcome::Rows(Rows::chunks(columns, "FETCH", chunks).in_binary(is_binary)))
     }
 
-    /// Tells functions which cursors there are.
+    /// Publishes the list of cursors to functions.
     fn list_cursors(&self) {
         let listed = self.cursors.iter().map(|(name, cursor)| (name.clone(), cursor.listed().clone()));
         self.services.with_named(|named| named.cursors = listed.collect());
     }
 
-    /// At the end of a block its cursors go; if it commits, but for those that were declared WITH HOLD.
+    /// At the end of a block its cursors are closed; if it commits, except for those that were declared WITH HOLD.
     pub(crate) fn close_cursors(&mut self, commit: bool) {
         if !self.cursors.is_empty() && !matches!(self.block, Block::Idle) {
             self.cursors.retain(|_, cursor| cursor.kept || commit && cursor.hold);
@@ -498,12 +498,12 @@ impl Connection {
         }
     }
 
-    /// What a cursor failed of that was declared WITH HOLD, when it was read ahead at the end of its block.
+    /// The error of a cursor that was declared WITH HOLD, which occurred when it was read ahead at the end of its block.
     pub(crate) fn failure_of_cursors(&self) -> Option<Error> {
         self.cursors.values().filter(|cursor| !cursor.kept).find_map(Cursor::failed_ahead)
     }
 
-    /// What becomes of the cursors that are left when their block has committed, or could not.
+    /// Updates the cursors that are left after the commit of their block has succeeded or failed.
     pub(crate) fn keep_cursors(&mut self, committed: bool) {
         let before = self.cursors.len();
         self.cursors.retain(|_, cursor| {
@@ -588,7 +588,7 @@ impl Connection {
         Ok(Outcome::Rows(Rows::ready(columns, "EXPLAIN", values)))
     }
 
-    /// DDL. What CREATE TABLE AS takes its rows from may have been prepared.
+    /// DDL. The query of CREATE TABLE AS may have been prepared.
     fn make_objects(
         &mut self,
         statement: &Statement,
@@ -732,7 +732,7 @@ impl Connection {
                 }
             }
             if is_first {
-                // It reads what those have committed for whom it has waited.
+                // It reads what the transactions have committed for which it has waited.
                 transaction.renew_snapshot();
             }
             Ok(())

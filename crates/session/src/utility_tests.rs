@@ -119,7 +119,7 @@ fn explain_prints_a_plan_and_analyze_runs_the_statement() {
         assert!(plan.iter().any(|line| line.starts_with("Execution Time: ")), "{sql}: {plan:?}");
     }
     assert!(rows(&mut connection, "SELECT * FROM t").is_empty(), "it has been executed");
-    // What each operator gives; nothing is measured of a statement that is not explained.
+    // What each operator returns; nothing is measured of a statement that is not explained.
     connection.execute("INSERT INTO t (a, s) VALUES (1, 'a'), (2, 'b'), (3, 'c')").unwrap();
     let sql = "EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF, COSTS OFF)
                SELECT s FROM t WHERE a > 1 UNION ALL SELECT 'x' LIMIT 1";

@@ -298,7 +298,7 @@ impl FromValue for SystemTime {
     }
 }
 
-/// The integer that a value is, whatever its type.
+/// The value as an integer, whatever its type.
 fn whole(value: &Value) -> Option<i128> {
     match *value {
         Value::SmallInt(value) => Some(value.into()),
@@ -347,7 +347,7 @@ mod tests {
     use super::*;
     use firn_base::ArrayValue;
 
-    /// What reading the value as a `T` comes to: the value, or the SQLSTATE and the message.
+    /// The result of reading the value as a `T`: the value, or the SQLSTATE and the message.
     fn read<T: FromValue + std::fmt::Debug>(value: Value) -> String {
         match T::from_value(value) {
             Ok(value) => format!("{value:?}"),

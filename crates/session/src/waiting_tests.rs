@@ -1,4 +1,4 @@
-//! Statements that meet a row which another transaction is changing: they wait, and go on if they can.
+//! Statements that find a row which another transaction is changing: they wait, and continue if they can.
 
 use crate::{Connection, Database, Outcome, TransactionStatus};
 use firn_base::{Result, SqlState, Value, clock, thread};
@@ -29,7 +29,7 @@ pub(crate) fn rows(database: &Database) -> Vec<(i32, i32)> {
 }
 
 /// Runs `second` in a connection of its own while a transaction of `first` is open, and ends that one
-/// with `end` once the other waits. What came of the other.
+/// with `end` once the other waits. Returns the result of the other.
 pub(crate) fn beside(database: &Database, first: &[&str], second: &[&str], end: &str) -> Result<()> {
     let mut holder = database.connect();
     run(&mut holder, &["BEGIN"]).unwrap();
@@ -60,7 +60,7 @@ pub(crate) const ADD_ONE: &str = "UPDATE t SET b = b + 1 WHERE a = 1";
 pub(crate) const ADD_TEN: &str = "UPDATE t SET b = b + 10 WHERE a = 1";
 
 #[test]
-fn a_writer_waits_for_the_one_before_it_and_goes_on_from_there() {
+fn a_writer_waits_for_the_previous_one_and_continues_from_its_row() {
     let database = database();
     beside(&database, &[ADD_ONE], &["BEGIN", ADD_TEN, "COMMIT"], "COMMIT").unwrap();
     assert_eq!(rows(&database)[0], (1, 11));
@@ -82,9 +82,9 @@ fn a_writer_waits_for_the_one_before_it_and_goes_on_from_there() {
     assert_eq!(rows(&database), []);
 }
 
-/// It cannot go on if the change makes a difference to what it had read before.
+/// It cannot continue if the change affects what it had read before.
 #[test]
-fn who_has_read_what_changed_fails_after_all() {
+fn a_transaction_with_changed_reads_fails_after_its_wait() {
     let database = database();
     for read in ["SELECT b FROM t WHERE a = 1", "SELECT sum(b) FROM t", "SELECT a FROM t WHERE b = 0"] {
         let outcome = beside(&database, &[ADD_ONE], &["BEGIN", read, ADD_TEN, "COMMIT"], "COMMIT");
@@ -106,7 +106,7 @@ fn a_transaction_moves_on_over_what_it_has_not_read() {
     run(&mut first, &["BEGIN", "UPDATE t SET b = 5 WHERE a = 2"]).unwrap();
     run(&mut second, &[ADD_ONE, "INSERT INTO t VALUES (4, 4)"]).unwrap();
     run(&mut first, &[ADD_TEN]).unwrap();
-    // It reads at a later time by now.
+    // Its snapshot is later by now.
     let count = first.query_row("SELECT count(*) FROM t", &[]).unwrap().unwrap();
     assert_eq!(count, [Value::BigInt(4)]);
     run(&mut first, &["COMMIT"]).unwrap();
@@ -123,7 +123,7 @@ fn repeatable_read_waits_but_keeps_its_snapshot() {
     assert_eq!(rows(&database)[0], (1, 11));
 }
 
-/// Every statement reads what is committed when it begins; one that had to wait begins anew.
+/// Every statement reads what is committed when it begins; one that had to wait begins again.
 #[test]
 fn read_committed_waits_and_reads_what_the_other_has_left() {
     let database = database();
@@ -134,7 +134,7 @@ fn read_committed_waits_and_reads_what_the_other_has_left() {
     let if_eleven = "UPDATE t SET b = 100 WHERE b = 11";
     beside(&database, &[ADD_ONE], &[begin, if_eleven, "COMMIT"], "COMMIT").unwrap();
     assert_eq!(rows(&database)[0], (1, 12), "it was no longer eleven");
-    // Rows that were asked for and not drawn yet are those of their own statement.
+    // Rows of a query that are not read yet are those of its statement.
     let (mut first, mut second) = (database.connect(), database.connect());
     run(&mut first, &[begin, "DECLARE old CURSOR FOR SELECT b FROM t ORDER BY a"]).unwrap();
     run(&mut second, &["UPDATE t SET b = 77", "DELETE FROM t WHERE a = 3"]).unwrap();
@@ -168,9 +168,9 @@ const UPSERTS: [(&str, i32); 2] = [
     ("INSERT INTO t VALUES (7, 1) ON CONFLICT (a) DO UPDATE SET b = t.b + excluded.b", 1),
 ];
 
-/// The row that is in the way was committed after the snapshot was drawn.
+/// The conflicting row was committed after the snapshot was taken.
 #[test]
-fn on_conflict_heeds_a_row_that_its_snapshot_does_not_see() {
+fn on_conflict_finds_a_row_that_its_snapshot_does_not_see() {
     for (upsert, added) in UPSERTS {
         for (begin, before, expected) in [
             ("BEGIN ISOLATION LEVEL READ COMMITTED", "SELECT sum(b) FROM t", None),
@@ -191,7 +191,7 @@ fn on_conflict_heeds_a_row_that_its_snapshot_does_not_see() {
             let added = if expected.is_none() { added } else { 0 };
             assert_eq!(rows(&database)[3], (7, 70 + added), "{begin}: {upsert}");
         }
-        // A key that is none of the target's is a violation still.
+        // A key other than the target's is still a violation.
         let database = database();
         let mut connection = database.connect();
         run(&mut connection, &["UPDATE t SET b = a", "CREATE UNIQUE INDEX ON t (b)"]).unwrap();
@@ -200,9 +200,9 @@ fn on_conflict_heeds_a_row_that_its_snapshot_does_not_see() {
     }
 }
 
-/// The row that is in the way has both keys of the new one, and the target's is not the one that is entered first.
+/// The conflicting row has both keys of the new one, and the target's key is not the one that is entered first.
 #[test]
-fn on_conflict_heeds_an_unseen_row_that_has_another_key_as_well() {
+fn on_conflict_finds_an_unseen_row_with_another_duplicate_key() {
     for (isolation, expected) in
         [("SERIALIZABLE", None), ("REPEATABLE READ", Some(SqlState::SERIALIZATION_FAILURE))]
     {
@@ -216,13 +216,13 @@ fn on_conflict_heeds_an_unseen_row_that_has_another_key_as_well() {
         let outcome = run(&mut first, &[upsert, "COMMIT"]);
         assert_eq!(outcome.err().map(|error| error.state()), expected, "{isolation}");
         run(&mut first, &["ROLLBACK"]).unwrap();
-        // Another row has the other key, and none the target's.
+        // Another row has the other key, and no row has the target's.
         let violation = "INSERT INTO u VALUES (1, 'b') ON CONFLICT (email) DO NOTHING";
         assert_eq!(state(run(&mut first, &[violation])), SqlState::UNIQUE_VIOLATION);
     }
 }
 
-/// Several insert and delete the same few keys; nobody who says ON CONFLICT is told of a duplicate.
+/// Several transactions insert and delete the same few keys; ON CONFLICT never reports a duplicate.
 #[test]
 fn on_conflict_beside_others_never_finds_a_duplicate() {
     let database = database();
@@ -237,7 +237,7 @@ fn on_conflict_beside_others_never_finds_a_duplicate() {
                         run(&mut connection, &["DELETE FROM t WHERE a = 7"]).unwrap();
                     }
                     run(&mut connection, &[&format!("BEGIN ISOLATION LEVEL {level}")]).unwrap();
-                    // Others come between the snapshot and the row.
+                    // Other transactions run between the snapshot and the row.
                     clock::sleep(Duration::from_micros(50));
                     let (upsert, _) = UPSERTS[round / 3 % 2];
                     if let Err(error) = run(&mut connection, &[upsert, "COMMIT"]) {
@@ -268,7 +268,7 @@ fn a_row_that_is_referenced_is_waited_for_from_both_sides() {
     let outcome = beside(&database, &[delete], &["BEGIN", insert, "COMMIT"], "COMMIT");
     assert_eq!(state(outcome), SqlState::FOREIGN_KEY_VIOLATION);
 
-    // A row that points there may be about to go, or to point elsewhere.
+    // A referencing row may be deleted by another transaction, or be changed to reference another key.
     run(&mut database.connect(), &["INSERT INTO t VALUES (3, 0)", insert]).unwrap();
     for first in ["DELETE FROM child", "UPDATE child SET a = 1"] {
         let outcome = beside(&database, &[first], &["BEGIN", delete, "COMMIT"], "ROLLBACK");
@@ -277,7 +277,7 @@ fn a_row_that_is_referenced_is_waited_for_from_both_sides() {
             let begin = format!("BEGIN ISOLATION LEVEL {level}");
             let outcome = beside(&database, &[first], &[&begin, delete, "COMMIT"], "COMMIT");
             if level == "REPEATABLE READ" {
-                // It does not see that the row has gone.
+                // It does not see that the row was deleted.
                 assert_eq!(state(outcome), SqlState::SERIALIZATION_FAILURE, "{first}");
             } else {
                 outcome.unwrap_or_else(|error| panic!("{level} {first}: {error}"));
@@ -290,7 +290,7 @@ fn a_row_that_is_referenced_is_waited_for_from_both_sides() {
 }
 
 #[test]
-fn of_two_that_wait_for_each_other_one_is_told() {
+fn of_two_that_wait_for_each_other_one_fails() {
     let database = database();
     let mut first = database.connect();
     run(&mut first, &["BEGIN", "UPDATE t SET b = 1 WHERE a = 1"]).unwrap();
@@ -312,12 +312,12 @@ fn of_two_that_wait_for_each_other_one_is_told() {
     });
     let statistics = database.engine().statistics();
     assert_eq!(statistics.deadlocks.get(), 1);
-    assert!(statistics.restarts.get() > 0, "who waited was run again");
+    assert!(statistics.restarts.get() > 0, "the waiting statement was run again");
     let rows = rows(&database);
     assert_eq!(rows[0].1, rows[1].1, "one did both");
 }
 
-/// Rows that SKIP LOCKED gives are not noted as read, since they stay as they are: unless a savepoint may give them back.
+/// Rows that SKIP LOCKED returns are not noted as read, since their locks keep them unchanged: unless a savepoint may release them.
 #[test]
 fn what_was_picked_since_a_savepoint_counts_as_read() {
     let database = database();
@@ -336,14 +336,14 @@ fn what_was_picked_since_a_savepoint_counts_as_read() {
 }
 
 #[test]
-fn who_is_told_of_a_ring_lets_the_other_on_by_a_savepoint() {
+fn a_rollback_to_a_savepoint_resolves_a_deadlock() {
     let database = database();
     let statistics = database.engine().statistics();
     // It has the slot that all before had, and so the greater number.
-    let mut told = database.connect();
+    let mut victim = database.connect();
     let own = ["SAVEPOINT s", "UPDATE t SET b = b + 10 WHERE a = 1", "DELETE FROM t WHERE a = 3"];
-    run(&mut told, &["BEGIN ISOLATION LEVEL READ COMMITTED", "INSERT INTO t VALUES (4, 0)"]).unwrap();
-    run(&mut told, &own).unwrap();
+    run(&mut victim, &["BEGIN ISOLATION LEVEL READ COMMITTED", "INSERT INTO t VALUES (4, 0)"]).unwrap();
+    run(&mut victim, &own).unwrap();
     let mut patient = database.connect();
     run(&mut patient, &["BEGIN ISOLATION LEVEL READ COMMITTED", "UPDATE t SET b = 1 WHERE a = 2"]).unwrap();
     thread::scope(|scope| {
@@ -352,18 +352,18 @@ fn who_is_told_of_a_ring_lets_the_other_on_by_a_savepoint() {
             run(&mut patient, &["UPDATE t SET b = 1 WHERE a IN (1, 3)", "COMMIT"])
         });
         until(|| statistics.waits.get() > waits);
-        assert_eq!(state(run(&mut told, &["UPDATE t SET b = 2 WHERE a = 2"])), SqlState::DEADLOCK_DETECTED);
-        run(&mut told, &["ROLLBACK TO s"]).unwrap();
-        // Though the one that was told has not ended.
+        assert_eq!(state(run(&mut victim, &["UPDATE t SET b = 2 WHERE a = 2"])), SqlState::DEADLOCK_DETECTED);
+        run(&mut victim, &["ROLLBACK TO s"]).unwrap();
+        // Although the transaction that got the error has not ended.
         waiting.join().unwrap().unwrap();
     });
-    run(&mut told, &own[1..]).unwrap();
-    run(&mut told, &["UPDATE t SET b = 2 WHERE a = 2", "COMMIT"]).unwrap();
+    run(&mut victim, &own[1..]).unwrap();
+    run(&mut victim, &["UPDATE t SET b = 2 WHERE a = 2", "COMMIT"]).unwrap();
     assert_eq!(rows(&database), [(1, 11), (2, 2), (4, 0)]);
 }
 
 #[test]
-fn waiting_ends_when_the_user_says_so() {
+fn waiting_ends_when_the_statement_is_cancelled() {
     let database = database();
     let mut holder = database.connect();
     run(&mut holder, &["BEGIN", ADD_ONE]).unwrap();
@@ -389,9 +389,9 @@ fn waiting_ends_when_the_user_says_so() {
     assert_eq!(rows(&database)[0], (1, 1));
 }
 
-/// Its client may take its time to say ROLLBACK.
+/// Its client may send ROLLBACK much later.
 #[test]
-fn a_block_that_has_failed_keeps_nobody_waiting() {
+fn a_failed_block_blocks_no_others() {
     let database = database();
     let mut failed = database.connect();
     run(&mut failed, &["BEGIN", ADD_ONE]).unwrap();
@@ -408,7 +408,7 @@ fn a_block_that_has_failed_keeps_nobody_waiting() {
 
 /// It could only wait for one after another, and fail in the end.
 #[test]
-fn who_cannot_move_on_does_not_wait_behind_a_change_that_it_does_not_see() {
+fn a_transaction_that_cannot_restart_does_not_wait_for_an_unseen_change() {
     let database = database();
     let mut old = database.connect();
     run(&mut old, &["BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT b FROM t"]).unwrap();
@@ -446,7 +446,7 @@ fn statements_that_change_many_rows_get_through_beside_others() {
 
 /// Many threads add to few rows in transactions of several statements: none fails, nothing is lost.
 #[test]
-fn hot_rows_cost_nobody_an_error() {
+fn contended_rows_cause_no_errors() {
     const THREADS: i32 = 6;
     const ROUNDS: i32 = 60;
     let database = database();
@@ -469,7 +469,7 @@ fn hot_rows_cost_nobody_an_error() {
     assert_eq!(rows.len() as i32, 3 + THREADS * ROUNDS);
 }
 
-/// Waits until what a timeout does has happened.
+/// Waits until the effect of a timeout is visible.
 fn until(mut happened: impl FnMut() -> bool) {
     let begun = clock::now();
     while !happened() {
@@ -478,10 +478,10 @@ fn until(mut happened: impl FnMut() -> bool) {
     }
 }
 
-/// What others have changed of the catalog meanwhile holds for a statement from its beginning, for its analysis too.
+/// A statement uses the catalog as other transactions have committed it before the statement began, also for its analysis.
 #[test]
 fn a_statement_that_reads_what_is_committed_knows_the_tables_of_now() {
-    let told = [
+    let cases = [
         ("CREATE TABLE nt AS SELECT 7 AS a", "SELECT * FROM nt", "7"),
         ("CREATE TABLE nt (a integer)", "INSERT INTO nt VALUES (1) RETURNING a", "1"),
         ("ALTER TABLE t ADD COLUMN z integer DEFAULT 7", "SELECT z FROM t WHERE a = 1", "7"),
@@ -496,7 +496,7 @@ fn a_statement_that_reads_what_is_committed_knows_the_tables_of_now() {
         ("ALTER TABLE t RENAME TO u", "SELECT a FROM u WHERE a = 1", "1"),
         ("CREATE VIEW one AS SELECT 1 AS one", "SELECT * FROM one", "1"),
     ];
-    for (change, statement, expected) in told {
+    for (change, statement, expected) in cases {
         for prepares in [false, true] {
             let database = database();
             run(&mut database.connect(), &["CREATE TABLE other (a integer)"]).unwrap();
@@ -521,18 +521,18 @@ fn a_statement_that_reads_what_is_committed_knows_the_tables_of_now() {
     }
 }
 
-/// How far the oldest snapshot is behind: nothing that it holds back is collected.
+/// How many commits the oldest snapshot is behind: none of their old versions are collected.
 fn commits_held_back(database: &Database) -> usize {
     database.engine().garbage_backlog()
 }
 
 #[test]
-fn a_block_that_is_idle_for_too_long_lets_go_of_its_rows_and_its_snapshot() {
+fn a_block_that_is_idle_for_too_long_releases_its_rows_and_its_snapshot() {
     let database = database();
     let mut sleeper = database.connect();
     sleeper.set("idle_in_transaction_session_timeout", "20ms").unwrap();
     run(&mut sleeper, &["BEGIN", ADD_ONE, "SAVEPOINT s"]).unwrap();
-    // It waits for the sleeper's row, which nobody but the timer gives back.
+    // It waits for the row of the sleeping transaction, which only the timer releases.
     run(&mut database.connect(), &[ADD_TEN]).unwrap();
     assert_eq!(rows(&database)[0], (1, 10));
     until(|| commits_held_back(&database) == 0);
@@ -545,10 +545,10 @@ fn a_block_that_is_idle_for_too_long_lets_go_of_its_rows_and_its_snapshot() {
 }
 
 #[test]
-fn a_commit_that_comes_too_late_says_so() {
+fn a_commit_that_comes_too_late_reports_it() {
     let database = database();
     let mut connection = database.connect();
-    // The last thing that is said: what comes before it may take its time.
+    // The last statement before the pause: the statements before it may take longer than the timeout.
     const HURRY: &str = "SET LOCAL idle_in_transaction_session_timeout = '5ms'";
     for by_guard in [false, true] {
         let error = if by_guard {
@@ -568,9 +568,9 @@ fn a_commit_that_comes_too_late_says_so() {
     assert_eq!(rows(&database)[0], (1, 0));
 }
 
-/// The block is idle only once its rows are no longer drawn; those that nobody drew are gone.
+/// The block is idle only once its rows are no longer read; the rest of them is dropped.
 #[test]
-fn who_draws_rows_is_not_idle() {
+fn a_client_that_fetches_rows_is_not_idle() {
     let database = database();
     let mut connection = database.connect();
     let timeout = Duration::from_millis(40);
@@ -601,7 +601,7 @@ fn a_block_in_use_is_not_ended() {
     assert_eq!(connection.setting("idle_in_transaction_session_timeout").unwrap(), "200ms");
 }
 
-/// However often others change the rows that it comes to last.
+/// However often other transactions change the rows that it reaches last.
 #[test]
 fn a_wide_update_gets_through_beside_small_ones() {
     for level in ["READ COMMITTED", "SERIALIZABLE"] {
@@ -659,7 +659,7 @@ fn tables_are_locked_as_they_are_asked_to_be() {
     let stronger = ["SHARE ROW EXCLUSIVE", "EXCLUSIVE", "ACCESS EXCLUSIVE"];
     for (number, mode) in modes.into_iter().chain(stronger).enumerate() {
         run(&mut holder, &["BEGIN", &format!("LOCK TABLE ONLY child, t IN {mode} MODE NOWAIT")]).unwrap();
-        // Whoever reads is never in the way.
+        // A reader never conflicts.
         run(&mut other, &["BEGIN", "LOCK t IN ACCESS SHARE MODE NOWAIT", "SELECT * FROM t", "COMMIT"])
             .unwrap();
         run(&mut other, &["SET lock_timeout = '20ms'"]).unwrap();
@@ -682,7 +682,7 @@ fn tables_are_locked_as_they_are_asked_to_be() {
             "ACCESS SHARE" | "ROW SHARE" => {
                 run(&mut other, &["BEGIN", share, share, ADD_ONE, share, "ROLLBACK"]).unwrap();
             }
-            // Several may have it, and then none of them may write.
+            // Several transactions may hold it, and then none of them may write.
             "SHARE" => {
                 run(&mut other, &["BEGIN", share, "SELECT * FROM t", share]).unwrap();
                 assert_eq!(state(run(&mut other, &[ADD_ONE])), SqlState::LOCK_NOT_AVAILABLE);
@@ -700,7 +700,7 @@ fn tables_are_locked_as_they_are_asked_to_be() {
     }
     assert_eq!(refused(&mut other, "LOCK TABLE nowhere"), SqlState::UNDEFINED_TABLE);
 
-    // Who waits is let in when the table is free, or can be told to stop.
+    // A waiting transaction gets the table when it is free, or can be cancelled.
     run(&mut holder, &["BEGIN", "LOCK TABLE t"]).unwrap();
     run(&mut other, &["SET lock_timeout = 0", "SET statement_timeout = '20ms'"]).unwrap();
     assert_eq!(refused(&mut other, "LOCK TABLE t"), SqlState::QUERY_CANCELED);
@@ -717,7 +717,7 @@ fn tables_are_locked_as_they_are_asked_to_be() {
     assert_eq!(rows(&database)[0], (1, 11));
 }
 
-/// Each mode beside each, and what takes them by itself. PostgreSQL's table, but for ACCESS EXCLUSIVE, which keeps nobody from reading.
+/// Each mode beside each, and the statements that take them. PostgreSQL's table, except that ACCESS EXCLUSIVE does not block readers.
 #[test]
 fn modes_of_table_locks_conflict_as_in_postgresql() {
     const MODES: [(&str, &str); 8] = [
@@ -756,7 +756,7 @@ fn modes_of_table_locks_conflict_as_in_postgresql() {
             "{held}"
         );
         assert_eq!(refused("SET lock_timeout = '5ms'; DELETE FROM t WHERE a = 1"), conflicts[2], "{held}");
-        // In its own way nobody is, whatever it has and comes to have.
+        // No transaction conflicts with itself, whatever it holds and takes.
         for (wanted, _) in MODES {
             run(&mut holder, &[&format!("LOCK t IN {wanted} MODE NOWAIT")]).unwrap();
         }
@@ -765,7 +765,7 @@ fn modes_of_table_locks_conflict_as_in_postgresql() {
     for (mode, _) in MODES {
         assert!(!refused(&format!("LOCK t IN {mode} MODE NOWAIT")), "{mode}");
     }
-    // What a statement has taken by itself is in others' way likewise.
+    // The lock that a statement takes conflicts in the same way.
     for (sql, taken) in [("SELECT * FROM t WHERE a = 2 FOR UPDATE", MODES[1]), (ADD_ONE, MODES[2])] {
         run(&mut holder, &["BEGIN", sql]).unwrap();
         for ((wanted, _), conflicts) in MODES.iter().zip(taken.1.chars()) {
@@ -779,9 +779,9 @@ fn modes_of_table_locks_conflict_as_in_postgresql() {
     }
 }
 
-/// Who wants the table alone waits for him, whether he locks rows or changes them.
+/// A transaction that wants the table exclusively waits for another one, whether that locks rows or changes them.
 #[test]
-fn who_has_locked_rows_may_change_them_although_somebody_waits_for_the_table() {
+fn locked_rows_may_be_changed_while_others_wait_for_the_table() {
     let alone: [&[&str]; 3] = [
         &["BEGIN", "LOCK TABLE t", "COMMIT"],
         &["ALTER TABLE t ADD COLUMN c integer"],
@@ -804,9 +804,9 @@ fn who_has_locked_rows_may_change_them_although_somebody_waits_for_the_table() {
     }
 }
 
-/// Who locks rows of a table has not changed it by his commit, whatever else he changes.
+/// A transaction that only locks rows of a table has not changed that table at its commit, whatever else it changes.
 #[test]
-fn who_keeps_writers_out_of_a_table_changes_it_after_others_have_locked_its_rows() {
+fn a_table_locked_against_writers_can_be_altered_after_row_locks_end() {
     let database = database();
     let (mut holder, mut locker) = (database.connect(), database.connect());
     run(&mut holder, &["BEGIN", "LOCK TABLE t IN SHARE ROW EXCLUSIVE MODE"]).unwrap();
@@ -815,7 +815,7 @@ fn who_keeps_writers_out_of_a_table_changes_it_after_others_have_locked_its_rows
     run(&mut holder, &["ALTER TABLE t ADD COLUMN c integer", "COMMIT"]).unwrap();
 }
 
-/// Who locks rows and then changes them has to wait then.
+/// A transaction that locks rows and then changes them has to wait then.
 #[test]
 fn rows_of_a_table_that_several_share_are_locked_until_one_writes() {
     let database = database();
@@ -829,7 +829,7 @@ fn rows_of_a_table_that_several_share_are_locked_until_one_writes() {
     run(&mut first, &["ROLLBACK TO s"]).unwrap();
     run(&mut second, &["COMMIT"]).unwrap();
     run(&mut first, &[ADD_ONE]).unwrap();
-    // It has the table alone now, and rows may be locked as before.
+    // It holds the table exclusively now, and rows may be locked as before.
     run(&mut second, &["BEGIN", "SELECT * FROM t WHERE a = 2 FOR UPDATE NOWAIT", "COMMIT"]).unwrap();
     run(&mut first, &["COMMIT"]).unwrap();
     assert_eq!(rows(&database)[0], (1, 1));
@@ -838,7 +838,7 @@ fn rows_of_a_table_that_several_share_are_locked_until_one_writes() {
 
 /// As PostgreSQL's, a transaction that begins by locking tables reads what was committed before it had them.
 #[test]
-fn who_locks_first_sees_what_others_have_left() {
+fn a_table_lock_before_the_snapshot_sees_earlier_commits() {
     for level in ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
         let database = database();
         let mut holder = database.connect();
@@ -854,7 +854,7 @@ fn who_locks_first_sees_what_others_have_left() {
             waiting.join().unwrap().unwrap();
         });
         assert_eq!(rows(&database)[0], (1, 11), "{level}");
-        // Who has read before keeps to that.
+        // A transaction that has read before keeps its snapshot.
         let mut other = database.connect();
         run(&mut other, &["BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT * FROM t"]).unwrap();
         run(&mut holder, &[ADD_ONE]).unwrap();
@@ -864,7 +864,7 @@ fn who_locks_first_sees_what_others_have_left() {
 }
 
 #[test]
-fn who_writes_to_a_locked_table_waits_as_long_as_he_wants_to() {
+fn a_writer_waits_for_a_locked_table_up_to_its_lock_timeout() {
     let database = database();
     let mut holder = database.connect();
     run(&mut holder, &["BEGIN", "LOCK TABLE t"]).unwrap();
@@ -876,7 +876,7 @@ fn who_writes_to_a_locked_table_waits_as_long_as_he_wants_to() {
     run(&mut other, &["SET lock_timeout = 0", "SET statement_timeout = '20ms'"]).unwrap();
     assert_eq!(state(run(&mut other, &[insert])), SqlState::QUERY_CANCELED);
     assert_eq!(state(run(&mut other, &["ALTER TABLE t ADD COLUMN c int"])), SqlState::QUERY_CANCELED);
-    assert!(begun.elapsed() < Duration::from_secs(4), "not as long as who has no patience of his own");
+    assert!(begun.elapsed() < Duration::from_secs(4), "not as long as without a limit of its own");
     run(&mut other, &["SET statement_timeout = 0"]).unwrap();
     thread::scope(|scope| {
         let waiting = thread::spawn_scoped(scope, "waiting", || run(&mut other, &[insert]));
@@ -888,9 +888,9 @@ fn who_writes_to_a_locked_table_waits_as_long_as_he_wants_to() {
     assert_eq!(rows(&database).len(), 4);
 }
 
-/// Who waited for a table that is another one now is run again on that, unless he keeps to what he has read.
+/// A statement that waited for a table which was replaced meanwhile is run again on the new one, unless its transaction must keep its snapshot.
 #[test]
-fn who_waits_behind_a_change_of_the_table_goes_on_with_what_it_is_now() {
+fn a_statement_that_waited_for_ddl_uses_the_new_table() {
     let truncate: (&str, &[(i32, i32)]) = ("TRUNCATE t CASCADE", &[(9, 9)]);
     let all: &[(i32, i32)] = &[(1, 0), (2, 0), (3, 0), (9, 9)];
     let rewrite = ("ALTER TABLE t ALTER COLUMN b TYPE bigint", all);
@@ -940,7 +940,7 @@ fn who_waits_behind_a_change_of_the_table_goes_on_with_what_it_is_now() {
     }
     let (outcome, _) = after("DROP TABLE t CASCADE", &[insert]);
     assert_eq!(state(outcome), SqlState::UNDEFINED_TABLE);
-    // Of changes of the same table one comes after the other.
+    // Of two changes of the same table one is run after the other.
     let (outcome, found) = after("TRUNCATE t CASCADE", &["TRUNCATE t CASCADE"]);
     outcome.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(found.unwrap(), []);

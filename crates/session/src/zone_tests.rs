@@ -1,4 +1,4 @@
-//! What a session promises of files that have been read before: the same answers, of less of the file.
+//! What a session promises of files that have been read before: the same answers, from a smaller part of the file.
 
 use crate::file_tests::{Folder, rows};
 use crate::{Connection, Database};
@@ -8,19 +8,19 @@ use std::fs;
 use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
-/// A database that cuts files into chunks of so many bytes.
+/// A database that cuts files into chunks of this size.
 fn database(chunk_bytes: usize) -> Database {
     let database = Database::memory().unwrap();
     database.shared.facts.zones.set_chunk_bytes(chunk_bytes);
     database
 }
 
-/// How many files it knows.
+/// The number of files that have zones.
 fn known(database: &Database) -> usize {
     database.shared.facts.zones.len()
 }
 
-/// Writes a file as if that had been so many seconds ago, or were to be: those of this moment are not remembered.
+/// Writes a file whose modification time is `seconds_ago`, which may be negative: a file modified just now is not remembered.
 fn write(folder: &Folder, name: &str, content: &str, seconds_ago: i64) {
     fs::write(folder.path(name), content).unwrap();
     let file = fs::File::options().write(true).open(folder.path(name)).unwrap();
@@ -28,8 +28,8 @@ fn write(folder: &Folder, name: &str, content: &str, seconds_ago: i64) {
     file.set_modified(if seconds_ago < 0 { now + distance } else { now - distance }).unwrap();
 }
 
-/// What a query has read of files: rows passed over, and bytes read.
-fn told(connection: &mut Connection, sql: &str) -> (u64, u64) {
+/// What a query has read of files: rows skipped, and bytes read.
+fn counters(connection: &mut Connection, sql: &str) -> (u64, u64) {
     let zones = connection.facts.zones.clone();
     let before = zones.totals();
     rows(connection, sql);
@@ -51,8 +51,8 @@ fn a_later_query_reads_only_chunks_that_may_meet_its_condition() {
     let mut connection = database.connect();
     let read = |condition: &str| folder.sql(&format!("SELECT n, t FROM '@/a.csv' WHERE {condition}"));
     let whole = content.len() as u64;
-    // The first query reads all of the file, but of the rows that it does not want the condition's column alone.
-    let (passed_over, bytes) = told(&mut connection, &read("n = 450"));
+    // The first query reads the whole file, but of rows outside the condition only the condition's column.
+    let (passed_over, bytes) = counters(&mut connection, &read("n = 450"));
     assert!(
         passed_over == 499 && bytes.abs_diff(whole) < 100,
         "{passed_over} rows, {bytes} of {whole} bytes"
@@ -65,21 +65,21 @@ fn a_later_query_reads_only_chunks_that_may_meet_its_condition() {
         ("n IS NULL", 0),
         ("n > 490 AND n % 2 = 0", 800),
     ] {
-        let (passed_over, bytes) = told(&mut connection, &read(condition));
+        let (passed_over, bytes) = counters(&mut connection, &read(condition));
         assert!(bytes <= most && passed_over >= 400, "{condition}: {passed_over} rows, {bytes} bytes");
     }
     assert_eq!(rows(&mut connection, &read("n = 450")), ["BigInt(450)|day 450"]);
-    // Nobody has looked at this column as a whole; from then on it is known as well, to every session.
-    assert!(told(&mut connection, &read("t = 'day 007'")).1.abs_diff(whole) < 100);
-    assert!(told(&mut database.connect(), &read("t = 'day 007'")).1 <= 500);
-    assert!(told(&mut database.connect(), &read("t LIKE 'day 00%' AND n < 300")).1 <= 800);
+    // No query has read this column as a whole; from then on it is known as well, to every session.
+    assert!(counters(&mut connection, &read("t = 'day 007'")).1.abs_diff(whole) < 100);
+    assert!(counters(&mut database.connect(), &read("t = 'day 007'")).1 <= 500);
+    assert!(counters(&mut database.connect(), &read("t LIKE 'day 00%' AND n < 300")).1 <= 800);
     // How many rows there are is known, too.
     let count = folder.sql("SELECT count(*) FROM '@/a.csv'");
-    assert_eq!(told(&mut connection, &count), (0, 0));
+    assert_eq!(counters(&mut connection, &count), (0, 0));
     assert_eq!(rows(&mut connection, &count), ["BigInt(500)"]);
 }
 
-/// A value of each of four columns, as CSV and as JSON have it. Neighbours are alike, so that some chunks are out of question.
+/// A value of each of four columns, as CSV and as JSON have it. Neighbours are alike, so that some chunks can be excluded.
 fn random_values(random: &mut Random, row: i64) -> [(String, String); 4] {
     let mut pick = |values: &[(&str, &str)]| {
         let (csv, json) = values[random.uniform(0, values.len() as i64 - 1) as usize];
@@ -155,7 +155,7 @@ fn answers_are_the_same_however_much_is_known() {
         write(&folder, name, &file, 60);
         let database = database(random.uniform(1, 600) as usize);
         let mut connection = database.connect();
-        // In JSON doubles that are no numbers, and days, are texts.
+        // In JSON, doubles that are not finite, and dates, are strings.
         let typed = format!("SELECT n, x::double precision AS x, t, d::date AS d FROM '@/{name}'");
         connection.execute(&folder.sql(&format!("CREATE TABLE model AS {typed}"))).unwrap();
         connection.execute(&folder.sql(&format!("CREATE VIEW file AS {typed}"))).unwrap();
@@ -173,7 +173,7 @@ fn answers_are_the_same_however_much_is_known() {
 
 #[test]
 fn zones_of_a_patterns_further_files_are_those_of_their_columns() {
-    // Both columns of numbers: read by position, one would be taken for the other, and so would their zones.
+    // Both columns are numbers: read by position, one would be taken for the other, with its zones.
     let folder = Folder::new(&[]);
     let file =
         |names: &str, row: fn(u32) -> String| format!("{names}\n{}", (0..400).map(row).collect::<String>());
@@ -203,15 +203,15 @@ fn zones_of_a_patterns_further_files_are_those_of_their_columns() {
             }
         }
     }
-    // By now they are known, and each file by itself has zones of its own.
+    // By now they are known, and each file has zones of its own.
     let read = folder.sql("SELECT up, down FROM '@/a-*.csv' WHERE down = 983");
-    let (passed_over, bytes) = told(&mut connection, &read);
+    let (passed_over, bytes) = counters(&mut connection, &read);
     assert!(passed_over >= 780 && bytes <= 800, "{passed_over} rows, {bytes} bytes");
     let alone = folder.sql("SELECT up FROM '@/a-2.csv' WHERE down = 983");
     for _ in 0..2 {
         assert_eq!(rows(&mut connection, &alone), ["BigInt(17)"]);
     }
-    // What a file lacks it lacks also where everything that is there is known.
+    // A column that the file lacks is still an error where all its other columns are known.
     let error = connection.execute(&folder.sql("SELECT t FROM '@/a-*.csv' WHERE up = 17")).unwrap_err();
     assert_eq!(
         (error.state(), error.message()),
@@ -229,12 +229,12 @@ fn a_file_that_has_changed_is_read_anew() {
     for _ in 0..2 {
         assert_eq!(rows(&mut connection, &sql), ["day 005"]);
     }
-    // As many bytes of another time, and fewer of the same.
+    // The same number of bytes with another time, and fewer bytes with the same time.
     write(&folder, "a.csv", &rising(0..40).replace("\n5,", "\n6,"), 50);
     assert!(rows(&mut connection, &sql).is_empty());
     write(&folder, "a.csv", &rising(0..30), 50);
     assert_eq!(rows(&mut connection, &sql), ["day 005"]);
-    // What has just been written may be written again without a trace.
+    // A file that has just been written may be written again without a visible change.
     let files = known(&database);
     for number in 100..110 {
         write(&folder, "new.csv", &format!("{number},x\n"), -60);
@@ -245,9 +245,9 @@ fn a_file_that_has_changed_is_read_anew() {
 }
 
 #[test]
-fn mistakes_are_found_whether_somebody_was_here_before_or_not() {
+fn errors_are_found_with_and_without_zones() {
     let folder = Folder::new(&[]);
-    // The sample is a megabyte, behind which anything may come.
+    // The sample is a megabyte, after which anything may follow.
     let mut content = String::from("n,m\n");
     content.extend((0..150_000).map(|row| format!("{row},{row}\n")));
     content.push_str("200000,many\n");
@@ -263,7 +263,7 @@ fn mistakes_are_found_whether_somebody_was_here_before_or_not() {
             assert_eq!(error.state(), SqlState::INVALID_TEXT_REPRESENTATION);
             assert!(error.context().unwrap().ends_with("line 150002, column m: \"many\""), "{error:?}");
         }
-        // Of rows that the condition leaves out nothing else is read.
+        // Of rows that the condition leaves out no other column is read.
         assert_eq!(rows(&mut connection, &left_out), ["BigInt(10)"]);
     }
 }
@@ -281,13 +281,13 @@ fn a_query_that_breaks_off_leaves_nothing_that_could_mislead() {
     }
     let count = folder.sql("SELECT count(*) FROM '@/a.csv' WHERE column1 >= 29990");
     assert_eq!(rows(&mut connection, &count), ["BigInt(10)"]);
-    // One that breaks off later adds what it has come to: of its column some chunks are known, and others are read.
+    // A query that ends early adds what it has read: some chunks of its column are known, and others are read.
     let part = folder.sql("SELECT column3 FROM '@/a.csv' LIMIT 1");
     assert_eq!(rows(&mut connection, &part), ["BigInt(0)"]);
     let of_part = folder.sql("SELECT count(*) FROM '@/a.csv' WHERE column3 = 6");
     assert_eq!(rows(&mut connection, &of_part), ["BigInt(4285)"]);
     assert_eq!(rows(&mut connection, &count), ["BigInt(10)"]);
-    assert!(told(&mut connection, &count).1 < content.len() as u64 / 10);
+    assert!(counters(&mut connection, &count).1 < content.len() as u64 / 10);
 }
 
 #[test]
@@ -300,12 +300,12 @@ fn files_of_a_pattern_are_each_known() {
     let database = database(100_000);
     let mut connection = database.connect();
     let read = folder.sql("SELECT n FROM '@/part-*.csv' WHERE n IN (99, 100, 250) ORDER BY n");
-    let (_, first) = told(&mut connection, &read);
-    let (passed_over, second) = told(&mut connection, &read);
+    let (_, first) = counters(&mut connection, &read);
+    let (passed_over, second) = counters(&mut connection, &read);
     assert_eq!((passed_over, known(&database)), (497, 5));
     assert!(second < first * 2 / 3, "{second} bytes of {first}");
     assert_eq!(rows(&mut connection, &read), ["BigInt(99)", "BigInt(100)", "BigInt(250)"]);
-    // The mark at the beginning of some files is none of their text.
+    // The byte order mark at the beginning of some files is no part of their text.
     write(&folder, "marked.csv", &format!("\u{feff}n,t,d\n{}", rising(0..9)), 60);
     let marked = folder.sql("SELECT n FROM '@/marked.csv' WHERE t = 'day 008'");
     for _ in 0..3 {
@@ -364,7 +364,7 @@ fn lines_that_are_skipped_are_no_part_of_what_is_known() {
                 }
             }
             let sql = folder.sql(&format!("SELECT t FROM {read} WHERE n = 450"));
-            let (passed_over, bytes) = told(&mut connection, &sql);
+            let (passed_over, bytes) = counters(&mut connection, &sql);
             assert!(
                 chunk_bytes > 1000 || passed_over > 400 && bytes < 500,
                 "{passed_over} rows, {bytes} bytes"

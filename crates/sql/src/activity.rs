@@ -1,8 +1,8 @@
-//! What the sessions of a database are doing, for whoever looks: `pg_stat_activity` and its relatives.
+//! What the sessions of a database are doing, as other sessions see it: `pg_stat_activity` and its relatives.
 //!
-//! A session tells of itself in its own [`Activity`]: a few stores per statement, and a lock that nobody
-//! contends for where the text of the statement differs from the one before. Moments are told by a clock
-//! that is some milliseconds coarse and costs a fifth of a fine one.
+//! A session reports to its own [`Activity`]: a few stores per statement, and an uncontended lock
+//! where the text of the statement differs from the one before. Timestamps are read from a clock
+//! that has a resolution of some milliseconds and costs a fifth of a precise one.
 
 use crate::advisory::AdvisoryLocks;
 use crate::copy::Progress;
@@ -49,22 +49,22 @@ impl State {
     }
 }
 
-/// Who is at the other end.
+/// The client of a session.
 #[derive(Clone, Default, Debug)]
 pub struct Client {
     /// The user's name.
     pub user: String,
-    /// The name of the database by which it was asked for.
+    /// The name of the database that it requested.
     pub database: String,
-    /// What the client calls itself.
+    /// Its application name.
     pub application: String,
-    /// Where it is and its port; nowhere if it is in this process or came through a socket of this machine.
+    /// Its address and port; `None` if it is in this process or is connected by a Unix domain socket.
     pub address: Option<(IpAddr, u16)>,
-    /// Where the server is for it, if that is known.
+    /// The server's address and port of its connection, if known.
     pub server: Option<(IpAddr, u16)>,
 }
 
-/// What one session does. Moments are in microseconds since 1970 UTC, 0 for never.
+/// The activity of one session. Timestamps are in microseconds since 1970 UTC, 0 for never.
 pub struct Activity {
     id: u32,
     begun: i64,
@@ -72,17 +72,17 @@ pub struct Activity {
     changed: AtomicI64,
     query_begun: AtomicI64,
     transaction_begun: AtomicI64,
-    /// The number of the running transaction, or 0 as long as it has none. The session's services draw it.
+    /// The number of the running transaction, or 0 as long as it has none. The session's services assign it.
     transaction_number: AtomicU64,
     query: Mutex<Option<Arc<dyn QueryText>>>,
     client: Mutex<Client>,
     copy: Mutex<Weak<Progress>>,
-    /// After so many microseconds of a statement it is looked whether the client is still there; 0 for never.
+    /// The time in microseconds after which a statement is checked for a client that has gone; 0 for never.
     looks_after: AtomicI64,
     interrupts: Mutex<Interrupts>,
 }
 
-/// How others stop a session.
+/// The means by which other sessions stop this one.
 #[derive(Default)]
 struct Interrupts {
     cancel: Option<Cancel>,
@@ -91,14 +91,14 @@ struct Interrupts {
 }
 
 impl Activity {
-    /// The number of its running transaction, if that has one.
+    /// The number of its running transaction, if it has one.
     pub fn running_number(&self) -> Option<u64> {
-        // That of the last transaction stays until the next one begins.
+        // The number of the last transaction remains until the next one begins.
         let number = self.transaction_number.load(Ordering::Relaxed);
         (number != 0 && self.transaction_begun() != 0).then_some(number)
     }
 
-    /// Where the number of its transaction is kept.
+    /// The place of its transaction number.
     pub(crate) fn transaction_number(&self) -> &AtomicU64 {
         &self.transaction_number
     }
@@ -113,7 +113,7 @@ impl Activity {
         self.begun
     }
 
-    /// What it does now, and since when.
+    /// Its current state, and since when.
     pub fn state(&self) -> (State, i64) {
         (State::from_bits(self.state.load(Ordering::Relaxed)), self.changed.load(Ordering::Relaxed))
     }
@@ -133,42 +133,42 @@ impl Activity {
         self.query.lock().as_ref().map_or_else(String::new, |query| query.text().to_owned())
     }
 
-    /// Who is at the other end.
+    /// Its client.
     pub fn client(&self) -> Client {
         self.client.lock().clone()
     }
 
-    /// Changes who is.
+    /// Changes the client.
     pub fn set_client(&self, change: impl FnOnce(&mut Client)) {
         change(&mut self.client.lock());
     }
 
-    /// Has others see how far a COPY is while it lasts.
+    /// Shows the progress of a COPY to other sessions while it lasts.
     pub fn show_copy(&self, copy: &Arc<Progress>) {
         *self.copy.lock() = Arc::downgrade(copy);
     }
 
-    /// How far its COPY is, if it runs one.
+    /// The progress of its COPY, if it runs one.
     pub fn copy(&self) -> Option<Arc<Progress>> {
         self.copy.lock().upgrade()
     }
 
-    /// What it runs is cancelled so.
+    /// Sets the flag that cancels its statement.
     pub fn set_cancel(&self, cancel: Cancel) {
         self.interrupts.lock().cancel = Some(cancel);
     }
 
-    /// It is ended so: by a server whose client it serves.
+    /// Sets the hook that ends it: for a server whose client it serves.
     pub fn set_end(&self, end: impl Fn() + Send + Sync + 'static) {
         self.interrupts.lock().end = Some(Box::new(end));
     }
 
-    /// Whether its client has gone is found out so.
+    /// Sets the hook that returns whether its client has gone.
     pub fn set_client_has_gone(&self, has_gone: impl Fn() -> bool + Send + Sync + 'static) {
         self.interrupts.lock().client_has_gone = Some(Box::new(has_gone));
     }
 
-    /// How long its statements run until somebody looks; for ever if `None`.
+    /// Sets how long its statements run until the first check for a client that has gone; `None` for no check.
     pub fn set_client_check_interval(&self, interval: Option<Duration>) {
         let micros = interval.map_or(0, |interval| interval.as_micros() as i64);
         self.looks_after.store(micros, Ordering::Relaxed);
@@ -182,13 +182,13 @@ impl Activity {
             return;
         }
         let interrupts = self.interrupts.lock();
-        // A statement that begins meanwhile is of the same client.
+        // A statement that begins meanwhile has the same client.
         if interrupts.client_has_gone.as_ref().is_some_and(|has_gone| has_gone()) {
             interrupts.cancel.iter().for_each(Cancel::cancel);
         }
     }
 
-    /// Cancels what it runs, and ends it if that is wanted; false, and nothing is done, if it is not to be ended by others.
+    /// Cancels its statement, and also ends the session if `ends`; returns false, and does nothing, if other sessions cannot end it.
     fn interrupt(&self, ends: bool) -> bool {
         let interrupts = self.interrupts.lock();
         if ends {
@@ -199,7 +199,7 @@ impl Activity {
         true
     }
 
-    /// A statement begins; `query` is given if it is not the same as last time.
+    /// A statement begins; `query` is given if it differs from the one before.
     #[inline]
     pub fn begin(&self, in_block: bool, query: Option<Arc<dyn QueryText>>) {
         let now = coarse_wall_clock_micros();
@@ -263,15 +263,15 @@ impl Sessions {
         &self.advisory
     }
 
-    /// What they send to one another.
+    /// The notifications that they send to one another.
     pub fn notifications(&self) -> &Notifications {
         &self.notifications
     }
 
-    /// A number for a session to come.
+    /// A number for a future session.
     pub fn reserve(&self) -> u32 {
         let all = self.all.lock();
-        // They start anew after 4 billion sessions, so one may still be in use.
+        // Numbers start again after 4 billion sessions, so one may still be in use.
         loop {
             let id = self.last.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
             if id != 0 && i32::try_from(id).is_ok() && !all.contains_key(&id) {
@@ -280,7 +280,7 @@ impl Sessions {
         }
     }
 
-    /// A session begins under a number that was reserved. It counts as long as its activity is held.
+    /// A session begins under a reserved number. It is listed as long as its activity is held.
     pub fn begin(&self, id: u32) -> Arc<Activity> {
         let begun = coarse_wall_clock_micros();
         let activity = Arc::new(Activity {
@@ -303,7 +303,7 @@ impl Sessions {
         activity
     }
 
-    /// Cancels what a session runs, or ends it; false if there is none of that number that lets others do so.
+    /// Cancels the statement of a session, or ends the session; false if there is none of that number that permits this.
     pub fn interrupt(&self, id: u32, ends: bool) -> bool {
         let activity = self.all.lock().get(&id).and_then(Weak::upgrade);
         activity.is_some_and(|activity| activity.interrupt(ends))
@@ -315,7 +315,7 @@ impl Sessions {
         self.list().iter().for_each(|activity| activity.cancel_if_client_has_gone(now));
     }
 
-    /// Those that there are, by their numbers.
+    /// The current sessions, by their numbers.
     pub fn list(&self) -> Vec<Arc<Activity>> {
         self.all.lock().values().filter_map(Weak::upgrade).collect()
     }

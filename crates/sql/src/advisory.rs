@@ -1,11 +1,11 @@
-//! Advisory locks: locks on numbers that mean something to the clients alone (PostgreSQL 15, 13.3.5 and 9.27.10).
+//! Advisory locks: locks on numbers whose meaning only the clients define (PostgreSQL 15, 13.3.5 and 9.27.10).
 //!
-//! A session holds a lock until it unlocks it as often as it has taken it, or ends; or the lock is the transaction's, and goes
-//! with it or with the savepoint after which it was taken. Requests for one lock are granted in their order, but a session
-//! that holds the lock does not wait for those who wait for it.
+//! A session holds a lock until it has unlocked it as often as it has locked it, or ends. Or the lock belongs to the transaction,
+//! and is released with it, or with the savepoint after which it was taken. Requests for one lock are granted in their order. But
+//! a session that holds the lock does not wait for those that wait for it.
 //!
-//! A session that waits looks now and then whether it waits for itself, through other sessions which wait for advisory locks
-//! or for rows; if so it gives up with 40P01.
+//! A waiting session checks periodically for a deadlock through other sessions which wait for advisory locks
+//! or for rows; if there is one it fails with 40P01.
 
 use firn_base::sync::{AtomicBool, Condvar, Mutex, Ordering};
 use firn_base::{Cancel, Error, Result, SqlState, clock};
@@ -13,10 +13,10 @@ use firn_txn::Engine;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-/// How often a waiting session looks whether it has been cancelled, or waits for itself.
+/// How often a waiting session checks whether it has been cancelled, or is in a deadlock.
 const LOOKS_EVERY: Duration = Duration::from_millis(10);
 
-/// What a lock is on: one number of 64 bits or two of 32, which are never the same.
+/// The key of a lock: one number of 64 bits or two of 32, which are never the same key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Key {
     /// The upper half, or the first number: `classid`.
@@ -39,12 +39,12 @@ impl From<(i32, i32)> for Key {
     }
 }
 
-/// How strong a lock is.
+/// The mode of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Mode {
-    /// Several sessions may have it.
+    /// Several sessions may hold it.
     Shared,
-    /// One session has it.
+    /// One session holds it.
     Exclusive,
 }
 
@@ -60,23 +60,23 @@ pub enum Scope {
 /// A lock that is held or waited for, for `pg_locks`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Listed {
-    /// What it is on.
+    /// Its key.
     pub key: Key,
-    /// How strong it is.
+    /// Its mode.
     pub mode: Mode,
-    /// Whose it is.
+    /// Its session.
     pub session: u32,
     /// Whether it is held.
     pub is_granted: bool,
 }
 
-/// What a session that waits looks at.
+/// What a waiting session checks.
 pub struct Waiting<'w> {
     /// Ends the wait.
     pub cancel: &'w Cancel,
     /// The longest wait.
     pub timeout: Option<Duration>,
-    /// Whose transactions wait for one another.
+    /// The engine, whose transactions wait for one another.
     pub engine: &'w Engine,
 }
 
@@ -85,7 +85,7 @@ pub struct Waiting<'w> {
 pub struct AdvisoryLocks {
     table: Mutex<Table>,
     released: Condvar,
-    /// Whether there is or was any lock: a database without has nothing to do for them. Set under the lock of `table`.
+    /// Whether a lock was ever taken: a database without locks skips all work for them. Set under the lock of `table`.
     is_used: AtomicBool,
 }
 
@@ -98,9 +98,9 @@ struct Table {
 
 #[derive(Default, Debug)]
 struct Lock {
-    /// How often sessions hold it.
+    /// How often each session holds it.
     held: BTreeMap<(u32, Mode), u32>,
-    /// Who waits for it, in order.
+    /// The requests that wait for it, in order.
     waiting: Vec<(u32, Mode)>,
 }
 
@@ -109,7 +109,7 @@ fn conflict(left: Mode, right: Mode) -> bool {
 }
 
 impl Lock {
-    /// The sessions that keep another one from the lock. One that waits is kept from it by those that wait before it.
+    /// The sessions for which a session has to wait. A waiting one also waits for those before it.
     fn blockers(&self, session: u32, mode: Mode) -> BTreeSet<u32> {
         let holders = self.held.keys().filter(|(holder, held)| *holder != session && conflict(*held, mode));
         let mut blockers: BTreeSet<u32> = holders.map(|(holder, _)| *holder).collect();
@@ -130,7 +130,7 @@ impl Table {
         }
     }
 
-    /// Gives a lock back once; false if the session does not hold it.
+    /// Releases a lock once; false if the session does not hold it.
     fn give_back(&mut self, key: Key, session: u32, mode: Mode) -> bool {
         let Some(lock) = self.locks.get_mut(&key) else { return false };
         let Some(count) = lock.held.get_mut(&(session, mode)) else { return false };
@@ -161,7 +161,7 @@ impl Table {
         }
     }
 
-    /// For whom sessions wait, by advisory locks and by rows.
+    /// Whether a session waits for itself, through advisory locks and rows.
     fn waits_for_itself(&self, session: u32, engine: &Engine) -> bool {
         let mut edges: HashMap<u32, BTreeSet<u32>> = HashMap::new();
         for lock in self.locks.values() {
@@ -189,7 +189,7 @@ impl Table {
 }
 
 impl AdvisoryLocks {
-    /// Takes a lock if nobody is in the way.
+    /// Takes a lock if no other session conflicts.
     pub fn try_lock(&self, key: Key, session: u32, mode: Mode, scope: Scope) -> bool {
         let mut table = self.table.lock();
         let is_free = table.locks.get(&key).is_none_or(|lock| lock.blockers(session, mode).is_empty());
@@ -200,8 +200,8 @@ impl AdvisoryLocks {
         is_free
     }
 
-    /// Takes a lock, and waits for it. 57014 if the statement is cancelled, 55P03 if it waits for too long, 40P01 if it would wait
-    /// for ever.
+    /// Takes a lock, and waits for it. 57014 if the statement is cancelled, 55P03 if it waits for too long, 40P01 for a
+    /// deadlock.
     pub fn lock(
         &self,
         key: Key,
@@ -240,12 +240,12 @@ impl AdvisoryLocks {
             table.grant(key, session, mode, scope);
         }
         drop(table);
-        // Those behind it may go on, or see that they wait for one more.
+        // The requests behind it may be granted, or find that they wait for one more session.
         self.released.notify_all();
         result
     }
 
-    /// Gives a lock of the session back; false if it holds none.
+    /// Releases a lock of the session; false if it holds none.
     pub fn unlock(&self, key: Key, session: u32, mode: Mode) -> bool {
         let mut table = self.table.lock();
         let of_transaction = table.of_transaction(key, session, mode);
@@ -256,7 +256,7 @@ impl AdvisoryLocks {
         is_held
     }
 
-    /// Gives back all locks of the session but those of its transaction.
+    /// Releases all locks of the session except those of its transaction.
     pub fn unlock_all(&self, session: u32) {
         if !self.is_used.load(Ordering::Relaxed) {
             return;
@@ -283,7 +283,7 @@ impl AdvisoryLocks {
         self.table.lock().of_transactions.get(&session).map_or(0, Vec::len)
     }
 
-    /// Gives back what the session's transaction has taken after its first locks, so many.
+    /// Releases the locks of the session's transaction except the first ones.
     pub fn end_transaction(&self, session: u32, first: usize) {
         if !self.is_used.load(Ordering::Relaxed) {
             return;
@@ -312,7 +312,7 @@ impl AdvisoryLocks {
         listed.collect()
     }
 
-    /// The sessions that keep one from a lock for which it waits.
+    /// The sessions for which a waiting session waits.
     pub fn blockers_of(&self, session: u32) -> BTreeSet<u32> {
         let table = self.table.lock();
         let waits = |lock: &Lock| {
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_gets_the_lock_in_turn_or_sees_that_it_never_will() {
+    fn waiters_get_the_lock_in_order_or_a_deadlock_error() {
         let engine = Engine::open(Config::default()).unwrap();
         let locks = Arc::new(AdvisoryLocks::default());
         let take = |session: u32, number: i64, timeout: Option<Duration>| {

@@ -1,4 +1,4 @@
-//! Arrow batches that come from outside: their columns as types that SQL has, and their rows as values.
+//! Arrow batches of other programs: their columns as types of SQL, and their rows as values.
 
 mod floats;
 pub mod types;
@@ -27,20 +27,20 @@ use floats::with_one_nan;
 
 pub use firn_storage::views::{strings_of, tightened};
 
-/// The SQL type of a column of a table that is made for a field of somebody's Arrow schema.
+/// The SQL type of a column of a table that is made for a field of a given Arrow schema.
 ///
-/// Errors: 0A000 for types that no SQL type stands for.
+/// Errors: 0A000 for types without an SQL type.
 pub fn sql_type(field: &Field) -> Result<Type> {
     let plain = plain_type(field.data_type()).ok_or_else(|| unsupported(field))?;
-    // What is declared beside the Arrow type holds if it is ours.
+    // A declaration beside the Arrow type applies if it is ours.
     types::declared(&Field::new(field.name(), plain, true).with_metadata(field.metadata().clone()))
         .ok_or_else(|| unsupported(field))
 }
 
-/// The field of a column that [`normalise`] makes of one with that field, for text if it has no type of its own.
-/// What is declared beside the Arrow type is left out.
+/// The field of a column that [`normalise`] makes of one with that field; text if it has no type of its own.
+/// A declaration beside the Arrow type is left out.
 ///
-/// Errors: 0A000 for types that no SQL type stands for.
+/// Errors: 0A000 for types without an SQL type.
 pub fn plain_field(field: &Field) -> Result<FieldRef> {
     let plain = match field.data_type() {
         DataType::Null => types::data_type(Type::new(TypeId::TEXT)),
@@ -49,12 +49,12 @@ pub fn plain_field(field: &Field) -> Result<FieldRef> {
     Ok(Arc::new(Field::new(field.name(), plain, true)))
 }
 
-/// The batch with every column of a type that an SQL type has: dictionaries become what they stand for, every
-/// string a view, every time one of microseconds, unsigned numbers the next larger signed ones. A column
+/// The batch with every column of a type that an SQL type has: dictionaries are expanded, every
+/// string becomes a view, every time one of microseconds, unsigned numbers the next larger signed ones. A column
 /// without a type (nothing but NULL) becomes one of the type in `targets`, if they are given.
 ///
-/// Errors: 0A000 for types that no SQL type stands for, 22003, 22008 and 22021 for values that do not fit, with the row
-/// of a value that its own type does not have.
+/// Errors: 0A000 for types without an SQL type; 22003, 22008 and 22021 for values that do not fit, with the row
+/// of a value that is invalid for its own type.
 pub fn normalise(batch: &RecordBatch, targets: Option<&[Type]>) -> Result<RecordBatch> {
     let mut fields: Vec<FieldRef> = Vec::with_capacity(batch.num_columns());
     let mut columns: Vec<ArrayRef> = Vec::with_capacity(batch.num_columns());
@@ -75,8 +75,8 @@ pub fn normalise(batch: &RecordBatch, targets: Option<&[Type]>) -> Result<Record
     Ok(batch.expect("columns have the types of their fields"))
 }
 
-/// The rows of a batch as values, a vector each. Lists become arrays, as parameters may be. Values take more
-/// memory than what they were: as many bytes as they take are taken off `budget`.
+/// The rows of a batch as values, a vector each. Lists become arrays, as parameters may be arrays. Values take more
+/// memory than the Arrow array: the number of their bytes is subtracted from `budget`.
 ///
 /// Errors as for [`normalise`]; 54000 if the budget does not suffice.
 pub fn rows(batch: &RecordBatch, budget: &mut usize) -> Result<Vec<Vec<Value>>> {
@@ -100,7 +100,7 @@ pub fn rows(batch: &RecordBatch, budget: &mut usize) -> Result<Vec<Vec<Value>>> 
         let vector = vectors::vector(column, representation);
         for (row, values) in rows.iter_mut().enumerate() {
             let datum = vector.datum(row);
-            // Many views may stand for the same bytes; each value has its own.
+            // Many views may refer to the same bytes; each value has its own.
             spend(bytes_of(&datum))?;
             values.push(value(datum, representation));
         }
@@ -122,15 +122,15 @@ fn bytes_of(datum: &Datum<'_>) -> usize {
     }
 }
 
-/// Refuses batches whose columns claim more rows than their bytes vouch for, beyond what `most_bytes` hold: a few
-/// bytes may say that NULL, or one value, stands there as often as they like. To be asked before a batch of a
-/// stranger is made normal, since that is when memory is taken for the rows.
+/// Refuses batches whose columns claim more rows than their bytes account for, beyond `most_bytes`: a few
+/// bytes may claim any number of NULLs, or of copies of one value. Must be called before a batch of
+/// an untrusted client is normalised, since that allocates memory for the rows.
 ///
 /// Errors: 54000.
 pub fn refuse_claims(batch: &RecordBatch, most_bytes: usize) -> Result<()> {
     let claimed = batch.columns().iter().fold(0, |sum: usize, column| sum.saturating_add(claimed(column)));
     match claimed > most_bytes {
-        true => Err(too_large("the batch stands for more rows than one call may hold")),
+        true => Err(too_large("the batch has more rows than one call may have")),
         false => Ok(()),
     }
 }
@@ -140,7 +140,7 @@ fn too_large(message: &str) -> Error {
     Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).with_hint("Send fewer rows at a time.")
 }
 
-/// The bytes that a column will take for what has no bytes of its own.
+/// The bytes that a column will take for values without bytes of their own.
 fn claimed(array: &ArrayRef) -> usize {
     let repeated =
         |values: &ArrayRef| array.len().saturating_mul(widest(values)).saturating_add(claimed(values));
@@ -153,7 +153,7 @@ fn claimed(array: &ArrayRef) -> usize {
         },
         DataType::Dictionary(_, ty) => {
             let values = array.as_any_dictionary().values();
-            // Strings become views of one copy; what else repeats is as wide as its keys, more or less.
+            // Strings become views of one copy; other repeated values are about as wide as their keys.
             let is_copied = ty.is_nested() || matches!(**ty, DataType::Dictionary(..));
             if is_copied { repeated(values) } else { claimed(values) }
         }
@@ -164,7 +164,7 @@ fn claimed(array: &ArrayRef) -> usize {
     }
 }
 
-/// The bytes of the largest value, or more.
+/// At least the bytes of the largest value.
 fn widest(values: &ArrayRef) -> usize {
     fn of<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> usize {
         offsets.lengths().max().unwrap_or(0).saturating_add(size_of::<u128>())
@@ -183,7 +183,7 @@ fn widest(values: &ArrayRef) -> usize {
     }
 }
 
-/// The type that plans use for what a type of Arrow stands for; `None` if SQL has nothing like it.
+/// The type that plans use for an Arrow type; `None` if SQL has no similar one.
 pub(crate) fn plain_type(given: &DataType) -> Option<DataType> {
     Some(match given {
         DataType::Null
@@ -235,7 +235,7 @@ fn normal(field: &Field, column: &ArrayRef) -> Result<ArrayRef> {
     taken_over(field, column, &plain)
 }
 
-/// A column of somebody's as one of a type that plans use.
+/// A column of another program as one of a type that plans use.
 ///
 /// Errors: 22003 and 22008 for values that do not fit, 22021 for strings with zero bytes.
 pub(crate) fn taken_over(field: &Field, column: &ArrayRef, plain: &DataType) -> Result<ArrayRef> {
@@ -244,7 +244,7 @@ pub(crate) fn taken_over(field: &Field, column: &ArrayRef, plain: &DataType) -> 
         false => cast(column, plain).map_err(|error| match error {
             ArrowError::CastError(message) | ArrowError::ComputeError(message) => Error::new(
                 SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
-                format!("a value of column \"{}\" cannot be taken over: {message}", field.name()),
+                format!("a value of column \"{}\" cannot be converted: {message}", field.name()),
             ),
             _ => unsupported(field),
         })?,
@@ -253,8 +253,8 @@ pub(crate) fn taken_over(field: &Field, column: &ArrayRef, plain: &DataType) -> 
     Ok(with_one_nan(&column))
 }
 
-/// Refuses values that no value of their SQL type is: an Arrow array may hold a decimal of more digits than its
-/// type has, a time of day of thirty hours, or a string with a zero byte, which would be stored as others or shown as nonsense.
+/// Refuses values that are outside their SQL type: an Arrow array may hold a decimal with more digits than its
+/// type has, a time of day of thirty hours, or a string with a zero byte. These would be stored as other values or shown wrongly.
 ///
 /// Errors: 22003, 22008 and 22021, with the row.
 fn check_range(name: &str, column: &ArrayRef) -> Result<()> {
@@ -285,7 +285,7 @@ fn outside(column: &dyn Array) -> Option<usize> {
             let lists = column.as_list::<i32>();
             let (first, last) = (lists.offsets()[0] as usize, lists.offsets()[lists.len()] as usize);
             outside(&lists.values().slice(first, last - first))?;
-            // What a NULL covers belongs to nobody.
+            // The value under a NULL does not count.
             (0..lists.len()).find(|row| element_outside(lists, *row).is_some())
         }
         _ => None,
@@ -296,13 +296,13 @@ fn element_outside(lists: &ListArray, row: usize) -> Option<usize> {
     if lists.is_valid(row) { outside(&lists.value(row)) } else { None }
 }
 
-/// The place of the first value that does not fit.
+/// The position of the first value that does not fit.
 fn misfit<T: ArrowPrimitiveType>(
     array: &PrimitiveArray<T>,
     fits: impl Fn(T::Native) -> bool,
 ) -> Option<usize> {
     const AT_ONCE: usize = 1024;
-    // NULLs fit mostly; to ask for them in the loop would take the vectors from it.
+    // The values under NULLs mostly fit; checking for NULL in the loop would prevent its vectorization.
     let all_fit = |values: &[T::Native]| values.iter().fold(true, |all, value| all & fits(*value));
     if array.values().chunks(AT_ONCE).all(all_fit) {
         return None;
@@ -310,7 +310,7 @@ fn misfit<T: ArrowPrimitiveType>(
     (0..array.len()).find(|row| array.is_valid(*row) && !fits(array.value(*row)))
 }
 
-/// The place of the first string with a zero byte, which SQL's strings cannot hold: no text format could give it back.
+/// The position of the first string with a zero byte, which SQL's strings cannot contain: no text format could restore it.
 fn with_zero_byte(strings: &StringViewArray) -> Option<usize> {
     let mut long_bytes = 0;
     let mut any = false;
@@ -322,7 +322,7 @@ fn with_zero_byte(strings: &StringViewArray) -> Option<usize> {
         }
     }
     let buffers = strings.data_buffers();
-    // One look at all bytes, unless most of them belong to others, as in a part of a batch.
+    // One search through all bytes, unless most of them belong to other arrays, as in a part of a batch.
     let is_mostly_ours = buffers.iter().map(|buffer| buffer.len()).sum::<usize>() / 2 <= long_bytes;
     if is_mostly_ours {
         any |= long_bytes > 0 && buffers.iter().any(|buffer| buffer.contains(&0));
@@ -330,18 +330,18 @@ fn with_zero_byte(strings: &StringViewArray) -> Option<usize> {
     if is_mostly_ours && !any {
         return None;
     }
-    // What a NULL covers belongs to nobody, nor what lies between strings.
+    // The bytes under a NULL do not count, nor do those between strings.
     (0..strings.len()).find(|row| strings.is_valid(*row) && strings.value(*row).as_bytes().contains(&0))
 }
 
-/// So many bytes of a string lie in its view, behind the length.
+/// The most bytes of a string that are stored in its view, after the length.
 const INLINE_BYTES: usize = 12;
 
-/// Whether a string that lies in its view has a zero byte.
+/// Whether an inline string has a zero byte.
 fn has_zero_inline(view: u128, length: usize) -> bool {
     const LOW: u128 = u128::from_ne_bytes([0x01; 16]);
     const HIGH: u128 = LOW << 7;
-    // What is behind the string is zero, and must not look so.
+    // The bytes after the string are zero, and must not match.
     let filled = view >> 32 | u128::MAX << (8 * length);
     filled.wrapping_sub(LOW) & !filled & HIGH != 0
 }
@@ -384,7 +384,7 @@ fn out_of_range(name: &str, column: &ArrayRef, row: usize) -> Error {
     Error::new(state, message).with_ordinal(row as u64)
 }
 
-/// An error of [`normalise`] with the row that it is about, if it knows.
+/// An error of [`normalise`] with the row that it is about, if known.
 pub(crate) fn with_row(error: Error, place: impl FnOnce(u64) -> String) -> Error {
     match (error.ordinal(), error.context()) {
         (Some(row), None) => error.with_context(place(row)),
@@ -392,8 +392,8 @@ pub(crate) fn with_row(error: Error, place: impl FnOnce(u64) -> String) -> Error
     }
 }
 
-/// A cast that fails on what does not fit. Arrow's own default makes NULL of it, which would lose it without a
-/// word.
+/// A cast that fails on values that do not fit. Arrow's own default makes NULL of them, which would lose them without
+/// an error.
 fn cast(column: &ArrayRef, ty: &DataType) -> std::result::Result<ArrayRef, ArrowError> {
     let arrows = |column: &ArrayRef| {
         cast_with_options(column, ty, &CastOptions { safe: false, ..CastOptions::default() })
@@ -407,7 +407,7 @@ fn cast(column: &ArrayRef, ty: &DataType) -> std::result::Result<ArrayRef, Arrow
         }
         (_, DataType::Dictionary(..) | DataType::RunEndEncoded(..)) => arrows(column),
         (DataType::Dictionary(_, values), _) => match (values.as_ref(), ty) {
-            // Arrow makes views of the strings where they lie, of a NULL among them the empty one.
+            // Arrow makes views of the strings in place, and of a NULL the empty view.
             (DataType::Utf8, DataType::Utf8View) | (DataType::Binary, DataType::BinaryView) => {
                 arrows(&with_all_nulls(column))
             }
@@ -439,7 +439,7 @@ fn cast_unless_alike(column: &ArrayRef, ty: &DataType) -> std::result::Result<Ar
     if column.data_type() == ty { Ok(column.clone()) } else { cast(column, ty) }
 }
 
-/// Lists with elements as a field has them.
+/// Lists whose elements have the type of a field.
 fn cast_elements<O: OffsetSizeTrait>(
     column: &ArrayRef,
     element: &FieldRef,
@@ -465,8 +465,8 @@ fn with_all_nulls(column: &ArrayRef) -> ArrayRef {
     )
 }
 
-/// A column of a result as one of the type that it was announced with: 22003 if a value does not fit, which
-/// becomes no NULL.
+/// A column of a result with the type that was announced for it: 22003 if a value does not fit, which
+/// must not become NULL.
 pub fn converted(column: &ArrayRef, ty: &DataType) -> Result<ArrayRef> {
     if column.data_type() == ty {
         return Ok(column.clone());
@@ -532,7 +532,7 @@ mod tests {
         assert_eq!(taken.to_bits(), f64::NAN.to_bits());
     }
 
-    /// Keys 0, 1, NULL of a dictionary whose second value is NULL, in every form in which it may come.
+    /// Keys 0, 1, NULL of a dictionary whose second value is NULL, in every form that occurs.
     #[test]
     fn a_null_among_the_values_of_a_dictionary_is_null() {
         let texts: [ArrayRef; 3] = [
@@ -612,7 +612,7 @@ mod tests {
                 assert_eq!(error.context(), Some("row 3 of a batch"), "{ty}");
             }
         }
-        // What lies beneath NULL is no value.
+        // The value under a NULL does not count.
         let nulls = NullBuffer::from(vec![false]);
         let covered = Time64MicrosecondArray::new(vec![-1].into(), Some(nulls.clone()));
         let field = Arc::new(Field::new_list_field(covered.data_type().clone(), true));
@@ -651,7 +651,7 @@ mod tests {
                 }
             }
         }
-        // Beneath NULL there may be anything.
+        // The value under a NULL may be anything.
         let nulls = NullBuffer::from(vec![false, true]);
         let covered = StringArray::new(OffsetBuffer::from_lengths([13, 20]), vec![0; 33].into(), Some(nulls));
         assert!(normalise(&batch(vec![("a", Arc::new(covered.clone()))]).slice(0, 1), None).is_ok());

@@ -1,7 +1,7 @@
 //! COPY: the bridge between files' bytes and tables.
 //!
-//! [`options`] reads the options of a COPY. Rows come in as columns of the storage and are stored by a load of the executor, so that
-//! defaults, constraints and foreign keys hold. Rows go out from the chunks of a query's result.
+//! [`options`] reads the options of a COPY. Rows that are read become columns of the storage and are stored by a load of the
+//! executor, so that defaults, constraints and foreign keys apply. Rows that are written are the chunks of a query's result.
 //!
 //! | format | read by | written by |
 //! |---|---|---|
@@ -32,10 +32,10 @@ pub use progress::{Channel, Progress};
 pub use rejects::make_rejects_table;
 pub use to::CopyTo;
 
-/// A column that is copied: its name, its type, and which one of the table it is, or its place in a query's result.
+/// A column that is copied: its position in the table or in a query's result, its name and its type.
 type CopiedColumn = (ColumnId, String, Type);
 
-/// The columns that were named, or all that are not generated.
+/// The named columns, or all that are not generated.
 fn columns(table: &TableDef, names: &[Name]) -> Result<Vec<CopiedColumn>> {
     if names.is_empty() {
         let all = table.visible_columns().filter(|(_, column)| column.generated.is_none());
@@ -63,12 +63,12 @@ fn named_twice(column: &str) -> Error {
     Error::new(SqlState::DUPLICATE_COLUMN, format!("column \"{column}\" specified more than once"))
 }
 
-/// 0A000: formats other than text and CSV have rows by their columns.
+/// 0A000: formats other than text and CSV store rows as columns.
 fn without_columns(format: CopyFormat) -> Error {
     Error::unsupported(format!("COPY of rows without columns in {} format", format.word()))
 }
 
-/// Where a COPY reads or writes; 0A000 of programs.
+/// The source or the target of a COPY; 0A000 for programs.
 fn channel(copy: &Copy) -> Result<Channel> {
     match copy.target {
         CopyTarget::File(_) => Ok(Channel::File),

@@ -1,9 +1,9 @@
-//! What EXPLAIN prints: the plan as lines of text, or as a tree in JSON, YAML or XML with the structure that PostgreSQL gives it.
+//! The output of EXPLAIN: the plan as lines of text, or as a tree in JSON, YAML or XML with PostgreSQL's structure.
 //!
 //! An operator that PostgreSQL has under another name has that name in the tree. `Details` is its line of the text form.
 //!
-//! Times are those of all threads together. In the text they are of each operator alone; in the tree of an operator and all below it, as
-//! in PostgreSQL's.
+//! Times are sums over all threads. In the text they are those of each operator alone; in the tree those of an operator and all
+//! below it, as in PostgreSQL.
 
 use crate::options::{ExplainFormat, ExplainOptions};
 use firn_base::stack::Tree;
@@ -22,20 +22,20 @@ use std::time::Duration;
 pub struct Explanation {
     plan: Tree<Plan>,
     options: ExplainOptions,
-    /// How many rows each operator is expected to give, unless that is not to be printed.
+    /// The expected number of rows of each operator, unless estimates are not printed.
     estimates: Option<Vec<f64>>,
-    /// By which index each scan finds its rows, if it uses one.
+    /// The index by which each scan finds its rows, if it uses one.
     indexes: Vec<Option<String>>,
-    /// What each operator comes to, if that is measured.
+    /// The measures of each operator, if it is measured.
     measures: Option<Arc<Measures>>,
     run: Option<Run>,
     planning: Option<Duration>,
 }
 
-/// What the statement has come to.
+/// The measures of the whole statement.
 #[derive(Clone, Copy)]
 pub struct Run {
-    /// How many rows it has given or changed.
+    /// How many rows it has returned or changed.
     pub rows: u64,
     /// How long it took.
     pub time: Duration,
@@ -70,12 +70,12 @@ impl Explanation {
         Explanation { plan, options, estimates, indexes, measures, run: None, planning: None }
     }
 
-    /// The statement was run.
+    /// Adds the measures of a run.
     pub fn note_run(&mut self, run: Run) {
         self.run = Some(run);
     }
 
-    /// How long it took to plan it.
+    /// Adds the time of planning.
     pub fn note_planning(&mut self, time: Duration) {
         self.planning = Some(time);
     }
@@ -130,7 +130,7 @@ impl Explanation {
         vec![out]
     }
 
-    /// What is known of an operator, as the end of its line.
+    /// The estimates and measures of an operator, for the end of its line.
     fn note(&self, node: NodeId) -> String {
         let mut note = String::new();
         if let Some(index) = &self.indexes[node.index()] {
@@ -158,7 +158,7 @@ impl Explanation {
         note
     }
 
-    /// What an operator has come to, if the statement was run and that was measured.
+    /// The measures of an operator, if the statement was run and measured.
     fn measured(&self, node: NodeId) -> Option<Measured> {
         self.run.and(self.measures.as_ref()).map(|measures| measures.get(node))
     }
@@ -175,7 +175,7 @@ impl Explanation {
         root
     }
 
-    /// What an operator has come to, with those below it.
+    /// The measures of an operator, including those below it.
     fn actual(&self, rows: u64, time: Duration) -> Vec<(&'static str, Property)> {
         let mut properties = Vec::new();
         if self.options.timing {
@@ -187,7 +187,7 @@ impl Explanation {
         properties
     }
 
-    /// An operator with its inputs, as an input of another one if that has a word for it, and how long it has taken with them.
+    /// An operator with its inputs, with its relationship to its parent if it is an input, and the time of all of them.
     fn node(&self, id: NodeId, relationship: Option<&'static str>) -> (Node, Duration) {
         let operator = &self.plan[id];
         let mut properties = properties(&self.plan, operator, relationship);
@@ -243,7 +243,7 @@ fn new_line(level: usize, out: &mut String) {
     out.extend(std::iter::repeat_n("  ", level));
 }
 
-/// What an operator is.
+/// The properties of an operator.
 fn properties(
     plan: &Plan,
     operator: &Operator,
@@ -279,7 +279,7 @@ fn properties(
     properties
 }
 
-/// What PostgreSQL calls an operator; ours, if it has none of the kind.
+/// PostgreSQL's name of an operator; ours, if it has none of the kind.
 fn node_type(operator: &Operator) -> &'static str {
     match operator {
         Operator::Scan(_) => "Seq Scan",
@@ -336,7 +336,7 @@ impl Node {
 
     fn yaml(&self, level: usize, out: &mut String) {
         for (name, property) in &self.properties {
-            // The first one of an item of a list follows its dash.
+            // The first property of an item of a list follows its dash.
             if !out.ends_with("- ") {
                 new_line(level, out);
             }
@@ -377,7 +377,7 @@ impl Node {
 }
 
 impl Property {
-    /// As JSON writes it, and YAML, which takes JSON's strings.
+    /// As JSON, which is also valid in YAML.
     fn json(&self, out: &mut String) {
         match self {
             Property::Text(text) => json::write_string(text, out),
@@ -411,7 +411,7 @@ impl Property {
     }
 }
 
-/// The name of a property as XML has it.
+/// The name of a property in XML.
 fn tag(name: &str) -> String {
     name.replace(' ', "-")
 }

@@ -1,10 +1,10 @@
-//! Files as tables: `FROM 'orders.parquet'` and `FROM read_csv('orders*.csv', delimiter => ';')`, of all readers also lists
-//! of files, and the name of each row's file ([`names`]).
+//! Files as tables: `FROM 'orders.parquet'` and `FROM read_csv('orders*.csv', delimiter => ';')`. All readers also accept lists
+//! of files, and return the name of each row's file ([`names`]).
 //!
-//! A file is looked at when a statement is bound, which tells its columns and their types, and read when the statement
-//! runs, only the columns that the statement asks for: CSV and JSON by the code of COPY ([`lines`]), Parquet and Arrow by
-//! the crates of the Arrow project ([`columns`]). Of CSV and JSON what statements find out is kept for later ones ([`zones`]). So a plan knows what its files looked like, and is
-//! made anew when one has changed since. The files are the server's, as those of COPY are.
+//! A file is examined when a statement is bound, which determines its columns and their types. It is read when the statement
+//! runs, and only the columns that the statement uses: CSV and JSON by the code of COPY ([`lines`]), Parquet and Arrow by
+//! the crates of the Arrow project ([`columns`]). Zone maps of CSV and JSON files are kept for later statements ([`zones`]). A
+//! plan records the versions of its files, and is made again when one has changed. The files are the server's, as for COPY.
 
 mod arguments;
 mod column_scan;
@@ -48,10 +48,10 @@ use std::path::{Path, PathBuf};
 use version::FileVersion;
 use zones::Reading;
 
-/// Files have as many columns as tables, as in PostgreSQL.
+/// The most columns of a file, as of a table of PostgreSQL.
 const MOST_COLUMNS: usize = 1600;
 
-/// About as many bytes of a file a value takes.
+/// The estimated bytes of a file for each value.
 const VALUE_BYTES: u64 = 8;
 
 /// Whether a function in FROM reads files.
@@ -59,32 +59,32 @@ pub(crate) fn is_reader(function: &str) -> bool {
     arguments::reader(function).is_some()
 }
 
-/// What files are opened with.
+/// The context in which files are opened.
 pub(crate) struct Opening<'a> {
     /// The functions that conditions call.
     pub registry: &'static Registry,
-    /// How values are read.
+    /// The text style of values.
     pub style: TextStyle,
-    /// What is known of files that have been read before.
+    /// The zone maps of files that have been read before.
     pub zones: &'a ZoneMaps,
 }
 
-/// Files that a statement reads, as they were when it was bound.
+/// Files that a statement reads, as of its binding.
 #[derive(Clone, Default)]
 pub struct Files(Arc<Mutex<Vec<Arc<FileTable>>>>);
 
 impl Files {
-    /// What tells whether they are still what they were.
+    /// Their versions, by which changes are detected.
     pub fn versions(&self) -> Box<[FileVersions]> {
         self.0.lock().iter().map(|table| table.versions.clone()).collect()
     }
 
-    /// The files that a name in FROM stands for.
+    /// The files that a name in FROM refers to.
     pub(crate) fn named(&self, pattern: &str, opening: &Opening<'_>) -> Result<Found> {
         self.open(Asked::new(vec![pattern.to_owned()], None), opening)
     }
 
-    /// The files that a function in FROM reads, which [is one that does](is_reader).
+    /// The files that a function in FROM reads, which must be a [reader](is_reader).
     pub(crate) fn read_by(
         &self,
         function: &str,
@@ -95,7 +95,7 @@ impl Files {
         self.open(reader.asked(arguments, opening.registry)?, opening)
     }
 
-    /// The table that files make. A statement may name them more than once, and they are looked at once.
+    /// The table of some files. A statement may name them more than once, but they are examined once.
     fn open(&self, asked: Asked, opening: &Opening<'_>) -> Result<Found> {
         let mut opened = self.0.lock();
         let table = match opened.iter().find(|table| table.asked == asked) {
@@ -110,10 +110,10 @@ impl Files {
     }
 }
 
-/// The files that patterns named at some time.
+/// The files that patterns named at a certain time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileVersions {
-    /// How they were asked for.
+    /// The patterns.
     patterns: Vec<String>,
     files: Vec<FileVersion>,
 }
@@ -129,22 +129,22 @@ impl FileVersions {
         Ok(FileVersions { patterns: patterns.to_vec(), files })
     }
 
-    /// Whether they name the same, and those are as they were.
+    /// Whether the patterns still name the same files, and these are unchanged.
     pub fn is_current(&self) -> bool {
         FileVersions::of(&self.patterns).is_ok_and(|now| now == *self)
     }
 }
 
-/// How files are asked for.
+/// The request for files in a statement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Asked {
     /// Their names, or patterns of these; at least one.
     patterns: Vec<String>,
-    /// What they are said to be.
+    /// Their kind, if given.
     kind: Option<Kind>,
-    /// What is known of them if they are CSV; of JSON columns, types and what becomes of mistakes alone.
+    /// The given properties if they are CSV; for JSON only columns, types and the treatment of errors.
     csv: AskedCsv,
-    /// What the column is to be called that tells the file of each row.
+    /// The name of the column with the file of each row.
     file_name: Option<String>,
 }
 
@@ -154,19 +154,19 @@ impl Asked {
     }
 }
 
-/// What is known of CSV files.
+/// The given properties of CSV files.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 struct AskedCsv {
     known: Known,
-    /// The columns, all of them, if they are known.
+    /// All columns, if they are given.
     columns: Option<Vec<(String, Type)>>,
-    /// Types of some columns, by their names; those of the others are told from the file.
+    /// Types of some columns, by their names; the types of the others are inferred.
     types: Vec<(String, Type)>,
     /// Whether rows that cannot be read are left out.
     ignores_errors: bool,
 }
 
-/// What files are.
+/// The kinds of files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// CSV.
@@ -175,12 +175,12 @@ pub(crate) enum Kind {
     Json,
     /// Parquet.
     Parquet,
-    /// Arrow's IPC format: files, or streams that were kept.
+    /// Arrow's IPC format: files, or streams that were stored.
     Arrow,
 }
 
 impl Kind {
-    /// What a file is: by its first bytes, or else by the end of its name.
+    /// The kind of a file: by its first bytes, or else by the suffix of its name.
     fn of(path: &Path) -> std::io::Result<Kind> {
         const ENDS: [&str; 3] = ["json", "jsonl", "ndjson"];
         const PACKED: [&str; 3] = ["gz", "zst", "zstd"];
@@ -208,10 +208,10 @@ impl Kind {
         }
     }
 
-    /// What a file is that begins so, if it is none of text.
+    /// The kind of a file that begins with these bytes, unless it is text.
     pub fn by_bytes(first: &[u8]) -> Option<Kind> {
         match first {
-            // What follows is binary: so no text begins.
+            // A binary byte follows: no text begins so.
             [b'P', b'A', b'R', b'1', next, ..] if next.is_ascii_control() => Some(Kind::Parquet),
             [b'A', b'R', b'R', b'O', b'W', b'1', 0, ..] | [0xff, 0xff, 0xff, 0xff, ..] => Some(Kind::Arrow),
             _ => None,
@@ -224,15 +224,15 @@ struct FileTable {
     versions: FileVersions,
     asked: Asked,
     content: Content,
-    /// The file that they are told from.
+    /// The file from which they are inferred.
     first: PathBuf,
-    /// The columns of the files. The table has one more, at the end, if it tells the file of each row.
+    /// The columns of the files. The table has one more, at the end, if it returns the file of each row.
     found: Vec<(String, Type)>,
     zones: ZoneMaps,
     registry: &'static Registry,
 }
 
-/// What is in files, as the first of them that tells it does.
+/// The content of files, inferred from the first of them that shows it.
 enum Content {
     /// Rows, one after another.
     Lines(Arc<Reading>),
@@ -243,7 +243,7 @@ enum Content {
 impl FileTable {
     fn open(asked: Asked, opening: &Opening<'_>) -> Result<FileTable> {
         let Opening { registry, style, zones } = *opening;
-        // Before they are looked at: what changes from now on is found to have changed.
+        // Before the files are examined: every later change is detected.
         let versions = FileVersions::of(&asked.patterns)?;
         let mut first = &*versions.files.first().expect("a pattern matches some file").path;
         let kind = match asked.kind {
@@ -289,7 +289,8 @@ impl FileTable {
         }
         let columns = found.len() + usize::from(asked.file_name.is_some());
         if columns > MOST_COLUMNS {
-            let message = format!("it seems to have {columns}, and tables have at most {MOST_COLUMNS}");
+            let message =
+                format!("it seems to have {columns} columns, and tables have at most {MOST_COLUMNS}");
             return Err(no_columns(first, &message));
         }
         let first = first.to_owned();
@@ -323,14 +324,14 @@ impl FileTable {
         }
     }
 
-    /// The columns whose types were not told from the files.
+    /// The columns whose types were given and not inferred.
     fn given(&self) -> Vec<String> {
         let AskedCsv { columns, types, .. } = &self.asked.csv;
         let given = columns.as_ref().unwrap_or(types);
         given.iter().map(|(name, _)| name.clone()).collect()
     }
 
-    /// The files to read, and of each those parts that may have rows which meet a test.
+    /// The files to read, with the parts of each that may have rows which satisfy a test.
     fn fitted(
         &self,
         kind: Kind,
@@ -416,22 +417,22 @@ impl Source for FileTable {
 }
 
 fn no_columns(path: &Path, why: &str) -> Error {
-    let message = format!("file \"{}\" tells no columns: {why}", path.display());
+    let message = format!("no columns were found in file \"{}\": {why}", path.display());
     Error::new(SqlState::BAD_COPY_FILE_FORMAT, message)
 }
 
-/// The error for files that have a column of the name which that of their own names is to have.
+/// The error for a file that has a column with the name of the file name column.
 fn named_twice(path: &Path, name: &str) -> Error {
-    let message = format!("file \"{}\" has a column \"{name}\" of its own", path.display());
+    let message = format!("file \"{}\" already has a column \"{name}\"", path.display());
     Error::new(SqlState::DUPLICATE_COLUMN, message)
-        .with_hint("Call the column for the names of files otherwise: filename => 'file'.")
+        .with_hint("Choose another name for the column of file names: filename => 'file'.")
 }
 
 fn file_error(path: &Path, error: &std::io::Error) -> Error {
     read_error("file", path, error)
 }
 
-/// The error for what cannot be read.
+/// The error for a file that cannot be read.
 fn read_error(what: &str, path: &Path, error: &std::io::Error) -> Error {
     let message = format!("could not read {what} \"{}\": {error}", path.display());
     let state = match error.kind() {
@@ -445,16 +446,16 @@ fn read_error(what: &str, path: &Path, error: &std::io::Error) -> Error {
         _ => SqlState::IO_ERROR,
     };
     Error::new(state, message)
-        .with_hint("Files in queries are files of the server; a relative path begins where it was started.")
+        .with_hint("Files in queries are files of the server; a relative path begins in the directory in which it was started.")
 }
 
-/// The error for a file that somebody has written to.
+/// The error for a file that has been written to.
 fn changed(path: &Path) -> Error {
     let message = format!("file \"{}\" has changed while it was read", path.display());
     Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).with_hint("Run the statement again.")
 }
 
-/// What a table without an alias is called: as its file, up to the first point.
+/// The name of a table without an alias: that of its file, up to the first point.
 fn table_name(pattern: &str) -> String {
     let name = Path::new(pattern).file_name().map_or(pattern.into(), |name| name.to_string_lossy());
     let stem = name.split('.').next().filter(|stem| !stem.is_empty()).unwrap_or(&name);

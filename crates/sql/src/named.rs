@@ -1,4 +1,4 @@
-//! What a session has made by name: prepared statements and cursors, for `pg_prepared_statements` and `pg_cursors`.
+//! The named objects of a session: prepared statements and cursors, for `pg_prepared_statements` and `pg_cursors`.
 
 use firn_base::sync::Arc;
 use firn_base::{Type, clock};
@@ -13,7 +13,7 @@ pub struct Named {
     pub cursors: BTreeMap<String, NamedCursor>,
 }
 
-/// A prepared statement. Moments are microseconds since 1970 UTC.
+/// A prepared statement. Timestamps are microseconds since 1970 UTC.
 #[derive(Clone, Debug)]
 pub struct NamedStatement {
     /// The text that the client has sent.
@@ -26,7 +26,7 @@ pub struct NamedStatement {
     pub from_sql: bool,
 }
 
-/// A cursor. Moments are microseconds since 1970 UTC.
+/// A cursor. Timestamps are microseconds since 1970 UTC.
 #[derive(Clone, Debug)]
 pub struct NamedCursor {
     /// The text that the client has sent.
@@ -37,12 +37,12 @@ pub struct NamedCursor {
     pub is_holdable: bool,
     /// BINARY
     pub is_binary: bool,
-    /// Whether it goes backward.
+    /// Whether it can go backward.
     pub is_scrollable: bool,
 }
 
 impl NamedStatement {
-    /// One that is prepared now.
+    /// A statement that is prepared now.
     pub fn new(text: Arc<str>, parameters: &[Type], from_sql: bool) -> NamedStatement {
         let prepared_at = clock::wall_clock_micros();
         NamedStatement { text, prepared_at, parameters: parameters.to_vec(), from_sql }

@@ -1,4 +1,4 @@
-//! Names to catalog objects, along the search path.
+//! Resolves names to catalog objects, along the search path.
 //!
 //! Tables, views, sequences and indexes of one schema share their names, as in PostgreSQL.
 
@@ -10,7 +10,7 @@ use firn_base::{Error, Result, SqlState};
 use firn_txn::Catalog;
 use firn_txn::catalog::{Deferral, IndexDef, Oid, SchemaDef, SequenceDef, TableDef, ViewDef};
 
-/// What a name in a schema stands for.
+/// The relation that a name in a schema denotes.
 #[derive(Clone, Debug)]
 pub enum Relation {
     /// A table.
@@ -34,7 +34,7 @@ impl Relation {
         }
     }
 
-    /// The schema it is in.
+    /// Its schema.
     pub fn schema(&self) -> Oid {
         match self {
             Relation::Table(table) | Relation::Index(table, _) => table.schema,
@@ -51,22 +51,22 @@ pub struct Names<'a> {
     pub catalog: &'a Catalog,
     /// The schemas, in order.
     search_path: &'a [String],
-    /// What goes before all of them.
+    /// The sources, which take precedence over all schemas.
     sources: Option<&'a Sources>,
 }
 
 impl<'a> Names<'a> {
-    /// Names as a session sees them.
+    /// Names in the context of a session.
     pub fn new(catalog: &'a Catalog, facts: &'a SessionFacts) -> Names<'a> {
         Names { catalog, search_path: &facts.search_path, sources: Some(&facts.sources) }
     }
 
-    /// Names that say their schema.
+    /// Names that include their schema.
     pub fn qualified(catalog: &'a Catalog) -> Names<'a> {
         Names { catalog, search_path: &[], sources: None }
     }
 
-    /// Sources can only be read, and those who read look there first ([`Sources::find`]): 42809.
+    /// Sources can only be read, and readers search them first ([`Sources::find`]): 42809 for other uses.
     pub fn refuse_source(&self, name: &QualifiedName) -> Result<()> {
         match self.sources.and_then(|sources| sources.find(name.schema.as_deref(), &name.name)) {
             None => Ok(()),
@@ -90,7 +90,7 @@ impl<'a> Names<'a> {
         self.catalog.schema(name)
     }
 
-    /// The schema in which an object of that name is to be made.
+    /// The schema in which an object of that name is created.
     pub fn creation_schema(&self, name: &QualifiedName) -> Result<Oid> {
         let schema = match &name.schema {
             Some(schema) => self.schema(schema)?,
@@ -108,7 +108,7 @@ impl<'a> Names<'a> {
         Ok(schema.oid)
     }
 
-    /// What stands under a name in one schema.
+    /// The relation with a name in one schema.
     pub fn relation_in(&self, schema: Oid, name: &str) -> Option<Relation> {
         let catalog = self.catalog;
         if let Some(table) = catalog.table(schema, name) {
@@ -124,7 +124,7 @@ impl<'a> Names<'a> {
         Some(Relation::Index(table.clone(), index.clone()))
     }
 
-    /// What a name stands for; nothing if its schema does not exist either.
+    /// The relation that a name denotes; `None` if its schema does not exist either.
     pub fn find(&self, name: &QualifiedName) -> Option<Relation> {
         match &name.schema {
             Some(schema) => self.relation_in(self.find_schema(schema)?.oid, &name.name),
@@ -135,13 +135,13 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// What a name stands for; 42P01 if nothing, 3F000 if its schema does not exist.
+    /// The relation that a name denotes; 42P01 if there is none, 3F000 if its schema does not exist.
     pub fn relation(&self, name: &QualifiedName) -> Result<Relation> {
         self.refuse_source(name)?;
         self.find(name).ok_or_else(|| missing_relation(name))
     }
 
-    /// The object of that kind; 42809 if the name is another kind's.
+    /// The object of that kind; 42809 if the name denotes another kind.
     pub fn object(&self, kind: ObjectKind, name: &QualifiedName) -> Result<Relation> {
         self.refuse_source(name)?;
         match self.find(name) {
@@ -167,8 +167,8 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// The constraints that SET CONSTRAINTS names. Tables of one schema may share the name of one: it means
-    /// all of them. 42704 if there is none, 42809 if one is to be deferred that cannot be.
+    /// The constraints that SET CONSTRAINTS names. Tables of one schema may have constraints with one name: it means
+    /// all of them. 42704 if there is none, 42809 if one that is not deferrable is to be deferred.
     pub fn constraints_to_set(&self, names: &[QualifiedName], deferred: bool) -> Result<Vec<Oid>> {
         let mut all = Vec::new();
         for name in names {
@@ -207,7 +207,7 @@ impl<'a> Names<'a> {
         Ok(all)
     }
 
-    /// A name that nothing has in the schema: `stem_suffix`, else with a number behind it, cut to
+    /// A name that no relation has in the schema: `stem_suffix`, else with a number appended, truncated to
     /// PostgreSQL's 63 bytes.
     pub fn fresh(&self, schema: Oid, stem: &str, suffix: &str, taken: &[String]) -> String {
         for number in 0.. {
@@ -233,7 +233,7 @@ pub fn missing_relation(name: &QualifiedName) -> Error {
     Error::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
 }
 
-/// What DROP and ALTER say of an object that does not exist.
+/// The error of DROP and ALTER for an object that does not exist.
 pub fn missing(kind: ObjectKind, name: &QualifiedName) -> Error {
     let state = match kind {
         ObjectKind::Index => SqlState::UNDEFINED_OBJECT,
@@ -257,7 +257,7 @@ pub fn missing_column(table: &TableDef, column: &str) -> Error {
     )
 }
 
-/// Reads a name as `nextval` and its like get it: `s`, `schema.s`, `"S"`.
+/// Parses a name in the form of `nextval`'s argument: `s`, `schema.s`, `"S"`.
 pub fn parse_qualified(text: &str) -> Result<QualifiedName> {
     let invalid = || Error::new(SqlState::new("42602"), "invalid name syntax");
     let mut parts = Vec::new();

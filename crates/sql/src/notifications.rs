@@ -1,7 +1,7 @@
 //! LISTEN and NOTIFY: messages from sessions to sessions (PostgreSQL 15, NOTIFY).
 //!
-//! What a transaction sends, and to which channels it begins to listen, counts when it commits. A session that listens to a
-//! channel gets what is sent there by transactions that commit after that, in the order in which they commit, its own among them.
+//! The notifications of a transaction, and its changes of channels, take effect when it commits. A session that listens to a
+//! channel gets the notifications of transactions that commit after that, in the order of their commits, its own among them.
 
 use firn_base::sync::{Arc, Mutex, MutexGuard};
 use firn_base::{Error, Result, SqlState};
@@ -24,14 +24,14 @@ pub struct Notification {
     pub payload: String,
 }
 
-/// What a transaction does to channels when it commits.
+/// The effects of a transaction on channels when it commits.
 #[derive(Default, Debug)]
 pub struct Pending {
     sent: Vec<(String, String)>,
     listening: Vec<Listening>,
 }
 
-/// A change of what a session listens to.
+/// A change of the channels to which a session listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Listening {
     /// LISTEN
@@ -42,7 +42,7 @@ pub enum Listening {
     EndAll,
 }
 
-/// A place in what a transaction does, to which ROLLBACK TO goes back.
+/// A position in the effects of a transaction, to which ROLLBACK TO returns.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Mark {
     sent: usize,
@@ -50,13 +50,13 @@ pub struct Mark {
 }
 
 impl Pending {
-    /// Whether it does nothing.
+    /// Whether it has no effects.
     pub fn is_empty(&self) -> bool {
         self.sent.is_empty() && self.listening.is_empty()
     }
 
-    /// NOTIFY. What a transaction sends twice arrives once. 22023 if the channel has no name, or the name or the payload is too
-    /// long.
+    /// NOTIFY. A notification that a transaction sends twice arrives once. 22023 if the channel has no name, or the name or the payload
+    /// is too long.
     pub fn send(&mut self, channel: &str, payload: &str) -> Result<()> {
         let invalid = |message: &str| Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
         if channel.is_empty() {
@@ -79,12 +79,12 @@ impl Pending {
         self.listening.push(change);
     }
 
-    /// Where it is now.
+    /// The current position.
     pub fn mark(&self) -> Mark {
         Mark { sent: self.sent.len(), listening: self.listening.len() }
     }
 
-    /// Goes back there.
+    /// Returns to a position.
     pub fn undo_to(&mut self, mark: Mark) {
         self.sent.truncate(mark.sent);
         self.listening.truncate(mark.listening);
@@ -94,7 +94,7 @@ impl Pending {
 /// The sessions of a database that listen.
 #[derive(Default, Debug)]
 pub struct Notifications {
-    /// Held while a transaction commits that sends something, so that messages arrive in the order of the commits.
+    /// Held while a transaction with notifications commits, so that they arrive in the order of the commits.
     commits: Mutex<()>,
     listeners: Mutex<BTreeMap<u32, Listener>>,
 }
@@ -112,18 +112,18 @@ impl fmt::Debug for Listener {
     }
 }
 
-/// The right to commit a transaction that sends something.
+/// The right to commit a transaction with notifications.
 pub struct Committing<'n> {
     _commits: MutexGuard<'n, ()>,
 }
 
 impl Notifications {
-    /// Waits until others that send something have committed.
+    /// Waits until other transactions with notifications have committed.
     pub fn begin_commit(&self) -> Committing<'_> {
         Committing { _commits: self.commits.lock() }
     }
 
-    /// The transaction has committed: what it does to channels is done.
+    /// The transaction has committed: applies its effects on channels.
     pub fn commit(&self, session: u32, pending: Pending, committing: Committing<'_>) {
         let mut listeners = self.listeners.lock();
         if !pending.listening.is_empty() {
@@ -159,13 +159,13 @@ impl Notifications {
         listeners.get(&session).into_iter().flat_map(|listener| listener.channels.iter().cloned()).collect()
     }
 
-    /// What has arrived for a session since this was last asked.
+    /// The notifications that have arrived for a session since the last call.
     pub fn take(&self, session: u32) -> Vec<Arc<Notification>> {
         let mut listeners = self.listeners.lock();
         listeners.get_mut(&session).map_or_else(Vec::new, |listener| listener.arrived.drain(..).collect())
     }
 
-    /// Has a session told when something arrives and it has taken all that came before.
+    /// Sets the hook that is called when a notification arrives at a session that had taken all earlier ones.
     pub fn wake_by(&self, session: u32, wake: impl Fn() + Send + Sync + 'static) {
         self.listeners.lock().entry(session).or_default().wake = Some(Arc::new(wake));
     }
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_arrive_once_at_those_who_listen_when_they_are_committed() {
+    fn messages_arrive_once_at_listeners_at_commit() {
         let all = Notifications::default();
         let commit = |session: u32, work: &dyn Fn(&mut Pending)| {
             let mut pending = Pending::default();

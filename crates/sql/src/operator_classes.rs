@@ -1,4 +1,4 @@
-//! The operator classes of B-trees: those of PostgreSQL, from a table that is made with those of `pg_catalog`.
+//! The operator classes of B-trees: those of PostgreSQL, from a table that is generated with those of `pg_catalog`.
 
 use firn_base::{Type, TypeId};
 use std::sync::LazyLock;
@@ -35,12 +35,12 @@ pub(crate) fn all() -> &'static [OperatorClass] {
     &CLASSES
 }
 
-/// The one of that name.
+/// The class of that name.
 pub(crate) fn named(name: &str) -> Option<&'static OperatorClass> {
     CLASSES.iter().find(|class| class.name == name)
 }
 
-/// The default one of a type, by its oid: of the types that are compared as another one, that one's. 0 if there is none.
+/// The default class of a type, by its oid. Types that are compared as another type have that type's. 0 if there is none.
 pub(crate) fn default_of(ty: Type) -> i64 {
     let is_default = |class: &&OperatorClass| class.is_default && class.input == compared(ty);
     CLASSES.iter().find(is_default).map_or(0, |class| class.oid)
@@ -63,7 +63,7 @@ impl OperatorClass {
         self.input == compared(ty)
     }
 
-    /// Whether it is what orders values of a type where no class is named.
+    /// Whether it is the default class of a type.
     pub(crate) fn is_default_of(&self, ty: Type) -> bool {
         self.oid == default_of(ty)
     }

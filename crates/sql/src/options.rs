@@ -6,22 +6,22 @@ use firn_syntax::character_position;
 use firn_syntax::print::quote_name;
 use firn_syntax::tree::{Name, ObjectName, SettingValue, UtilityOption, UtilityValue};
 
-/// What EXPLAIN is to do and print.
+/// The options of EXPLAIN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExplainOptions {
     /// Run the statement.
     pub analyze: bool,
-    /// Print how many rows are expected.
+    /// Print the expected numbers of rows.
     pub costs: bool,
     /// Print times. It needs `analyze`.
     pub timing: bool,
     /// Print the totals.
     pub summary: bool,
-    /// How it is printed.
+    /// The format of the output.
     pub format: ExplainFormat,
 }
 
-/// How EXPLAIN prints a plan.
+/// The output formats of EXPLAIN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ExplainFormat {
     /// Lines.
@@ -54,7 +54,7 @@ impl Default for ExplainOptions {
 }
 
 impl ExplainOptions {
-    /// Options as they were written in `text`. 42601 for those that PostgreSQL does not have.
+    /// Options as written in `text`. 42601 for those that PostgreSQL does not have.
     pub fn of(options: &[UtilityOption], text: &str) -> Result<ExplainOptions> {
         let (mut read, mut timing, mut summary, mut wal) = (ExplainOptions::default(), None, None, false);
         for option in options {
@@ -104,7 +104,7 @@ fn format(option: &UtilityOption) -> Result<ExplainFormat> {
     }
 }
 
-/// Checks the options of a statement that asks for what the engine does by itself. 42601 for those that it does not have.
+/// Checks the options of a statement for work that the engine does automatically. 42601 for those that it does not have.
 pub fn check_options(command: &str, known: &[&str], options: &[UtilityOption], text: &str) -> Result<()> {
     match options.iter().find(|option| !known.contains(&&*option.name.text)) {
         Some(option) => Err(unrecognized(command, &option.name, text)),
@@ -133,7 +133,7 @@ fn boolean(option: &UtilityOption) -> Result<bool> {
     }
 }
 
-/// Settings whose values are lists of names, which are kept in quotes where they need some.
+/// Settings whose values are lists of names, which are stored in quotes where they need them.
 const LISTS_OF_NAMES: [&str; 1] = ["search_path"];
 
 /// The name of a setting, in lower case.
@@ -148,7 +148,7 @@ pub fn setting_value(name: &str, values: &[SettingValue]) -> String {
     let value = |value: &SettingValue| match value {
         SettingValue::Value(UtilityValue::Word(word)) if is_list_of_names => quote_name(word).to_string(),
         SettingValue::Value(UtilityValue::Word(word) | UtilityValue::Number(word)) => word.to_string(),
-        // An offset is kept as the number of hours that it is; what is none is refused with its text.
+        // An offset is stored as a number of hours; an invalid one is refused with its text.
         SettingValue::Interval { value, .. } => match interval::parse(value, IntervalStyle::Postgres) {
             Ok(span) if span.months == 0 && span.days == 0 => {
                 (span.microseconds() as f64 / 3_600_000_000.0).to_string()

@@ -1,4 +1,4 @@
-//! Text to statements, each with the text that it stands in, and question marks as parameters.
+//! Text to statements, each with the text that contains it, and question marks as parameters.
 //!
 //! A script is parsed as a whole, as in PostgreSQL: nothing runs before its last statement has been read.
 
@@ -7,24 +7,24 @@ use firn_base::{Error, Result, SqlState};
 use firn_syntax::tree::{Expr, Statement};
 use firn_syntax::{Options, Span, TokenKind, character_position};
 
-/// A statement and the text that it stands in.
+/// A statement and the text that contains it.
 #[derive(Clone, Debug)]
 pub struct Parsed {
     /// The whole text. Positions in the tree are bytes of it.
     pub script: Arc<str>,
     /// From its first token to its last one.
     pub span: Span,
-    /// What it says.
+    /// Its tree.
     pub statement: Statement,
 }
 
 impl Parsed {
-    /// Its own text, without the semicolon behind it.
+    /// Its own text, without the semicolon after it.
     pub fn text(&self) -> &str {
         self.span.of(&self.script)
     }
 
-    /// How many characters of the script stand before it.
+    /// How many characters of the script precede it.
     pub fn offset(&self) -> u32 {
         character_position(&self.script, self.span.start) - 1
     }
@@ -37,18 +37,17 @@ impl Parsed {
 
 /// The statements of a script; empty ones are left out.
 pub fn parse(script: &str) -> Result<Vec<Parsed>> {
-    parse_with(script, true)
+    parse_with(script, Options::default())
 }
 
-/// As [`parse`], with strings in which backslashes are ordinary characters, or are not.
-pub fn parse_with(script: &str, standard_conforming_strings: bool) -> Result<Vec<Parsed>> {
-    // No client of a protocol can send one; a program in this process can.
+/// As [`parse`], with the session's options.
+pub fn parse_with(script: &str, options: Options) -> Result<Vec<Parsed>> {
+    // Clients of a protocol cannot send one; a program in this process can.
     if let Some(at) = script.bytes().position(|byte| byte == 0) {
         let message = "invalid byte sequence for encoding \"UTF8\": 0x00";
         let error = Error::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, message);
         return Err(error.with_position(character_position(script, at as u32)));
     }
-    let options = Options { standard_conforming_strings, ..Options::default() };
     let nodes = firn_syntax::parse(script, options)?;
     let script: Arc<str> = script.into();
     Ok(nodes
@@ -57,15 +56,15 @@ pub fn parse_with(script: &str, standard_conforming_strings: bool) -> Result<Vec
         .collect())
 }
 
-/// The one statement of a text, or nothing if the text is empty.
-/// 42601 if there are several, as PostgreSQL says of prepared statements.
+/// The only statement of a text, or `None` if the text is empty.
+/// 42601 if there are several, as PostgreSQL does for prepared statements.
 pub fn parse_one(text: &str) -> Result<Option<Parsed>> {
-    parse_one_with(text, true)
+    parse_one_with(text, Options::default())
 }
 
-/// As [`parse_one`], with strings as [`parse_with`] reads them.
-pub fn parse_one_with(text: &str, standard_conforming_strings: bool) -> Result<Option<Parsed>> {
-    let mut statements = parse_with(text, standard_conforming_strings)?;
+/// As [`parse_one`], with the session's options.
+pub fn parse_one_with(text: &str, options: Options) -> Result<Option<Parsed>> {
+    let mut statements = parse_with(text, options)?;
     match statements.len() {
         0 | 1 => Ok(statements.pop()),
         _ => Err(Error::new(
@@ -90,7 +89,7 @@ pub fn parse_expression(text: &str) -> Result<Expr> {
     firn_syntax::parse_expression(text, Options::default())
 }
 
-/// A statement whose parameters have become `$1`, `$2`, …
+/// A statement whose parameters have been replaced by `$1`, `$2`, …
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Numbered {
     /// Its text.
@@ -98,13 +97,13 @@ pub struct Numbered {
     replaced: Vec<Replaced>,
 }
 
-/// A number that stands for something else in the original text. All counts are of characters.
+/// A number that replaces a part of the original text. All counts are of characters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Replaced {
     /// Where the number begins, from 1.
     at: u32,
     length: u32,
-    /// The length of what it stands for.
+    /// The length of the replaced part.
     before: u32,
 }
 
@@ -138,7 +137,7 @@ impl<'t> Numbering<'t> {
         Numbering { text, done: 0, characters: 0, numbered }
     }
 
-    /// Replaces the bytes of this range, which comes after those before.
+    /// Replaces the bytes of this range, which follows those replaced before.
     fn replace(&mut self, range: std::ops::Range<usize>, number: usize) {
         let (before, replaced) = (&self.text[self.done..range.start], &self.text[range.clone()]);
         let number = format!("${number}");
@@ -161,8 +160,8 @@ impl<'t> Numbering<'t> {
     }
 }
 
-/// A text in which question marks stand for parameters, in order; `None` if it has none, and 42601 if it has both
-/// kinds. Question marks in strings, names and comments are left alone, and operators have none in this dialect.
+/// A text in which question marks are parameters, in order; `None` if it has none, and 42601 if it has both
+/// kinds. Question marks in strings, names and comments are not replaced, and operators have none in this dialect.
 pub fn number_parameters(text: &str) -> Result<Option<Numbered>> {
     if !text.contains('?') {
         return Ok(None);
@@ -186,8 +185,8 @@ pub fn number_parameters(text: &str) -> Result<Option<Numbered>> {
     Ok(Some(numbering.finish()))
 }
 
-/// A text in which `$name` stands for a parameter, and the names in the order of their numbers. A name may be repeated and is
-/// taken as it is written, a keyword or not. 42601 if the text has parameters of another kind as well.
+/// A text in which `$name` is a parameter, and the names in the order of their numbers. A name may be repeated and is
+/// case-sensitive, whether it is a keyword or not. 42601 if the text has parameters of another kind as well.
 pub fn number_named_parameters(text: &str) -> Result<(Numbered, Vec<&str>)> {
     let tokens = firn_syntax::tokens(text, Options::default())?;
     let mut numbering = Numbering::of(text);
@@ -222,7 +221,7 @@ pub fn number_named_parameters(text: &str) -> Result<(Numbered, Vec<&str>)> {
     Ok((numbering.finish(), names))
 }
 
-/// 42601 for a parameter that has no name, in bytes from 0.
+/// 42601 for a parameter without a name; `at` is in bytes from 0.
 #[cold]
 fn mixed(text: &str, at: u32) -> Error {
     Error::new(SqlState::SYNTAX_ERROR, "values with names are for parameters with names, such as $name")
@@ -265,7 +264,7 @@ mod tests {
         let (numbered, names) = number_named_parameters(text).unwrap();
         assert_eq!(names, ["a", "date", "d"]);
         assert_eq!(numbered.text, "SELECT 'ä $a', $1::int[1:2], $2, $1, a$b, $$ $c $$, x[$3:$3] -- $e");
-        // The beginning, those of the first two parameters, the middle of the second, and what follows.
+        // The beginning of the text, those of the first two parameters, the middle of the second, and the text after it.
         let positions = [1, 16, 30, 31, 32].map(|position| numbered.original(position));
         assert_eq!(positions, [1, 16, 30, 30, 35]);
         for (text, position) in [("SELECT $a, $1", 12), ("SELECT $a, ?", 12), ("SELECT 1+?", 10)] {

@@ -18,7 +18,7 @@ use firn_syntax::tree::{Execute, Statement};
 use firn_txn::Transaction;
 use std::collections::VecDeque;
 
-/// A column of a result: its name, its type, and the column of a relation that its values are.
+/// A column of a result: its name, its type, and the column of a relation from which its values are taken.
 pub type Column = firn_query::ResultColumn;
 
 /// A statement ready to run.
@@ -29,16 +29,16 @@ pub struct Plan {
     pub columns: Option<Arc<[Column]>>,
     /// The version of the catalog that it is bound to.
     pub catalog_version: u64,
-    /// What else it is bound to.
+    /// The facts of the session that it is bound to.
     pub facts: Arc<SessionFacts>,
     /// The files that it reads as tables.
     files: Box<[FileVersions]>,
     prepared: Tree<Prepared>,
-    /// If it is a query that does more than read: what.
+    /// The effect of a query that does more than read.
     effect: Option<QueryEffect>,
 }
 
-/// What a query does to rows beside reading them.
+/// The effect of a query on rows beside reading them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QueryEffect {
     /// It locks rows.
@@ -48,7 +48,7 @@ pub enum QueryEffect {
 }
 
 impl QueryEffect {
-    /// The clause that says so.
+    /// The clause with this effect.
     pub fn clause(self) -> Option<&'static str> {
         match self {
             QueryEffect::Locks(LockStrength::KeyShare) => Some("FOR KEY SHARE"),
@@ -59,15 +59,15 @@ impl QueryEffect {
         }
     }
 
-    /// What the refusal of a read-only transaction calls the query.
+    /// The name of the query in the refusal of a read-only transaction.
     pub fn command(self) -> String {
         self.clause().map_or_else(|| "SELECT".to_owned(), |clause| format!("SELECT {clause}"))
     }
 }
 
-/// What a statement has done that changes or locks rows.
+/// The result of a statement that changes or locks rows.
 pub struct Changed {
-    /// How many rows the command tag counts; those that are drawn without.
+    /// The number of rows for the command tag; `None` to count the rows that are read.
     pub count: Option<u64>,
     /// The rows of RETURNING, or of the query.
     pub rows: VecDeque<RowChunk>,
@@ -97,7 +97,7 @@ impl Plan {
         })
     }
 
-    /// Whether it still means what its text means, and tables have about as many rows as it was planned for.
+    /// Whether it is still valid for its text, and tables have about as many rows as it was planned for.
     #[inline]
     pub fn is_current(&self, transaction: &Transaction, facts: &Arc<SessionFacts>) -> bool {
         self.catalog_version == transaction.catalog_version()
@@ -106,13 +106,13 @@ impl Plan {
             && !self.prepared.has_outgrown()
     }
 
-    /// If it is a query that does more than read: what.
+    /// The effect of a query that does more than read.
     #[inline]
     pub fn effect(&self) -> Option<QueryEffect> {
         self.effect
     }
 
-    /// Whether it touches few rows, as far as that is known before it runs.
+    /// Whether it touches few rows, as far as is known before it runs.
     #[inline]
     pub fn is_short(&self) -> bool {
         self.prepared.is_short()
@@ -148,7 +148,7 @@ impl Plan {
         }
     }
 
-    /// What EXPLAIN prints of it, if it is run with these parameters and options.
+    /// The output of EXPLAIN for it, if it is run with these parameters and options.
     pub fn explain(
         &self,
         transaction: &Transaction,
@@ -164,7 +164,7 @@ impl Plan {
         Ok(Explanation::new(self.prepared.plan(), *explain, estimates, indexes, options.measures.clone()))
     }
 
-    /// Nothing has been measured of its operators yet.
+    /// Empty measures of its operators.
     pub fn measures(&self) -> Arc<Measures> {
         Arc::new(Measures::of(self.prepared.plan()))
     }
@@ -178,7 +178,7 @@ fn drained(mut rows: Stream) -> Result<VecDeque<RowChunk>> {
     Ok(chunks)
 }
 
-/// The values of EXECUTE's arguments, as those of the statement's parameters. The arguments stand in the text of `parsed`.
+/// The values of EXECUTE's arguments, as those of the statement's parameters. The text of `parsed` contains the arguments.
 pub fn arguments(
     transaction: &Transaction,
     facts: &Arc<SessionFacts>,

@@ -1,6 +1,6 @@
-//! Statements that PostgreSQL has and FirnDB does not: each is refused when it is prepared, so that nothing later meets it.
+//! Statements that PostgreSQL has and FirnDB does not: each is refused when it is prepared, so that later code need not handle it.
 //!
-//! What is missing of CREATE, ALTER, DROP and COMMENT `ddl` knows.
+//! `ddl` refuses the missing parts of CREATE, ALTER, DROP and COMMENT.
 
 use crate::ddl;
 use crate::statement::makes_table;
@@ -55,12 +55,12 @@ fn refuse_cursor(cursor: &DeclareCursor) -> Result<()> {
         return both("cannot specify both INSENSITIVE and ASENSITIVE");
     }
     match makes_table(&cursor.query) {
-        true => Err(unsupported("DECLARE CURSOR for SELECT INTO", "Make the table first.")),
+        true => Err(unsupported("DECLARE CURSOR for SELECT INTO", "Create the table first.")),
         false => Ok(()),
     }
 }
 
-/// What to do instead of a statement with this command tag.
+/// The hint for a statement with this command tag.
 fn hint_of(tag: &str) -> &'static str {
     let object = tag.split_once(' ').map_or("", |(_, object)| object);
     match tag {
@@ -82,7 +82,7 @@ fn hint_of(tag: &str) -> &'static str {
         "TYPE" => "See docs/dialect.md for the types that FirnDB has.",
         "DOMAIN" => "Use a CHECK constraint on the column.",
         "RULE" => "Use a view.",
-        "COLLATION" => "Strings compare by their bytes (collation C).",
+        "COLLATION" => "Strings are compared by their bytes (collation C).",
         "SERVER" | "FOREIGN DATA WRAPPER" | "USER MAPPING" | "FOREIGN TABLE" => "COPY loads files.",
         "PUBLICATION" | "SUBSCRIPTION" => "Replication comes with a later release.",
         "STATISTICS" => "FirnDB needs no statistics objects.",

@@ -1,4 +1,4 @@
-//! Rows of results in their two forms, and how one becomes the other, values or an Arrow batch.
+//! Rows of results in their two forms, and conversions between them and to values or an Arrow batch.
 
 use crate::Column;
 use arrow_array::RecordBatch;
@@ -19,7 +19,7 @@ pub enum RowChunk {
 }
 
 impl RowChunk {
-    /// How many rows, of so many columns.
+    /// The number of rows, given the number of columns.
     pub fn rows(&self, columns: usize) -> usize {
         match self {
             RowChunk::Values(values) => values.len() / columns.max(1),
@@ -27,7 +27,7 @@ impl RowChunk {
         }
     }
 
-    /// Its first rows, so many, which it has, and the others.
+    /// Its first rows, whose number is `first`, and the others.
     pub fn split(self, first: usize, columns: usize) -> (RowChunk, RowChunk) {
         match self {
             RowChunk::Values(mut values) => {
@@ -77,7 +77,7 @@ impl RowChunk {
     }
 }
 
-/// The values of a row of vectors. What only the session can write, such as the name of a `regclass`, is its text.
+/// The values of a row of vectors. A value that only the session can print, such as the name of a `regclass`, is its text.
 pub fn values_of_row(columns: &[Column], chunk: &ResultChunk, row: usize) -> Vec<Value> {
     let value = |(place, column): (usize, &Column)| match chunk.text(place) {
         Some(text) => text.datum(row).to_value(Type::new(TypeId::TEXT)),

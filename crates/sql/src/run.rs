@@ -1,4 +1,4 @@
-//! How a statement is run: what stops it, what it may use, and what its functions ask of the session.
+//! The context in which a statement is run: its cancellation, its resources, and the session for its functions.
 
 use firn_base::disk::RealDisk;
 use firn_base::random::Random;
@@ -11,7 +11,7 @@ use std::fmt::Debug;
 /// How to run a statement.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// Stops it.
+    /// Cancels it.
     pub cancel: Cancel,
     /// How many cores a query may use at once.
     pub threads: usize,
@@ -19,11 +19,11 @@ pub struct RunOptions {
     pub now: i64,
     /// How the session reads and writes values as text, with its time zone.
     pub style: TextStyle,
-    /// Where rows are put for which there is no memory.
+    /// Where rows are written that do not fit in memory.
     pub spill: Arc<SpillArea>,
-    /// What functions ask of the session.
+    /// The session, for functions.
     pub services: Arc<dyn SessionServices>,
-    /// Where it is noted what each operator comes to, if it is. The statement then runs by its pipelines, also if few rows are
+    /// Where the measures of each operator are recorded, if any. The statement then runs as pipelines, even if few rows are
     /// expected.
     pub measures: Option<Arc<Measures>>,
 }
@@ -42,14 +42,15 @@ impl Default for RunOptions {
     }
 }
 
-/// The session, as `nextval`, `currval`, `current_setting` and their like see it.
+/// The session, for `nextval`, `currval`, `current_setting` and their relatives.
 ///
-/// Whoever knows more of the session than is asked here may take it for what it is: it is [`Any`].
+/// Code that needs more of the session than these methods may downcast it: it is [`Any`].
 pub trait SessionServices: Any + Debug + Send + Sync {
     /// `pg_backend_pid`: the number of the session.
     fn session(&self) -> Result<u32>;
 
-    /// `pg_current_xact_id`: the number of the transaction, which it is given if it `draws` one or has written; `None` if it has none.
+    /// `pg_current_xact_id`: the number of the transaction, which it gets if the caller `draws` one or it has written; `None` if it has
+    /// none.
     fn transaction_number(&self, draws: bool) -> Result<Option<i64>>;
 
     /// `nextval`: the sequence by its possibly qualified, possibly quoted name.
@@ -64,8 +65,8 @@ pub trait SessionServices: Any + Debug + Send + Sync {
     /// `setval`.
     fn set_value(&self, sequence: &str, value: i64, is_called: bool) -> Result<()>;
 
-    /// What a sequence gave last, to whomever, and whether it gave anything yet; if not, that is what it
-    /// will give first.
+    /// The last value of a sequence, for any session, and whether it has returned one yet; if not, the value is the
+    /// first one that it will return.
     fn sequence_state(&self, sequence: &str) -> Result<(i64, bool)>;
 
     /// `current_setting`: `None` if there is no such setting.
@@ -74,51 +75,51 @@ pub trait SessionServices: Any + Debug + Send + Sync {
     /// `set_config`.
     fn set_setting(&self, name: &str, value: &str, local: bool) -> Result<String>;
 
-    /// The generator that `setseed` has seeded, if it has.
+    /// The generator that `setseed` has seeded, if so.
     fn seeded_random(&self) -> Option<&Mutex<Option<Random>>> {
         None
     }
 
-    /// `pg_cancel_backend`, or `pg_terminate_backend` if the session is to end: whether that has been asked of one of that
-    /// number.
+    /// `pg_cancel_backend`, or `pg_terminate_backend` if `ends`: whether there was a session with that
+    /// number to interrupt.
     fn interrupt(&self, session: i32, ends: bool) -> Result<bool>;
 }
 
-/// No session: for tests and for expressions that ask nothing of one.
+/// No session: for tests and for expressions that do not use one.
 #[derive(Debug)]
 pub struct NoSession;
 
-fn nobody() -> Error {
+fn no_session() -> Error {
     Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "no session runs this expression")
 }
 
 impl SessionServices for NoSession {
     fn session(&self) -> Result<u32> {
-        Err(nobody())
+        Err(no_session())
     }
 
     fn transaction_number(&self, _draws: bool) -> Result<Option<i64>> {
-        Err(nobody())
+        Err(no_session())
     }
 
     fn next_value(&self, _sequence: &str) -> Result<i64> {
-        Err(nobody())
+        Err(no_session())
     }
 
     fn current_value(&self, _sequence: &str) -> Result<i64> {
-        Err(nobody())
+        Err(no_session())
     }
 
     fn last_value(&self) -> Result<i64> {
-        Err(nobody())
+        Err(no_session())
     }
 
     fn set_value(&self, _sequence: &str, _value: i64, _is_called: bool) -> Result<()> {
-        Err(nobody())
+        Err(no_session())
     }
 
     fn sequence_state(&self, _sequence: &str) -> Result<(i64, bool)> {
-        Err(nobody())
+        Err(no_session())
     }
 
     fn setting(&self, _name: &str) -> Option<String> {
@@ -126,10 +127,10 @@ impl SessionServices for NoSession {
     }
 
     fn set_setting(&self, _name: &str, _value: &str, _local: bool) -> Result<String> {
-        Err(nobody())
+        Err(no_session())
     }
 
     fn interrupt(&self, _session: i32, _ends: bool) -> Result<bool> {
-        Err(nobody())
+        Err(no_session())
     }
 }

@@ -1,6 +1,6 @@
-//! What functions ask of a session: sequences and settings.
+//! The session as functions use it: sequences and settings.
 //!
-//! A session has one of these for its whole life; functions reach it from whichever thread runs
+//! A session has one of these until it ends; functions call it from the threads that run
 //! them. Sequences are looked up in the newest catalog, or in the transaction's own once it has
 //! run DDL.
 
@@ -20,28 +20,28 @@ use firn_txn::{Catalog, Engine};
 use std::collections::HashMap;
 use std::fmt;
 
-/// A session as functions see it.
+/// The services of a session.
 pub struct Services {
     engine: Arc<Engine>,
     sessions: Arc<Sessions>,
     activity: Arc<Activity>,
     state: Mutex<State>,
     named: Mutex<Named>,
-    /// What the transaction does to channels when it commits.
+    /// The effects of the transaction on channels when it commits.
     pending: Mutex<Pending>,
-    /// Whether the transaction has taken advisory locks or does something to channels.
+    /// Whether the transaction has taken advisory locks or has effects on channels.
     has_effects: AtomicBool,
     /// Counts the statements of the session.
     statements: AtomicU64,
     /// The generator of random numbers, once it has been seeded.
     random: Mutex<Option<Random>>,
-    /// Raised when a function has changed a setting, so that the session looks again.
+    /// Raised when a function has changed a setting: the session then applies the settings.
     touched: AtomicBool,
-    /// Whether the transaction may only read; `nextval` may not run there either.
+    /// Whether the transaction may only read; `nextval` is refused then.
     read_only: AtomicBool,
 }
 
-/// A place in a transaction, to which ROLLBACK TO goes back.
+/// A position in a transaction, to which ROLLBACK TO returns.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct TransactionMark {
     locks: usize,
@@ -51,11 +51,11 @@ pub struct TransactionMark {
 struct State {
     settings: Settings,
     facts: Arc<SessionFacts>,
-    /// The transaction's own catalog, if it differs from the newest.
+    /// The transaction's own catalog, if it differs from the newest one.
     catalog: Option<Arc<Catalog>>,
-    /// What `nextval` gave last, by sequence.
+    /// The last value that `nextval` has returned, by sequence.
     given: HashMap<Oid, i64>,
-    /// The sequence that gave last.
+    /// The sequence that was used last.
     last: Option<Oid>,
 }
 
@@ -100,34 +100,34 @@ impl Services {
         &self.sessions
     }
 
-    /// What this one does.
+    /// The activity of this session.
     pub fn activity(&self) -> &Activity {
         &self.activity
     }
 
-    /// Lends the list of what the session has made by name.
+    /// Calls `work` with the list of the session's named objects.
     pub fn with_named<T>(&self, work: impl FnOnce(&mut Named) -> T) -> T {
         work(&mut self.named.lock())
     }
 
-    /// Lends the settings.
+    /// Calls `work` with the settings.
     pub fn with_settings<T>(&self, work: impl FnOnce(&mut Settings) -> T) -> T {
         work(&mut self.state.lock().settings)
     }
 
-    /// Whether a function has changed a setting since this was last asked.
+    /// Whether a function has changed a setting since the last call.
     #[inline]
     pub fn take_touched(&self) -> bool {
         // Relaxed: the same thread ran the function or waited for it.
         self.touched.load(Ordering::Relaxed) && self.touched.swap(false, Ordering::Relaxed)
     }
 
-    /// Names are looked up as these facts say from now on.
+    /// Sets the facts by which names are looked up from now on.
     pub fn set_facts(&self, facts: Arc<SessionFacts>) {
         self.state.lock().facts = facts;
     }
 
-    /// Sequences are looked up in this catalog; in the newest one without. Returns the one that they were looked up in.
+    /// Sets the catalog in which sequences are looked up; `None` for the newest one. Returns the previous one.
     pub fn set_catalog(&self, catalog: Option<Arc<Catalog>>) -> Option<Arc<Catalog>> {
         std::mem::replace(&mut self.state.lock().catalog, catalog)
     }
@@ -141,14 +141,14 @@ impl Services {
     /// A transaction begins, which has no number yet.
     #[inline]
     pub fn forget_transaction_number(&self) {
-        // Relaxed: the same thread runs the functions or waits for them. Hardly any transaction asks for its number.
+        // Relaxed: the same thread runs the functions or waits for them. Hardly any transaction uses its number.
         let number = self.activity.transaction_number();
         if number.load(Ordering::Relaxed) != 0 {
             number.store(0, Ordering::Relaxed);
         }
     }
 
-    /// DISCARD: what the session remembers of sequences.
+    /// DISCARD: forgets the last values of sequences.
     pub fn forget_sequences(&self) {
         let mut state = self.state.lock();
         state.given.clear();
@@ -171,12 +171,12 @@ impl Services {
         self.sessions.advisory().try_lock(key, self.activity.id(), mode, scope)
     }
 
-    /// Gives an advisory lock of the session back; false if it holds none.
+    /// Releases an advisory lock of the session; false if it holds none.
     pub fn unlock(&self, key: Key, mode: Mode) -> bool {
         self.sessions.advisory().unlock(key, self.activity.id(), mode)
     }
 
-    /// Gives all advisory locks of the session back, but for those of its transaction.
+    /// Releases all advisory locks of the session, except those of its transaction.
     pub fn unlock_all(&self) {
         self.sessions.advisory().unlock_all(self.activity.id());
     }
@@ -217,13 +217,13 @@ impl Services {
         self.statements.load(Ordering::Relaxed)
     }
 
-    /// Whether the transaction has taken advisory locks or does something to channels.
+    /// Whether the transaction has taken advisory locks or has effects on channels.
     #[inline]
     pub fn has_effects(&self) -> bool {
         self.has_effects.load(Ordering::Relaxed)
     }
 
-    /// Where the transaction is with its locks and channels.
+    /// The current position of the transaction's locks and effects on channels.
     pub fn mark(&self) -> TransactionMark {
         match self.has_effects() {
             false => TransactionMark::default(),
@@ -234,7 +234,7 @@ impl Services {
         }
     }
 
-    /// Goes back there.
+    /// Returns to a position.
     pub fn undo_to(&self, mark: TransactionMark) {
         if self.has_effects() {
             self.sessions.advisory().end_transaction(self.activity.id(), mark.locks);
@@ -242,7 +242,7 @@ impl Services {
         }
     }
 
-    /// Commits the transaction by `commit`, and sends its notifications if that succeeds. Its locks stay until it
+    /// Commits the transaction by `commit`, and sends its notifications if that succeeds. Its locks are held until it
     /// [ends](Services::end_transaction).
     pub fn commit<T>(&self, commit: impl FnOnce() -> Result<T>) -> Result<T> {
         if !self.has_effects() {
@@ -259,7 +259,7 @@ impl Services {
         Ok(committed)
     }
 
-    /// The transaction has ended: its locks go, and what it has not sent is not sent.
+    /// The transaction has ended: its locks are released, and its unsent notifications are dropped.
     #[inline]
     pub fn end_transaction(&self) {
         if self.has_effects() {
@@ -298,7 +298,7 @@ impl SessionServices for Services {
     }
 
     fn transaction_number(&self, draws: bool) -> Result<Option<i64>> {
-        // One is drawn, whichever threads of a statement ask.
+        // One number is allocated, whichever threads of a statement call.
         let _state = self.state.lock();
         let kept = self.activity.transaction_number();
         let mut number = kept.load(Ordering::Relaxed);

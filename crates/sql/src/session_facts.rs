@@ -1,24 +1,25 @@
-//! What a session contributes to the meaning of its statements. Binding, DDL, `pg_catalog` and COPY all read it, so it depends on
-//! none of them.
+//! The part of a session that determines the meaning of its statements. Binding, DDL, `pg_catalog` and COPY all read it, so it
+//! depends on none of them.
 
 use crate::files::ZoneMaps;
 use crate::sources::Sources;
 use firn_base::TextStyle;
+use firn_syntax::Options;
 
-/// What a statement's meaning depends on besides its text and the catalog.
+/// Everything that determines a statement's meaning besides its text and the catalog.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionFacts {
-    /// Schemas in which unqualified names are looked up, in order; `pg_catalog` comes before them.
+    /// Schemas in which unqualified names are looked up, in order; `pg_catalog` precedes them.
     pub search_path: Vec<String>,
     /// `current_user`
     pub user: String,
     /// `current_database()`
     pub database: String,
-    /// How literals are read, and values that are folded are written.
+    /// The style in which literals are read, and folded values are written.
     pub style: TextStyle,
-    /// Whether backslashes are ordinary characters in strings.
-    pub standard_strings: bool,
-    /// Names that are resolved before any schema is searched, and what they stand for.
+    /// The options with which statements are parsed.
+    pub syntax: Options,
+    /// The sources, whose names take precedence over all schemas.
     pub sources: Sources,
     /// The zone maps of files that statements have read. All sessions of a database share them.
     pub zones: ZoneMaps,
@@ -31,7 +32,7 @@ impl Default for SessionFacts {
             user: "firn".to_owned(),
             database: "firn".to_owned(),
             style: TextStyle::DEFAULT,
-            standard_strings: true,
+            syntax: Options::default(),
             sources: Sources::default(),
             zones: ZoneMaps::default(),
         }

@@ -1,7 +1,7 @@
-//! Settings: what SET, SHOW and RESET know, and how a transaction takes them back.
+//! Settings: SET, SHOW and RESET, and how a transaction rolls them back.
 //!
-//! Only what differs from the defaults is kept. A SET inside a transaction block goes when the
-//! block rolls back; SET LOCAL goes when it ends either way.
+//! Only values that differ from the defaults are stored. A SET inside a transaction block is undone when the
+//! block rolls back; SET LOCAL is undone when it ends either way.
 
 mod parameters;
 
@@ -16,44 +16,47 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A setting and what there is to say about it.
+/// The default of `max_stack_depth`.
+const DEFAULT_STACK_KB: i64 = 2048;
+
+/// A setting and its description.
 pub struct Described<'s> {
     /// Its name.
     pub name: &'static str,
-    /// What it is now, a length of time or of memory as a number of units.
+    /// Its current value, a length of time or of memory as a number of units.
     pub value: Cow<'s, str>,
-    /// What such a number counts.
+    /// The unit of such a number.
     pub unit: Option<&'static str>,
-    /// What RESET sets it to.
+    /// The value that RESET restores.
     pub reset: Cow<'s, str>,
-    /// What it is if nobody says otherwise.
+    /// The built-in default.
     pub default: Cow<'static, str>,
-    /// PostgreSQL's word for what it takes.
+    /// PostgreSQL's word for its type.
     pub kind: &'static str,
-    /// The words that it takes, if it takes only some.
+    /// The words that it accepts, if it accepts only some.
     pub choices: Option<&'static [&'static str]>,
     /// Whether it cannot be set.
     pub is_fixed: bool,
-    /// What it is for.
+    /// Its purpose.
     pub about: &'static str,
 }
 
-/// The settings of a session. Copies share what neither changes, because every transaction block
-/// keeps one to roll back to.
+/// The settings of a session. Copies share the maps that neither changes, because every transaction block
+/// keeps a copy to roll back to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Settings {
-    /// What sessions of this database begin with and RESET goes back to, where that is not the table's
-    /// default. By lower-case name, like the others.
+    /// The values that sessions of this database begin with and that RESET restores, where they differ from the built-in
+    /// defaults. By lower-case name, like the others.
     defaults: Arc<BTreeMap<String, String>>,
     /// Values set for the session.
     session: Arc<BTreeMap<String, String>>,
     /// Values set for the transaction, which hide those.
     local: Arc<BTreeMap<String, String>>,
-    /// Of the transaction of the open block.
+    /// The modes of the open block's transaction.
     running: Option<Running>,
 }
 
-/// What the transaction of a block was asked to be, as SHOW prints it.
+/// The modes of a block's transaction, as SHOW prints them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Running {
     /// `transaction_isolation`
@@ -65,7 +68,7 @@ pub struct Running {
 /// An isolation level by its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
-    /// READ UNCOMMITTED, which is run as READ COMMITTED: what is not committed is never read.
+    /// READ UNCOMMITTED, which is run as READ COMMITTED: uncommitted rows are never read.
     ReadUncommitted,
     /// Another one.
     As(Isolation),
@@ -91,7 +94,7 @@ impl Level {
         }
     }
 
-    /// What a transaction of that level is kept apart from.
+    /// The isolation of a transaction of that level.
     pub fn isolation(self) -> Isolation {
         match self {
             Level::ReadUncommitted => Isolation::ReadCommitted,
@@ -122,7 +125,7 @@ impl Settings {
         set.or_else(|| self.default_of(&key))
     }
 
-    /// What RESET sets a setting to.
+    /// The value that RESET restores.
     fn default_of(&self, key: &str) -> Option<&str> {
         let default = || find(key).map(|parameter| parameter.default);
         self.defaults.get(key).map(String::as_str).or_else(default)
@@ -188,7 +191,7 @@ impl Settings {
                 value.map(|value| self.check_date_style(parameter, value)).transpose()?
             }
             Some(parameter) => value.map(|value| check(parameter, value)).transpose()?,
-            // As in PostgreSQL, a name with a point in it belongs to somebody else.
+            // As in PostgreSQL, a name with a point in it is a custom setting.
             None if key.contains('.') => value.map(str::to_owned),
             None => return Err(unknown(name)),
         };
@@ -206,7 +209,7 @@ impl Settings {
         Ok(())
     }
 
-    /// There is one role, the user.
+    /// The only role is the user.
     fn check_role(&self, key: &str, name: &str) -> Result<String> {
         let user = self.default_of("session_authorization").expect("it is a setting");
         match name {
@@ -218,7 +221,7 @@ impl Settings {
         }
     }
 
-    /// A style of dates and an order; one that is not said stays as it is.
+    /// A style of dates and an order; the one that is not given does not change.
     fn check_date_style(&self, parameter: &Parameter, value: &str) -> Result<String> {
         let invalid = |detail: String| invalid(parameter, value).with_detail(detail);
         let (mut style, mut order, mut implied) = (None, None, None);
@@ -250,7 +253,7 @@ impl Settings {
         Ok(format!("{}, {}", style.name(), order.name()))
     }
 
-    /// Says who the user is.
+    /// Sets the user.
     pub fn set_user(&mut self, user: &str) {
         if self.default_of("session_authorization") != Some(user) {
             Arc::make_mut(&mut self.defaults).insert("session_authorization".to_owned(), user.to_owned());
@@ -259,7 +262,7 @@ impl Settings {
 
     /// RESET ALL.
     pub fn reset_all(&mut self) {
-        // As in PostgreSQL, it leaves the roles.
+        // As in PostgreSQL, it does not reset the roles.
         let mut session = std::mem::take(Arc::make_mut(&mut self.session));
         session.retain(|name, _| matches!(find(name), Some(Parameter { kind: Kind::Role, .. })));
         *self = Settings {
@@ -270,13 +273,13 @@ impl Settings {
         };
     }
 
-    /// Says what a setting is that cannot be set: it was decided when the database was opened.
+    /// Sets the value of a setting that cannot be set: it was decided when the database was opened.
     pub fn fix(&mut self, name: &'static str, value: String) {
         assert!(find(name).is_some_and(|parameter| matches!(parameter.kind, Kind::Fixed)));
         Arc::make_mut(&mut self.defaults).insert(name.to_owned(), value);
     }
 
-    /// Sets what new sessions begin with. Errors as for [`Settings::set`].
+    /// Sets the value with which new sessions begin. Errors as for [`Settings::set`].
     pub fn set_default(&mut self, name: &str, value: &str) -> Result<()> {
         let mut checked = Settings::new();
         checked.set(name, Some(value), false)?;
@@ -284,24 +287,24 @@ impl Settings {
         Ok(())
     }
 
-    /// What the transaction of the open block, if there is one, was asked to be.
+    /// Sets the modes of the open block's transaction, if there is one.
     pub fn set_running(&mut self, running: Option<Running>) {
         self.running = running;
     }
 
-    /// What the transaction of the open block was asked to be.
+    /// The modes of the open block's transaction.
     pub fn running(&self) -> Option<Running> {
         self.running
     }
 
-    /// What SET LOCAL set is gone.
+    /// Undoes SET LOCAL.
     pub fn end_transaction(&mut self) {
         if !self.local.is_empty() {
             self.local = Arc::default();
         }
     }
 
-    /// The schemas in which names are looked up, in order. There are no schemas of users.
+    /// The schemas in which names are looked up, in order. Users have no schemas of their own.
     pub fn search_path(&self) -> Vec<String> {
         let mut schemas = split_list(self.known("search_path"));
         schemas.retain(|schema| schema != "$user");
@@ -318,7 +321,7 @@ impl Settings {
         self.duration("lock_timeout")
     }
 
-    /// How long a statement runs until it is looked whether its client is still there.
+    /// How long a statement runs until the server checks whether its client is still connected.
     pub fn client_check_interval(&self) -> Option<Duration> {
         self.duration("client_connection_check_interval")
     }
@@ -350,7 +353,7 @@ impl Settings {
         self.known("synchronous_commit") != "off"
     }
 
-    /// Whether foreign keys are not checked: what the session writes has been checked where it comes from.
+    /// Whether foreign keys are not checked: the rows that the session writes have been checked at their origin.
     pub fn trusts_references(&self) -> bool {
         self.known("session_replication_role") == "replica"
     }
@@ -360,12 +363,12 @@ impl Settings {
         self.known("default_transaction_read_only") == "on"
     }
 
-    /// What new transactions are kept apart from.
+    /// The isolation level of new transactions.
     pub fn default_isolation(&self) -> Isolation {
         self.default_running().level.isolation()
     }
 
-    /// What new transactions are asked to be.
+    /// The modes of new transactions.
     pub fn default_running(&self) -> Running {
         Running {
             level: Level::named(self.known("default_transaction_isolation"))
@@ -374,12 +377,20 @@ impl Settings {
         }
     }
 
-    /// Whether backslashes are ordinary characters in strings.
-    pub fn has_standard_strings(&self) -> bool {
-        self.known("standard_conforming_strings") == "on"
+    /// The options with which statements are parsed. The default of `max_stack_depth` allows all levels of nesting, and a smaller
+    /// value proportionally fewer; a larger value allows no more.
+    pub fn syntax(&self) -> firn_syntax::Options {
+        let depth =
+            kilobytes(self.known("max_stack_depth")).unwrap_or(DEFAULT_STACK_KB).min(DEFAULT_STACK_KB);
+        let levels = i64::from(firn_syntax::DEPTH_LIMIT) * depth / DEFAULT_STACK_KB;
+        firn_syntax::Options {
+            standard_conforming_strings: self.known("standard_conforming_strings") == "on",
+            depth_limit: levels.max(1) as u32,
+            ..firn_syntax::Options::default()
+        }
     }
 
-    /// What the client calls itself.
+    /// The client's application name.
     pub fn application_name(&self) -> &str {
         self.known("application_name")
     }
@@ -396,7 +407,7 @@ impl Settings {
                 "escape" => ByteaStyle::Escape,
                 _ => ByteaStyle::Hex,
             },
-            // All above 0 are one, so that sessions of different drivers share plans.
+            // All values above 0 have the same effect and are made equal, so that sessions of different drivers share plans.
             float_digits: self.known("extra_float_digits").parse().map_or(1, |digits: i8| digits.min(1)),
         }
     }
@@ -418,7 +429,7 @@ fn date_style(value: &str) -> (DateStyle, DateOrder) {
     parts.expect("checked when it was set")
 }
 
-/// 22023: a value that the setting does not take.
+/// 22023: a value that the setting does not accept.
 fn invalid(parameter: &Parameter, value: &str) -> Error {
     Error::new(
         SqlState::INVALID_PARAMETER_VALUE,
@@ -461,7 +472,7 @@ fn split_list(text: &str) -> Vec<String> {
     }
 }
 
-/// The value as it is kept, or 22023 saying what the setting takes.
+/// The value in its stored form, or 22023 with the accepted values.
 fn check(parameter: &Parameter, value: &str) -> Result<String> {
     let invalid = || invalid(parameter, value);
     match parameter.kind {
@@ -493,7 +504,7 @@ fn check(parameter: &Parameter, value: &str) -> Result<String> {
         Kind::Duration => match duration_ms(value) {
             Some(ms) if ms > 0 && parameter.name == "transaction_timeout" => {
                 Err(Error::unsupported("a transaction_timeout other than 0").with_hint(
-                    "statement_timeout ends statements, idle_in_transaction_session_timeout transactions whose clients are idle.",
+                    "Use statement_timeout for statements, and idle_in_transaction_session_timeout for idle transactions.",
                 ))
             }
             Some(ms) if ms >= 0 => Ok(print_duration(ms)),
@@ -550,7 +561,7 @@ pub fn isolation_name(level: Isolation) -> &'static str {
     }
 }
 
-/// A length of time or of memory as a number of its kind's units; any other value as it is.
+/// A length of time or of memory as a number of its kind's units; any other value unchanged.
 fn in_units<'s>(parameter: &Parameter, value: &'s str) -> Cow<'s, str> {
     let number = match parameter.kind {
         Kind::Duration => duration_ms(value),
@@ -560,7 +571,7 @@ fn in_units<'s>(parameter: &Parameter, value: &'s str) -> Cow<'s, str> {
     number.map_or(Cow::Borrowed(value), |number| Cow::Owned(number.to_string()))
 }
 
-/// PostgreSQL's words for true and false, and their unambiguous beginnings.
+/// PostgreSQL's words for true and false, and their unambiguous prefixes.
 pub fn boolean(text: &str) -> Option<bool> {
     match text.trim().to_lowercase().as_str() {
         "on" | "true" | "tru" | "tr" | "t" | "yes" | "ye" | "y" | "1" => Some(true),
@@ -588,8 +599,8 @@ pub fn duration_ms(text: &str) -> Option<i64> {
     (ms.abs() < 2_147_483_648.0).then_some(ms as i64)
 }
 
-/// After which time blocks become cold: one with a unit, or `never`, which is `None`. So it is said in SQL, on the command
-/// line and in Python alike; what a number alone means is for them to say.
+/// The time after which blocks become cold: one with a unit, or `never`, which is `None`. SQL, the command
+/// line and Python use this form; each defines the meaning of a number alone.
 pub fn cooling_time(text: &str) -> Option<Option<Duration>> {
     let text = text.trim();
     if text.eq_ignore_ascii_case("never") {
@@ -599,7 +610,7 @@ pub fn cooling_time(text: &str) -> Option<Option<Duration>> {
     u64::try_from(ms).ok().map(|ms| Some(Duration::from_millis(ms)))
 }
 
-/// Bytes as PostgreSQL prints them: in the largest unit that says it without a fraction.
+/// Bytes as PostgreSQL prints them: in the largest unit without a fraction.
 pub fn print_memory(bytes: u64) -> String {
     for (unit, factor) in [("TB", 1 << 40), ("GB", 1 << 30), ("MB", 1 << 20), ("kB", 1 << 10)] {
         if bytes > 0 && bytes.is_multiple_of(factor) {
@@ -609,7 +620,7 @@ pub fn print_memory(bytes: u64) -> String {
     if bytes == 0 { "0".to_owned() } else { format!("{bytes}B") }
 }
 
-/// Bytes, with a unit of PostgreSQL's or the one that says that it counts by 1024: `8GB`, `8GiB`.
+/// Bytes, with a unit of PostgreSQL's or an explicitly binary one: `8GB`, `8GiB`.
 pub fn parse_memory(text: &str) -> Option<u64> {
     let text = text.trim();
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
@@ -644,7 +655,7 @@ fn kilobytes(text: &str) -> Option<i64> {
     (kilobytes <= i64::MAX >> 10).then_some(kilobytes)
 }
 
-/// In the largest unit that says it without a fraction, as PostgreSQL does.
+/// A time in the largest unit without a fraction, as PostgreSQL prints it.
 pub(crate) fn print_duration(ms: i64) -> String {
     for (unit, factor) in [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)] {
         if ms > 0 && ms % factor == 0 {
@@ -713,7 +724,7 @@ mod tests {
 
     /// As in PostgreSQL 15.
     #[test]
-    fn a_part_of_datestyle_that_is_not_said_stays() {
+    fn a_part_of_datestyle_that_is_not_given_is_unchanged() {
         let mut settings = Settings::new();
         for (value, shown) in [
             ("DMY", "ISO, DMY"),
@@ -741,7 +752,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_have_the_codes_of_postgresql() {
+    fn errors_have_the_codes_of_postgresql() {
         for (name, value, code) in [
             ("nonsense", "1", "42704"),
             ("extra_float_digits", "4", "22023"),

@@ -1,10 +1,10 @@
 //! Sources: Arrow batches of the program itself, which a session reads as tables.
 //!
-//! A source has a name that only its session knows, and which goes before the names of tables, as a
-//! temporary table's does in PostgreSQL. It can only be read, by queries and by what contains them. Its
-//! batches are read where they lie; a column of a type that SQL has no word for, such as a dictionary or an
-//! unsigned number, is cast to the type that comes nearest as it is read, and values that no value of their type can be,
-//! such as times of day of thirty hours, are an error of whoever reads them.
+//! A source has a name that only its session has, and which takes precedence over the names of tables, like a
+//! temporary table's in PostgreSQL. It can only be read, by queries and by statements that contain them. Its
+//! batches are read in place. A column of a type that SQL lacks, such as a dictionary or an
+//! unsigned number, is cast to the nearest type when it is read. Values that are invalid for their type,
+//! such as times of day of thirty hours, are an error when they are read.
 
 use crate::arrow::types::type_of;
 use crate::arrow::{plain_type, taken_over, vectors, with_row};
@@ -27,11 +27,11 @@ const MORSEL_ROWS: usize = 1 << 14;
 #[derive(Debug)]
 pub struct Source {
     columns: Vec<Column>,
-    /// As they came; those without rows are left out.
+    /// The batches as given; those without rows are left out.
     batches: Arc<[RecordBatch]>,
 }
 
-/// A column as queries see it.
+/// A column of the relation.
 #[derive(Clone, Debug)]
 struct Column {
     name: String,
@@ -42,7 +42,7 @@ struct Column {
 }
 
 impl Source {
-    /// Batches of that schema, whose metadata is passed over. 0A000 for a column of a type that cannot be
+    /// Batches with that schema, whose metadata is ignored. 0A000 for a column of a type that cannot be
     /// cast to any of SQL's, 42701 if two have one name.
     pub fn new(schema: &Schema, batches: Vec<RecordBatch>) -> Result<Source> {
         let mut columns: Vec<Column> = Vec::with_capacity(schema.fields().len());
@@ -56,7 +56,7 @@ impl Source {
                     .with_hint("Leave the column out, or convert it first.")
             })?);
         }
-        // Whatever the batches say of their columns, they have the types of the schema.
+        // Whatever the schemas of the batches, their columns have the types of this schema.
         let plain = |field: &Arc<Field>| Field::new(field.name(), field.data_type().clone(), true);
         let raw = Arc::new(Schema::new(schema.fields().iter().map(plain).collect::<Vec<_>>()));
         let batches = batches.into_iter().filter(|batch| batch.num_rows() > 0).map(|batch| {
@@ -67,7 +67,7 @@ impl Source {
         Ok(Source { columns, batches: batches.collect::<Result<_>>()? })
     }
 
-    /// The relation that a name stands for.
+    /// The relation with a given name.
     pub(crate) fn relation(&self, name: &str) -> Relation {
         let attribute = |(number, column): (i16, &Column)| Attribute {
             number,
@@ -147,14 +147,14 @@ impl Scan for SourceScan {
 
 struct SourceMorsels {
     wanted: Arc<Wanted>,
-    /// The number of the morsel behind the last one of each batch.
+    /// The number of the morsel after the last one of each batch.
     ends: Vec<u64>,
     next: AtomicU64,
 }
 
 impl Morsels for SourceMorsels {
     fn next(&self) -> Result<Option<Chunk>> {
-        // Relaxed: a number is given once, and nothing else depends on it.
+        // Relaxed: each number is taken once, and nothing else depends on it.
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let place = self.ends.partition_point(|end| *end <= number);
         let Some(batch) = self.wanted.batches.get(place) else { return Ok(None) };
@@ -168,7 +168,7 @@ impl Morsels for SourceMorsels {
 }
 
 impl Column {
-    /// Rows of a batch, of which it is the column at that place.
+    /// Rows of a batch, whose column at that position this is.
     fn read(&self, batch: &RecordBatch, place: usize, from: usize, length: usize) -> Result<Vector> {
         let array = batch.column(place).slice(from, length);
         if array.data_type().is_null() {
@@ -181,7 +181,7 @@ impl Column {
     }
 }
 
-/// The sources of a session, by name. Equal if they are the very same.
+/// The sources of a session, by name. Equal if they are the same objects.
 #[derive(Clone, Debug, Default)]
 pub struct Sources(BTreeMap<String, Arc<Source>>);
 
@@ -191,19 +191,19 @@ impl Sources {
         self.0.is_empty()
     }
 
-    /// The source that a name stands for, if it has no schema.
+    /// The source with a name, if the name has no schema.
     pub fn find(&self, schema: Option<&str>, name: &str) -> Option<&Arc<Source>> {
         if schema.is_some() { None } else { self.0.get(name) }
     }
 
-    /// These, and one under a name, which it takes from another.
+    /// These, and one with a name, which it replaces.
     pub fn with(&self, name: &str, source: Source) -> Sources {
         let mut sources = self.0.clone();
         sources.insert(name.to_owned(), Arc::new(source));
         Sources(sources)
     }
 
-    /// These but for one; `None` if there is none of that name.
+    /// These without one; `None` if there is none with that name.
     pub fn without(&self, name: &str) -> Option<Sources> {
         let mut sources = self.0.clone();
         sources.remove(name).map(|_| Sources(sources))

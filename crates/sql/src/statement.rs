@@ -1,4 +1,4 @@
-//! What statements mean beside their trees: names, kinds of objects, modes of transactions, command tags.
+//! Properties of statements beside their trees: names, kinds of objects, modes of transactions, command tags.
 
 use crate::settings::Level;
 use firn_syntax::tree::{
@@ -26,7 +26,7 @@ impl fmt::Display for QualifiedName {
 }
 
 impl From<&ObjectName> for QualifiedName {
-    /// A name of one or two parts, or of three when the first is the database, which is not looked at.
+    /// A name of one or two parts, or of three when the first is the database, which is ignored.
     fn from(name: &ObjectName) -> QualifiedName {
         QualifiedName {
             schema: name.schema().map(|schema| schema.text.to_string()),
@@ -35,27 +35,27 @@ impl From<&ObjectName> for QualifiedName {
     }
 }
 
-/// Whom LOCK TABLE keeps out. Nobody is ever kept from reading.
+/// The modes of LOCK TABLE, by the transactions that they exclude. Readers are never excluded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TableLock {
-    /// Nobody: who reads a snapshot is not in the way of others.
+    /// None: reading a snapshot conflicts with nothing.
     Reading,
-    /// Those who have it alone, as who changes its shape does.
+    /// Those that hold the table exclusively, such as changes of its shape.
     LockingRows,
-    /// The same, and those who let nobody else write.
+    /// The same, and those that exclude other writers.
     Writing,
-    /// The same, and those who would do likewise.
+    /// The same, and others in this mode.
     Maintaining,
-    /// All who write to the table or maintain it, and those who let nobody else write or have it alone.
+    /// All that write to the table or maintain it, and those that exclude other writers or hold it exclusively.
     Sharing,
-    /// The same, and those who would share it.
+    /// The same, and those that would share it.
     WritingAlone,
-    /// All who write to the table, lock its rows, or lock it.
+    /// All that write to the table, lock its rows, or lock it.
     Alone,
 }
 
 impl From<LockMode> for TableLock {
-    /// What a mode of PostgreSQL's comes to where readers are in nobody's way.
+    /// The equivalent of a mode of PostgreSQL's where readers never conflict.
     fn from(mode: LockMode) -> TableLock {
         match mode {
             LockMode::AccessShare => TableLock::Reading,
@@ -97,19 +97,19 @@ impl ObjectKind {
     }
 }
 
-/// What was said about a transaction.
+/// The modes of a transaction as given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TransactionModes {
-    /// READ ONLY or READ WRITE, if either was said.
+    /// READ ONLY or READ WRITE, if either was given.
     pub read_only: Option<bool>,
-    /// The isolation level, if one was said.
+    /// The isolation level, if one was given.
     pub level: Option<Level>,
-    /// DEFERRABLE or NOT DEFERRABLE, if either was said.
+    /// DEFERRABLE or NOT DEFERRABLE, if either was given.
     pub deferrable: Option<bool>,
 }
 
 impl TransactionModes {
-    /// Modes as they were written; of those that contradict each other the last one counts.
+    /// Modes as written; of contradicting ones the last one counts.
     pub fn of(modes: &[TransactionMode]) -> TransactionModes {
         let mut read = TransactionModes::default();
         for mode in modes {
@@ -163,7 +163,7 @@ pub fn without_into(mut query: Query) -> Query {
     query
 }
 
-/// The command tag of a statement that changes rows; `None` of any other.
+/// The command tag of a statement that changes rows; `None` for any other.
 pub fn change_tag(statement: &Statement) -> Option<&'static str> {
     match statement {
         Statement::Insert(_) => Some("INSERT"),

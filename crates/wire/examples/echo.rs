@@ -1,5 +1,5 @@
-//! What the socket alone costs: a server that answers every message of PostgreSQL's protocol with
-//! the same row and never looks at it.
+//! Measures the cost of the socket alone: a server that answers every message of PostgreSQL's protocol with
+//! the same row and does not decode it.
 //!
 //! ```text
 //! cargo run --release -p firn-wire --example echo -- 127.0.0.1:5433

@@ -1,9 +1,9 @@
-//! One client after its start-up: messages in, answers out.
+//! One client after its start-up: messages in, replies out.
 //!
 //! Transactions. PostgreSQL runs a script, and everything between two Syncs, as one *implicit*
-//! transaction. A statement that stands alone commits by itself in the engine, which may retry it; if
+//! transaction. A single statement commits by itself in the engine, which may retry it; if
 //! more follow, the client opens a block first and ends it at the end of the script or at the Sync.
-//! Whether more follow is seen in the input buffer: drivers send Bind, Execute and Sync together, so
+//! The input buffer shows whether more follow: drivers send Bind, Execute and Sync together, so
 //! the usual round trip never opens a block.
 //!
 //! ```text
@@ -33,16 +33,16 @@ use crate::parameters;
 use crate::rows::{CellWriter, Cursor, Progress, send_values};
 use crate::socket::{Arrivals, Socket};
 
-/// Output beyond this is sent before the protocol asks for it.
+/// Output beyond this size is sent before the protocol requires it.
 const LARGE_OUTPUT_BYTES: usize = 64 * 1024;
 
-/// Values of rows whose memory a connection keeps between queries.
+/// How many values of rows a connection has room for, which it keeps between queries.
 const MOST_KEPT_VALUES: usize = 1024;
 
-/// What a BEGIN that only makes an implicit block the client's own has done.
+/// The reply to a BEGIN that only makes an implicit block explicit.
 const BEGUN: CommandTag = CommandTag { verb: "BEGIN", rows: None };
 
-/// Settings that clients are told when they change.
+/// Settings whose changes are reported to clients.
 const REPORTED_SETTINGS: [&str; 10] = [
     "server_version",
     "client_encoding",
@@ -56,20 +56,20 @@ const REPORTED_SETTINGS: [&str; 10] = [
     "search_path",
 ];
 
-/// Answers on their way to the client.
+/// Replies that are sent to the client.
 pub(crate) struct Sink {
-    /// What has not been sent.
+    /// The part that has not been sent.
     pub(crate) output: Output,
-    /// Where it goes.
+    /// The socket of the client.
     pub(crate) socket: Arc<Socket>,
-    /// How long reads from there wait, so that this is set only when it changes.
+    /// The read timeout of the socket, which is set only when it changes.
     pub(crate) read_timeout: Option<Duration>,
-    /// How often something has been sent.
+    /// How many times output has been sent.
     pub(crate) flushes: u64,
 }
 
 impl Sink {
-    /// Sends everything.
+    /// Sends all output.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         if self.output.is_empty() {
             return Ok(());
@@ -88,18 +88,18 @@ impl Sink {
         Ok(())
     }
 
-    /// Sends everything if it has become much.
+    /// Sends all output if it is large.
     #[inline]
     pub(crate) fn flush_if_large(&mut self) -> io::Result<()> {
         if self.output.len() < LARGE_OUTPUT_BYTES { Ok(()) } else { self.flush() }
     }
 }
 
-/// Why a message could not be answered.
+/// Why a message could not be processed.
 pub(crate) enum Fault {
-    /// The client made a mistake, and is told.
+    /// An error of the client, which is reported to it.
     Statement(Error),
-    /// The client is no longer there.
+    /// The client has gone.
     Gone,
 }
 
@@ -117,12 +117,12 @@ impl From<io::Error> for Fault {
 
 type Answered<T = ()> = std::result::Result<T, Fault>;
 
-/// What the connection does after a message.
+/// The next step of the connection after a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
-    /// Takes the next message; sends the answers when there is none.
+    /// Takes the next message; sends the replies when there is none.
     Continue,
-    /// Sends the answers first.
+    /// Sends the replies first.
     Flush,
     /// Ends.
     Terminate,
@@ -131,18 +131,18 @@ pub(crate) enum Next {
 /// One client's session and what the protocol adds to it.
 pub(crate) struct Client {
     session: Connection,
-    /// Prepared statements by name: of those with a name, which the session knows as well, some.
+    /// A cache of prepared statements by name: some of the named ones, which the session has as well.
     statements: Statements,
-    /// What the session's number of forgotten statements was when these were looked through.
+    /// The session's number of forgotten statements when the cache was last checked.
     forgotten: u64,
     portals: Portals,
     mode: Mode,
-    /// Whether the session's transaction block is one that the client did not ask for.
+    /// Whether the session's transaction block is implicit.
     implicit_block: bool,
-    /// Whether it has been told that the server is ready, and has said nothing since.
+    /// Whether ReadyForQuery was sent, and no message has come since.
     idle: bool,
-    /// The versions of the settings that the client has been told and that values are written by.
-    told_settings: Option<u64>,
+    /// The version of the settings that was reported to the client and by which values are written.
+    reported_settings: Option<u64>,
     followed_settings: Option<u64>,
     /// Raised when another session has ended this one.
     is_ended: Arc<AtomicBool>,
@@ -150,11 +150,11 @@ pub(crate) struct Client {
     has_listened: bool,
     arrivals: Option<Arc<Arrivals>>,
     reported: Vec<(&'static str, String)>,
-    /// The setting `TimeZone`, in which moments are read and shown as text.
+    /// The style of text values, which contains the setting `TimeZone`.
     style: TextStyle,
     /// The setting `client_encoding`.
     encoding: Encoding,
-    /// The rows of short queries on their way out, and what writes them: kept for their memory.
+    /// The rows of short queries before they are sent, and their encoder: kept for their memory.
     values: Vec<Value>,
     writer: CellWriter,
 }
@@ -163,49 +163,49 @@ enum Mode {
     Ready,
     /// An extended message failed: everything up to Sync is ignored.
     Skipping,
-    /// Data of a COPY is coming; the script goes on after it.
+    /// A COPY receives data; the script continues after it.
     CopyIn(Box<CopyIn>, Protocol),
 }
 
-/// Which protocol a statement came by, and what of its script is left.
+/// The protocol of a statement, and the rest of its script.
 enum Protocol {
     Simple(Script),
     Extended,
 }
 
-/// Statements that are still to run.
+/// Statements that have not run yet.
 type Script = std::vec::IntoIter<Parsed>;
 
 struct Prepared {
     statement: Statement,
     control: Control,
-    /// The RowDescription that a client was sent last, and the formats that it tells: libpq asks for it with
+    /// The last RowDescription that a client was sent, and its formats: libpq requests one with
     /// every execution.
     description: RefCell<(Vec<Format>, Output)>,
 }
 
 impl Prepared {
-    /// Tells the columns, if there are any.
+    /// Describes the columns, if there are any.
     fn describe(&self, formats: &[Format], output: &mut Output) {
         let Some(columns) = self.statement.columns() else {
             return encode::no_data(output);
         };
-        let (told_formats, told) = &mut *self.description.borrow_mut();
-        if told.is_empty() || told_formats != formats || told.encoding != output.encoding {
-            told.encoding = output.encoding;
-            told_formats.clear();
-            told_formats.extend_from_slice(formats);
-            told.clear();
-            encode::row_description(told, columns, formats);
+        let (described_formats, described) = &mut *self.description.borrow_mut();
+        if described.is_empty() || described_formats != formats || described.encoding != output.encoding {
+            described.encoding = output.encoding;
+            described_formats.clear();
+            described_formats.extend_from_slice(formats);
+            described.clear();
+            encode::row_description(described, columns, formats);
         }
-        output.extend_from_slice(told);
+        output.extend_from_slice(described);
     }
 }
 
-/// Statements by name, as it was sent.
+/// Statements by name, as the client sent it.
 type Statements = HashMap<Box<[u8]>, Rc<Prepared>, BuildHasherDefault<NameHasher>>;
 
-/// A quick hash of short names. Who looks for names that meet under it slows only itself down.
+/// A fast hash of short names. A client that makes names collide only slows itself down.
 #[derive(Default)]
 struct NameHasher(u64);
 
@@ -221,18 +221,18 @@ impl Hasher for NameHasher {
         self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     }
 
-    /// The length of a name.
+    /// The length of a name, of which one byte is hashed.
     fn write_usize(&mut self, length: usize) {
         self.write_u8(length as u8);
     }
 
     fn finish(&self) -> u64 {
-        // The table looks at the highest bits and the lowest.
+        // The hash table uses the highest bits and the lowest.
         self.0 ^ (self.0 >> 29)
     }
 }
 
-/// What a statement does to transaction blocks, as far as implicit blocks are concerned.
+/// The effect of a statement on transaction blocks, as far as implicit blocks are concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Control {
     None,
@@ -241,7 +241,7 @@ enum Control {
 }
 
 /// Bound statements by name. Drivers hardly ever name one, so the unnamed one has its own place: a
-/// round trip neither hashes its name nor moves it, and its buffers are used again.
+/// round trip neither hashes its name nor moves it, and its buffers are reused.
 #[derive(Default)]
 struct Portals {
     unnamed: Portal,
@@ -286,7 +286,7 @@ impl Portals {
     }
 }
 
-/// A place for a bound statement; closed, which is as good as not there, while it holds none.
+/// A place for a bound statement. A closed one counts as absent.
 #[derive(Default)]
 struct Portal {
     prepared: Option<Rc<Prepared>>,
@@ -327,7 +327,7 @@ impl Client {
             mode: Mode::Ready,
             implicit_block: false,
             idle: false,
-            told_settings: None,
+            reported_settings: None,
             followed_settings: None,
             is_ended: Arc::default(),
             has_listened: false,
@@ -340,7 +340,7 @@ impl Client {
         }
     }
 
-    /// Lets other sessions end this one (`pg_terminate_backend`): its thread sees that nothing comes any more, and in the flag why.
+    /// Lets other sessions end this one (`pg_terminate_backend`): the hook closes the socket for reading and sets the flag.
     pub(crate) fn set_terminate_hook(&mut self, socket: &Arc<Socket>, is_ended: &Arc<AtomicBool>) {
         self.is_ended = is_ended.clone();
         let (socket, is_ended) = (Arc::downgrade(socket), is_ended.clone());
@@ -352,18 +352,18 @@ impl Client {
         });
     }
 
-    /// Has what it runs be cancelled once its client has gone.
-    pub(crate) fn let_it_go(&self, socket: &Arc<Socket>) {
+    /// Cancels the running statement once its client has gone.
+    pub(crate) fn cancel_when_gone(&self, socket: &Arc<Socket>) {
         let socket = Arc::downgrade(socket);
         self.session.set_client_gone_hook(move || socket.upgrade().is_none_or(|socket| socket.is_left()));
     }
 
-    /// Tells the client the settings that it follows, and that it may go on.
+    /// Reports changed settings to the client, and that the server is ready.
     pub(crate) fn ready(&mut self, output: &mut Output) {
         let version = self.session.settings_version();
         self.deliver(output);
-        if self.told_settings != Some(version) {
-            self.told_settings = Some(version);
+        if self.reported_settings != Some(version) {
+            self.reported_settings = Some(version);
             self.report_settings(output);
         }
         encode::ready_for_query(output, self.session.status());
@@ -371,7 +371,7 @@ impl Client {
         self.idle = true;
     }
 
-    /// Tells what others have sent, unless the client is in a transaction block: then it is told at its end.
+    /// Sends notifications of other sessions, unless the client is in a transaction block: then they are sent at its end.
     pub(crate) fn deliver(&mut self, output: &mut Output) {
         if self.listens() && self.session.status() == TransactionStatus::Idle {
             for notification in self.session.take_notifications() {
@@ -380,32 +380,32 @@ impl Client {
         }
     }
 
-    /// Whether the session has listened to channels, so that something may arrive while the client is idle.
+    /// Whether the session has listened to channels, so that a notification may arrive while the client is idle.
     #[inline]
     pub(crate) fn listens(&mut self) -> bool {
         self.has_listened
     }
 
-    /// What its thread waits for beside its socket: something that has arrived. `None` while it listens to nothing.
+    /// What the thread waits for beside its socket: notifications. `None` if the session listens to no channel.
     pub(crate) fn arrivals(&mut self) -> Option<&Arc<Arrivals>> {
         if self.has_listened && self.arrivals.is_none() {
             let arrivals = Arc::new(Arrivals::new().ok()?);
             let waker = arrivals.clone();
             self.session.set_notification_hook(move || waker.wake());
-            // What has arrived before has woken nobody.
+            // Earlier arrivals have not woken the thread.
             arrivals.wake();
             self.arrivals = Some(arrivals);
         }
         self.arrivals.as_ref()
     }
 
-    /// How long the client may be silent now.
+    /// The current limit on the client's idle time.
     #[inline]
     pub(crate) fn idle_timeout(&self) -> Option<Duration> {
         if self.idle { self.session.idle_timeout() } else { None }
     }
 
-    /// The client was idle for longer.
+    /// The client has exceeded that limit.
     pub(crate) fn expire(&mut self) -> Error {
         self.session.expire()
     }
@@ -423,7 +423,7 @@ impl Client {
         self.follow_settings(output);
     }
 
-    /// Reads and writes values as the settings say now.
+    /// Applies the current settings to the reading and writing of values.
     fn follow_settings(&mut self, output: &mut Output) {
         let version = self.session.settings_version();
         if self.followed_settings != Some(version) {
@@ -444,7 +444,7 @@ impl Client {
         }
     }
 
-    /// Answers a message. `sync_follows` says that the next one is a Sync that has come already.
+    /// Processes a message. `sync_follows` says that the next one is a Sync that has arrived already.
     pub(crate) fn handle(
         &mut self,
         message: Message<'_>,
@@ -455,7 +455,7 @@ impl Client {
         let (flushes, length) = (sink.flushes, sink.output.len());
         let next = self.answer_or_fail(message, sync_follows, sink)?;
         if self.is_ended.load(Ordering::Relaxed) {
-            // What the client is told is that its session has ended, and not what came of the statement.
+            // The client gets the error that its session was ended, and not the outcome of the statement.
             let kept = if sink.flushes == flushes { length } else { sink.output.len() };
             sink.output.truncate(kept);
             return Ok(Next::Terminate);
@@ -481,7 +481,7 @@ impl Client {
         match answered {
             Ok(next) => Ok(next),
             Err(Fault::Statement(error)) => {
-                // Only Query and FunctionCall answer for themselves; whatever else fails waits for Sync.
+                // Only Query and FunctionCall end with ReadyForQuery by themselves; after other errors messages are skipped up to Sync.
                 self.fail(&error, sink);
                 self.mode = Mode::Skipping;
                 Ok(Next::Continue)
@@ -524,7 +524,7 @@ impl Client {
             // The rest of a COPY that has failed.
             Message::CopyData(_) | Message::CopyDone | Message::CopyFail(_) => {}
             Message::Password(_) => {
-                return Err(violation("a password was sent when none was asked for").into());
+                return Err(violation("a password was sent, but none was requested").into());
             }
             Message::Terminate => return Ok(Next::Terminate),
         }
@@ -553,9 +553,9 @@ impl Client {
 
     // Implicit transaction blocks.
 
-    /// Opens an implicit block for a statement that is not the only one of its transaction. The
-    /// answer says whether the statement is still to be run: BEGIN inside an implicit block only
-    /// makes it the client's own.
+    /// Opens an implicit block for a statement that is not the only one of its transaction. Returns
+    /// whether the statement must still be run: BEGIN inside an implicit block only
+    /// makes the block explicit.
     fn enter(&mut self, control: Control, alone: bool) -> Result<bool> {
         if self.implicit_block {
             match control {
@@ -584,7 +584,7 @@ impl Client {
     // The simple protocol.
 
     fn query(&mut self, sql: &[u8], sink: &mut Sink) -> Answered {
-        // A script takes the place of the unnamed statement and portal.
+        // A script replaces the unnamed statement and portal.
         self.statements.remove(&b""[..]);
         self.portals.close(b"");
         let text = self.text_of(sql);
@@ -602,7 +602,7 @@ impl Client {
         }
     }
 
-    /// Runs the statements that are left, up to one that takes data.
+    /// Runs the remaining statements, up to one that takes data.
     fn run_script(&mut self, mut script: Script, sink: &mut Sink) -> Answered {
         while let Some(parsed) = script.next() {
             let alone = script.len() == 0 && !self.implicit_block;
@@ -709,7 +709,7 @@ impl Client {
         Ok(prepared)
     }
 
-    /// DEALLOCATE and DISCARD forget statements of the protocol.
+    /// DEALLOCATE and DISCARD remove statements of the protocol.
     #[cold]
     fn forget_what_the_session_has(&mut self) {
         self.forgotten = self.session.forgotten_statements();
@@ -905,7 +905,7 @@ impl Client {
                 let reason = String::from_utf8_lossy(reason);
                 Err(Error::new(SqlState::QUERY_CANCELED, format!("COPY from stdin failed: {reason}")))
             }
-            // libpq sends a Sync with Execute, before it knows that data is wanted.
+            // libpq sends a Sync with Execute, before it knows that the server waits for data.
             Message::Sync | Message::Flush => Ok(()),
             Message::Terminate => return Ok(Next::Terminate),
             _ => Err(violation("unexpected message during COPY from stdin")),
@@ -916,7 +916,7 @@ impl Client {
         }
     }
 
-    /// Ends a COPY with an error of the client's data, or with whatever finishing it yields.
+    /// Ends a COPY with an error of the client's data, or with the result of finishing it.
     fn end_copy(&mut self, error: Option<Error>, sink: &mut Sink) -> Answered<Next> {
         let Mode::CopyIn(copy, protocol) = std::mem::replace(&mut self.mode, Mode::Ready) else {
             unreachable!("called in this mode only")
@@ -942,7 +942,7 @@ impl Client {
 }
 
 impl Control {
-    /// Looks at the first word, behind blanks and comments.
+    /// Checks the first word, after blanks and comments.
     fn of(sql: &str) -> Control {
         let mut rest = sql.trim_start();
         loop {

@@ -16,14 +16,14 @@ use crate::scram::{self, Exchange};
 use crate::server::{Auth, Registration, Shared};
 use crate::socket::{Arrived, End, Input, Socket};
 
-/// Longer messages before authentication are nobody's password.
+/// Longer messages before authentication cannot be passwords.
 const MAX_UNAUTHENTICATED_BYTES: usize = 10_000;
 
-/// Serves a client until it goes. A panic on the way ends this connection and nothing else.
+/// Serves a client until it disconnects. A panic ends only this connection.
 pub(crate) fn serve(socket: &Arc<Socket>, shared: &Arc<Shared>) {
     if catch_unwind(AssertUnwindSafe(|| serve_until_it_ends(socket, shared))).is_err() {
         let error = Error::new(SqlState::INTERNAL_ERROR, "the server failed while serving this connection")
-            .with_hint("The server's standard error says more. Other connections go on.");
+            .with_hint("The server's standard error has details. Other connections continue.");
         let mut output = encode::Output::default();
         encode::error(&mut output, Severity::Fatal, &error);
         let _ = socket.flush(&mut output);
@@ -36,24 +36,24 @@ fn serve_until_it_ends(socket: &Arc<Socket>, shared: &Arc<Shared>) {
     let mut sink =
         Sink { output: encode::Output::default(), socket: socket.clone(), read_timeout: None, flushes: 0 };
     let end = match start(&mut input, &mut sink, shared) {
-        // Both are gone before the last words: what the client had begun is rolled back by then.
+        // Both are dropped before the last message: the client's open transaction is rolled back by then.
         Ok(Some((mut client, _registration))) => {
             client.set_terminate_hook(socket, &is_ended);
-            client.let_it_go(socket);
+            client.cancel_when_gone(socket);
             input.set_max_message_bytes(shared.config.max_message_bytes);
             serve_messages(&mut client, &mut input, &mut sink, shared)
         }
         Ok(None) => return,
         Err(end) => end,
     };
-    let last_words = match end {
+    let last_error = match end {
         Fate::Gone if !shared.is_stopping() && !is_ended.load(Ordering::Relaxed) => return,
         Fate::Gone => {
             Error::new(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
         }
         Fate::Refused(error) => error,
     };
-    encode::error(&mut sink.output, Severity::Fatal, &last_words);
+    encode::error(&mut sink.output, Severity::Fatal, &last_error);
     if sink.flush().is_ok() {
         sink.socket.linger();
     }
@@ -61,9 +61,9 @@ fn serve_until_it_ends(socket: &Arc<Socket>, shared: &Arc<Shared>) {
 
 /// Why a connection ends.
 enum Fate {
-    /// The client has gone, or the server goes.
+    /// The client has gone, or the server stops.
     Gone,
-    /// The client is told why.
+    /// The client gets this error.
     Refused(Error),
 }
 
@@ -95,8 +95,8 @@ fn serve_messages(client: &mut Client, input: &mut Input, sink: &mut Sink, share
     }
 }
 
-/// The loop of a connection: answers whatever has come, and sends the answers when nothing more
-/// has. So a round trip is one read and one write, and a pipeline of many is not many more.
+/// The loop of a connection: processes all messages that have arrived, and sends the replies when there are no
+/// more. So a round trip is one read and one write, and a pipeline of many messages needs few more.
 fn try_serve_messages(
     client: &mut Client,
     input: &mut Input,
@@ -130,7 +130,7 @@ fn try_serve_messages(
             continue;
         };
         let message = decode_message(input.packet(packet)).map_err(End::from)?;
-        // A Sync is five bytes, so one that has begun to come is as good as here.
+        // A Sync is five bytes, so one whose tag has arrived counts as arrived.
         let sync_follows = input.next_tag() == Some(b'S');
         match client.handle(message, sync_follows, sink)? {
             Next::Continue => sink.flush_if_large()?,
@@ -141,7 +141,7 @@ fn try_serve_messages(
     }
 }
 
-/// Brings a connection to its first ReadyForQuery; `None` if it was only to cancel another.
+/// Runs a connection up to its first ReadyForQuery; `None` if it only cancelled another.
 fn start(
     input: &mut Input,
     sink: &mut Sink,
@@ -219,7 +219,7 @@ fn authenticate(
     Ok(())
 }
 
-/// Waits for the next message, which must be one with a password in the widest sense.
+/// Waits for the next message, which must contain a password or a step of SCRAM.
 fn password(
     input: &mut Input,
     sink: &mut Sink,
@@ -253,10 +253,10 @@ fn scram_initial_response(message: &[u8]) -> Result<&[u8]> {
     if u32::from_be_bytes(*length) as usize == data.len() { Ok(data) } else { Err(malformed()) }
 }
 
-/// What a start-up packet asks for.
+/// The content of a start-up packet.
 struct Parameters {
     user: String,
-    /// A server holds one database, by whatever name clients ask for it; without one, by that of the user.
+    /// A server has one database, whatever name clients use for it; the default is the name of the user.
     database: String,
     /// Name and value, to be set in the session.
     settings: Vec<(String, String)>,
@@ -302,8 +302,8 @@ impl Parameters {
     }
 }
 
-/// Reads `-c name=value` and `--name=value`, as libpq's `options` and `PGOPTIONS` give them. A
-/// backslash keeps the next character, such as a blank.
+/// Reads `-c name=value` and `--name=value`, as in libpq's `options` and `PGOPTIONS`. A
+/// backslash escapes the next character, such as a blank.
 fn read_options(options: &str) -> Result<Vec<(String, String)>> {
     let mut words = vec![String::new()];
     let mut characters = options.chars();

@@ -1,4 +1,4 @@
-//! What clients send, from bytes. Pure: no socket, no state, and no input makes it panic.
+//! Decodes what clients send. Pure: no socket, no state, and no input makes it panic.
 //!
 //! ```text
 //! start-up   length:i32 (itself included)  code:i32  body        no tag: the first packets only
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A decoded message borrows the input buffer. All lengths and counts inside it have been checked,
-//! so that walking its parameters later cannot fail. Text is still bytes here: whether it is UTF-8
-//! is the statement's mistake (22021), not the protocol's.
+//! so that iterating over its parameters later cannot fail. Text is still bytes here: invalid UTF-8
+//! is an error of the statement (22021), not of the protocol.
 
 use firn_base::{Error, SqlState};
 
@@ -23,15 +23,15 @@ impl From<Malformed> for Error {
 
 type Decoded<T> = std::result::Result<T, Malformed>;
 
-/// The longest start-up packet; nothing honest comes near it.
+/// The longest start-up packet; those of real clients are much shorter.
 pub const MAX_STARTUP_BYTES: usize = 10_000;
 
-/// Where a packet lies at the front of the input.
+/// How much of a packet has arrived at the front of the input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Frame {
-    /// Not all of it has come: that many bytes are needed in all before it is worth looking again.
+    /// It has not arrived as a whole: this number of bytes is needed before the next attempt.
     Incomplete(usize),
-    /// It has come, and is that many bytes long.
+    /// It has arrived as a whole, and has this length.
     Complete(usize),
 }
 
@@ -69,16 +69,16 @@ pub enum Startup<'a> {
     SslRequest,
     /// Asks for GSSAPI encryption.
     GssRequest,
-    /// Asks to stop what another connection is running.
+    /// Asks to cancel the statement of another connection.
     Cancel {
         /// That connection's number.
         process: u32,
-        /// The secret it was given.
+        /// The secret of that connection.
         key: &'a [u8],
     },
     /// Opens a session of protocol 3.
     Session {
-        /// The minor version asked for.
+        /// The requested minor version.
         minor: u16,
         /// Name and value of each parameter.
         parameters: Vec<(&'a [u8], &'a [u8])>,
@@ -121,26 +121,26 @@ pub fn decode_startup(packet: &[u8]) -> Decoded<Startup<'_>> {
 pub enum Message<'a> {
     /// Gives parameters to a prepared statement.
     Bind(Bind<'a>),
-    /// Forgets a statement or portal.
+    /// Drops a statement or portal.
     Close(Target<'a>),
     /// Data of COPY FROM STDIN.
     CopyData(&'a [u8]),
     /// The end of that data.
     CopyDone,
-    /// That data will not end well: why.
+    /// The client aborts that data: its reason.
     CopyFail(&'a [u8]),
-    /// Asks what a statement or portal takes and yields.
+    /// Asks for the parameters and columns of a statement or portal.
     Describe(Target<'a>),
     /// Runs a portal.
     Execute {
         /// Its name.
         portal: &'a [u8],
-        /// Rows wanted at most; 0 for all.
+        /// The most rows to return; 0 for all.
         row_limit: u32,
     },
-    /// Asks for all answers so far.
+    /// Asks for all replies so far.
     Flush,
-    /// Calls a function by its number, which nobody does.
+    /// Calls a function by its oid, which no client does.
     FunctionCall,
     /// Prepares a statement.
     Parse(Parse<'a>),
@@ -154,7 +154,7 @@ pub enum Message<'a> {
     Terminate,
 }
 
-/// What Close and Describe point at.
+/// What Close and Describe refer to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target<'a> {
     /// A prepared statement.
@@ -192,7 +192,7 @@ pub struct Bind<'a> {
     /// How many parameters there are.
     pub parameter_count: usize,
     parameters: &'a [u8],
-    /// How the results are wanted.
+    /// The formats of the results.
     pub result_formats: Formats<'a>,
 }
 
@@ -207,7 +207,7 @@ impl<'a> Bind<'a> {
 /// Text or binary.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
-    /// As people write it.
+    /// As text.
     Text,
     /// As PostgreSQL's binary output functions write it.
     Binary,
@@ -253,7 +253,7 @@ pub fn decode_message(packet: &[u8]) -> Decoded<Message<'_>> {
         b'D' => Message::Describe(target(&mut cursor)?),
         b'E' => {
             let portal = cursor.text()?;
-            // PostgreSQL takes a negative limit for none.
+            // PostgreSQL treats a negative limit as none.
             let row_limit = u32::try_from(cursor.u32()? as i32).unwrap_or(0);
             Message::Execute { portal, row_limit }
         }
@@ -323,7 +323,7 @@ impl<'a> Cursor<'a> {
         Ok(u32::from_be_bytes(self.take(4)?.try_into().expect("4 bytes")))
     }
 
-    /// A count in 16 bits. Sent as signed, but counts above 32,767 are in use (65,535 parameters).
+    /// A count in 16 bits. It is signed by the protocol, but counts above 32,767 are in use (65,535 parameters).
     fn count(&mut self) -> Decoded<usize> {
         Ok(usize::from(u16::from_be_bytes(self.take(2)?.try_into().expect("2 bytes"))))
     }
@@ -408,8 +408,8 @@ mod tests {
         assert_eq!(parse.types().collect::<Vec<_>>(), [23]);
     }
 
-    /// Cuts every kind of message at every length, once leaving the header as it was (the frame is
-    /// incomplete) and once correcting its length (the body is malformed, or still fine).
+    /// Cuts every kind of message at every length, once with its header unchanged (the frame is
+    /// incomplete) and once with its length corrected (the body is malformed, or still valid).
     #[test]
     fn a_message_cut_anywhere_is_incomplete_or_malformed() {
         for packet in every_kind() {
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn start_up_packets_are_told_apart() {
+    fn start_up_packets_are_distinguished() {
         let packet = |code: u32, body: &[u8]| {
             let mut packet = (body.len() as u32 + 8).to_be_bytes().to_vec();
             packet.extend_from_slice(&code.to_be_bytes());

@@ -1,4 +1,4 @@
-//! What the server sends, into bytes. Every message goes to the end of one output buffer, which the
+//! Encodes what the server sends. Every message is appended to one output buffer, which the
 //! connection writes to its socket as rarely as the protocol allows.
 
 use firn_base::encoding::Encoding;
@@ -8,7 +8,7 @@ use firn_session::{Column, CommandTag, CopyFormat, Notification, TransactionStat
 use crate::decode::{Format, format_of};
 use std::ops::{Deref, DerefMut};
 
-/// The output buffer, and in which encoding strings are appended to it.
+/// The output buffer, and the encoding of the strings that are appended to it.
 #[derive(Default)]
 pub(crate) struct Output {
     bytes: Vec<u8>,
@@ -29,7 +29,7 @@ impl DerefMut for Output {
     }
 }
 
-/// Whether strings are not sent as they are.
+/// Whether strings have to be converted before they are sent.
 pub(crate) fn converts(encoding: Encoding) -> bool {
     !matches!(encoding, Encoding::Utf8 | Encoding::SqlAscii)
 }
@@ -52,10 +52,10 @@ pub(crate) fn length_prefixed(output: &mut Output, extra: usize, body: impl FnOn
 }
 
 /// Appends a string and the zero byte that ends it. Zero bytes inside would end it early, so they
-/// are left out; only a message that quotes broken input can hold one.
+/// are left out; only a message that quotes malformed input can contain one.
 fn text(output: &mut Output, text: &str) {
     if converts(output.encoding) {
-        // A character that the client has no code for is shown as a question mark: there is nobody to tell.
+        // A character without a code in the client's encoding becomes a question mark: an error could not be reported here.
         let mut buffer = [0; 4];
         for character in text.chars().filter(|character| *character != '\0') {
             let encoding = output.encoding;
@@ -79,7 +79,7 @@ fn count(output: &mut Output, count: usize) {
 
 /// The messages of authentication.
 pub(crate) enum Authentication<'a> {
-    /// The client is who it says it is.
+    /// The client is authenticated.
     Ok,
     /// Asks for SASL with one of these mechanisms.
     Sasl(&'a [&'a str]),
@@ -115,7 +115,7 @@ pub(crate) fn backend_key_data(output: &mut Output, process: u32, key: [u8; 4]) 
     });
 }
 
-/// Says that 3.0 is the newest version served, and which `_pq_.` options are unknown.
+/// Reports that 3.0 is the newest supported version, and which `_pq_.` options are unknown.
 pub(crate) fn negotiate_protocol_version(output: &mut Output, unknown_options: &[&str]) {
     message(output, b'v', |output| {
         output.extend_from_slice(&(3u32 << 16).to_be_bytes());
@@ -140,7 +140,7 @@ pub(crate) fn ready_for_query(output: &mut Output, status: TransactionStatus) {
     output.extend_from_slice(&[b'Z', 0, 0, 0, 5, status]);
 }
 
-/// How bad an error is.
+/// The severity of an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Severity {
     /// The statement failed.
@@ -188,7 +188,7 @@ pub(crate) fn error(output: &mut Output, severity: Severity, error: &Error) {
     });
 }
 
-/// A notification of a session that listens to its channel.
+/// A notification, for a session that listens to its channel.
 pub(crate) fn notification(output: &mut Output, notification: &Notification) {
     message(output, b'A', |output| {
         output.extend_from_slice(&notification.session.to_be_bytes());
@@ -246,7 +246,7 @@ pub(crate) fn copy_data(output: &mut Output, data: &[u8]) {
     message(output, b'd', |output| output.extend_from_slice(data));
 }
 
-/// Starts COPY: `G` takes data in, `H` sends it out. Of its format the protocol tells only whether it is text.
+/// Starts COPY: `G` takes data in, `H` sends it out. Of its format the protocol shows only whether it is text.
 pub(crate) fn copy_response(output: &mut Output, tag: u8, columns: usize, format: CopyFormat) {
     let code = u8::from(format.is_binary());
     message(output, tag, |output| {

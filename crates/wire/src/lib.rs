@@ -1,11 +1,11 @@
-//! PostgreSQL's protocol and Flight SQL, nothing else: a [`Server`] lets clients of PostgreSQL use a
+//! PostgreSQL's protocol and Flight SQL, nothing else: a [`Server`] connects clients of PostgreSQL to a
 //! [`firn_session::Database`], a [`FlightServer`] those of Arrow.
 //!
-//! PostgreSQL's protocol is served by a hand-written message loop over blocking sockets, one thread per
-//! connection, because a short statement takes a microsecond or two: next to that an executor's wake-up
-//! is dear, and a round trip should cost one `read` and one `write` (docs/decisions/0005). Flight SQL, for results
-//! rather than round trips, goes over gRPC (docs/decisions/0026). The other crates know no protocol, and this one
-//! knows no SQL but what it asks the catalog.
+//! PostgreSQL's protocol is implemented by a hand-written message loop over blocking sockets, one thread per
+//! connection. A short statement takes a microsecond or two: in comparison an executor's wake-up
+//! is expensive, and a round trip should cost one `read` and one `write` (docs/decisions/0005). Flight SQL, for results
+//! rather than round trips, uses gRPC (docs/decisions/0026). The other crates contain no protocol, and this one
+//! contains no SQL except its queries of the catalog.
 //!
 //! ```no_run
 //! let database = firn_session::Database::memory()?;
@@ -15,7 +15,7 @@
 //! # Ok::<(), firn_base::Error>(())
 //! ```
 //!
-//! Modules from the bytes up.
+//! Modules from the bytes upwards.
 
 pub mod decode;
 mod encode;

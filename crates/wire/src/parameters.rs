@@ -2,7 +2,8 @@
 
 use crate::decode::Format;
 use firn_base::binary::{self, utf8};
-use firn_base::{Error, Representation, Result, TextStyle, Type, TypeId, Value, text};
+use firn_base::datetime::Present;
+use firn_base::{Error, Representation, Result, TextStyle, Type, TypeId, Value, clock, text};
 
 /// The type that a client declares for a parameter. `unknown` leaves it to inference, like 0.
 pub(crate) fn declared(oid: u32) -> Result<Option<TypeId>> {
@@ -35,16 +36,19 @@ pub(crate) fn is_text(format: Format, ty: Type) -> bool {
     format == Format::Text || matches!(of_type, Some(Representation::Text | Representation::PaddedText))
 }
 
-/// A value from its text. The text of a type that names an object of the catalog stays a text: the session reads it when
+/// A value from its text. The text of a type that names an object of the catalog is returned as text: the session reads it when
 /// the statement runs.
 pub(crate) fn read_text(text: &str, ty: Type, style: &TextStyle) -> Result<Value> {
-    match ty.names_objects() {
-        true => Ok(Value::Text(text.to_owned())),
-        false => text::parse_any(text, ty, style),
+    match ty.id {
+        _ if ty.names_objects() => Ok(Value::Text(text.to_owned())),
+        TypeId::DATE | TypeId::TIME | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ => {
+            text::parse_any_at(text, ty, Present { moment: clock::wall_clock_micros(), style })
+        }
+        _ => text::parse_any(text, ty, style),
     }
 }
 
-/// A number of at most nine digits and nothing else: most keys are such numbers, and are read without the checks that
+/// A number of at most nine digits and nothing else. Most keys are such numbers, and they are read without the checks that
 /// other texts need.
 #[inline]
 fn short_number(bytes: &[u8]) -> Option<i32> {

@@ -1,4 +1,4 @@
-//! Rows on their way out: from row-major values, or from vectors, into DataRow messages.
+//! Encodes rows, from row-major values or from vectors, into DataRow messages.
 //!
 //! ```text
 //! D  length:i32  columns:i16  then per column  length:i32 (-1 for NULL)  bytes
@@ -17,16 +17,16 @@ use crate::encode::{self, Output};
 pub(crate) struct Cursor {
     rows: Rows,
     columns: Arc<[Column]>,
-    /// What was drawn from `rows` last, and how many of its rows have been sent.
+    /// The last chunk of `rows`, and how many of its rows have been sent.
     chunk: Option<(RowChunk, usize)>,
     writer: CellWriter,
 }
 
-/// How far sending got.
+/// The result of sending rows.
 pub(crate) enum Progress {
     /// All rows have been sent.
     Finished(CommandTag),
-    /// As many as were asked for have been sent.
+    /// As many rows as the limit have been sent.
     Suspended,
 }
 
@@ -81,13 +81,13 @@ impl Cursor {
             }
         }
         let tag = self.rows.tag();
-        // A SELECT that was suspended counts only what was sent since, as PostgreSQL does.
+        // The tag of a SELECT that was suspended counts only the rows since, as in PostgreSQL.
         let rows = if tag.verb == "SELECT" { Some(sent_now) } else { tag.rows };
         Ok(Progress::Finished(CommandTag { rows, ..tag }))
     }
 }
 
-/// Sends rows of values that lie row by row.
+/// Sends row-major values.
 pub(crate) fn send_values(
     values: &[Value],
     rows: usize,
@@ -153,9 +153,9 @@ fn has_records(ty: Type) -> bool {
 /// Writes single cells, each with its length.
 pub(crate) struct CellWriter {
     style: TextStyle,
-    /// What the text of one cell is written into before it is copied out.
+    /// A buffer for the text of one cell before it is copied into the output.
     scratch: String,
-    /// Of a character that the client's encoding does not have.
+    /// The error of a character that the client's encoding does not have.
     failed: Option<Error>,
 }
 
@@ -172,7 +172,7 @@ impl CellWriter {
         self.style = style;
     }
 
-    /// Takes a row back of which a cell could not be sent: 22P05.
+    /// Removes a row with a cell that could not be encoded: 22P05.
     #[inline]
     fn check(&mut self, start: usize, output: &mut Output) -> Result<()> {
         match self.failed.take() {
@@ -219,7 +219,7 @@ impl CellWriter {
         }
     }
 
-    /// A cell of the text that has been written.
+    /// A cell with the text that has been written.
     fn written(&mut self, output: &mut Output) {
         let text = std::mem::take(&mut self.scratch);
         self.text(&text, output);

@@ -1,5 +1,5 @@
-//! SCRAM-SHA-256 (RFC 5802, RFC 7677): a client proves that it knows a password, and the server that
-//! it knows the verifier, and neither learns what it did not know.
+//! SCRAM-SHA-256 (RFC 5802, RFC 7677): a client proves that it has a password, and the server that
+//! it has the verifier, and neither learns anything else.
 //!
 //! ```text
 //! client-first   n,,n=user,r=nonce
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! The name inside client-first is ignored, as PostgreSQL does: the start-up packet named the user.
-//! A user who does not exist gets the same conversation, with a salt that stays the same from one
-//! attempt to the next, so that an attacker cannot list the users.
+//! For a user that does not exist the messages are the same, with a salt that does not change from one
+//! attempt to the next, so an attacker cannot list the users.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ use firn_base::{Error, Result, SqlState, random};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// The mechanism's name, as SASL says it.
+/// The mechanism's name in SASL.
 pub(crate) const MECHANISM: &str = "SCRAM-SHA-256";
 
 /// Rounds of hashing in new verifiers: PostgreSQL's number, and RFC 7677's least.
@@ -28,7 +28,7 @@ const ITERATIONS: u32 = 4096;
 
 type Hash = [u8; 32];
 
-/// What the server stores about a password: enough to check it, too little to log in elsewhere.
+/// What the server stores of a password: enough to check it, too little to log in elsewhere.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Verifier {
     salt: Vec<u8>,
@@ -89,11 +89,11 @@ impl std::fmt::Debug for Verifier {
     }
 }
 
-/// The users who may connect.
+/// The users that may connect.
 #[derive(Clone, Debug)]
 pub struct Users {
     verifiers: HashMap<String, Verifier>,
-    /// Makes up salts for users who do not exist.
+    /// The secret from which the salts of non-existent users are derived.
     mock_secret: Hash,
 }
 
@@ -103,8 +103,8 @@ impl Users {
         Users { verifiers: verifiers.into_iter().collect(), mock_secret: random::secret_bytes() }
     }
 
-    /// Whether a password is a user's, told by a protocol that sends it; 28P01 if not. It takes milliseconds,
-    /// and as long for a user who does not exist.
+    /// Checks the password of a user, for a protocol that sends it; 28P01 if it is wrong. This takes milliseconds,
+    /// and as long for a user that does not exist.
     pub(crate) fn check_password(&self, user: &str, password: &str) -> Result<()> {
         let (verifier, exists) = self.verifier(user);
         let given = Verifier::derive(password, verifier.salt.clone(), verifier.iterations);
@@ -114,7 +114,7 @@ impl Users {
         }
     }
 
-    /// The verifier of a user, or one that no password fits.
+    /// The verifier of a user, or one that no password matches.
     fn verifier(&self, user: &str) -> (Verifier, bool) {
         match self.verifiers.get(user) {
             Some(verifier) => (verifier.clone(), true),
@@ -127,7 +127,7 @@ impl Users {
     }
 }
 
-/// A conversation that waits for client-final.
+/// An authentication that waits for client-final.
 pub(crate) struct Exchange {
     user: String,
     verifier: Verifier,
@@ -140,7 +140,7 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// Takes client-first; [`Exchange::server_first`] then has the answer.
+    /// Takes client-first; [`Exchange::server_first`] then returns the reply.
     pub(crate) fn begin(users: &Users, user: &str, client_first: &[u8]) -> Result<Exchange> {
         let nonce = BASE64.encode(random::secret_bytes::<18>());
         Exchange::begin_with_nonce(users, user, client_first, &nonce)
@@ -157,7 +157,7 @@ impl Exchange {
         let binding_flag = parts.next().ok_or_else(malformed)?;
         let identity = parts.next().ok_or_else(malformed)?;
         let bare = parts.next().ok_or_else(malformed)?;
-        // "y" says that the client could bind to a TLS channel and believes that we cannot: true.
+        // "y" says that the client could bind to a TLS channel and believes that the server cannot: true.
         if !matches!(binding_flag, "n" | "y") {
             return Err(malformed().with_detail("Channel binding is not offered without TLS."));
         }
@@ -190,7 +190,7 @@ impl Exchange {
         &self.server_first
     }
 
-    /// Takes client-final and answers it; 28P01 if the proof is not one.
+    /// Takes client-final and returns the reply; 28P01 if the proof is invalid.
     pub(crate) fn finish(&self, client_final: &[u8]) -> Result<String> {
         let message = std::str::from_utf8(client_final).map_err(|_| malformed())?;
         let (without_proof, proof) = message.rsplit_once(",p=").ok_or_else(malformed)?;
@@ -225,8 +225,8 @@ fn decode_hash(text: &str) -> Option<Hash> {
     BASE64.decode(text).ok()?.try_into().ok()
 }
 
-/// HMAC (RFC 2104) over SHA-256. Twenty lines of our own with it and [`salted_password`], because
-/// the crates for them switch on features of `digest` for the whole engine, which is then built twice.
+/// HMAC (RFC 2104) over SHA-256. This function and [`salted_password`] are twenty lines of our own, because
+/// the crates for them enable features of `digest` for the whole engine, which is then built twice.
 fn hmac(key: &[u8], data: &[u8]) -> Hash {
     let mut block = [0; 64];
     if key.len() <= block.len() {
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_who_does_not_exist_gets_the_same_salt_twice_and_never_gets_in() {
+    fn an_unknown_user_gets_a_constant_salt_and_is_refused() {
         let users = Users::new([]);
         let first = |user| {
             let exchange = Exchange::begin_with_nonce(&users, user, b"n,,n=,r=x", "y").unwrap();

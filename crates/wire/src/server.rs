@@ -1,9 +1,9 @@
-//! Listening: accepts clients, gives each a thread, and ends them all at shutdown.
+//! Listening: accepts clients, gives each a thread, and ends all of them at shutdown.
 //!
 //! Threads. One accepts per listening socket; one serves each client and sleeps in `read` while the
-//! client is idle; one looks now and then whether the clients of running statements are still there.
-//! [`Shared::clients`] knows every client that has passed its start-up, which bounds
-//! their number and finds the one that a cancel request means.
+//! client is idle; one checks periodically whether the clients of running statements are still connected.
+//! [`Shared::clients`] holds every client that has passed its start-up, which bounds
+//! their number and finds the target of a cancel request.
 
 use std::collections::HashMap;
 use std::io;
@@ -26,17 +26,17 @@ use crate::encode::{self, Severity};
 use crate::scram::Users;
 use crate::socket::Socket;
 
-/// Planning a query can nest deeply; the memory is touched only as far as it does.
+/// Planning a query can nest deeply; only the part of the stack that is used takes memory.
 const STACK_BYTES: usize = 8 * 1024 * 1024;
 
 /// Threads for clients that have not passed their start-up, beyond those for clients that have.
 const STARTING_CLIENTS: usize = 64;
 
-/// How often it is looked whether the clients of running statements are still there: statements that have run for as long as
-/// `client_connection_check_interval` says.
+/// How often the server checks whether the clients of running statements are still connected: of statements that have run
+/// for `client_connection_check_interval`.
 const LOOKS_EVERY: Duration = Duration::from_millis(500);
 
-/// How long shutdown waits for clients to take their last message.
+/// How long shutdown waits for clients to read their last message.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
 /// How a server listens and what it allows.
@@ -46,9 +46,9 @@ pub struct WireConfig {
     pub listen: Vec<String>,
     /// Directory for a Unix domain socket, which is named `.s.PGSQL.<port>`.
     pub socket_directory: Option<PathBuf>,
-    /// How clients show who they are.
+    /// How clients authenticate.
     pub auth: Auth,
-    /// Clients at a time; more get 53300.
+    /// Clients at once; further ones get 53300.
     pub max_connections: usize,
     /// The longest message a client may send; a longer one ends its connection.
     pub max_message_bytes: usize,
@@ -69,12 +69,12 @@ impl Default for WireConfig {
     }
 }
 
-/// How clients show who they are.
+/// How clients authenticate.
 #[derive(Clone, Debug)]
 pub enum Auth {
-    /// They are believed.
+    /// Without a password.
     Trust,
-    /// They prove that they know a password.
+    /// With SCRAM and the passwords of these users.
     Scram(Users),
 }
 
@@ -89,7 +89,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts listening. Fails with 55006 if an address is in use, 58030 if it cannot be had.
+    /// Starts listening. Fails with 55006 if an address is in use, 58030 if it cannot be bound.
     pub fn start(database: Database, config: WireConfig) -> Result<Server> {
         let mut listeners = Vec::new();
         let mut addresses = Vec::new();
@@ -126,12 +126,12 @@ impl Server {
         Ok(Server { shared, acceptors, lookout, listeners, addresses, socket_path })
     }
 
-    /// The first TCP address, with the port that was taken. Panics if there is none.
+    /// The first TCP address, with the port that was bound. Panics if there is none.
     pub fn local_addr(&self) -> SocketAddr {
         self.addresses[0]
     }
 
-    /// All TCP addresses, with the ports that were taken.
+    /// All TCP addresses, with the ports that were bound.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -141,13 +141,13 @@ impl Server {
         self.socket_path.as_deref()
     }
 
-    /// Stops listening, cancels what runs, tells every client (57P01), and waits for their threads.
+    /// Stops listening, cancels running statements, notifies every client (57P01), and waits for their threads.
     pub fn shutdown(mut self) {
         self.stop();
     }
 
     fn stop(&mut self) {
-        // Pairs with the loads in `is_stopping`: whoever is woken by the shutdowns below sees it.
+        // Pairs with the loads in `is_stopping`: a thread that is woken by the shutdowns below sees it.
         self.shared.stopping.store(true, Ordering::SeqCst);
         for listener in &self.listeners {
             listener.wake();
@@ -166,7 +166,7 @@ impl Server {
             // A statement that has begun since is cancelled like those before.
             self.shared.cancel_all();
         }
-        // Whoever is left waits for a client that does not read.
+        // The threads that are left wait for a client that does not read.
         self.shared.end_clients(Shutdown::Both);
         while !self.shared.all_threads_finished() {
             clock::sleep(Duration::from_millis(10));
@@ -192,7 +192,7 @@ pub(crate) struct Shared {
     pub(crate) database: Database,
     pub(crate) config: WireConfig,
     stopping: AtomicBool,
-    /// For whoever sleeps until then.
+    /// For threads that sleep until then.
     at_the_end: (Mutex<bool>, Condvar),
     /// Clients that count against the limit, by process number.
     clients: Mutex<HashMap<u32, ClientEntry>>,
@@ -211,7 +211,7 @@ impl Shared {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Cancels what runs for clients that have gone, until the server ends.
+    /// Cancels statements whose clients have gone, until the server ends.
     fn look_out_for_clients(&self) {
         let (is_at_the_end, ended) = &self.at_the_end;
         let mut is_at_the_end = is_at_the_end.lock();
@@ -238,7 +238,7 @@ impl Shared {
         Ok(Registration { shared: self.clone(), process, key })
     }
 
-    /// Stops what a client runs, if the key is that client's.
+    /// Cancels a client's statement, if the key is that client's.
     pub(crate) fn cancel(&self, process: u32, key: &[u8]) {
         let clients = self.clients.lock();
         if let Some(client) = clients.get(&process)
@@ -288,7 +288,7 @@ impl Shared {
     }
 }
 
-/// A client's place among the counted ones, given up when dropped.
+/// A client's place among the counted ones, released when dropped.
 pub(crate) struct Registration {
     shared: Arc<Shared>,
     process: u32,
@@ -340,7 +340,7 @@ impl Listener {
             Listener::Tcp(listener) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nodelay(true)?;
-                // Finds out about clients whose machine has gone without a word.
+                // Detects clients whose machine has disappeared.
                 SockRef::from(&stream).set_keepalive(true)?;
                 Socket::Tcp(stream)
             }
@@ -386,7 +386,7 @@ pub(crate) fn bind_tcp(address: &str) -> Result<TcpListener> {
     TcpListener::bind(&addresses[..]).map_err(|error| cannot_listen(address, &error))
 }
 
-/// Binds a Unix socket, over one that a dead server left behind.
+/// Binds a Unix socket, replacing one that a dead server has left.
 fn bind_unix(path: &Path) -> Result<UnixListener> {
     let shown = path.display().to_string();
     if path.metadata().is_ok_and(|found| found.file_type().is_socket()) {

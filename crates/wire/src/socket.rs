@@ -18,10 +18,10 @@ use crate::decode::{Frame, MAX_STARTUP_BYTES, Malformed, frame_message, frame_st
 /// Room for the messages of a usual round trip.
 const USUAL_BYTES: usize = 8 * 1024;
 
-/// Room that a connection keeps for its answers while it is idle.
+/// The most room that an idle connection keeps for its replies.
 const MOST_KEPT_BYTES: usize = 256 * 1024;
 
-/// A stream to a client. Its thread owns it; the server may end it from another (see `Shared`).
+/// A stream to a client. Its thread owns it; the server may end it from another thread (see `Shared`).
 pub(crate) enum Socket {
     /// Over TCP.
     Tcp(TcpStream),
@@ -39,7 +39,7 @@ impl Socket {
         };
     }
 
-    /// Where the client is and its port, unless it is on this machine by a socket of its file system.
+    /// The client's address and port, unless it is connected by a Unix domain socket.
     pub(crate) fn peer(&self) -> Option<(IpAddr, u16)> {
         match self {
             Socket::Tcp(stream) => stream.peer_addr().ok().map(|peer| (peer.ip(), peer.port())),
@@ -47,7 +47,7 @@ impl Socket {
         }
     }
 
-    /// Where the server is for it and its port.
+    /// The server's address and port of this connection.
     pub(crate) fn local(&self) -> Option<(IpAddr, u16)> {
         match self {
             Socket::Tcp(stream) => stream.local_addr().ok().map(|local| (local.ip(), local.port())),
@@ -55,14 +55,14 @@ impl Socket {
         }
     }
 
-    /// Whether the client has closed its side and said nothing more than that it goes: there is nobody to answer.
+    /// Whether the client has closed its side and sent nothing after that but a `Terminate`: replies would not be read.
     pub(crate) fn is_left(&self) -> bool {
-        /// Of a `Terminate`.
-        const LAST_WORDS: u64 = 5;
+        /// The length of a `Terminate`.
+        const TERMINATE_BYTES: u64 = 5;
         let socket = self.as_fd();
         let mut asked = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
         let answered = poll(&mut asked, Some(&Timespec::default())).is_ok_and(|answered| answered > 0);
-        answered && ioctl_fionread(socket).is_ok_and(|unread| unread <= LAST_WORDS)
+        answered && ioctl_fionread(socket).is_ok_and(|unread| unread <= TERMINATE_BYTES)
     }
 
     /// Limits how long reads wait.
@@ -73,7 +73,7 @@ impl Socket {
         }
     }
 
-    /// Sends all of `output`, and empties it. The memory of an unusually long answer is given back.
+    /// Sends all of `output`, and empties it. The memory of an unusually long reply is released.
     pub(crate) fn flush(&self, output: &mut Vec<u8>) -> io::Result<()> {
         let sent = match self {
             Socket::Tcp(stream) => (&mut &*stream).write_all(output),
@@ -97,8 +97,8 @@ impl Socket {
         }
     }
 
-    /// Ends a connection whose last words are sent. Closing a socket with unread input resets it,
-    /// and a reset can overtake those words: so the input is read away, for a moment.
+    /// Ends a connection whose last message is sent. Closing a socket with unread input resets it,
+    /// and a reset can overtake that message: so the input is read and discarded, for a short time.
     pub(crate) fn linger(&self) {
         self.shutdown(Shutdown::Write);
         if self.set_read_timeout(Some(Duration::from_millis(100))).is_err() {
@@ -113,20 +113,20 @@ impl Socket {
     }
 }
 
-/// Wakes a thread that waits for its client, because something has arrived that its client is to be told.
+/// Wakes a thread that waits for its client, because a notification has arrived that must be sent to its client.
 pub(crate) struct Arrivals {
     reader: UnixStream,
     writer: UnixStream,
 }
 
-/// What a thread has waited for.
+/// What has ended a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Arrived {
-    /// Its client has sent something, or has gone.
+    /// The client has sent a message, or has disconnected.
     Message,
-    /// Something that its client is to be told.
+    /// A notification for the client.
     Notification,
-    /// Neither, for as long as it waits.
+    /// Neither, within the time limit.
     TimedOut,
 }
 
@@ -138,12 +138,12 @@ impl Arrivals {
         Ok(Arrivals { reader, writer })
     }
 
-    /// Wakes the thread. If it has been woken so often that the socket is full, it has been woken.
+    /// Wakes the thread. If the socket is full, enough wake-ups are pending already.
     pub(crate) fn wake(&self) {
         let _ = (&self.writer).write(&[0]);
     }
 
-    /// Waits for the client or for being woken.
+    /// Waits for the client or for a wake-up.
     pub(crate) fn wait(&self, socket: &Socket, longest: Option<Duration>) -> io::Result<Arrived> {
         let limit = longest.map(|longest| Timespec {
             tv_sec: longest.as_secs().try_into().unwrap_or(i64::MAX),
@@ -174,13 +174,13 @@ impl AsFd for Socket {
     }
 }
 
-/// Why no message comes any more.
+/// Why no message can be read any more.
 pub(crate) enum End {
     /// The client closed the connection, or it broke.
     Gone,
-    /// Nothing came for as long as reads wait.
+    /// Nothing arrived within the read timeout.
     TimedOut,
-    /// The client sent what is no message.
+    /// The client sent bytes that are no message.
     Malformed(Malformed),
 }
 
@@ -199,7 +199,7 @@ impl From<Malformed> for End {
     }
 }
 
-/// Bytes that have come, of which some have been taken.
+/// Bytes that have arrived, of which some have been taken.
 pub(crate) struct Input {
     /// Only `start..end` holds bytes; the rest is room.
     buffer: Vec<u8>,
@@ -218,7 +218,7 @@ impl Input {
         self.max_message_bytes = max_message_bytes;
     }
 
-    /// Takes the next message if all of it has come: where it lies until the next [`Input::fill`].
+    /// Takes the next message if it has arrived as a whole: its place until the next [`Input::fill`].
     #[inline]
     pub(crate) fn take(&mut self) -> Result<Option<Range<usize>>, Malformed> {
         match frame_message(&self.buffer[self.start..self.end], self.max_message_bytes)? {
@@ -237,13 +237,13 @@ impl Input {
         &self.buffer[range]
     }
 
-    /// The tag of the message after those taken, if it has begun to come.
+    /// The tag of the message after those taken, if it has arrived.
     #[inline]
     pub(crate) fn next_tag(&self) -> Option<u8> {
         self.buffer[self.start..self.end].first().copied()
     }
 
-    /// Whether another whole message is waiting, or a broken one.
+    /// Whether another whole message, or a malformed one, has arrived.
     #[inline]
     pub(crate) fn has_message(&self) -> bool {
         let pending = &self.buffer[self.start..self.end];
@@ -259,7 +259,7 @@ impl Input {
         self.fill_up_to(socket, needed)
     }
 
-    /// Waits until a whole start-up packet has come, and takes it.
+    /// Waits until a whole start-up packet has arrived, and takes it.
     pub(crate) fn take_startup(&mut self, socket: &Socket) -> Result<&[u8], End> {
         loop {
             match frame_startup(&self.buffer[self.start..self.end])? {
@@ -273,8 +273,8 @@ impl Input {
         }
     }
 
-    /// Makes room towards `needed` pending bytes and reads once. The buffer doubles as bytes come,
-    /// so that five bytes that announce a large message do not cost its memory.
+    /// Makes room towards `needed` pending bytes and reads once. The buffer doubles as bytes arrive,
+    /// so five bytes that announce a large message do not allocate its memory.
     fn fill_up_to(&mut self, socket: &Socket, needed: usize) -> Result<(), End> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);

@@ -1,13 +1,13 @@
 //! The choices that make a statement.
 //!
-//! A generator draws each choice from here. The choices are recorded, so that a statement can be made again from
+//! A generator gets each choice from here. The choices are recorded, so that a statement can be made again from
 //! a changed record: that is how a failing statement is shrunk, without knowing its grammar (MacIver and Donaldson,
 //! "Test-Case Reduction via Test-Case Generation", ECOOP 2020). Invariant: a choice of 0 is the simplest alternative, and
 //! choices beyond the end of a record are 0.
 
 use firn_base::random::Random;
 
-/// After so many choices all others are the simplest.
+/// The number of choices after which all further ones are the simplest.
 const MOST: usize = 900;
 
 /// A source of choices and their record.
@@ -21,7 +21,7 @@ pub struct Choices {
 /// The choices of one rule of the grammar.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
-    /// Equal for rules whose results can stand for each other.
+    /// Equal for rules whose results can replace each other.
     pub rule: u32,
     /// The first choice.
     pub start: usize,
@@ -54,7 +54,7 @@ impl Choices {
         choice as usize
     }
 
-    /// True in so many of 100 cases.
+    /// True with this probability in percent.
     pub fn chance(&mut self, percent: usize) -> bool {
         self.below(100) >= 100 - percent
     }
@@ -64,7 +64,7 @@ impl Choices {
         from[self.below(from.len())]
     }
 
-    /// The place of one of several with these weights.
+    /// The position of one of several with these weights.
     pub fn weighted(&mut self, weights: &[usize]) -> usize {
         let mut rest = self.below(weights.iter().sum());
         for (place, weight) in weights.iter().enumerate() {

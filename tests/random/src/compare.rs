@@ -6,13 +6,13 @@ use firn_base::{SqlState, TextStyle, Type, TypeId, Value, text};
 /// How rows are ordered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ordering {
-    /// In any way.
+    /// In any order.
     Open,
-    /// By some of the columns; rows that are equal there come in any way.
+    /// By some of the columns; rows that are equal there are in any order.
     Keys(Vec<usize>),
-    /// By the columns, with a LIMIT that may cut rows of equal keys.
+    /// By the columns, with a LIMIT that may cut rows with equal keys.
     LimitedKeys(Vec<usize>),
-    /// In one way only.
+    /// In one order only.
     Total,
 }
 
@@ -43,7 +43,7 @@ pub enum Difference {
     Changes,
 }
 
-/// What a comparison comes to.
+/// The result of a comparison.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Comparison {
     /// The same rows.
@@ -65,11 +65,11 @@ const NUMERIC: u32 = 1700;
 const FLOAT8: u32 = 701;
 const INTERVAL: u32 = 1186;
 
-/// Compares our answer with PostgreSQL's.
+/// Compares our result with PostgreSQL's.
 pub fn compare(ours: &Answer, theirs: &Answer, ordering: &Ordering, may_choose: bool) -> Comparison {
     use Comparison::{Differ, OpenError, SameError, TooLong};
     let is_open = |state: &SqlState| matches!(&state.as_str()[..2], "22" | "21");
-    // A row that breaks a constraint may come before or after one that cannot be computed.
+    // A row that violates a constraint may be before or after one that cannot be computed.
     let is_of_rows = |state: &SqlState| is_open(state) || state.as_str().starts_with("23");
     match (ours, theirs) {
         (_, Answer::Error { state, .. }) if state.as_str() == "57014" => TooLong,
@@ -154,7 +154,7 @@ fn rows_differ(ours: &[Row], theirs: &[Row], ordering: &Ordering) -> Option<Diff
             if keys(ours, columns) != keys(theirs, columns) {
                 return Some(Difference::Rows);
             }
-            // Rows whose keys are those of the first or last row may be others with the same keys.
+            // Rows with the keys of the first or last row may be others with the same keys.
             let ends = |rows: &[Row]| {
                 let keys = keys(rows, columns);
                 let is_inner = |key: &Row| Some(key) != keys.first() && Some(key) != keys.last();
@@ -170,8 +170,8 @@ fn rows_differ(ours: &[Row], theirs: &[Row], ordering: &Ordering) -> Option<Diff
     }
 }
 
-/// A row with doubles to 12 digits, and with numerics without zeros at their end and intervals as lengths where any of equal
-/// values may stand for all of them.
+/// A row with doubles to 12 digits. If any of equal values may represent all of them, also with numerics without trailing zeros and
+/// intervals as lengths.
 fn normal(row: &Row, types: &[u32], may_choose: bool) -> Row {
     let cell = |(cell, ty): (&Option<String>, &u32)| {
         let shown = cell.as_ref()?;
@@ -198,7 +198,7 @@ fn normal(row: &Row, types: &[u32], may_choose: bool) -> Row {
     row.iter().zip(types).map(cell).collect()
 }
 
-/// A message without numbers: one kind of difference.
+/// A message without numbers: identifies a kind of difference.
 fn without_numbers(message: &str) -> String {
     let mut out = String::new();
     for character in message.chars() {

@@ -1,12 +1,12 @@
-//! What a run has covered: cells of (place of a sub-query, operator above it, kind of join of the query that it is in).
+//! The coverage of a run: cells of (position of a sub-query, operator above it, kind of join of the query that contains it).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// Where a sub-query stands.
+/// The position of a sub-query.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Place {
-    /// Nowhere: the query has none.
+    /// The query has none.
     None,
     /// Among the targets.
     Target,
@@ -36,10 +36,10 @@ pub enum Place {
     With,
 }
 
-/// What a query does with its rows.
+/// The operator of a query on its rows.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum OperatorKind {
-    /// Nothing more.
+    /// None.
     Plain,
     /// Aggregates without GROUP BY.
     Aggregate,
@@ -98,7 +98,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Counts a statement that gave rows.
+    /// Counts a statement that returned rows.
     pub fn add(&mut self, cells: &BTreeSet<Cell>) {
         cells.iter().for_each(|cell| *self.counts.entry(*cell).or_default() += 1);
     }

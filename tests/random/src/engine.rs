@@ -1,4 +1,4 @@
-//! What is asked of an engine, and what it answers.
+//! Statements for an engine, and its results.
 
 use firn_base::SqlState;
 
@@ -16,7 +16,7 @@ pub struct Statement {
 /// A parameter of a statement.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Parameter {
-    /// The oid of its type, if the client says it.
+    /// The oid of its type, if the client declares it.
     pub oid: Option<u32>,
     /// Its value as text.
     pub value: Option<String>,
@@ -34,7 +34,7 @@ pub struct Column {
 /// A row, its values as text.
 pub type Row = Vec<Option<String>>;
 
-/// What an engine says of a statement.
+/// The result of a statement.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// Rows.
@@ -45,7 +45,7 @@ pub enum Answer {
         parameters: Vec<u32>,
         /// The rows, in their order.
         rows: Vec<Row>,
-        /// The tag of the command; empty if the engine has none.
+        /// The command tag; empty if the engine has none.
         tag: String,
         /// The rows of the table that the statement has changed, and the types of its columns.
         after: Option<(Vec<u32>, Vec<Row>)>,
@@ -61,8 +61,8 @@ pub enum Answer {
     Failure(String),
 }
 
-/// Something that answers statements over the tables of [`crate::schema`].
+/// An engine that runs statements over the tables of [`crate::schema`].
 pub trait Engine {
-    /// The answer to one statement.
+    /// The result of one statement.
     fn run(&mut self, statement: &Statement) -> Answer;
 }

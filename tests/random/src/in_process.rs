@@ -28,7 +28,7 @@ pub struct InProcess {
     pub optimise: bool,
     /// Whether plans are printed.
     pub explain: bool,
-    /// Counts statements; a watching thread cancels one that is not the next for long.
+    /// Counts statements; a watching thread cancels one that runs for too long.
     watch: Arc<Watch>,
 }
 
@@ -38,10 +38,10 @@ struct Watch {
     statement: AtomicU64,
 }
 
-/// How long a statement may take: so many looks of the watching thread, a second apart.
+/// How long a statement may take: the number of checks of the watching thread, a second apart.
 const LOOKS: u32 = 60;
 
-/// What the statistics and the catalog are made of.
+/// The source of the statistics and the catalog.
 struct Tables {
     registry: Registry,
     relations: Vec<Arc<Relation>>,
@@ -54,7 +54,7 @@ thread_local! {
 }
 
 impl InProcess {
-    /// An engine with the tables, whose vectors have so many rows.
+    /// An engine with the tables, whose vectors have this number of rows.
     pub fn new(vector_rows: usize) -> InProcess {
         std::panic::set_hook(Box::new(|info| {
             PANIC.with(|panic| *panic.borrow_mut() = info.to_string());

@@ -1,8 +1,9 @@
-//! Random statements, answered by us and by PostgreSQL 15.
+//! Random statements, run on FirnDB and on PostgreSQL 15.
 //!
-//! `choices` draws, `generate` makes statements of what is drawn, `in_process` and `server` answer them (a server that `own` starts, the
-//! whole engine with storage and protocol), `compare` says whether two answers are the same, `shrink` makes a statement small whose answers differ, `coverage` counts what has been
-//! tried. Each statement has a seed of its own, one more than the one before; the report prints it.
+//! `choices` makes random choices, `generate` makes statements from them, `in_process` and `server` run them (a server that
+//! `own` starts is the whole engine with storage and protocol), `compare` checks whether two results are the same, `shrink`
+//! makes a statement with different results smaller, `coverage` counts what has been tried. `mistakes` compares the parser
+//! alone. Each statement has a seed of its own, one more than the one before; the report prints it.
 
 mod choices;
 mod compare;
@@ -10,6 +11,7 @@ mod coverage;
 mod engine;
 mod generate;
 mod in_process;
+mod mistakes;
 mod own;
 mod schema;
 mod server;
@@ -36,6 +38,7 @@ firn-random --postgres HOST:PORT [OPTION…]
   --seed N              the seed of the first statement (drawn from the clock)
   --count N             how many statements (2000)
   --vector-rows N       how many rows a vector has (3)
+  --mistakes N          compares only the parser, with N texts that have errors
   --shrink N            how many differences are made small (25)
   --coverage            prints how often each cell is covered
   --print               prints the statements
@@ -55,6 +58,7 @@ struct Arguments {
     count: u64,
     vector_rows: usize,
     shrink: usize,
+    mistakes: Option<u64>,
     coverage: bool,
     print: bool,
     rewrites: bool,
@@ -70,6 +74,7 @@ fn arguments() -> Option<Arguments> {
         count: 2000,
         vector_rows: 3,
         shrink: 25,
+        mistakes: None,
         coverage: false,
         print: false,
         rewrites: true,
@@ -91,6 +96,7 @@ fn arguments() -> Option<Arguments> {
                     "--seed" => arguments.seed = value.parse().ok()?,
                     "--count" => arguments.count = value.parse().ok()?,
                     "--vector-rows" => arguments.vector_rows = value.parse().ok()?,
+                    "--mistakes" => arguments.mistakes = Some(value.parse().ok()?),
                     "--shrink" => arguments.shrink = value.parse().ok()?,
                     _ => return None,
                 }
@@ -149,7 +155,7 @@ fn make_tables(server: &mut Server) -> std::io::Result<()> {
     server.execute("ANALYZE")
 }
 
-/// What has been counted.
+/// The counts of a run.
 #[derive(Default)]
 struct Counts {
     with_rows: usize,
@@ -160,7 +166,7 @@ struct Counts {
     differences: usize,
 }
 
-/// What is asked beside the oracle.
+/// The engines that are compared with the oracle.
 struct Engines {
     in_process: Option<InProcess>,
     server: Option<Server>,
@@ -192,7 +198,7 @@ impl Engines {
         Ok(Engines { in_process, server, _own: own })
     }
 
-    /// Asks all of them, up to the first that differs: its answer, the oracle's, and what they come to.
+    /// Runs a statement on all of them, up to the first that differs. Returns its result, the oracle's, and the comparison.
     fn ask(&mut self, oracle: &mut Server, generated: &Generated) -> (Answer, Answer, Comparison) {
         let statement = &generated.statement;
         let theirs = oracle.run(statement);
@@ -222,6 +228,9 @@ impl Engines {
 }
 
 fn run(arguments: &Arguments, oracle: &mut Server) -> std::io::Result<bool> {
+    if let Some(count) = arguments.mistakes {
+        return mistakes::run(oracle, arguments.seed, count);
+    }
     let mut engines = Engines::start(arguments)?;
     let changes = engines.server.is_some();
     if let Some(text) = &arguments.text {

@@ -1,4 +1,4 @@
-//! A server of ours as a process of its own, in memory, for as long as the statements need it.
+//! A FirnDB server as a process of its own, in memory, for the duration of the run.
 
 use std::io::{BufRead, BufReader, Error, Result};
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 /// A running server.
 pub struct OwnServer {
     process: Child,
-    /// Where it listens.
+    /// The address on which it listens.
     pub address: String,
 }
 
@@ -18,7 +18,7 @@ impl OwnServer {
             .args(["serve", "--listen", "127.0.0.1:0"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            // Its panics come as answers.
+            // Its panics are returned as errors.
             .stderr(Stdio::null())
             .spawn()?;
         let output = process.stdout.take().expect("the output is piped");
@@ -32,7 +32,7 @@ impl OwnServer {
                 break address.to_owned();
             }
         };
-        // Somebody must read on, or the server would meet a closed pipe.
+        // The rest must be read, or the server would find a closed pipe.
         std::thread::spawn(move || lines.for_each(drop));
         Ok(OwnServer { process, address })
     }

@@ -1,4 +1,4 @@
-//! The tables that statements ask. They have equal column names, of types that differ; values are few, so that they meet.
+//! The tables of the statements. They have equal column names with different types; there are few values, so that they often match.
 
 use firn_base::Type;
 use firn_base::TypeId;
@@ -63,7 +63,7 @@ impl Ty {
         }
     }
 
-    /// The type of a value that is one of two.
+    /// The common type of values of two types.
     pub fn common(self, other: Ty) -> Option<Ty> {
         let rank = |ty: Ty| [Ty::Int, Ty::Big, Ty::Num, Ty::Double].iter().position(|one| *one == ty);
         match (rank(self), rank(other)) {
@@ -107,7 +107,7 @@ pub struct Table {
     pub rows: &'static [&'static str],
 }
 
-/// What holds of a column.
+/// The constraint of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Constraint {
     /// Nothing.
@@ -207,7 +207,7 @@ pub const TABLES: &[Table] = &[
     },
 ];
 
-/// The statements that make the tables.
+/// The statements that create the tables.
 pub fn statements() -> Vec<String> {
     let mut all = Vec::new();
     for table in TABLES {

@@ -1,4 +1,4 @@
-//! A server that speaks PostgreSQL's protocol: PostgreSQL itself, or ours.
+//! A server with PostgreSQL's protocol: PostgreSQL itself, or FirnDB.
 
 use crate::engine::{Answer, Column, Engine, Row, Statement};
 use bytes::BytesMut;
@@ -14,24 +14,33 @@ use std::net::TcpStream;
 pub struct Server {
     stream: TcpStream,
     received: BytesMut,
+    /// The last error.
+    refused: Option<Refusal>,
 }
 
-/// How often a server is asked that is starting still, with a tenth of a second between.
+/// An error with its position in the text, in characters from 1.
+pub struct Refusal {
+    pub state: SqlState,
+    pub position: Option<u32>,
+    pub message: String,
+}
+
+/// How often a connection to a starting server is tried, with a tenth of a second between.
 const ATTEMPTS: usize = 600;
 
-/// How long a statement may take that is for an oracle. Ours may be a build without optimisation.
+/// How long a statement may take on the oracle. FirnDB may be a build without optimisation.
 const TIMEOUT: &str = "SET statement_timeout = '10s'";
 const OWN_TIMEOUT: &str = "SET statement_timeout = '60s'";
 
 impl Server {
-    /// Connects to a server of ours.
+    /// Connects to a FirnDB server.
     pub fn connect_own(address: &str) -> io::Result<Server> {
         let mut server = Server::connect(address, "firn", "firn")?;
         server.execute(OWN_TIMEOUT)?;
         Ok(server)
     }
 
-    /// Connects to a server that trusts us.
+    /// Connects to a server that requires no password.
     pub fn connect(address: &str, user: &str, database: &str) -> io::Result<Server> {
         for _ in 0..ATTEMPTS {
             match Server::connect_once(address, user, database) {
@@ -47,7 +56,7 @@ impl Server {
     fn connect_once(address: &str, user: &str, database: &str) -> io::Result<Server> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
-        let mut server = Server { stream, received: BytesMut::new() };
+        let mut server = Server { stream, received: BytesMut::new(), refused: None };
         let mut out = BytesMut::new();
         frontend::startup_message([("user", user), ("database", database)], &mut out)?;
         server.stream.write_all(&out)?;
@@ -70,6 +79,16 @@ impl Server {
             Answer::Error { message, .. } => Err(io::Error::other(format!("{message}: {text}"))),
             _ => Ok(()),
         }
+    }
+
+    /// Runs statements. Returns the error, if they fail.
+    pub fn refusal(&mut self, text: &str) -> io::Result<Option<Refusal>> {
+        let mut out = BytesMut::new();
+        frontend::query(text, &mut out)?;
+        self.stream.write_all(&out)?;
+        self.refused = None;
+        self.receive()?;
+        Ok(self.refused.take())
     }
 
     fn ask(&mut self, statement: &Statement) -> io::Result<Answer> {
@@ -97,7 +116,7 @@ impl Server {
         self.receive()
     }
 
-    /// Asks within a transaction that is rolled back, and then for the rows of the table that has been changed.
+    /// Runs a statement within a transaction that is rolled back, and then reads the rows of the changed table.
     fn ask_and_undo(&mut self, statement: &Statement, table: &str) -> io::Result<Answer> {
         self.execute("BEGIN")?;
         let mut answer = self.ask(statement)?;
@@ -140,15 +159,18 @@ impl Server {
                 }
                 Some(Message::ErrorResponse(body)) => {
                     let (mut state, mut message) = (SqlState::INTERNAL_ERROR, String::new());
+                    let mut position = None;
                     let mut fields = body.fields();
                     while let Some(field) = fields.next()? {
                         let text = String::from_utf8_lossy(field.value_bytes()).into_owned();
                         match field.type_() {
                             b'C' => state = SqlState::new(&text),
                             b'M' => message = text,
+                            b'P' => position = text.parse().ok(),
                             _ => {}
                         }
                     }
+                    self.refused = Some(Refusal { state, position, message: message.clone() });
                     failure = Some(Answer::Error { state, message });
                 }
                 Some(Message::CommandComplete(body)) => tag = body.tag()?.to_owned(),

@@ -1,7 +1,7 @@
 //! Makes a failing statement small.
 //!
-//! It changes the record of choices and makes the statement anew: rules become their simplest form, a rule takes the
-//! place of an equal one around it, choices disappear or become smaller. A change stays if the statement is simpler and
+//! It changes the record of choices and makes the statement again: rules become their simplest form, a rule replaces
+//! an equal one around it, choices are removed or become smaller. A change is kept if the statement is simpler and
 //! fails in the same way.
 
 use crate::choices::Choices;

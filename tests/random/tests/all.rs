@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-/// A comparison without its oracle would prove nothing: nobody listens on port 1.
+/// A comparison without its oracle would prove nothing: no server listens on port 1.
 #[test]
 fn without_postgresql_it_fails() {
     let random = || {

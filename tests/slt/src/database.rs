@@ -1,5 +1,5 @@
 //! The databases that scripts run on: FirnDB in this process, FirnDB with frozen or compact blocks, FirnDB reopened from its directory
-//! again and again, and anything that speaks PostgreSQL's protocol.
+//! repeatedly, and any server with PostgreSQL's protocol.
 
 use crate::shown;
 use firn_base::{Error, Value, text};
@@ -14,12 +14,12 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// What a statement yields.
+/// The result of a statement.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Answer {
     /// A line for each row.
     pub rows: Vec<String>,
-    /// How many rows it touched.
+    /// How many rows it changed or returned.
     pub count: u64,
 }
 
@@ -32,9 +32,9 @@ pub struct Failure {
     pub text: String,
 }
 
-/// Something that runs SQL.
+/// A database that runs SQL.
 pub trait Database {
-    /// `firn`, `postgres` or `compact`, as `skipif` names it.
+    /// `firn`, `postgres` or `compact`, as named by `skipif`.
     fn name(&self) -> &'static str;
 
     /// Runs one statement on a connection of that name.
@@ -46,7 +46,7 @@ pub trait Database {
     /// Called between two statements.
     fn pause(&mut self) {}
 
-    /// Whether sessions are others after a pause, so that there is none in a file that depends on what they remember.
+    /// Whether a pause replaces the sessions, so that files that depend on a session's state have no pauses.
     fn forgets_sessions(&self) -> bool {
         false
     }
@@ -130,7 +130,7 @@ fn failed(error: Error) -> Failure {
     Failure { code: error.state().as_str().to_owned(), text: error.to_string() }
 }
 
-/// What the blocks of a [`Cold`] database are to be.
+/// The state of the blocks of a [`Cold`] database.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Temperature {
     /// Frozen
@@ -139,19 +139,19 @@ pub enum Temperature {
     Compact,
 }
 
-/// FirnDB in this process, whose blocks are as cold as they can be after every statement.
+/// FirnDB in this process, whose blocks are as cold as possible after every statement.
 pub struct Cold {
     firn: Firn,
     temperature: Temperature,
     found: Rc<Cell<u64>>,
 }
 
-/// A round of the freezer waits for others' guards, of other tests too; so long it is asked to go on, and so many rounds.
+/// A round of the freezer waits for guards, also of other tests. It is repeated for at most this time, and at most [`ROUNDS`] times.
 const PATIENCE: Duration = Duration::from_secs(1);
 const ROUNDS: usize = 3;
 
 impl Cold {
-    /// A database in memory; how many blocks were found to be that cold is added to `found`.
+    /// A database in memory; the number of blocks in that state is added to `found`.
     pub fn new(temperature: Temperature, found: Rc<Cell<u64>>) -> Result<Cold, Error> {
         // The freezer's own thread would move rows of transactions that have just begun.
         let config = Config { freeze_after: None, compact_after: None, ..Config::default() };
@@ -178,7 +178,7 @@ impl Database for Cold {
     fn pause(&mut self) {
         let database = self.firn.database.as_ref().expect("the database is open");
         let engine = database.engine();
-        // Rows with versions do not freeze, and it may take a while until the collector comes by itself.
+        // Rows with versions do not freeze, and the collector may run only later.
         engine.collect();
         let until = Instant::now() + PATIENCE;
         let mut rounds = 0;
@@ -247,11 +247,11 @@ impl Database for Restarting {
     }
 }
 
-/// A server that speaks PostgreSQL's protocol.
+/// A server with PostgreSQL's protocol.
 pub struct Postgres {
     url: String,
     name: &'static str,
-    /// What each connection begins with.
+    /// The statements at the beginning of each connection.
     begin: &'static str,
     // Before the server, which waits for its clients when it ends.
     clients: HashMap<String, Client>,
@@ -259,7 +259,7 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// The server behind a connection string; `name` is what `skipif` calls it, `begin` what each connection begins with.
+    /// The server of a connection string; `name` is for `skipif`, `begin` is run at the beginning of each connection.
     pub fn new(url: &str, name: &'static str, begin: &'static str) -> Postgres {
         Postgres { url: url.to_owned(), name, begin, clients: HashMap::new(), _server: None }
     }
@@ -288,7 +288,7 @@ impl Postgres {
             use std::io::Read;
             let mut data = Vec::new();
             let mut reader = client.copy_out(sql)?;
-            // An error of the connection comes out of the reader as one of input.
+            // An error of the connection is returned by the reader as an I/O error.
             let _ = reader.read_to_end(&mut data);
             let text = String::from_utf8_lossy(&data);
             let rows: Vec<String> = text.lines().map(str::to_owned).collect();

@@ -1,5 +1,5 @@
-//! The SQL corpus's runner: reads `.slt` files and compares what a database answers with what they
-//! say.
+//! The SQL corpus's runner: reads `.slt` files and compares the results of a database with the
+//! expected ones.
 //!
 //! ```text
 //! # A comment. A file is records separated by empty lines.
@@ -32,11 +32,12 @@
 //! price numeric(6,2)
 //! ```
 //!
-//! `error` takes a SQLSTATE and, if more follows, text that the message, detail or hint contains.
-//! `rowsort` sorts the rows of both sides. `columns` prepares a query and lists its columns' names and types, as `\gdesc` of psql does. `skipif` and `onlyif` name a database: `firn`, `postgres`, or
-//! `compact`, which is `firn` as well, its rows in compact blocks before every statement. `connection` names the connection that the record runs on; all of them end with the
-//! file. A file whose first line is `# session` depends on what a session remembers, so that the
-//! database must not be reopened between its statements.
+//! `error` has a SQLSTATE and, optionally, text that the message, detail or hint must contain.
+//! `rowsort` sorts the rows of both sides. `columns` prepares a query and lists the names and types of its columns, as
+//! `\gdesc` of psql does. `skipif` and `onlyif` name a database: `firn`, `postgres`, or
+//! `compact`, which is `firn` as well, with its rows in compact blocks before every statement. `connection` names the
+//! connection that the record runs on; all of them end with the file. A file whose first line is `# session` depends on the
+//! state of a session, so the database must not be reopened between its statements.
 
 pub mod database;
 
@@ -44,14 +45,14 @@ pub use database::{Answer, Cold, Database, Failure, Firn, Postgres, Restarting, 
 
 use std::fmt::Write;
 
-/// One thing to run and what to expect.
+/// A statement and its expected result.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Record {
     /// The line it begins on.
     pub line: usize,
     /// The connection it runs on.
     pub connection: String,
-    /// Databases that pass over it, or that alone do not.
+    /// The databases on which it is skipped, or on which alone it runs.
     pub conditions: Vec<Condition>,
     /// What to run.
     pub sql: String,
@@ -69,7 +70,7 @@ pub enum Condition {
 }
 
 impl Condition {
-    /// Whether a database of a name meets it.
+    /// Whether a database with this name satisfies it.
     fn is_met(&self, name: &str) -> bool {
         let is = |named: &str| named == name || named == "firn" && name == "compact";
         match self {
@@ -84,7 +85,7 @@ impl Condition {
 pub enum Expect {
     /// Success.
     Ok,
-    /// Success, with so many rows touched.
+    /// Success, with this number of affected rows.
     Count(u64),
     /// An error: SQLSTATE and a part of its text.
     Error(String, String),
@@ -104,14 +105,14 @@ pub enum Expect {
 pub struct Script {
     /// Its records.
     pub records: Vec<Record>,
-    /// Whether it depends on what a session remembers.
+    /// Whether it depends on the state of a session.
     pub session: bool,
 }
 
 /// The databases that records can name.
 const DATABASES: [&str; 3] = ["firn", "postgres", "compact"];
 
-/// Reads a file. The error says what is wrong on which line.
+/// Parses a file. The error names the line.
 pub fn parse(text: &str) -> Result<Script, String> {
     let mut records = Vec::new();
     let mut lines = text.lines().enumerate().peekable();
@@ -196,7 +197,7 @@ pub fn parse(text: &str) -> Result<Script, String> {
     Ok(Script { records, session: text.lines().next().is_some_and(|line| line.trim() == "# session") })
 }
 
-/// Runs a script and lists what was not as expected.
+/// Runs a script. Returns the differences from the expected results.
 pub fn run(script: &Script, database: &mut dyn Database) -> Vec<String> {
     let mut complaints = Vec::new();
     for record in &script.records {
@@ -243,23 +244,7 @@ fn judge(expect: &Expect, answer: &Result<Answer, Failure>) -> Option<String> {
     }
 }
 
-/// Both sides, if they are not the same.
-fn difference(expected: &[String], got: &[String]) -> Option<String> {
-    if expected == got {
-        return None;
-    }
-    let mut complaint = String::from("  expected:\n");
-    for row in expected {
-        let _ = writeln!(complaint, "    {row}");
-    }
-    complaint.push_str("  got:\n");
-    for row in got {
-        let _ = writeln!(complaint, "    {row}");
-    }
-    Some(complaint)
-}
-
-/// A value as rows show it.
+/// A value in the form of expected rows.
 pub fn shown(value: Option<&str>) -> String {
     match value {
         None => "NULL".to_owned(),

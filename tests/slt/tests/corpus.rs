@@ -1,7 +1,7 @@
 //! Every file of the corpus, in process, over the wire, and frozen, encoded or reopened after every statement.
 //!
-//! The corpus also runs on PostgreSQL 15, whose answers are the ones that the files are to hold: `FIRN_POSTGRES` (HOST:PORT) names
-//! a server that trusts the user `postgres`. `FIRN_SLT_ONLY` picks files by a part of their name.
+//! The corpus also runs on PostgreSQL 15, whose results are the expected ones: `FIRN_POSTGRES` (HOST:PORT) names
+//! a server on which the user `postgres` needs no password. `FIRN_SLT_ONLY` picks files by a part of their name.
 
 use firn_session::Database as FirnDatabase;
 use firn_slt::{Cold, Database, Firn, Postgres, Restarting, Temperature, parse, run};
@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-/// Files that keep no rows, so that none become cold.
+/// Files without rows, so that none become cold.
 const WITHOUT_ROWS: [&str; 4] = ["catalogs", "comments", "composites", "errors"];
 
 fn cases() -> Vec<(String, String)> {
-    // Asked now, because clones that share a target directory share this binary.
+    // Read now, because clones that share a target directory share this binary.
     let package = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs the tests");
     let directory = PathBuf::from(package).join("cases");
     let only = std::env::var("FIRN_SLT_ONLY").unwrap_or_default();
@@ -33,7 +33,7 @@ fn cases() -> Vec<(String, String)> {
     cases
 }
 
-/// Runs every file on a database of its own and panics with all complaints.
+/// Runs every file on a database of its own and panics with all differences.
 fn run_all(mut database: impl FnMut(&str) -> Box<dyn Database>) {
     let mut complaints = String::new();
     for (name, text) in cases() {
@@ -50,7 +50,7 @@ fn every_case_holds_in_process() {
     run_all(|_| Box::new(Firn::new(FirnDatabase::memory().expect("memory needs nothing"))));
 }
 
-/// Runs every file on a database whose blocks become so cold after every statement.
+/// Runs every file on a database whose blocks have this state after every statement.
 fn run_cold(temperature: Temperature) {
     let mut found: BTreeMap<String, Rc<Cell<u64>>> = BTreeMap::new();
     run_all(|name| {
@@ -101,19 +101,19 @@ fn every_case_holds_on_postgresql() {
     assert!(version.starts_with("15."), "the corpus has the answers of PostgreSQL 15, not of {version}");
     let prefix = format!("slt_{}", std::process::id());
     run_all(|name| {
-        // A database per file, as for FirnDB.
+        // A database per file, as with FirnDB.
         let database = format!("{prefix}_{name}");
         admin
             .batch_execute(&format!("CREATE DATABASE {database} LC_COLLATE 'C' TEMPLATE template0"))
             .expect("create");
-        // As FirnDB has it.
+        // The same setting as in FirnDB.
         admin
             .batch_execute(&format!(
                 "ALTER DATABASE {database} SET default_transaction_isolation = 'serializable';
                  ALTER DATABASE {database} SET timezone = 'UTC'"
             ))
             .expect("alter");
-        // What would wait for ever fails.
+        // A statement that would wait for ever fails.
         let options = "SET lock_timeout = '20s'";
         Box::new(Postgres::new(&format!("{url} dbname={database}"), "postgres", options))
     });

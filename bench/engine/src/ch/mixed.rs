@@ -1,9 +1,9 @@
-//! CH-benCHmark's run: TPC-C's transactions and the 22 queries side by side on one copy of the data.
+//! CH-benCHmark's run: TPC-C's transactions and the 22 queries at the same time on one copy of the data.
 //!
-//! Transactions go through the native interface, one client a thread; queries come from one
-//! connection in turn, each in a transaction of its own. After each query, the same snapshot is
-//! asked for the newest payment it sees: the age of that payment when the query began is how fresh
-//! the answer was.
+//! Transactions use the native interface, one client a thread. Queries run on one
+//! connection in turn, each in a transaction of its own. After each query, the newest payment that its
+//! snapshot sees is read: its age at the start of the query is the freshness of
+//! the result.
 
 use crate::driver::{self, Live};
 use crate::histogram::Histogram;
@@ -21,19 +21,19 @@ use std::time::Duration;
 /// How many queries there are.
 pub const QUERIES: usize = 22;
 
-/// How often the caller gets to look.
+/// How often `tick` is called.
 const TICK: Duration = Duration::from_millis(100);
 
 /// How to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// What was loaded.
+    /// The scale that was loaded.
     pub scale: Scale,
     /// Clients that run transactions.
     pub clients: usize,
     /// For how long.
     pub duration: Duration,
-    /// How many transactions they begin in a second at most.
+    /// The most transactions a second that they begin.
     pub rate: Option<u64>,
     /// Whether queries run as well.
     pub queries: bool,
@@ -41,27 +41,27 @@ pub struct Options {
     pub pinned: bool,
 }
 
-/// What the query stream has done so far; read by whoever shows it.
+/// The progress of the query stream, for its display.
 #[derive(Default)]
 pub struct QueryLive {
     /// The number of the query that is running, from 1; 0 before the first.
     pub running: AtomicUsize,
     /// How often each query has run.
     pub runs: [AtomicU64; QUERIES],
-    /// How long each took when it ran last, in nanoseconds.
+    /// The time of each query's last run, in nanoseconds.
     pub last_nanos: [AtomicU64; QUERIES],
-    /// How old the newest commit was that the last query saw, in microseconds.
+    /// The age of the newest commit that the last query saw, in microseconds.
     pub freshness_micros: AtomicU64,
     stop: AtomicBool,
     cancel: Mutex<Option<CancelHandle>>,
 }
 
-/// What the query stream came to.
+/// The results of the query stream.
 #[derive(Clone)]
 pub struct QueryReport {
     /// Latencies by query.
     pub latencies: Vec<Histogram>,
-    /// How old the newest commit was that a query saw when it began.
+    /// The age of the newest commit that a query saw, at its start.
     pub freshness: Histogram,
     /// The first error of each query that failed.
     pub failures: Vec<(usize, Error)>,
@@ -74,7 +74,7 @@ impl QueryReport {
     }
 }
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Clone)]
 pub struct Report {
     /// The transactions.
@@ -104,8 +104,8 @@ pub fn run(
         });
         let queries = options.queries.then(|| {
             scope.spawn(move || {
-                // The workers of the analytical engine start with its first query, on the cores of
-                // the thread that asks it.
+                // The workers of the query engine start with its first query, on the cores of
+                // the thread that runs it.
                 if options.pinned {
                     pin_to_core(1);
                 }
@@ -127,7 +127,7 @@ pub fn run(
     })
 }
 
-/// Asks the queries in turn until told to stop.
+/// Runs the queries in turn until stopped.
 fn run_queries(mut connection: Connection, live: &QueryLive) -> Result<QueryReport> {
     *live.cancel.lock() = Some(connection.cancel_handle());
     let mut report = QueryReport {
@@ -154,7 +154,7 @@ fn run_queries(mut connection: Connection, live: &QueryLive) -> Result<QueryRepo
             Ok((latency, freshness)) => {
                 report.latencies[number].record(latency);
                 report.freshness.record(freshness);
-                // ORDERING: statistics; nothing is read on the strength of them.
+                // ORDERING: statistics; nothing depends on them.
                 live.last_nanos[number].store(latency.as_nanos() as u64, Ordering::Relaxed);
                 live.freshness_micros.store(freshness.as_micros() as u64, Ordering::Relaxed);
                 live.runs[number].fetch_add(1, Ordering::Relaxed);
@@ -171,7 +171,7 @@ fn run_queries(mut connection: Connection, live: &QueryLive) -> Result<QueryRepo
     Ok(report)
 }
 
-/// Asks a query; how long it took, and how old the newest commit was that it saw.
+/// Runs a query. Returns how long it took, and the age of the newest commit that it saw.
 fn ask(
     connection: &mut Connection,
     query: &firn_session::Statement,
@@ -185,7 +185,7 @@ fn ask(
     let newest = connection.query_values(newest_payment, &[])?;
     connection.execute("COMMIT")?;
     let age = match newest[0][0] {
-        // A payment that committed after the clock was read is as fresh as can be.
+        // A payment that committed after the clock was read has the age zero.
         Value::Timestamp(newest) => (began_micros - newest).max(0),
         ref other => panic!("{other:?} is no timestamp"),
     };

@@ -1,12 +1,12 @@
-//! CH-benCHmark: TPC-C's tables and transactions, and beside them 22 analytical queries in the
-//! manner of TPC-H over the same rows. Three small tables join the nine: suppliers, nations and
+//! CH-benCHmark: TPC-C's tables and transactions, and 22 analytical queries in the
+//! style of TPC-H over the same rows. Three small tables are added to the nine: suppliers, nations and
 //! regions.
 //!
-//! Relations between the two worlds are computed, not stored: stock (w, i) comes from supplier
-//! `w · i mod 10000`, and the first character of a customer's state is his nation's key, as ASCII.
-//! Hence 10,000 suppliers at every scale, and 62 nations, one per letter and digit.
+//! Relations between the two parts are computed, not stored: stock (w, i) is from supplier
+//! `w · i mod 10000`, and the first character of a customer's state is the key of the customer's nation, as ASCII.
+//! Hence there are 10,000 suppliers at every scale, and 62 nations, one per letter and digit.
 //!
-//! [`mixed`] runs transactions and queries side by side.
+//! [`mixed`] runs transactions and queries at the same time.
 
 pub mod mixed;
 
@@ -55,10 +55,10 @@ tables! {
     }
 }
 
-/// The three tables that join TPC-C's nine.
+/// The three tables that are added to TPC-C's nine.
 pub static TABLES: [&TableSchema; 3] = [&region::SCHEMA, &nation::SCHEMA, &supplier::SCHEMA];
 
-/// Suppliers at every scale: what the queries divide by.
+/// Suppliers at every scale: the divisor in the queries.
 pub const SUPPLIERS: i32 = 10_000;
 
 const REGIONS: [&str; 5] = ["Africa", "America", "Asia", "Europe", "Oceania"];
@@ -155,7 +155,7 @@ fn generate(seed: u64) -> [(&'static TableSchema, Columns); 3] {
     let mut suppliers = Columns::new(&supplier::SCHEMA);
     for key in 0..SUPPLIERS {
         let nation = keys[random.uniform(0, keys.len() as i64 - 1) as usize];
-        // TPC-H has five suppliers of 10,000 complain; query 16 looks for the word.
+        // In TPC-H five suppliers of 10,000 have complaints; query 16 looks for the word.
         let mut comment = words(&mut random, 80);
         if random.uniform(1, 2_000) == 1 {
             comment.push_str(" bad");

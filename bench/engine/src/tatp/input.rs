@@ -1,4 +1,4 @@
-//! What TATP's clients ask for, drawn from one generator whichever way they run it.
+//! The requests of TATP's clients, drawn from one generator whichever way they are run.
 
 use super::{LOCATIONS, Number};
 use firn_base::random::Random;
@@ -27,7 +27,7 @@ impl Input {
         "delete-call-forwarding",
     ];
 
-    /// Where its name stands.
+    /// The position of its name.
     pub fn kind(&self) -> usize {
         match self {
             Input::GetSubscriberData { .. } => 0,

@@ -1,5 +1,5 @@
-//! TATP's transactions as SQL, in the words of its description: what an application does, through the
-//! embedded API or over a socket alike. Those of one statement have no block around it.
+//! TATP's transactions as SQL, as in its description: as an application runs them, by the
+//! embedded API or over a socket. Those of one statement have no block around them.
 
 use super::Number;
 use super::input::{Input, Inputs};
@@ -76,7 +76,7 @@ pub struct SqlWorker<C: SqlClient> {
 }
 
 impl<C: SqlClient> SqlWorker<C> {
-    /// Client `number` over this connection to a database with so many subscribers. Its inputs are those of the
+    /// Client `number` over this connection to a database with this number of subscribers. Its inputs are those of the
     /// native client of that number.
     pub fn new(mut client: C, subscribers: i32, seed: u64, number: usize) -> Result<SqlWorker<C>> {
         let statements = Statements::prepare(&mut client)?;
@@ -202,7 +202,7 @@ impl<C: SqlClient> Client for SqlWorker<C> {
             }
         };
         if done.is_err() && self.in_block {
-            // The block has failed; if the connection is gone, so is the block.
+            // The block has failed; if the connection is broken, the block has ended.
             let _ = self.client.run(&self.statements.rollback, &[]);
             self.in_block = false;
         }
@@ -210,7 +210,7 @@ impl<C: SqlClient> Client for SqlWorker<C> {
     }
 }
 
-/// What finds no row has failed, as the description wants it.
+/// A transaction that finds no row has failed, as the description requires.
 const NOTHING: Done = Done { committed: false, lsn: None, displayed: 0 };
 
 fn done(displayed: i64) -> Done {
@@ -221,7 +221,7 @@ fn text(number: &Number) -> Value {
     Value::Text(number.as_str().to_owned())
 }
 
-/// What a terminal displays of a value: a number, or how long a text is.
+/// The number that a terminal displays for a value: itself, or the length of a text.
 fn shown(value: &Value) -> i64 {
     match value {
         Value::SmallInt(value) => i64::from(*value),
@@ -249,7 +249,7 @@ mod tests {
     /// A client's transactions: kind, whether it committed, what it displayed.
     type Transactions = Vec<(usize, bool, i64)>;
 
-    /// Runs some transactions of a client; what they came to, and what they have left in the tables.
+    /// Runs some transactions of a client. Returns their results, and the final content of the tables.
     fn played(mut client: impl Client, database: &Database) -> (Transactions, Vec<Vec<Vec<Value>>>) {
         let mut play = || {
             let kind = client.next_input();

@@ -1,13 +1,13 @@
-//! TPC-C beside a load: what transactions lose while a file is copied into a table of the same database, and how long
-//! they are held up when that load commits.
+//! TPC-C beside a load: the throughput that transactions lose while a file is copied into a table of the same database, and how
+//! long the commit of that load delays them.
 //!
-//! The table is made by the file: its columns are what the file is found to hold, its primary key the columns that the
-//! caller names. The load is online: one COPY into a table that others know of, in a transaction block, so that its COMMIT
-//! can be told from the rest. It repeats, each time into a table of its own, until the transactions have run for their time; they run on until the
-//! first one is in.
+//! The file determines the table: its columns are inferred from the file, its primary key is the columns that the
+//! caller names. The load is online: one COPY into a table that is visible to others, in a transaction block, so that its COMMIT
+//! can be measured apart from the rest. It is repeated, each time into a table of its own, for the duration of the run. The run
+//! lasts at least until the first load has committed.
 //!
-//! A transaction is held up if its call lasts: calls are timed from outside, and those that were under way at
-//! some moment of a COMMIT of the load are counted by themselves.
+//! A delayed transaction is seen by the duration of its call: calls are timed from outside, and those that overlap
+//! a COMMIT of the load are also counted apart.
 
 use crate::driver::{self, Client, Done, Live};
 use crate::histogram::Histogram;
@@ -18,7 +18,7 @@ use firn_session::{CancelHandle, Connection, Database, Outcome};
 use firn_txn::Engine;
 use std::time::Duration;
 
-/// How often it is looked whether the transactions have come to an end.
+/// How often the end of the transactions is checked.
 const TICK: Duration = Duration::from_millis(20);
 
 const FOREVER: Duration = Duration::from_secs(1 << 30);
@@ -26,13 +26,13 @@ const FOREVER: Duration = Duration::from_secs(1 << 30);
 /// A file to load.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// Where it is, as the database finds it: CSV with a header.
+    /// Its path, as the database finds it: CSV with a header.
     pub file: String,
     /// The columns of the table's primary key; the first column of the file if there are none.
     pub key: Vec<String>,
 }
 
-/// What the loads came to.
+/// The results of the loads.
 #[derive(Clone, Default)]
 pub struct LoadReport {
     /// How many were committed.
@@ -43,20 +43,20 @@ pub struct LoadReport {
     pub copies: Histogram,
     /// How long the commits took.
     pub commits: Histogram,
-    /// The rows of the last table as text, each as a number, added up: shows that two runs have loaded the same.
+    /// The sum of the rows of the last table as text, each as a number: shows that two runs have loaded the same.
     pub checksum: u64,
 }
 
-/// How long calls of transactions took, all of them and those that were under way while a load committed.
+/// The durations of calls of transactions, of all and of those that overlap a commit of a load.
 #[derive(Clone, Default)]
 pub struct Calls {
     /// All.
     pub all: Histogram,
-    /// Those that a commit of the load has met.
+    /// Those that overlap a commit of a load.
     pub beside_commits: Histogram,
 }
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Clone)]
 pub struct Report {
     /// The transactions.
@@ -67,16 +67,16 @@ pub struct Report {
     pub load: Option<LoadReport>,
 }
 
-/// What the loader and the clients tell each other.
+/// The shared state of the loader and the clients.
 #[derive(Default)]
 struct Shared {
-    /// Odd while a load commits: every change is the begin or the end of a commit.
+    /// Odd while a load commits: every change is the beginning or the end of a commit.
     commits: AtomicU64,
-    /// Tells the loader to come to an end.
+    /// Stops the loader.
     stop: AtomicBool,
-    /// Ends the load that is under way.
+    /// Cancels the running load.
     cancel: Mutex<Option<CancelHandle>>,
-    /// How long calls took, of clients that are done.
+    /// The durations of calls, of clients that are done.
     calls: Mutex<Calls>,
 }
 
@@ -99,7 +99,7 @@ impl<C: Client> Client for Watched<'_, C> {
     }
 
     fn run(&mut self) -> Result<Done> {
-        // Acquire: pairs with the loader's, so that the call lies between the two looks.
+        // Acquire: pairs with the loader's stores, so that the call lies between the two reads.
         let (commits, began) = (self.shared.commits.load(Ordering::Acquire), now());
         let done = self.client.run();
         let took = began.elapsed();
@@ -140,7 +140,7 @@ pub fn run<C: Client>(
                 loaded
             })
         });
-        // Beside a load it is the loop below that ends them.
+        // Beside a load the loop below ends the transactions.
         let duration = if load.is_some() { FOREVER } else { options.duration };
         let runner = scope.spawn(move || {
             let watched = |number| Ok(Watched { client: client(number)?, shared, calls: Calls::default() });
@@ -156,10 +156,10 @@ pub fn run<C: Client>(
             }
         }
         shared.stop.store(true, Ordering::Relaxed);
-        // Between two statements nothing is there to be cancelled.
+        // Between two statements there is nothing to cancel.
         while loader.as_ref().is_some_and(|loader| !loader.is_finished()) {
             {
-                // Under the lock: the loader takes the handle away from what is not to be cancelled.
+                // Under the lock: the loader takes the handle away while it must not be cancelled.
                 let cancel = shared.cancel.lock();
                 let Some(cancel) = &*cancel else { break };
                 cancel.cancel();
@@ -169,11 +169,11 @@ pub fn run<C: Client>(
         let transactions = runner.join().expect("clients do not panic");
         (transactions, loader.map(|loader| loader.join().expect("loading does not panic")))
     });
-    // A mistake of the loader is why the transactions have ended early.
+    // An error of the loader has ended the transactions early.
     Ok(Report { load: loaded.transpose()?, transactions: transactions?, calls: shared.calls.into_inner() })
 }
 
-/// Who loads.
+/// The thread that loads.
 struct Loader<'l> {
     connection: Connection,
     load: &'l Load,
@@ -210,7 +210,7 @@ impl<'l> Loader<'l> {
                 Err(error) => return Err(error),
             }
         }
-        // What follows is not to be cancelled.
+        // The rest must not be cancelled.
         *self.shared.cancel.lock() = None;
         report.checksum = self.check(report.rows)?;
         Ok(report)
@@ -220,7 +220,7 @@ impl<'l> Loader<'l> {
     fn load_once(&mut self, report: &mut LoadReport) -> Result<()> {
         let file = literal(&self.load.file);
         let connection = &mut self.connection;
-        // Others know of the table, so that the load is online.
+        // The table is visible to others, so that the load is online.
         connection.execute("DROP TABLE IF EXISTS loading")?;
         connection.execute(&format!("CREATE TABLE loading AS SELECT * FROM {file} WITH NO DATA"))?;
         connection.execute(&format!("ALTER TABLE loading ADD PRIMARY KEY ({})", self.key))?;
@@ -234,7 +234,7 @@ impl<'l> Loader<'l> {
         self.shared.commits.fetch_add(1, Ordering::AcqRel);
         committed?;
         report.commits.record(began.elapsed());
-        // Not to be cancelled in between.
+        // Not cancelled in between.
         let cancel = self.shared.cancel.lock().take();
         connection.execute("DROP TABLE IF EXISTS loaded")?;
         connection.execute("ALTER TABLE loading RENAME TO loaded")?;
@@ -244,7 +244,7 @@ impl<'l> Loader<'l> {
         Ok(())
     }
 
-    /// The table must hold the rows of the file, each under its key; adds them up.
+    /// Checks that the table holds the rows of the file, each under its key; returns their sum.
     fn check(&mut self, rows: u64) -> Result<u64> {
         let (file, key) = (literal(&self.load.file), &self.key);
         let there = add_up(&mut self.connection, "SELECT * FROM loaded")?;
@@ -259,7 +259,7 @@ impl<'l> Loader<'l> {
     }
 }
 
-/// How many rows a query has, and all of them as text, each as a number, added up: in any order the same.
+/// The number of rows of a query, and the sum of all of them as numbers of their text: independent of their order.
 fn add_up(connection: &mut Connection, query: &str) -> Result<(u64, u64)> {
     let copy = connection.prepare(&format!("COPY ({query}) TO STDOUT"))?;
     let Outcome::CopyOut(mut copy) = connection.run(&copy, &[])? else { panic!("a COPY to the client") };
@@ -306,7 +306,7 @@ mod tests {
         load::load(database.engine(), scale, 1, 1, &load::LoadProgress::default()).unwrap();
         let tables = Tpcc::open(database.engine()).unwrap();
         let client = |number| Ok(Worker::new(&tables, Terminal::new(scale, 1, number, 2)));
-        // Until a load is in.
+        // Until a load has committed.
         let options = driver::Options { clients: 2, duration: Duration::ZERO, core: None, rate: None };
         let key = vec!["id".to_owned(), "part".to_owned()];
         let right = Load { file: file.display().to_string(), key };
@@ -322,7 +322,7 @@ mod tests {
             checksums.push(loaded.checksum);
         }
         assert_eq!(checksums[0], checksums[1]);
-        // By its first column the file has no key, and the transactions stop when that is found.
+        // The first column of the file is not unique, and the transactions stop when that is found.
         let wrong = Load { key: Vec::new(), ..right };
         let error = run(&database, &client, None, options, Some(&wrong), &mut |_| {}).err().unwrap();
         assert_eq!(error.state(), SqlState::UNIQUE_VIOLATION);

@@ -1,9 +1,9 @@
 //! The twelve consistency conditions of TPC-C (clause 3.3.2), checked against one snapshot by
 //! scanning every table once and adding up in memory.
 //!
-//! Condition 11 holds as written only before the first delivery; what is checked is its extension
-//! to any later time: an order is undelivered, or was at the start, or its customer's delivery
-//! count says so.
+//! Condition 11 holds as written only before the first delivery. Its extension
+//! to any later time is checked: an order is undelivered, or was at the start, or its customer's delivery
+//! count includes it.
 
 use super::schema::{customer, district, history, new_order, order_line, orders, warehouse};
 use super::{DISTRICTS, Scale};
@@ -15,7 +15,7 @@ use firn_base::sync::Arc;
 use firn_base::{ColumnId, Result};
 use firn_txn::{Engine, Transaction};
 
-/// Of each condition, so many violations are told.
+/// The most violations of each condition that are reported.
 const TOLD: usize = 3;
 
 #[derive(Clone, Default, PartialEq)]
@@ -60,9 +60,9 @@ struct CustomerSums {
     delivered_amount: i128,
 }
 
-/// What an observation contradicts.
+/// The condition that an observation violates.
 struct Violations {
-    told: Vec<String>,
+    messages: Vec<String>,
     of_condition: [usize; 13],
 }
 
@@ -71,13 +71,13 @@ impl Violations {
         if !holds {
             self.of_condition[condition] += 1;
             if self.of_condition[condition] <= TOLD {
-                self.told.push(format!("consistency condition {condition}: {}", what()));
+                self.messages.push(format!("consistency condition {condition}: {}", what()));
             }
         }
     }
 }
 
-/// Everything that is wrong with the database, one line each; empty if all twelve conditions hold.
+/// All violations in the database, one line each; empty if all twelve conditions hold.
 pub fn violations(engine: &Arc<Engine>, scale: Scale) -> Result<Vec<String>> {
     let transaction = engine.begin_read_only();
     let database = Sums::read(engine, &transaction, scale)?;
@@ -85,7 +85,7 @@ pub fn violations(engine: &Arc<Engine>, scale: Scale) -> Result<Vec<String>> {
     Ok(database.check(scale))
 }
 
-/// A snapshot that is held while others go on, and what it saw at the beginning.
+/// A snapshot that is held while others continue, and its content at the beginning.
 pub struct HeldSnapshot {
     transaction: Transaction,
     sums: Sums,
@@ -100,25 +100,25 @@ impl HeldSnapshot {
         Ok(HeldSnapshot { transaction, sums, scale })
     }
 
-    /// Reads it again and lets it go: everything that is wrong with it, as of [`violations`]; or that it has
+    /// Reads it again and releases it. Returns its violations, as [`violations`]; or that it has
     /// changed.
     pub fn violations(self, engine: &Arc<Engine>) -> Result<Vec<String>> {
         let now = Sums::read(engine, &self.transaction, self.scale)?;
         self.transaction.rollback();
         let has_changed = now != self.sums;
-        let mut told = now.check(self.scale);
-        told.extend(has_changed.then(|| "the snapshot that was held has changed".to_owned()));
-        Ok(told)
+        let mut messages = now.check(self.scale);
+        messages.extend(has_changed.then(|| "the snapshot that was held has changed".to_owned()));
+        Ok(messages)
     }
 }
 
-/// All that the conditions speak of.
+/// All that the conditions use.
 #[derive(PartialEq)]
 struct Sums {
     warehouses: Vec<WarehouseSums>,
     districts: Vec<DistrictSums>,
     customers: Vec<CustomerSums>,
-    /// Rows that point to nothing.
+    /// Rows whose references have no target.
     strays: Vec<String>,
 }
 
@@ -267,7 +267,7 @@ impl Sums {
     }
 
     fn check(self, scale: Scale) -> Vec<String> {
-        let mut found = Violations { told: Vec::new(), of_condition: [0; 13] };
+        let mut found = Violations { messages: Vec::new(), of_condition: [0; 13] };
         for stray in &self.strays {
             found.expect(0, false, || stray.clone());
         }
@@ -285,14 +285,11 @@ impl Sums {
             let name = format!("district ({w}, {d})");
             let last = district.next_order - 1;
             found.expect(2, last == district.last_order, || {
-                format!("the last order of {name} is {}, its counter says {last}", district.last_order)
+                format!("the last order of {name} is {}, its counter is {last}", district.last_order)
             });
             let some_new = district.new_orders > 0;
             found.expect(2, !some_new || last == district.last_new_order, || {
-                format!(
-                    "the last new order of {name} is {}, its counter says {last}",
-                    district.last_new_order
-                )
+                format!("the last new order of {name} is {}, its counter is {last}", district.last_new_order)
             });
             let span = i64::from(district.last_new_order - district.first_new_order) + 1;
             found.expect(3, !some_new || span == district.new_orders, || {
@@ -330,10 +327,7 @@ impl Sums {
                 format!("{} orders of {name}, {} of them new", district.order_count, district.new_orders)
             });
             found.expect(11, district.deliveries == delivered_since, || {
-                format!(
-                    "{delivered_since} deliveries in {name}, its customers know of {}",
-                    district.deliveries
-                )
+                format!("{delivered_since} deliveries in {name}, its customers count {}", district.deliveries)
             });
         }
         for (position, customer) in self.customers.iter().enumerate() {
@@ -354,7 +348,7 @@ impl Sums {
                 format!("{} owes {balance}, ordered {delivered_amount}, paid {ytd_payment}", name())
             });
         }
-        found.told
+        found.messages
     }
 }
 
@@ -365,7 +359,7 @@ struct Scan<'e> {
 }
 
 impl Scan<'_> {
-    /// Calls `visit` with every row of a table: the arrays of its stretch, and its place in them.
+    /// Calls `visit` with every row of a table: the arrays of its batch, and its position in them.
     fn rows(
         &self,
         schema: &TableSchema,
@@ -385,7 +379,7 @@ impl Scan<'_> {
     }
 }
 
-/// The arrays of a stretch of rows.
+/// The arrays of a batch of rows.
 struct Arrays(Vec<ArrayRef>);
 
 impl Arrays {
@@ -412,7 +406,7 @@ mod tests {
     use firn_txn::Config;
 
     #[test]
-    fn a_snapshot_that_is_held_stays_and_another_in_its_place_is_noticed() {
+    fn a_held_snapshot_does_not_change_and_another_one_is_detected() {
         let engine = Engine::open(Config::default()).unwrap();
         let scale = Scale::small(1);
         load::load(&engine, scale, 1, 1, &load::LoadProgress::default()).unwrap();
@@ -425,7 +419,7 @@ mod tests {
         }
         assert_eq!(held.violations(&engine).unwrap(), Vec::<String>::new());
         other.transaction = engine.begin_read_only();
-        let told = other.violations(&engine).unwrap();
-        assert_eq!(told.last().unwrap(), "the snapshot that was held has changed");
+        let messages = other.violations(&engine).unwrap();
+        assert_eq!(messages.last().unwrap(), "the snapshot that was held has changed");
     }
 }

@@ -1,18 +1,18 @@
 //! What the terminals enter: random inputs as TPC-C's clauses 2.4.1 to 2.8.1 prescribe them, the
-//! standard mix of 45 : 43 : 4 : 4 : 4, and the non-uniform random numbers behind both the inputs
+//! standard mix of 45 : 43 : 4 : 4 : 4, and the non-uniform random numbers for both the inputs
 //! and the initial population.
 
 use super::{DISTRICTS, Kind, Scale};
 use firn_base::random::Random;
 
-/// Lines of an order at most.
+/// The most lines of an order.
 pub const MAX_LINES: usize = 15;
 
 /// An item number that no item has: the 1 % of orders that end in a rollback ask for it.
 pub const UNUSED_ITEM: i32 = i32::MAX;
 
-/// The constants C of NURand (clause 2.1.6). They depend on the run only, not on the load, but for
-/// the last names, where the difference of the two must lie in 65..=119 and not be 96 or 112.
+/// The constants C of NURand (clause 2.1.6). They depend on the run only, not on the load, except for
+/// the last names, where the difference of the two must be in 65..=119 and not 96 or 112.
 #[derive(Clone, Copy, Debug)]
 pub struct NuRandConstants {
     pub(super) last_name: i64,
@@ -74,7 +74,7 @@ impl LastName {
 pub enum CustomerChoice {
     /// By `c_id`.
     Id(i32),
-    /// By last name: of those who bear it, the one in the middle by first name.
+    /// By last name: of the customers with that name, the middle one by first name.
     LastName(LastName),
 }
 
@@ -138,7 +138,7 @@ pub enum Input {
     NewOrder(NewOrderInput),
     /// A payment.
     Payment(PaymentInput),
-    /// A question for the last order of a customer.
+    /// A query for the last order of a customer.
     OrderStatus {
         /// The customer's warehouse.
         warehouse: i32,
@@ -151,16 +151,16 @@ pub enum Input {
     Delivery {
         /// The warehouse.
         warehouse: i32,
-        /// Who carries.
+        /// The carrier.
         carrier: i32,
     },
-    /// A question for items that run low.
+    /// A query for items that run low.
     StockLevel {
         /// The warehouse.
         warehouse: i32,
         /// The district.
         district: i32,
-        /// What counts as low.
+        /// The quantity below which an item runs low.
         threshold: i32,
     },
 }

@@ -1,8 +1,8 @@
-//! The initial population (clause 4.3.3), generated in stretches that are each a function of the
+//! The initial population (clause 4.3.3), generated in stretches, each of which is a function of the
 //! seed alone, and loaded as whole columns.
 //!
-//! A stretch is one warehouse's share of one table, or of a table's part: what fits comfortably in
-//! memory twice. Stretches are independent, so that threads take them in any order.
+//! A stretch is one warehouse's share of one table, or of a part of a table: small enough to be in
+//! memory twice. Stretches are independent, so threads take them in any order.
 
 use super::input::{LastName, NuRandConstants, nurand};
 use super::schema::{
@@ -17,7 +17,7 @@ use firn_base::random::Random;
 use firn_base::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering};
 use firn_txn::Engine;
 
-/// When the initial orders were entered: 2012-01-01. Fixed, so that loads repeat, and such that the
+/// When the initial orders were entered: 2012-01-01. Fixed, so that loads are reproducible, and such that the
 /// dates in CH-benCHmark's queries make sense.
 pub const LOAD_TIME: i64 = 1_325_376_000_000_000;
 
@@ -37,14 +37,14 @@ enum Stretch {
     District(i32, i32),
 }
 
-/// How far a load is.
+/// The progress of a load.
 #[derive(Default)]
 pub struct LoadProgress {
     /// Rows loaded.
     pub rows: AtomicU64,
 }
 
-/// How many rows a population has, but for order lines, of which there are ten an order on average.
+/// How many rows a population has, without order lines, of which there are ten an order on average.
 pub fn expected_rows(scale: Scale) -> u64 {
     let (warehouses, items, customers) =
         (scale.warehouses as u64, scale.items as u64, scale.customers as u64);
@@ -53,7 +53,7 @@ pub fn expected_rows(scale: Scale) -> u64 {
     items + warehouses + districts + warehouses * items + districts * (customers * 13 + undelivered)
 }
 
-/// Makes the nine tables and loads them with `threads` threads.
+/// Creates the nine tables and loads them with `threads` threads.
 pub fn load(
     engine: &Arc<Engine>,
     scale: Scale,
@@ -70,7 +70,7 @@ pub fn load(
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                // ORDERING: only hands out numbers; what they stand for was written before.
+                // ORDERING: only distributes numbers; the data behind them was written before.
                 while let Some(&stretch) = stretches.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let mut insert = |table: &TableSchema, columns: Vec<ArrayRef>| {
                         progress.rows.fetch_add(columns[0].len() as u64, Ordering::Relaxed);
@@ -170,7 +170,7 @@ fn warehouse_and_districts(scale: Scale, w: i32, source: &mut Source, sink: Sink
     sink(&district::SCHEMA, rows.finish())
 }
 
-/// What a district has taken at the start, in cents: ten from every customer.
+/// The initial payments to a district, in cents: ten from every customer.
 fn paid_per_district(scale: Scale) -> i64 {
     i64::from(scale.customers) * FIRST_PAYMENT
 }
@@ -201,7 +201,7 @@ fn customers_and_history(scale: Scale, w: i32, d: i32, source: &mut Source, sink
     let mut payments = Columns::new(&history::SCHEMA);
     let (w, d) = (i64::from(w), i64::from(d));
     for c in 1..=scale.customers {
-        // The first thousand bear each name once, so that every name is borne.
+        // The first thousand have each name once, so that every name occurs.
         let name = if c <= scale.last_names() { c - 1 } else { source.last_name_number() };
         customers.number(w).number(d).number(i64::from(c));
         customers.text(source.letters(8, 16)).text("OE").text(LastName::of(name).as_str());
@@ -293,7 +293,7 @@ impl Source {
         &self.text
     }
 
-    /// An a-string that in one case of ten says ORIGINAL somewhere (clause 4.3.3.1).
+    /// An a-string that in one case of ten contains ORIGINAL (clause 4.3.3.1).
     fn data(&mut self, shortest: i64, longest: i64) -> &str {
         self.letters(shortest, longest);
         if self.number(1, 10) == 1 {

@@ -2,7 +2,7 @@
 //!
 //! [`schema`] the tables, [`input`] what terminals enter, [`load`] the initial population,
 //! [`native`] the transactions over the transaction API, [`sql`] in SQL, [`beside`] them beside a load of a file,
-//! [`consistency`] the twelve conditions that hold at every moment.
+//! [`consistency`] the twelve conditions that always hold.
 
 pub mod beside;
 pub mod consistency;
@@ -42,7 +42,7 @@ impl Scale {
         self.customers * 7 / 10
     }
 
-    /// How many different last names there are customers of: at most 1,000.
+    /// How many different last names customers have: at most 1,000.
     pub fn last_names(self) -> i32 {
         self.customers.min(1_000)
     }
@@ -55,11 +55,11 @@ pub enum Kind {
     NewOrder,
     /// A customer pays.
     Payment,
-    /// A customer asks for his last order.
+    /// The state of a customer's last order.
     OrderStatus,
     /// A carrier takes the oldest order of each district.
     Delivery,
-    /// A clerk asks how many recently sold items run low.
+    /// The number of recently sold items with a low stock.
     StockLevel,
 }
 

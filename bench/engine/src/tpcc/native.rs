@@ -1,9 +1,9 @@
 //! TPC-C's five transactions over the native interface: what a stored procedure compiled to machine
 //! code would do, and the measure of storage and transactions without SQL above them.
 //!
-//! Access paths are prepared once ([`Tpcc::open`]). A [`Worker`] owns every buffer it needs, so that a
-//! transaction allocates nothing here; it pins memory once. What the specification has a terminal display
-//! is read and folded into a number, so that no read can be left out unnoticed.
+//! Access paths are prepared once ([`Tpcc::open`]). A [`Worker`] owns every buffer it needs, so a
+//! transaction allocates nothing here; it pins memory once. The values that the specification displays on a terminal
+//! are read and added to a number, so that no read can be left out unnoticed.
 
 use super::input::{CustomerChoice, Input, MAX_LINES, NewOrderInput, PaymentInput, Terminal};
 use super::{DISTRICTS, Kind, Scale};
@@ -79,7 +79,7 @@ struct Orders {
     row: Columns<OrdersRow>,
     /// Number, date, carrier.
     status: Columns<(i32, i64, Option<i32>)>,
-    /// Customer; the carrier is not read but set, it comes along.
+    /// Customer; the carrier is not read but set, and read with it.
     delivery: Columns<(i32, Option<i32>)>,
     carrier: Columns<(Option<i32>,)>,
 }
@@ -260,7 +260,7 @@ impl Tpcc {
         &self.engine
     }
 
-    /// Which scale the loaded tables have.
+    /// The scale of the loaded tables.
     pub fn scale(&self) -> Scale {
         let warehouses = self.warehouse.key.table().approximate_rows() as i32;
         let districts = self.district.key.table().approximate_rows() as i32;
@@ -275,10 +275,10 @@ impl Tpcc {
 /// How a client runs its transactions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mode {
-    /// What they are kept apart from.
+    /// Their isolation.
     pub isolation: Isolation,
     /// How many transactions it begins before it runs the first of them: as many then commit while one is
-    /// under way, as if they were cut into tasks that take turns (seed 000 §2.4.4).
+    /// under way, as if they were cut into tasks that take turns (Mühlbauer, dissertation, TU München 2016, §2.4.4).
     pub interleaved: usize,
 }
 
@@ -297,10 +297,10 @@ pub struct Worker<'t> {
     /// A bit for every item.
     seen: Box<[u64]>,
     text: Box<[u8; 500]>,
-    /// Whether an item and its stock say that they are the original.
+    /// Finds the word ORIGINAL in the data of an item and its stock.
     original: Finder<'static>,
-    /// Per district, an order such that all before it are delivered. Deliveries look from here on, as
-    /// Silo's do: from the beginning they would pass by every order that an old snapshot still sees.
+    /// Per district, an order such that all before it are delivered. Deliveries search from here on, as
+    /// Silo's do: from the beginning they would pass every order that an old snapshot still sees.
     undelivered: Box<[[i32; DISTRICTS as usize]]>,
 }
 
@@ -351,7 +351,7 @@ impl<'t> Worker<'t> {
         let (w, d, c) = (input.warehouse, input.district, input.customer);
         let lines = input.lines();
 
-        // Items and stock come from memory while the order is made.
+        // Items and stock are prefetched while the order is made.
         let (mut item_keys, mut stock_keys) = ([(0,); MAX_LINES], [(0, 0); MAX_LINES]);
         for ((line, item_key), stock_key) in lines.iter().zip(&mut item_keys).zip(&mut stock_keys) {
             *item_key = (line.item,);
@@ -434,7 +434,7 @@ impl<'t> Worker<'t> {
         let (w, d) = (input.warehouse, input.district);
         let amount = input.amount;
 
-        // The customer comes from memory while warehouse and district are at work.
+        // The customer is prefetched while warehouse and district are updated.
         let (c_w, c_d) = (input.customer_warehouse, input.customer_district);
         let customer_row = self.choose_customer(&tx, c_w, c_d, &input.customer, guard);
         tx.prefetch_as(&customer.paying, customer_row);
@@ -546,7 +546,7 @@ impl<'t> Worker<'t> {
         tx.find_many_as(&orders.key, queued, &orders.delivery, guard, |number, order| {
             found[number] = order.map(|(row, (customer, _))| (row, customer));
         });
-        // The ways to the lines of all the orders at once: nobody has gone them since these were ordered.
+        // The paths to the lines of all the orders are prefetched at once: none has been used since these were ordered.
         order_line.key.approach(queued, guard);
         let mut payers = [(0, 0, 0); DISTRICTS as usize];
         let mut amounts = [0; DISTRICTS as usize];
@@ -572,7 +572,7 @@ impl<'t> Worker<'t> {
             debtors[number] = found;
         });
         for (debtor, amount) in debtors.iter().zip(amounts).take(count) {
-            let (row, (balance, deliveries)) = debtor.expect("who ordered exists");
+            let (row, (balance, deliveries)) = debtor.expect("the customer of an order exists");
             tx.update_as(&customer.delivery, row, &(balance + amount, deliveries + 1), guard)?;
         }
         committed(tx, displayed)
@@ -605,7 +605,7 @@ impl<'t> Worker<'t> {
         committed(tx, low)
     }
 
-    /// The customer of that number, or the middle one of those of that name.
+    /// The customer with that number, or the middle one of those with that name.
     fn choose_customer(
         &mut self,
         tx: &Transaction,
@@ -663,7 +663,7 @@ fn committed(tx: Transaction, displayed: i64) -> Result<Done> {
     Ok(Done { committed: true, lsn: tx.commit()?.lsn, displayed })
 }
 
-/// Fetches the ways to keys that are looked up or inserted soon.
+/// Prefetches the paths to keys that are looked up or inserted soon.
 #[inline]
 fn approach<const N: usize>(ways: &[(&Index, &[Cell<'_>]); N], keys: &mut [KeyBuffer; N], guard: &Guard) {
     for ((index, cells), key) in ways.iter().zip(&mut *keys) {
@@ -676,7 +676,7 @@ fn approach<const N: usize>(ways: &[(&Index, &[Cell<'_>]); N], keys: &mut [KeyBu
 /// A row that must be there.
 #[inline(always)]
 fn found<T>(found: Option<T>) -> T {
-    found.expect("TPC-C deletes nothing that others point to")
+    found.expect("TPC-C deletes no referenced rows")
 }
 
 /// The values of a row that was found before.
@@ -685,14 +685,14 @@ fn visible<T>(values: Option<T>) -> T {
     values.expect("a row found through an index is visible")
 }
 
-/// How many characters some strings have: stands for displaying them.
+/// The total length of some strings: represents their display.
 #[inline]
 fn characters(texts: &[Text<'_>]) -> i64 {
     texts.iter().map(|text| text.len() as i64).sum()
 }
 
-/// Writes the new `c_data` of a customer with bad credit, the numbers of this payment before what
-/// was there, cut off at 500 characters; returns its length.
+/// Writes the new `c_data` of a customer with bad credit, the numbers of this payment before the
+/// previous data, truncated to 500 characters; returns its length.
 fn bad_credit_data(text: &mut [u8; 500], numbers: [i64; 6], old: &[u8]) -> usize {
     let mut end = 0;
     for number in numbers {
@@ -747,7 +747,7 @@ mod tests {
         assert_eq!(consistency::violations(&engine, scale).unwrap(), Vec::<String>::new());
 
         let held = HeldSnapshot::take(&engine, scale).unwrap();
-        // More clients than warehouses, so that they meet.
+        // More clients than warehouses, so that they conflict.
         let options = Options { clients: 3, duration: Duration::from_millis(500), core: None, rate: None };
         let client = |number| Ok(Worker::new(&tpcc, Terminal::new(scale, 1, number, 3)));
         let report = driver::run(&client, Some(&engine), options, &Live::default()).unwrap();

@@ -1,7 +1,7 @@
 //! TPC-C's nine tables (specification 5.11, clause 1.3), and the two secondary indexes that its
 //! transactions need.
 //!
-//! Where the specification leaves room: identifiers and counters are integers, year-to-date sums of
+//! Where the specification leaves a choice: identifiers and counters are integers, year-to-date sums of
 //! warehouses and districts have 15 digits so that a fast engine does not overflow them in an hour.
 
 use crate::schema::{TableSchema, tables};

@@ -1,8 +1,8 @@
-//! TPC-C's five transactions as SQL, statement by statement: what an application does, through the
-//! embedded API or over a socket alike.
+//! TPC-C's five transactions as SQL, statement by statement: as an application runs them, by the
+//! embedded API or over a socket.
 //!
-//! A [`SqlWorker`] also remembers what the database has acknowledged, so that after a crash it can
-//! be asked for all of it ([`missing`]).
+//! A [`SqlWorker`] also records what the database has acknowledged, so that after a crash all of it can be
+//! looked up ([`missing`]).
 
 use super::input::{CustomerChoice, Input, NewOrderInput, PaymentInput, Terminal};
 use super::{DISTRICTS, Kind};
@@ -157,7 +157,7 @@ impl<S> Statements<S> {
     }
 }
 
-/// What the database has said is committed.
+/// What the database has acknowledged as committed.
 #[derive(Clone, Default, Debug)]
 pub struct Acknowledged {
     /// New orders: warehouse, district, number.
@@ -185,7 +185,7 @@ impl<C: SqlClient> SqlWorker<C> {
         Ok(SqlWorker { client, statements, terminal, input, acknowledged: Acknowledged::default() })
     }
 
-    /// What the database has said is committed, of what this client ran.
+    /// What the database has acknowledged as committed, of this client.
     pub fn acknowledged(&self) -> &Acknowledged {
         &self.acknowledged
     }
@@ -206,8 +206,8 @@ impl<C: SqlClient> SqlWorker<C> {
         let [w, d, c] = [input.warehouse, input.district, input.customer].map(Value::Integer);
         let home = [w.clone(), d.clone()];
         let w_tax = cell(client.run(&sql.warehouse_tax, &home[..1])?, 0);
-        let who = [w.clone(), d.clone(), c.clone()];
-        let c_discount = cell(client.run(&sql.customer_discount, &who)?, 0);
+        let customer_key = [w.clone(), d.clone(), c.clone()];
+        let c_discount = cell(client.run(&sql.customer_discount, &customer_key)?, 0);
         let taken = one(client.run(&sql.take_order_number, &home)?);
         let o_id = integer(&taken[0]) - 1;
         let o = Value::Integer(o_id);
@@ -277,13 +277,13 @@ impl<C: SqlClient> SqlWorker<C> {
         let district = one(self.client.run(&self.statements.pay_district, &district)?);
         let c = self.choose_customer(input.customer_warehouse, input.customer_district, &input.customer)?;
         let (client, sql) = (&mut self.client, &self.statements);
-        let who = [input.customer_warehouse, input.customer_district, c].map(Value::Integer);
-        let [c_w, c_d, c_id] = who.clone();
-        let customer = one(client.run(&sql.customer, &who)?);
+        let customer_key = [input.customer_warehouse, input.customer_district, c].map(Value::Integer);
+        let [c_w, c_d, c_id] = customer_key.clone();
+        let customer = one(client.run(&sql.customer, &customer_key)?);
         let payment = [c_w.clone(), c_d.clone(), c_id.clone(), amount.clone()];
         client.run(&sql.pay_customer, &payment)?;
         if text(&customer[0]) == "BC" {
-            let old = cell(client.run(&sql.customer_data, &who)?, 0);
+            let old = cell(client.run(&sql.customer_data, &customer_key)?, 0);
             let mut data = format!(
                 "{c} {} {} {} {} {} {}",
                 input.customer_district,
@@ -312,10 +312,10 @@ impl<C: SqlClient> SqlWorker<C> {
         self.begin()?;
         let c = self.choose_customer(w, d, customer)?;
         let (client, sql) = (&mut self.client, &self.statements);
-        let who = [w, d, c].map(Value::Integer);
-        let customer = one(client.run(&sql.customer_balance, &who)?);
-        let order = one(client.run(&sql.last_order, &who)?);
-        let [w, d, _] = who;
+        let customer_key = [w, d, c].map(Value::Integer);
+        let customer = one(client.run(&sql.customer_balance, &customer_key)?);
+        let order = one(client.run(&sql.last_order, &customer_key)?);
+        let [w, d, _] = customer_key;
         let lines = client.run(&sql.order_lines, &[w, d, order[0].clone()])?;
         let mut displayed = scaled(&customer[0], 2) + i64::from(integer(&order[0]));
         for line in lines {
@@ -366,8 +366,9 @@ impl<C: SqlClient> SqlWorker<C> {
         match choice {
             CustomerChoice::Id(c) => Ok(*c),
             CustomerChoice::LastName(name) => {
-                let who = [Value::Integer(w), Value::Integer(d), Value::Text(name.as_str().to_owned())];
-                let found = self.client.run(&self.statements.customers_by_name, &who)?;
+                let customer_key =
+                    [Value::Integer(w), Value::Integer(d), Value::Text(name.as_str().to_owned())];
+                let found = self.client.run(&self.statements.customers_by_name, &customer_key)?;
                 Ok(integer(&found[(found.len() - 1) / 2][0]))
             }
         }
@@ -395,15 +396,15 @@ impl<C: SqlClient> Client for SqlWorker<C> {
             }
         };
         if done.is_err() {
-            // The block has failed; if the connection is gone, so is the block.
+            // The block has failed; if the connection is broken, the block has ended.
             let _ = self.client.run(&self.statements.rollback, &[]);
         }
         done
     }
 }
 
-/// What was acknowledged but is not in the database, one line each. `payments_at_start` is how many
-/// rows `history` had before the clients ran.
+/// What was acknowledged but is not in the database, one line each. `payments_at_start` is the number of
+/// rows of `history` before the clients ran.
 pub fn missing(
     client: &mut impl SqlClient,
     acknowledged: &[Acknowledged],
@@ -489,7 +490,7 @@ mod tests {
     use firn_session::{Connection, Database};
     use std::time::Duration;
 
-    /// Shares what a worker was acknowledged with the test.
+    /// Passes what was acknowledged to a worker on to the test.
     struct Shared<'a>(SqlWorker<Connection>, &'a Mutex<Vec<Acknowledged>>);
 
     impl Client for Shared<'_> {
@@ -529,7 +530,7 @@ mod tests {
         let paid_at_start = i64::from(scale.customers * DISTRICTS);
         let mut connection = database.connect();
         assert_eq!(missing(&mut connection, &acknowledged, paid_at_start).unwrap(), Vec::<String>::new());
-        // What was never acknowledged is missed, so the look-up looks.
+        // A transaction that was never acknowledged is missing, so the look-up works.
         acknowledged[0].orders.push((1, 1, 1_000_000));
         acknowledged[0].payments += 1;
         assert_eq!(missing(&mut connection, &acknowledged, paid_at_start).unwrap().len(), 2);

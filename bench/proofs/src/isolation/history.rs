@@ -1,5 +1,5 @@
-//! What clients asked for and what came of it, in the order in which it happened, as Adya's checker
-//! takes it. It infers who must have run before whom and looks for cycles (Adya 1999).
+//! The operations of clients and their results, in the order in which they happened, in the form of Adya's
+//! checker. It infers which transactions must precede which, and looks for cycles (Adya 1999).
 
 use super::workload::{Generator, Step};
 use adya::history::{History, Id, Interner, Mop, Op, OpType, ReadValue, Scalar};
@@ -11,10 +11,10 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::time::Duration;
 
-/// What a step read: the elements of every key that it has learnt of; a register has one or none.
+/// What a step read: the elements of every key that it has read; a register has one or none.
 pub type Found = Vec<(i64, Vec<i64>)>;
 
-/// Adds that of these keys nothing is there but what was found.
+/// Adds the keys in this range that were not found, without elements.
 pub fn complete(found: &mut Found, first: i64, last: i64) {
     for key in first..=last {
         if !found.iter().any(|(found, _)| *found == key) {
@@ -25,13 +25,13 @@ pub fn complete(found: &mut Found, first: i64, last: i64) {
 
 /// How a transaction ended.
 pub enum Ended {
-    /// With what each of its steps has read.
+    /// With the reads of each of its steps.
     Committed(Vec<Found>),
     /// It has certainly not committed.
     Failed,
-    /// The connection is gone; if it was while committing, nobody knows what came of it.
+    /// The connection is broken; if that happened during the commit, the outcome is unknown.
     Lost { while_committing: bool },
-    /// It failed as it should not.
+    /// It failed with an error that must not occur.
     Wrong(Error),
 }
 
@@ -51,7 +51,7 @@ impl std::ops::AddAssign for Counts {
     }
 }
 
-/// A history in the making.
+/// A history that is being recorded.
 pub struct Recorder {
     workload: Workload,
     planned: u64,
@@ -93,13 +93,13 @@ impl Recorder {
         self.planned - self.state.lock().left
     }
 
-    /// Whether some have not begun.
-    pub fn goes_on(&self) -> bool {
+    /// Whether more transactions may begin.
+    pub fn has_transactions(&self) -> bool {
         self.state.lock().left > 0
     }
 
-    /// While nobody begins a transaction. Those that have begun go on to their ends; or only those that have written something, so that
-    /// others are in the middle of what they do.
+    /// Runs `body` while no transaction begins. Running transactions continue to their ends; with `of_readers`, only those that have
+    /// written something do, so that others are paused in the middle.
     pub fn pause(&self, of_readers: bool, body: impl FnOnce()) {
         self.paused.store(true, Ordering::Relaxed);
         self.readers_paused.store(of_readers, Ordering::Relaxed);
@@ -108,7 +108,7 @@ impl Recorder {
         self.paused.store(false, Ordering::Relaxed);
     }
 
-    /// Between the steps of a transaction that has written nothing.
+    /// Between the steps of a transaction that has written nothing: waits during a pause.
     pub fn pause_reader(&self) {
         wait_while(&self.readers_paused);
     }
@@ -118,7 +118,7 @@ impl Recorder {
         self.planned
     }
 
-    /// Lets no more transactions begin.
+    /// Prevents further transactions.
     pub fn stop(&self) {
         self.state.lock().left = 0;
     }
@@ -133,7 +133,7 @@ impl Recorder {
         Some(steps)
     }
 
-    /// Notes how it has ended.
+    /// Records how it has ended.
     pub fn end(&self, process: i64, steps: &[Step], ended: &Ended) {
         let mut state = self.state.lock();
         let counts = &mut state.counts;
@@ -154,7 +154,7 @@ impl Recorder {
         state.push(self.workload, kind, process, steps, found.map(Vec::as_slice));
     }
 
-    /// The history to check, and what makes the next one.
+    /// The history to check, and the generator of the next one.
     pub fn finish(self) -> (Checkable, Counts, Generator) {
         let State { generator, counts, ops, interner, .. } = self.state.into_inner();
         let history = History::from_ops(ops, interner);
@@ -226,15 +226,15 @@ pub struct Checkable {
 }
 
 impl Checkable {
-    /// Holds the history against a consistency model of Adya's or Jepsen's.
+    /// Checks the history against a consistency model of Adya's or Jepsen's.
     pub fn check(&self, model: &str) -> Report {
         assert!(adya::model::all_models().contains(model), "no such model: {model}");
         let options = Opts {
             models: vec![model.to_owned()],
             timeout: Duration::from_secs(10),
-            // Registers do not tell which of two values was first. These assume no more than the models
-            // that are asked for: who has read a value and writes another writes after it, and what was
-            // acknowledged stands before what begins later.
+            // Registers do not show which of two values was first. These options assume no more than the models
+            // that are checked: a transaction that has read a value and writes another writes after it, and an
+            // acknowledged transaction precedes one that begins later.
             wfr_keys: true,
             linearizable_keys: true,
             ..Opts::default()

@@ -1,10 +1,10 @@
 //! Random histories of concurrent transactions, checked for cycles that no serial order explains: in
 //! process, and over the wire with a server that is killed and started again under load. A commit whose
-//! answer was lost may or may not have happened; everything else must be as if it had run alone, and in
+//! reply was lost may or may not have happened; everything else must be as if it had run alone, and in
 //! an order that agrees with what clients saw end before they began something else.
 //!
-//! The history is cut into parts with keys of their own, so that checking costs no more per transaction
-//! the longer the trial runs.
+//! The history is cut into parts with keys of their own, so that the cost of checking a transaction
+//! does not grow with the length of the trial.
 
 mod history;
 mod native;
@@ -55,10 +55,10 @@ pub struct Options {
     /// In SQL: the level that transactions run at.
     #[arg(long, default_value = "serializable", value_parser = ["serializable", "repeatable read", "read committed"])]
     level: String,
-    /// In process: has all blocks become compact, again and again.
+    /// In process: makes all blocks compact, repeatedly.
     #[arg(long, conflicts_with = "firn")]
     compact: bool,
-    /// In process, in SQL: changes tables and makes indexes beside the transactions.
+    /// In process, in SQL: changes tables and creates indexes beside the transactions.
     #[arg(long, conflicts_with_all = ["firn", "native"])]
     ddl: bool,
     /// Transactions to begin.
@@ -73,7 +73,7 @@ pub struct Options {
     /// Transactions that are checked together.
     #[arg(long, default_value_t = 10_000)]
     part: u64,
-    /// Where the random choices begin; printed.
+    /// The seed of the random choices; printed.
     #[arg(long)]
     seed: Option<u64>,
 }
@@ -101,7 +101,7 @@ pub fn run(options: Options) -> Outcome {
 struct Trial<'a> {
     options: &'a Options,
     seed: u64,
-    /// Where a history with anomalies goes.
+    /// Where a history with anomalies is written.
     evidence: PathBuf,
 }
 
@@ -115,7 +115,7 @@ impl Trial<'_> {
                     let times = upkeep::compact(database.engine(), recorder);
                     println!("all rows have become compact {times} times");
                 }
-                of_tables.map_or(Ok(()), |thread| thread.join().expect("it tells of errors"))
+                of_tables.map_or(Ok(()), |thread| thread.join().expect("it returns its errors"))
             })
         };
         if self.options.native {
@@ -142,7 +142,7 @@ impl Trial<'_> {
             .collect();
         moments.sort_unstable();
         let mut moments = moments.into_iter().peekable();
-        // Kills when so many transactions have begun as the moments say; now and then after a checkpoint.
+        // Kills the server when the scheduled numbers of transactions have begun, sometimes after a checkpoint.
         let kill = |recorder: &Recorder, before: u64| -> Result<()> {
             let end = before + recorder.planned();
             while let Some(moment) = moments.next_if(|moment| *moment <= end) {
@@ -164,7 +164,7 @@ impl Trial<'_> {
         server.stop()
     }
 
-    /// Part after part, with lists and registers in turn; `beside` is told how many transactions had
+    /// Checks part after part, with lists and registers in turn; `beside` gets the number of transactions that had
     /// begun before the part.
     fn check_parts<T: Transactions>(
         &self,

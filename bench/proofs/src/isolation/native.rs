@@ -21,11 +21,11 @@ const SCHEMA: [&str; 2] = [
 ];
 const KEY: ColumnId = ColumnId(0);
 const VERSION: ColumnId = ColumnId(2);
-/// The key once more, without an index.
+/// The key again, without an index.
 const WIDE: ColumnId = ColumnId(3);
 const ELEMENTS: ColumnId = ColumnId(4);
 const LOCKS: [RowLock; 4] = [RowLock::Update, RowLock::NoKeyUpdate, RowLock::Share, RowLock::KeyShare];
-/// How often a statement is tried that meets what others change.
+/// How often a statement is tried that conflicts with other transactions.
 const ATTEMPTS: u32 = 20;
 
 /// The table of lists, or of registers.
@@ -106,7 +106,7 @@ impl NativeTransactions<'_> {
         Some((row, key, cells[0].str().to_owned()))
     }
 
-    /// Reads a list and locks it, as it is by now if it has changed.
+    /// Reads a list and locks it, in its current version if it has changed.
     fn lock(&self, tx: &mut Transaction, key: i64, lock: RowLock) -> Result<Found> {
         if let Some((row, ..)) = self.find(tx, key)
             && let Err(error) = tx.lock(&self.lists.table, row, lock, &pin())
@@ -119,7 +119,7 @@ impl NativeTransactions<'_> {
         Ok(self.read(tx, key, key, Way::Key))
     }
 
-    /// The lists whose keys are in this range, by a scan that looks at every row.
+    /// The lists whose keys are in this range, by a scan of every row.
     fn scan(&self, tx: &Transaction, first: i64, last: i64) -> Vec<(RowId, i64, String)> {
         let Lists { table, .. } = self.lists;
         let bound = |key: i64| summary(SqlType::BigInt, &Cell::i64(key)).expect("numbers have one");
@@ -216,7 +216,7 @@ impl Transactions for NativeTransactions<'_> {
     }
 }
 
-/// Runs a statement, again if it meets what others change: by then they may have ended, and what was read may still hold.
+/// Runs a statement, and again after a conflict: by then the other transactions may have ended, and the reads may still be valid.
 fn try_again<T>(
     tx: &mut Transaction,
     mut statement: impl FnMut(&mut Transaction) -> Result<T>,

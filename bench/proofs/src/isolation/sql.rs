@@ -1,7 +1,7 @@
 //! The workload in SQL, over any connection.
 //!
-//! A list is one row, which every write changes, or a row for each element, of which a register's last one counts. Of
-//! the latter there is a table whose keys are claimed, and one where they are tested by the commit. The position of a whole list
+//! A list is one row, which every write changes, or a row for each element, of which a register's last one counts. For
+//! the latter there is a table whose keys are claimed, and one whose keys are tested at commit. The position of a whole list
 //! is part of the secondary index: its entry moves with every write.
 
 use super::history::{Ended, Found, complete};
@@ -30,7 +30,7 @@ const WHOLE: &str = "whole";
 /// The tables.
 pub const TABLES: [&str; 3] = [WHOLE, "apart", "late"];
 
-/// Which rows `w` are those of a group of three keys in a table `{t}`, of which `$1` is the first and `$2` the last: what to select from,
+/// The rows `w` of a group of three keys in a table `{t}`, of which `$1` is the first and `$2` the last: the FROM clause,
 /// and a condition.
 const GROUPS: [(&str, &str); QUERIES] = [
     ("{t} w", "w.key IN ($1::bigint, $1::bigint + 1, $2)"),
@@ -43,7 +43,7 @@ const GROUPS: [(&str, &str); QUERIES] = [
         "{t} w",
         "w.wide BETWEEN $1 AND $2 AND NOT EXISTS (SELECT FROM whole o WHERE o.key = w.key AND o.pos < 0)",
     ),
-    // All names of a group begin alike.
+    // All names of a group have the same prefix.
     ("{t} w", "w.name LIKE $1"),
     ("{t} w", "w.key IN (SELECT o.key FROM {t} o WHERE o.wide BETWEEN $1 AND $2)"),
     ("{t} w", "EXISTS (SELECT FROM {t} o WHERE o.key = w.key AND o.grp = $1 / 3)"),
@@ -69,7 +69,7 @@ const GROUPS: [(&str, &str); QUERIES] = [
 ];
 const LIKE: usize = 7;
 
-/// Likewise of the first or the last key that is there.
+/// Likewise for the first or the last existing key.
 const ENDINGS: [(bool, &str); ENDS] = [
     (true, "w.key = (SELECT min(key) FROM {t} WHERE key BETWEEN $1 AND $2)"),
     (false, "w.key = (SELECT max(key) FROM {t} WHERE key BETWEEN $1 AND $2)"),
@@ -77,7 +77,7 @@ const ENDINGS: [(bool, &str); ENDS] = [
     (false, "w.key = (SELECT wide FROM {t} WHERE grp = $2 / 3 AND wide >= $1 ORDER BY wide DESC LIMIT 1)"),
 ];
 
-/// Which row of a register that stands apart is the last.
+/// Which row of a register with several rows is the last.
 const LAST: [&str; LASTS] = [
     "w.key = $1 ORDER BY w.pos DESC LIMIT 1",
     "w.key = $1 AND w.pos = (SELECT max(pos) FROM {t} WHERE key = $1)",
@@ -90,7 +90,7 @@ const CLAUSES: [&str; LOCKS] = [
     "FOR SHARE OF w",
     "FOR KEY SHARE OF w",
     "FOR UPDATE OF w NOWAIT",
-    // These do not tell anything about what they pass over.
+    // These do not show which rows they skip.
     "FOR UPDATE OF w SKIP LOCKED",
     "FOR SHARE OF w SKIP LOCKED",
 ];
@@ -98,10 +98,10 @@ const SKIPPING: &str = "SKIP LOCKED";
 
 const MODES: [&str; 3] = ["SHARE", "SHARE ROW EXCLUSIVE", "EXCLUSIVE"];
 
-/// Written only to be rolled back; the next keys of a group get the next values.
+/// Values that are written only to be rolled back; the next keys of a group get the next values.
 const NEVER: i64 = -KEYS;
 
-/// How a list that is one row is written, if it is there: `$1` is the key, `$2` the value, and `{new}` what becomes of its elements.
+/// How a list that is one row is written, if it exists: `$1` is the key, `$2` the value, and `{new}` the new elements.
 const UPDATES: [&str; 4] = [
     "UPDATE whole w SET pos = $2, element = {new} WHERE wide = $1 RETURNING key, element",
     "UPDATE whole w SET pos = $2, element = {new} FROM generate_series($1::bigint, $1::bigint) s(k) WHERE w.key = s.k \
@@ -147,12 +147,12 @@ impl<C: SqlClient> SqlTransactions<C> {
     /// Transactions run at `level`.
     pub fn new(mut client: C, workload: Workload, level: &str) -> Result<SqlTransactions<C>> {
         client.run_text(&format!("SET default_transaction_isolation = '{level}'"))?;
-        // Of rings of those who wait for tables nobody knows.
+        // Deadlocks of table locks are not detected.
         client.run_text("SET lock_timeout = '50ms'")?;
         Ok(SqlTransactions { workload, client, statements: HashMap::new() })
     }
 
-    /// Runs a statement; of the parameters it takes those that it has.
+    /// Runs a statement with those of the parameters that it has.
     fn execute(&mut self, sql: &str, parameters: &[Value]) -> Result<Vec<Vec<Value>>> {
         if !self.statements.contains_key(sql) {
             let statement = self.client.prepare(sql)?;
@@ -175,7 +175,7 @@ impl<C: SqlClient> SqlTransactions<C> {
         }
     }
 
-    /// Writes a key, and reads it thereby if the statement tells what becomes of it.
+    /// Writes a key, and also reads it if the statement returns the new row.
     fn write(&mut self, key: i64, value: i64, change: usize) -> Result<Found> {
         if table(key) != WHOLE {
             return self.append(key, value, change).map(|()| Found::new());
@@ -205,7 +205,7 @@ impl<C: SqlClient> SqlTransactions<C> {
                 let inserted = format!("{insert} ON CONFLICT DO NOTHING RETURNING key, element");
                 self.execute(&inserted, &row)?
             }
-            // The row goes to another slot.
+            // The row moves to another slot.
             3 | 4 => {
                 let gone = self.execute("DELETE FROM whole WHERE key = $1 RETURNING element", &row)?;
                 let mut row = row.clone();
@@ -216,7 +216,7 @@ impl<C: SqlClient> SqlTransactions<C> {
                 }
                 self.execute(&format!("{insert} RETURNING key, element"), &row)?
             }
-            // Its key goes away and comes back.
+            // Its key is deleted and inserted again.
             5 | 6 => {
                 self.execute("UPDATE whole SET key = -key WHERE key = $1", &row)?;
                 let back = format!(
@@ -230,7 +230,7 @@ impl<C: SqlClient> SqlTransactions<C> {
             return Ok(found(&rows, self.workload));
         }
         if change == 2 {
-            // It was there.
+            // The row existed.
             let rows = self.execute(&UPDATES[3].replace("{new}", new), &row)?;
             assert_eq!(rows.len(), 1, "key {key} is neither free nor taken");
             return Ok(found(&rows, self.workload));
@@ -245,7 +245,7 @@ impl<C: SqlClient> SqlTransactions<C> {
         let last = format!("SELECT pos FROM {table} WHERE key = $1 ORDER BY pos DESC LIMIT 1");
         match change {
             0 => {}
-            // Its rows go to other slots.
+            // Its rows move to other slots.
             6 => {
                 let moved = format!("DELETE FROM {table} WHERE key = $1 RETURNING pos, element");
                 for old in self.execute(&moved, &row)? {
@@ -254,7 +254,7 @@ impl<C: SqlClient> SqlTransactions<C> {
                     self.execute(&format!("INSERT INTO {table} VALUES ($1, $2, $3, $4, $1, $5)"), &row)?;
                 }
             }
-            // Their keys go away and come back.
+            // Their keys are deleted and inserted again.
             7 => {
                 self.execute(&format!("UPDATE {table} SET pos = pos + 1000 WHERE key = $1"), &row)?;
                 self.execute(
@@ -330,7 +330,7 @@ impl<C: SqlClient> SqlTransactions<C> {
         };
         let clause = match manner {
             Manner::Locking(_) if from.starts_with('(') => "",
-            // Elements that are passed over would be missing in the middle.
+            // Skipped elements would be missing in the middle.
             Manner::Locking(lock) if CLAUSES[lock].ends_with(SKIPPING) && table != WHOLE => CLAUSES[0],
             Manner::Locking(lock) => CLAUSES[lock],
             _ => "",
@@ -340,7 +340,7 @@ impl<C: SqlClient> SqlTransactions<C> {
         (sql.replace("{t}", table), clause.ends_with(SKIPPING))
     }
 
-    /// What these rows tell of the keys that were asked for.
+    /// What these rows show about the requested keys.
     fn known(&self, rows: &[Vec<Value>], first: i64, last: i64, way: Way, manner: Manner) -> Found {
         let mut found = found(rows, self.workload);
         let (_, skips) = self.reading(first, way, manner);
@@ -354,7 +354,7 @@ impl<C: SqlClient> SqlTransactions<C> {
         found
     }
 
-    /// Before some writes: the same with a value that nobody may ever see.
+    /// Before some writes: the same with a value that must never be visible.
     fn change_and_take_back(&mut self, step: &Step) -> Result<()> {
         if let Step::Write { first, last, value, change } = *step
             && value % 8 == 0
@@ -366,7 +366,7 @@ impl<C: SqlClient> SqlTransactions<C> {
         Ok(())
     }
 
-    /// Some that meet a conflict are tried once more, from a savepoint. Of some that read everything else is taken back.
+    /// Some steps that conflict are tried again, from a savepoint. Of some steps that read everything else is rolled back.
     fn run_step_in_block(&mut self, step: &Step) -> Result<Found> {
         let (tries_again, is_taken_back) = match *step {
             Step::Write { value, .. } => (value % 8 == 4, false),
@@ -448,7 +448,7 @@ impl<C: SqlClient> SqlTransactions<C> {
 impl<C: SqlClient> Transactions for SqlTransactions<C> {
     fn run(&mut self, steps: &[Step], between: &dyn Fn()) -> Ended {
         match steps {
-            // A statement by itself, which the engine runs again when it meets a conflict.
+            // A single statement, which the engine runs again when it conflicts.
             [step] if is_one_statement(step) => match self.run_step(step) {
                 Ok(found) => Ended::Committed(vec![found]),
                 Err(error) => ended(error, true),
@@ -468,17 +468,17 @@ fn is_one_statement(step: &Step) -> bool {
     }
 }
 
-/// Where a key's rows are.
+/// The table of a key's rows.
 fn table(key: i64) -> &'static str {
     TABLES[group(key) as usize % 3]
 }
 
-/// Begins as those of its group do.
+/// A name with the prefix of its group.
 fn name(key: i64) -> String {
     format!("{}/{key}", group(key))
 }
 
-/// The elements of each key that these rows tell of.
+/// The elements of each key in these rows.
 fn found(rows: &[Vec<Value>], workload: Workload) -> Found {
     let mut found = Found::new();
     for row in rows {
@@ -499,9 +499,9 @@ fn found(rows: &[Vec<Value>], workload: Workload) -> Found {
     found
 }
 
-/// Whether this may come of what others do.
+/// Whether this error may be caused by other transactions.
 fn may_happen(error: &Error) -> bool {
-    // A key that was free in the snapshot may have been taken since, and tables are not waited for for long.
+    // A key that was free in the snapshot may have been taken since, and waits for tables are short.
     error.is_retryable()
         || [SqlState::UNIQUE_VIOLATION, SqlState::LOCK_NOT_AVAILABLE].contains(&error.state())
 }

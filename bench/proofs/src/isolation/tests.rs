@@ -1,5 +1,5 @@
-//! Short trials in process, at every level: what a level promises holds, and what it does not promise
-//! the checker finds. It would prove nothing if it found nothing anywhere.
+//! Short trials in process, at every level: the guarantees of a level hold, and the checker finds anomalies
+//! that it does not exclude. The trials would prove nothing if no anomaly were found anywhere.
 
 use super::history::{Recorder, explain};
 use super::native::{Lists, NativeTransactions};
@@ -16,7 +16,7 @@ const TRANSACTIONS: u64 = 600;
 const CLIENTS: i64 = 4;
 const WORKLOADS: [Workload; 2] = [Workload::ListAppend, Workload::RwRegister];
 
-/// Runs a history and holds it against both models.
+/// Runs a history and checks it against both models.
 fn check<T: Transactions>(
     workload: Workload,
     transactions: u64,
@@ -37,7 +37,7 @@ fn check<T: Transactions>(
     models.map(|model| history.check(model))
 }
 
-/// A history in SQL at `level` is what `promised` allows; what it is beyond `serializable` is returned.
+/// A history in SQL at `level` satisfies `promised`; returns its anomalies beyond `serializable`.
 fn check_sql(workload: Workload, level: &str, promised: &str) -> Vec<String> {
     let database = Database::open_with(upkeep::compacting()).unwrap();
     sql::create(&mut database.connect()).unwrap();
@@ -69,7 +69,7 @@ fn histories_of_snapshots_have_write_skew_and_nothing_worse() {
 fn read_committed_histories_lose_updates_but_read_what_was_committed() {
     for workload in WORKLOADS {
         let found = check_sql(workload, "read committed", "read-committed");
-        // Which of them a short history has is chance.
+        // Which of them a short history contains is random.
         let is_loss = |found: &String| found.starts_with("G-single") || found == "lost-update";
         assert!(found.iter().any(is_loss), "{workload:?}: {found:?}");
     }

@@ -1,4 +1,4 @@
-//! Clients that run transactions against one database until there have been enough, and come back when
+//! Clients that run transactions against one database until there have been enough, and reconnect when
 //! their connection breaks.
 
 use super::history::{Ended, Recorder};
@@ -57,8 +57,8 @@ fn run_client<T: Transactions>(
         match ended {
             Ended::Committed(_) | Ended::Failed => {}
             Ended::Lost { .. } => {
-                // A transaction without an end may still be running for all that anybody knows: who
-                // comes back is somebody else.
+                // A transaction without a result may still be running: the client
+                // continues as another process.
                 process += clients;
                 connection = patiently(connect)?;
             }
@@ -68,7 +68,7 @@ fn run_client<T: Transactions>(
     Ok(())
 }
 
-/// The server may be starting.
+/// Connects while the server may be starting.
 pub fn patiently<T>(connect: impl Fn() -> Result<T>) -> Result<T> {
     for _ in 1..ATTEMPTS {
         if let Ok(connection) = connect() {

@@ -1,4 +1,4 @@
-//! What goes on beside the transactions of a trial, and what they must not notice.
+//! Maintenance beside the transactions of a trial, which must not affect them.
 
 use super::history::Recorder;
 use super::sql::TABLES;
@@ -10,13 +10,13 @@ use firn_storage::{BlockState, BlockUsage};
 use firn_txn::Engine;
 use std::time::Duration;
 
-/// How long transactions go on between two pauses in which blocks become compact, and how long these last at most: until all have
-/// once, however busy the machine is, and then.
+/// How long transactions run between two pauses in which blocks become compact, and how long these pauses last at most: the first
+/// until all blocks have become compact, however busy the machine is, and later ones.
 const BETWEEN_PAUSES: Duration = Duration::from_millis(20);
 const FIRST_PAUSE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(60);
 
-/// The smallest blocks, which become compact as soon as nobody writes.
+/// The smallest blocks, which become compact as soon as they have no writers.
 pub fn compacting() -> Config {
     Config {
         block_bytes: 1,
@@ -26,14 +26,14 @@ pub fn compacting() -> Config {
     }
 }
 
-/// Has rows become compact while transactions go on; how often all did at once. Whoever writes all the time keeps them from that, so all pause
-/// now and then.
+/// Makes rows compact while transactions run; returns how often all were compact at once. Permanent writers prevent that, so all of
+/// them pause from time to time.
 pub fn compact(engine: &Arc<Engine>, recorder: &Recorder) -> u64 {
     let (mut times, mut of_readers) = (0, false);
-    while recorder.goes_on() {
+    while recorder.has_transactions() {
         clock::sleep(BETWEEN_PAUSES);
         of_readers = !of_readers;
-        // What readers that pause may still see does not become compact.
+        // Rows that paused readers may still see do not become compact.
         let until = clock::now() + if times == 0 && !of_readers { FIRST_PAUSE } else { PAUSE };
         recorder.pause(of_readers, || {
             while !has_become_compact(engine) && clock::now() < until {
@@ -54,11 +54,11 @@ fn has_become_compact(engine: &Engine) -> bool {
     engine.tables().iter().all(|table| table.block_usage().all(is_compact))
 }
 
-/// Changes tables and indexes that transactions use, as often as it can.
+/// Changes tables and indexes that transactions use, as often as possible.
 pub fn change_tables(database: &Database, recorder: &Recorder) -> Result<()> {
     let mut client = database.connect();
     let mut changed = 0;
-    while recorder.goes_on() {
+    while recorder.has_transactions() {
         for table in TABLES {
             for sql in [
                 format!("CREATE INDEX more ON {table} (wide, pos)"),

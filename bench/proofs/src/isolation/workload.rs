@@ -1,9 +1,9 @@
 //! Random transactions over few keys, after Elle's generators (Kingsbury and Alvaro 2020): short, many
-//! of them meeting on the same keys, every value written once, keys retired before their lists grow long.
+//! of them conflicting on the same keys, every value written once, keys retired before their lists grow long.
 //!
-//! Keys stand in groups of three, so that a query that reads several of them at once, through a
-//! secondary index or by scanning, is a read of each: also of those that are not there yet. That is how
-//! a checker that knows no predicates sees phantoms.
+//! Keys are in groups of three, so that a query that reads several of them at once, through a
+//! secondary index or by scanning, is a read of each, also of those that do not exist yet. So
+//! a checker without predicates finds phantoms.
 
 use adya::Workload;
 use firn_base::random::Random;
@@ -12,13 +12,13 @@ use firn_base::random::Random;
 pub const KEYS: i64 = 3;
 /// Groups of lists that transactions choose from at a time.
 const LISTS: usize = 4;
-/// Groups of registers. From every transaction the checker looks for the next ones that know a key: with
-/// many keys, or keys that nobody uses any more, it would look far.
+/// Groups of registers. From every transaction the checker searches for the next ones that use a key: with
+/// many keys, or keys that are not used any more, it would search far.
 const REGISTERS: usize = 3;
-/// Writes to a group of lists before another takes its place. Registers do not grow.
+/// Writes to a group of lists before another replaces it. Registers do not grow.
 const WRITES: u32 = 30;
 
-/// By which way a read comes to its rows.
+/// The access path of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// The primary key: a short program.
@@ -27,11 +27,11 @@ pub enum Way {
     Index,
     /// A condition on a column that no index has: a plan over a scan.
     Scan,
-    /// One of so many other queries for a group of keys: by lists of values, prefixes, alternatives, joins.
+    /// One of [`QUERIES`] other queries for a group of keys: by lists of values, prefixes, alternatives, joins.
     Query(usize),
-    /// One of so many queries for the last row of a register that has several, or by the key.
+    /// One of [`LASTS`] queries for the last row of a register that has several, or by the key.
     Last(usize),
-    /// One of so many queries for the first or the last key of a group that is there.
+    /// One of [`ENDS`] queries for the first or the last key of a group.
     End(usize),
 }
 
@@ -46,14 +46,14 @@ pub const CHANGES: usize = 11;
 /// Ways to write a group of keys.
 pub const GROUP_CHANGES: usize = 3;
 
-/// What a read does beside.
+/// Additional effects of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
     /// Nothing.
     Plain,
-    /// It locks the rows, by one of so many clauses: who finds a row changed locks it as it is by now.
+    /// It locks the rows, by one of several clauses: a row that has changed is locked in its current version.
     Locking(usize),
-    /// A cursor yields some rows now, and the others after the next step.
+    /// A cursor returns some rows now, and the others after the next step.
     Cursor,
 }
 
@@ -67,11 +67,11 @@ pub enum Step {
     Write { first: i64, last: i64, value: i64, change: usize },
     /// Reads all keys from `first` to `last`.
     Read { first: i64, last: i64, way: Way, manner: Manner },
-    /// Keeps others from writing to the key's table, by one of three modes.
+    /// Keeps other transactions from writing to the key's table, by one of three modes.
     LockTable { key: i64, mode: usize },
 }
 
-/// The group that a key stands in.
+/// The group of a key.
 pub fn group(key: i64) -> i64 {
     key / KEYS
 }
@@ -94,7 +94,7 @@ impl Generator {
         generator
     }
 
-    /// Goes on with other keys.
+    /// Continues with other keys.
     pub fn turn_over(&mut self, workload: Workload) {
         self.workload = workload;
         let groups = if workload == Workload::ListAppend { LISTS } else { REGISTERS };

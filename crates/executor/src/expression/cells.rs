@@ -60,6 +60,10 @@ enum CellNode {
         arguments: Vec<CellExpression>,
         result: Slot,
     },
+    Chain {
+        first: Box<CellExpression>,
+        steps: Vec<(CallSite, CellExpression, Slot)>,
+    },
     Connect {
         all: bool,
         operands: Vec<CellExpression>,
@@ -120,6 +124,13 @@ impl CellExpression {
             Node::Parameter(number) => CellNode::Parameter(*number),
             Node::Call(site, arguments) => {
                 CellNode::Call { site: site.clone(), arguments: each(arguments)?, result: Slot::new() }
+            }
+            Node::Chain(first, steps) => {
+                let step = |(site, right): &(CallSite, Expression)| {
+                    Some((site.clone(), CellExpression::of(right)?, Slot::new()))
+                };
+                let steps = steps.iter().map(step).collect::<Option<_>>()?;
+                CellNode::Chain { first: boxed(first)?, steps }
             }
             Node::Connect { all, operands } => CellNode::Connect { all: *all, operands: each(operands)? },
             Node::Not(operand) => CellNode::Not(boxed(operand)?),
@@ -216,6 +227,15 @@ impl CellExpression {
                     }
                 }
                 result.get()
+            }
+            CellNode::Chain { first, steps } => {
+                let mut left = first.within(scope, row, case)?;
+                for (site, right, result) in steps {
+                    let right = right.within(scope, row, case)?;
+                    site.cells(scope.context, &[left, right], result)?;
+                    left = result.get();
+                }
+                left
             }
             CellNode::Connect { all, operands } => {
                 let mut is_known = true;

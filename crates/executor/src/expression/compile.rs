@@ -203,17 +203,25 @@ impl Compiler<'_> {
         }
         let mut rest = arguments.into_iter().zip(types);
         let (mut left, mut left_type) = rest.next().expect("a chain has operands");
+        let (mut first, mut steps) = (None, Vec::with_capacity(rest.len()));
         for (right, right_type) in rest {
-            left = self.apply(
+            let step = self.apply(
                 Callee::of(function),
                 can_fail,
                 vec![left, right],
                 &[left_type, right_type],
                 call.ty,
             )?;
+            let Node::Call(site, operands) = step.node else { panic!("a function is called") };
+            let [operand, right] = <[Expression; 2]>::try_from(operands).ok().expect("it has two operands");
+            first.get_or_insert(operand);
+            steps.push((*site, right));
+            // Stands for what the steps before come to.
+            left = Expression { node: Node::CaseValue, ..step };
             left_type = call.ty;
         }
-        Ok(left)
+        let first = Box::new(first.expect("a chain has operands"));
+        Ok(Expression { node: Node::Chain(first, steps), ..left })
     }
 
     /// A call of a function of the registry.

@@ -43,6 +43,14 @@ impl Evaluation<'_> {
                 }
                 site.vectors(self.scope.context, &vectors, rows)?
             }
+            Node::Chain(first, steps) => {
+                let mut left = self.expression(first, rows)?;
+                for (site, right) in steps {
+                    let right = self.expression(right, rows)?;
+                    left = site.vectors(self.scope.context, &[left, right], rows)?;
+                }
+                left
+            }
             Node::Connect { all, operands } => self.connect(operands, *all, rows)?,
             Node::Not(operand) => {
                 let operand = self.expression(operand, rows)?.plain(rows);

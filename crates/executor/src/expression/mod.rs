@@ -41,6 +41,9 @@ enum Node {
     Parameter(usize),
     /// A function of these.
     Call(Box<CallSite>, Vec<Expression>),
+    /// A function of the first operand and the next, of its result and the next, and so on. A chain may have any length, so it
+    /// is one node: as nested calls it would be as deep.
+    Chain(Box<Expression>, Vec<(CallSite, Expression)>),
     /// All, or any, of these.
     Connect {
         all: bool,

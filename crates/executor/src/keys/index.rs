@@ -132,7 +132,7 @@ impl KeyIndex {
                 Finder::Hashed(_, Keys::Wide(words)) => {
                     WordSet::new(words.iter().map(|word| bits.of_wide(*word)), words.len())
                 }
-                Finder::Hashed(_, Keys::Records(_) | Keys::Bytes(_)) => None,
+                Finder::Hashed(_, Keys::Double(_) | Keys::Records(_) | Keys::Bytes(_)) => None,
             };
             Some((place, set?))
         };

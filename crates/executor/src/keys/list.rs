@@ -3,6 +3,7 @@
 //! Keys of one [layout](super::KeyLayout) have one kind, and only those meet. Hashes depend on a key's value alone: not on the rows
 //! that it was made with, and so not on the worker.
 
+use super::DoubleWord;
 use firn_vector::selection::Rows;
 use firn_vector::strings::{INLINE, view};
 use firn_vector::{Data, Vector};
@@ -15,6 +16,8 @@ pub enum Keys {
     Words(Vec<u64>),
     /// Of up to 128 bits.
     Wide(Vec<u128>),
+    /// Of up to 256 bits.
+    Double(Vec<DoubleWord>),
     /// With strings, for equality alone.
     Records(Records),
     /// Of any length.
@@ -28,6 +31,8 @@ pub enum Key<'a> {
     Word(u64),
     /// Of up to 128 bits.
     Wide(u128),
+    /// Of up to 256 bits.
+    Double(DoubleWord),
     /// A record, by its number.
     Record(&'a Records, usize),
     /// Of any length.
@@ -40,6 +45,7 @@ impl PartialEq for Key<'_> {
         match (self, other) {
             (Key::Word(one), Key::Word(other)) => one == other,
             (Key::Wide(one), Key::Wide(other)) => one == other,
+            (Key::Double(one), Key::Double(other)) => one == other,
             (Key::Record(records, one), Key::Record(others, other)) => records.equals(*one, others, *other),
             (Key::Bytes(one), Key::Bytes(other)) => one == other,
             _ => panic!("keys of one layout are compared"),
@@ -61,6 +67,7 @@ impl Ord for Key<'_> {
         match (self, other) {
             (Key::Word(one), Key::Word(other)) => one.cmp(other),
             (Key::Wide(one), Key::Wide(other)) => one.cmp(other),
+            (Key::Double(one), Key::Double(other)) => one.cmp(other),
             (Key::Bytes(one), Key::Bytes(other)) => one.cmp(other),
             _ => panic!("keys of one layout that has an order are compared"),
         }
@@ -116,8 +123,14 @@ impl ByteKeys {
         self.ends.push(self.bytes.len());
     }
 
+    /// How many.
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The bytes of one of them.
     #[inline]
-    fn get(&self, number: usize) -> &[u8] {
+    pub(crate) fn get(&self, number: usize) -> &[u8] {
         let start = if number == 0 { 0 } else { self.ends[number - 1] };
         &self.bytes[start..self.ends[number]]
     }
@@ -297,6 +310,7 @@ macro_rules! with_lists {
         match ($one, $other) {
             (Keys::Words($a), Keys::Words($b)) => $call,
             (Keys::Wide($a), Keys::Wide($b)) => $call,
+            (Keys::Double($a), Keys::Double($b)) => $call,
             (Keys::Records($a), Keys::Records($b)) => $call,
             (Keys::Bytes($a), Keys::Bytes($b)) => $call,
             _ => panic!("keys of one layout meet"),
@@ -312,6 +326,7 @@ impl Keys {
         match self {
             Keys::Words(keys) => keys.len(),
             Keys::Wide(keys) => keys.len(),
+            Keys::Double(keys) => keys.len(),
             Keys::Records(keys) => keys.count(),
             Keys::Bytes(keys) => keys.count(),
         }
@@ -328,6 +343,7 @@ impl Keys {
         match self {
             Keys::Words(keys) => Key::Word(keys[number]),
             Keys::Wide(keys) => Key::Wide(keys[number]),
+            Keys::Double(keys) => Key::Double(keys[number]),
             Keys::Records(keys) => Key::Record(keys, number),
             Keys::Bytes(keys) => Key::Bytes(keys.get(number)),
         }
@@ -344,6 +360,7 @@ impl Keys {
         match self {
             Keys::Words(keys) => keys.clear(),
             Keys::Wide(keys) => keys.clear(),
+            Keys::Double(keys) => keys.clear(),
             Keys::Records(keys) => keys.clear(0),
             Keys::Bytes(keys) => keys.clear(),
         }
@@ -354,6 +371,7 @@ impl Keys {
         match (self, key) {
             (Keys::Words(keys), Key::Word(key)) => keys.push(key),
             (Keys::Wide(keys), Key::Wide(key)) => keys.push(key),
+            (Keys::Double(keys), Key::Double(key)) => keys.push(key),
             (Keys::Records(keys), Key::Record(others, number)) => keys.push_from(others, number),
             (Keys::Bytes(keys), Key::Bytes(key)) => keys.put(|bytes| bytes.extend_from_slice(key)),
             _ => panic!("keys of one layout are kept together"),
@@ -372,6 +390,7 @@ impl Keys {
         match (self, other) {
             (Keys::Words(keys), Keys::Words(other)) => keys.extend_from_slice(other),
             (Keys::Wide(keys), Keys::Wide(other)) => keys.extend_from_slice(other),
+            (Keys::Double(keys), Keys::Double(other)) => keys.extend_from_slice(other),
             (keys, other) => with_lists!(keys, other, |own, other| {
                 (0..other.count()).for_each(|number| own.push_from(other, number))
             }),
@@ -395,6 +414,7 @@ impl Keys {
         match self {
             Keys::Words(keys) => of(keys, most, starts),
             Keys::Wide(keys) => of(keys, most, starts),
+            Keys::Double(keys) => of(keys, most, starts),
             Keys::Records(_) | Keys::Bytes(_) => false,
         }
     }
@@ -412,6 +432,7 @@ impl Keys {
         match self {
             Keys::Words(keys) => hashes.extend(keys.iter().map(|key| hash_word(*key))),
             Keys::Wide(keys) => hashes.extend(keys.iter().map(|key| hash_wide(*key))),
+            Keys::Double(keys) => hashes.extend(keys.iter().map(|key| hash_double(*key))),
             Keys::Records(keys) => hashes.extend((0..keys.count()).map(|number| keys.hash(number))),
             Keys::Bytes(keys) => hashes.extend((0..keys.count()).map(|number| hash_bytes(keys.get(number)))),
         }
@@ -423,6 +444,10 @@ impl Keys {
         match self {
             Keys::Words(keys) => numbers.for_each(|number| out.extend(keys[number].to_le_bytes())),
             Keys::Wide(keys) => numbers.for_each(|number| out.extend(keys[number].to_le_bytes())),
+            Keys::Double(keys) => numbers.for_each(|number| {
+                out.extend(keys[number].low.to_le_bytes());
+                out.extend(keys[number].high.to_le_bytes());
+            }),
             Keys::Records(keys) => numbers.for_each(|number| {
                 for (place, word) in keys.record(number).iter().enumerate() {
                     out.extend(word.to_le_bytes());
@@ -450,6 +475,10 @@ impl Keys {
             match &mut self {
                 Keys::Words(keys) => keys.push(u64::from_le_bytes(take(image))),
                 Keys::Wide(keys) => keys.push(u128::from_le_bytes(take(image))),
+                Keys::Double(keys) => {
+                    let low = u128::from_le_bytes(take(image));
+                    keys.push(DoubleWord { high: u128::from_le_bytes(take(image)), low });
+                }
                 Keys::Records(keys) => {
                     for place in 0..keys.width {
                         let mut word = u128::from_le_bytes(take(image));
@@ -477,6 +506,7 @@ impl Keys {
         match self {
             Keys::Words(keys) => keys.capacity() * 8,
             Keys::Wide(keys) => keys.capacity() * 16,
+            Keys::Double(keys) => keys.capacity() * 32,
             Keys::Records(keys) => keys.words.capacity() * 16 + keys.long.capacity(),
             Keys::Bytes(keys) => keys.bytes.capacity() + keys.ends.capacity() * 8,
         }
@@ -501,6 +531,11 @@ fn hash_word(key: u64) -> u64 {
 #[inline]
 fn hash_wide(key: u128) -> u64 {
     fold(fold(key as u64 ^ K1, K2) ^ (key >> 64) as u64, K1)
+}
+
+#[inline]
+fn hash_double(key: DoubleWord) -> u64 {
+    fold(hash_wide(key.low) ^ K1, K2) ^ hash_wide(key.high)
 }
 
 fn hash_bytes(bytes: &[u8]) -> u64 {

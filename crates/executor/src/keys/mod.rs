@@ -8,6 +8,7 @@
 //! a word, up to 64 bits          first column in the highest bits
 //!   [not-NULL 1] value 8…64      one bit more only if the column may be NULL
 //! a wide word, up to 128 bits    likewise
+//! a double word, up to 256 bits  likewise
 //! a record                       only where nothing but equality matters, if there are strings
 //!   fixed    16 bytes            the columns of fixed width as a wide word, if there are any
 //!   string   16 bytes each       a view as Arrow's: inline up to 12 bytes, else with a place among the keys' bytes
@@ -26,6 +27,7 @@ pub mod list;
 mod slots;
 
 mod dense;
+mod double;
 
 pub mod few;
 
@@ -33,6 +35,7 @@ pub mod index;
 pub mod set;
 
 pub use dense::WordSet;
+pub use double::DoubleWord;
 pub use few::FewKeys;
 pub use index::KeyIndex;
 pub use list::{Key, Keys};
@@ -153,6 +156,8 @@ enum Form {
     Word,
     /// Up to 128 bits.
     Wide,
+    /// Up to 256 bits.
+    Double,
     /// So many strings, behind the columns of fixed width if there are any.
     Record {
         has_fixed: bool,
@@ -167,6 +172,7 @@ impl KeyLayout {
         let form = match columns.iter().map(KeyColumn::bits).sum::<Option<u32>>() {
             Some(0..=64) => Form::Word,
             Some(65..=128) => Form::Wide,
+            Some(129..=256) => Form::Double,
             _ => Form::Bytes,
         };
         KeyLayout { columns: columns.into(), form }
@@ -224,6 +230,7 @@ impl KeyLayout {
         match self.form {
             Form::Word => Keys::Words(Vec::new()),
             Form::Wide => Keys::Wide(Vec::new()),
+            Form::Double => Keys::Double(Vec::new()),
             Form::Record { has_fixed, strings } => Keys::Records(Records::new(has_fixed, strings)),
             Form::Bytes => Keys::Bytes(ByteKeys::default()),
         }
@@ -250,6 +257,12 @@ impl KeyLayout {
             Keys::Wide(words) => {
                 words.clear();
                 words.resize(rows.count(), 0);
+                columns
+                    .for_each(|(column, vector)| put_fixed(column, &vector.plain(rows), rows, words, 0, 1));
+            }
+            Keys::Double(words) => {
+                words.clear();
+                words.resize(rows.count(), DoubleWord::default());
                 columns
                     .for_each(|(column, vector)| put_fixed(column, &vector.plain(rows), rows, words, 0, 1));
             }
@@ -319,6 +332,14 @@ impl Word for u128 {
     #[inline]
     fn of(bits: u128) -> u128 {
         bits
+    }
+}
+
+impl Word for DoubleWord {
+    const BITS: u32 = 256;
+    #[inline]
+    fn of(bits: u128) -> DoubleWord {
+        DoubleWord { high: 0, low: bits }
     }
 }
 

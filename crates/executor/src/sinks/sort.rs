@@ -10,7 +10,8 @@
 use super::runs::SortedRun;
 use crate::budget::Account;
 use crate::columns::{Collection, Table};
-use crate::keys::{Key, KeyLayout, Keys};
+use crate::keys::list::ByteKeys;
+use crate::keys::{KeyLayout, Keys};
 use crate::pipeline::{Sink, SinkPlan, Work};
 use crate::stages::LimitBounds;
 use crate::template::Template;
@@ -267,13 +268,28 @@ pub(super) fn sorted(keys: &Keys, work: Work<'_>) -> Result<Vec<u32>> {
     match keys {
         Keys::Words(words) => sorted_words(words, work),
         Keys::Wide(words) => sorted_words(words, work),
-        Keys::Records(_) | Keys::Bytes(_) => {
-            let mut order: Vec<u32> = (0..keys.len() as u32).collect();
-            let key = |row: u32| -> Key<'_> { keys.get(row as usize) };
-            in_runs(&mut order, work, |left, right| key(*left).cmp(&key(*right)).then(left.cmp(right)))?;
-            Ok(order)
-        }
+        Keys::Double(words) => sorted_words(words, work),
+        Keys::Bytes(keys) => sorted_bytes(keys, work),
+        Keys::Records(_) => panic!("records have no order"),
     }
+}
+
+/// Most keys differ in their first bytes, which lie beside the number of their row.
+fn sorted_bytes(keys: &ByteKeys, work: Work<'_>) -> Result<Vec<u32>> {
+    let first = |key: &[u8]| match key.first_chunk() {
+        Some(first) => u128::from_be_bytes(*first),
+        None => {
+            let mut first = [0; 16];
+            first[..key.len()].copy_from_slice(key);
+            u128::from_be_bytes(first)
+        }
+    };
+    let mut pairs: Vec<(u128, u32)> = (0..keys.len()).map(|row| (first(keys.get(row)), row as u32)).collect();
+    let rest = |row: u32| keys.get(row as usize);
+    in_runs(&mut pairs, work, |(left, of_left), (right, of_right)| {
+        left.cmp(right).then_with(|| rest(*of_left).cmp(rest(*of_right))).then(of_left.cmp(of_right))
+    })?;
+    Ok(pairs.into_iter().map(|(_, row)| row).collect())
 }
 
 fn sorted_words<W: Copy + Ord>(words: &[W], work: Work<'_>) -> Result<Vec<u32>> {

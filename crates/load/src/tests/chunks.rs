@@ -1,4 +1,4 @@
-//! Files of which only some chunks are read, or of chunks only some rows: what is read is what a whole reading has there.
+//! Files of which only some chunks are read, or only some rows of chunks: the result is the same as that part of a whole reading.
 
 use super::{CSV, reader, rows_of};
 use crate::{Batch, CopyOptions, CopyReader, Extent, Feed, RowFormat, Sieve};
@@ -16,7 +16,7 @@ fn failed(error: &std::io::Error) -> Error {
     Error::new(SqlState::IO_ERROR, error.to_string())
 }
 
-/// What a feed gives: for each chunk its place and rows. Text is left out by a sieve where the number is odd or missing.
+/// The chunks of a feed: for each its place and rows. A sieve leaves out text where the number is odd or missing.
 fn read_chunks(reader: CopyReader, feed: Feed<'_>, threads: usize) -> Result<Vec<(Extent, Rows)>> {
     let mut read = Vec::new();
     let digest = |extent: Extent, batch: Batch| match batch.kept {
@@ -90,14 +90,14 @@ fn chunks_are_read_again_where_they_were() {
         let whole = read_chunks(start(), Feed::Whole(&mut file.as_bytes()), threads).unwrap();
         let some: Vec<_> = whole.iter().filter(|_| random.uniform(0, 2) > 0).cloned().collect();
         let extents: Vec<Extent> = some.iter().map(|(extent, _)| *extent).collect();
-        // What is before the beginning does not count.
+        // The bytes before the beginning are ignored.
         let shifted = [b"\xef\xbb\xbf", file.as_bytes()].concat();
         let feed = Feed::Extents { file: &&shifted[..], begin: 3, extents: &extents };
         assert_eq!(read_chunks(start(), feed, threads).unwrap(), some, "{file:?} by {chunk_bytes}");
     }
 }
 
-/// A file that says little at a time, and nothing in between.
+/// A file that returns a few bytes at a time, and is silent in between.
 struct Silent<'f> {
     rest: &'f [u8],
     pieces: Random,
@@ -119,7 +119,7 @@ impl Read for Silent<'_> {
 }
 
 #[test]
-fn what_has_come_is_read_while_a_file_keeps_silent() {
+fn records_that_have_arrived_are_read_while_a_pipe_is_silent() {
     let mut random = Random::seeded(37);
     for round in 0..if cfg!(miri) { 5 } else { 400 } {
         let format = if round % 4 == 0 { RowFormat::Json } else { CSV };
@@ -132,13 +132,13 @@ fn what_has_come_is_read_while_a_file_keeps_silent() {
         let mut silent = Silent { rest: file.as_bytes(), pieces: Random::seeded(round), speaks: false };
         let (chunks, read) = rows(Feed::Whole(&mut silent));
         assert_eq!(read, rows(Feed::Whole(&mut file.as_bytes())).1);
-        // Once there is a whole record in what has come.
+        // As soon as the bytes that have arrived contain a whole record.
         assert!(chunks > 1 || file.len() < 80, "{file:?}");
     }
 }
 
 #[test]
-fn a_sieve_spares_values_of_rows_that_nobody_wants() {
+fn a_sieve_skips_values_of_rows_that_are_not_needed() {
     let mut random = Random::seeded(36);
     for _ in 0..if cfg!(miri) { 5 } else { 400 } {
         let file = random_file(&mut random, CSV);
@@ -160,7 +160,7 @@ fn a_sieve_spares_values_of_rows_that_nobody_wants() {
 }
 
 #[test]
-fn mistakes_behind_a_sieve_are_told_where_rows_are_kept() {
+fn errors_after_a_sieve_are_reported_for_rows_that_pass() {
     let columns = ["a", "b"].map(|name| (name.to_owned(), SqlType::Integer)).to_vec();
     let read = |file: &str| {
         let options = CopyOptions::new(CSV);
@@ -178,6 +178,6 @@ fn mistakes_behind_a_sieve_are_told_where_rows_are_kept() {
     assert_eq!(read("1,\"x\ny\"\n2,2\n3,\"z\"\n4,4\n").unwrap(), 2);
     let context = |file| read(file).unwrap_err().context().unwrap().to_owned();
     assert_eq!(context("1,\"x\ny\"\n2,2\n3,\"z\"\n4,\"q\"\r\n6,6\n"), "f, line 5, column b: \"q\"");
-    // The sieve does not look at a chunk with a mistake in its own columns, of which the first row's is told.
+    // The sieve is not called for a chunk with an error in its own columns, of which the first row's is returned.
     assert_eq!(context("1,x\ny,2\n"), "f, line 1, column b: \"x\"");
 }

@@ -1,4 +1,4 @@
-//! Columns whose values have no code of their own: numerics with scales of their own, arrays, oids and names.
+//! Columns whose values have no code of their own: numerics without a common scale, arrays, oids and names.
 
 use super::{BINARY, CSV, JSON, TEXT};
 use crate::{CopyOptions, CopyReader, CopyWriter, RowFormat};
@@ -36,7 +36,7 @@ fn written(format: RowFormat, batches: &[Vec<ArrayRef>]) -> Vec<u8> {
     file
 }
 
-/// What is read in the text format is written as it was, and comes back by every other format.
+/// Values that are read in the text format are written unchanged, and read back from every other format.
 #[test]
 fn values_go_through_every_format() {
     let text = "1.500\t123\t{1,NULL,-3}\t{a,\"b,\\\\\"c\",\"\"}\t{1.0,2.00}\t4294967295\tfirn\n\
@@ -64,7 +64,7 @@ fn a_number_is_one_in_json_unless_json_has_none() {
 }
 
 #[test]
-fn mistakes_are_placed_and_limits_are_kept() {
+fn errors_have_places_and_limits_are_enforced() {
     let error = |fields: &str| {
         let error = read(TEXT, format!("{fields}\n").as_bytes()).unwrap_err();
         (error.state(), error.context().unwrap_or_default().to_owned())

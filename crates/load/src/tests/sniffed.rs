@@ -1,11 +1,11 @@
-//! What is told from files of all kinds, and that files are read as what was told from them.
+//! What is inferred from files of all kinds, and that files are read accordingly.
 
 use crate::sniff::{Known, sniff};
 use crate::{Batch, CopyHeader, CopyReader, NO_QUOTE};
 use arrow_array::cast::AsArray;
 use firn_base::{Error, SqlType, TextStyle};
 
-/// `delimiter [header]: name type, …`, and how many rows are read by that, or the SQLSTATE of the first mistake.
+/// `delimiter [header]: name type, …`, and how many rows are read so, or the SQLSTATE of the first error.
 fn seen(file: &[u8], known: &Known) -> String {
     let sniffed = sniff(file, known);
     let mut reader =
@@ -31,7 +31,7 @@ fn short(ty: SqlType) -> String {
 }
 
 #[test]
-fn what_is_known_of_a_file_is_not_told_from_it() {
+fn given_properties_of_a_file_are_not_inferred() {
     let known = Known::default();
     let (bigint, text) = (SqlType::BigInt, SqlType::Text);
     let columns = |columns: &[(&str, SqlType)]| {
@@ -55,7 +55,7 @@ fn what_is_known_of_a_file_is_not_told_from_it() {
             Known { columns: columns(&[("k", SqlType::SmallInt), ("v", text)]), ..known.clone() },
             "',': k smallint, v text = 2",
         ),
-        // All of it is text, of which only the names are known to be names.
+        // All columns are text; the header is recognized by its names alone.
         (
             "First,last\nfirst,x\nFirst,y\n",
             Known { columns: columns(&[("first", text), ("last", text)]), ..known.clone() },
@@ -90,18 +90,18 @@ fn quotes_that_are_none_stand_for_themselves() {
     };
     let known = Known { quote: Some(NO_QUOTE), ..Known::default() };
     assert_eq!(rows(both, &known), ("12\" long|\"half|x".to_owned(), "3'|5'6|y".to_owned()));
-    // A quote that nothing closes is told to be none.
+    // A quote that is not closed is not recognized as a quote.
     assert_eq!(rows(one, &Known::default()), ("12\" long|half|x".to_owned(), "3'|5|y".to_owned()));
     // Apostrophes within words are letters, however many there are.
     let words = "pipe,note,n\n12\" long,it's,1\nhalf,Bob's and Al's,2\nx,don't,3\n";
     assert_eq!(rows(words, &Known::default()).1, "it's|Bob's and Al's|don't");
-    // Several of them in a row of records neither join these nor get lost, and nor do those around words.
+    // Several of them in consecutive records neither join these nor are lost, and neither are those around words.
     let even = "pipe,note,n\n5\" pipe,Dwayne \"The Rock\" Johnson,1\n7\" pipe,x,2\nplain,5\" x, 3\n";
     let expected = ("5\" pipe|7\" pipe|plain", "Dwayne \"The Rock\" Johnson|x|5\" x");
     assert_eq!(rows(even, &Known::default()), (expected.0.to_owned(), expected.1.to_owned()));
     let known = Known { quote: Some(b'"'), ..Known::default() };
     assert_eq!(rows(even, &known), (expected.0.to_owned(), expected.1.to_owned()));
-    // Beside fields in quotes as well, also where these stand behind them.
+    // Beside quoted fields as well, also where these follow them.
     let mixed = "pipe,note,n\n\"a, \"\"b\"\"\",5\",1\n7\" pipe,\"c\nd\",2\ne,\"f\" g \"h\",3\n";
     let expected = ("a, \"b\"|7\" pipe|e", "5\"|c\nd|f g \"h\"");
     assert_eq!(rows(mixed, &Known::default()), (expected.0.to_owned(), expected.1.to_owned()));
@@ -110,7 +110,7 @@ fn quotes_that_are_none_stand_for_themselves() {
     assert_eq!(rows(&escaped, &known), (expected.0.to_owned(), expected.1.to_owned()));
     let late = format!("pipe,note,n\n{}\"x, y\",\"z\",0\n", "5\" pipe,x,1\n".repeat(100_000));
     assert!(rows(&late, &Known::default()).0.ends_with("|5\" pipe|x, y"));
-    // Blanks before quotes are no reason to take commas between them for delimiters.
+    // Blanks before quotes do not make the quoted commas delimiters.
     let blanks = "name, note, n\nAda, \"Ockham, Surrey\", 1\nAlan, \"x\", 2\n";
     assert_eq!(rows(blanks, &Known::default()), ("Ada|Alan".to_owned(), " Ockham, Surrey| x".to_owned()));
     // Where quotes fit as well, they are quotes.
@@ -156,7 +156,7 @@ fn delimiters_are_seen_by_how_alike_records_are() {
         ("a,b\n1,x|y\n2,z\n", "',' header: a bigint, b text = 2"),
         ("a,b,c\n1,x;y,3\n2,z;u,4\n", "',' header: a bigint, b text, c bigint = 2"),
         ("a;b\n\"1;2,3\";x\n\"4\";y\n", "';' header: a text, b text = 2"),
-        // Delimiters that files have no more.
+        // Uncommon delimiters.
         ("a b\n1 x\n2 y\n", "',' header: a b text = 2"),
         ("a:b\n1:x\n2:y\n", "',' header: a:b text = 2"),
     ]);
@@ -262,7 +262,7 @@ fn blanks_around_values_are_no_part_of_them() {
 
 #[test]
 fn files_are_read_as_what_was_seen_in_them() {
-    // Whatever fields stand together, types are told that hold them all.
+    // For every set of fields, the inferred type fits all of them.
     let fields = [
         "",
         "\"\"",
@@ -376,7 +376,7 @@ fn files_are_read_as_what_was_seen_in_them() {
 fn strange_files_are_seen_without_a_panic() {
     for (file, expected) in [
         (&b""[..], "',':  = 0"),
-        // A title, a footnote, records too short or too long: mistakes once they are read.
+        // A title, a footnote, records too short or too long: errors once they are read.
         (b"Report\n\na,b\n1,x\n2,y\n", "',': column1 text, column2 text = 22P04"),
         (b"a,b\n1,x\n2,y\nTotal: 2\n", "',' header: a bigint, b text = 22P04"),
         (b"a,b\n1,x\n2\n3,z\n", "',' header: a bigint, b text = 22P04"),
@@ -395,7 +395,7 @@ fn strange_files_are_seen_without_a_panic() {
         (b"n\n1\n\n2\n", "',' header: n bigint = 3"),
         (b"\n", "',': column1 text = 1"),
         (b",\n", "',': column1 text, column2 text = 1"),
-        // The columns are strange, but the mistake is told.
+        // The columns are unusual, but the error is reported.
         (b"a,b\r1,x\r2,y\r", "',' header: a text, b\r1 text, x\r2 text, y text = 22P04"),
         (b"a,b\n\\.\n1,x\n", "',' header: a bigint, b text = 22P04"),
     ] {

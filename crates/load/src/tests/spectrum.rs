@@ -1,7 +1,7 @@
-//! What people's CSV files look like: each kind of file that is right, and each deviation from RFC 4180 by itself.
+//! CSV files as people write them: each kind of valid file, and each deviation from RFC 4180 by itself.
 //!
 //! The kinds of files are those of csv-spectrum, the deviations mostly those of Pollock (Vitagliano et al., VLDB 2023); the
-//! contents are ours. What must come is what PostgreSQL 15 makes of them, except where a case says so.
+//! contents are ours. The expected rows are those of PostgreSQL 15, except where a case says otherwise.
 
 use super::{CSV, all_of};
 use crate::kind::Kind;
@@ -9,10 +9,10 @@ use crate::{Batch, CopyHeader, CopyOptions, CopyReader, binary_rows};
 use firn_base::SqlType::{self, Integer, Text};
 use firn_base::{Error, Result, SqlState, TextStyle, binary, text};
 
-/// The rows as text, `-` for NULL, or a line and what is wrong with it: SQLSTATE, column, message.
+/// The rows as text, `-` for NULL, or a line and its error: SQLSTATE, column, message.
 type Expected = std::result::Result<&'static [&'static [&'static str]], (u64, &'static str)>;
 
-/// A name, a file, and what must come of it.
+/// A name, a file, and the expected result.
 type Case = (&'static str, &'static [u8], Expected);
 
 const MISSING_B: &str = "22P04 missing data for column \"b\"";
@@ -57,7 +57,7 @@ pub(super) fn reader(options: &CopyOptions, types: &[SqlType], chunk_bytes: Opti
     reader
 }
 
-/// The rows of a file that comes in these pieces.
+/// The rows of a file that arrives in these pieces.
 pub(super) fn pushed(
     mut reader: CopyReader,
     types: &[SqlType],
@@ -70,7 +70,7 @@ pub(super) fn pushed(
     Ok(std::iter::from_fn(|| reader.next_batch()).flat_map(|batch| rows_of(&batch, types)).collect())
 }
 
-/// The rows of a file that is read by so many threads.
+/// The rows of a file that is read by this number of threads.
 fn read(reader: CopyReader, types: &[SqlType], file: &[u8], threads: usize) -> Result<Vec<Vec<String>>> {
     let failed = |error: &std::io::Error| Error::new(SqlState::IO_ERROR, error.to_string());
     let mut rows = Vec::new();
@@ -108,8 +108,8 @@ fn shown(rest: &mut &[u8], ty: SqlType) -> String {
     shown
 }
 
-/// An error as cases name it: without the data that is wrong.
-fn told(error: &Error) -> (u64, String) {
+/// An error in the form of the cases: without the wrong data.
+fn error_of(error: &Error) -> (u64, String) {
     let place = error.context().unwrap().strip_prefix("COPY t, line ").unwrap();
     let (line, rest) = place.split_once([':', ',']).unwrap();
     let column = rest.strip_prefix(" column ").and_then(|rest| rest.split_once(": "));
@@ -127,7 +127,7 @@ fn check(options: &CopyOptions, types: &[SqlType], cases: &[Case]) {
             Err((line, error)) => Err((*line, (*error).to_owned())),
         };
         let same = |outcome: Result<Vec<Vec<String>>>, how: &str| {
-            assert_eq!(outcome.map_err(|error| told(&error)), expected, "{name}, {how}");
+            assert_eq!(outcome.map_err(|error| error_of(&error)), expected, "{name}, {how}");
         };
         let whole = || reader(options, types, None);
         same(pushed(whole(), types, &[file]), "at once");
@@ -147,7 +147,7 @@ fn check(options: &CopyOptions, types: &[SqlType], cases: &[Case]) {
                 );
             }
         }
-        // Without any column, rows are counted, and what is wrong with records is told.
+        // Without any column, rows are counted, and errors of records are returned.
         let mut none = whole();
         none.project(Vec::new());
         let counted = none.push(file).and_then(|()| none.finish());
@@ -156,9 +156,9 @@ fn check(options: &CopyOptions, types: &[SqlType], cases: &[Case]) {
         match &expected {
             Ok(rows) => assert_eq!(counted.unwrap(), rows.len(), "{name}, without columns"),
             Err((_, error)) if error.starts_with("22P02") => {}
-            Err(error) => assert_eq!(told(&counted.unwrap_err()), *error, "{name}, without columns"),
+            Err(error) => assert_eq!(error_of(&counted.unwrap_err()), *error, "{name}, without columns"),
         }
-        // Of rows that are right, one column by itself is what it is beside the others.
+        // Of valid rows, one column read alone is the same as beside the others.
         let Ok(rows) = &expected else { continue };
         for column in 0..types.len() {
             let mut reader = reader(options, types, Some(10));
@@ -293,7 +293,7 @@ fn ends_and_beginnings_of_files_may_be_odd() {
                 Ok(&[&["1", "x"], &["2", "y"], &["-", "sum"]]),
             ),
             ("an end of data", b"1,x\n\\.\n2,y\n", ROW),
-            // Data in PostgreSQL, which wants the line feed.
+            // Data in PostgreSQL, which requires the line feed.
             ("an end of data at the end", b"1,x\n\\.", ROW),
             ("an end of data after a CRLF", b"1,x\r\n\\.\r\nrubbish", ROW),
             ("an end of data at once", b"\\.\n1,x\n", Ok(&[])),
@@ -387,11 +387,11 @@ fn headers_are_names_only_where_they_must_match() {
             ("too short", b"a\n1,x\n", ROW),
             ("too long", b"a,b,c\n1,x\n", ROW),
             ("blanks", b" a , b \n1,x\n", ROW),
-            // All of the file would be the header.
+            // The whole file would be the header.
             ("carriage returns", b"a,b\r1,x\r2,y\r", Err((1, LONE_CR))),
             ("carriage returns, a line feed last", b"a,b\r1,x\n", Err((1, LONE_CR))),
             ("carriage returns in quotes", b"\"a\rb\",\"\r\n\"\n1,x\n", ROW),
-            // PostgreSQL looks at no header at the end of a file.
+            // PostgreSQL does not check a header at the end of a file.
             ("a quote that is not closed", b"\"a,b\n1,x\n", Err((1, UNCLOSED))),
         ],
     );
@@ -523,7 +523,7 @@ fn records_end_by_line_feeds_before_which_may_be_carriage_returns() {
             ("CRLF", b"1,x\r\n2,y\r\n", TWO),
             ("CRLF after quotes", b"\"1\",\"x\"\r\n\"2\",\"y\"\r\n", TWO),
             ("CRLF after NULL", b",\r\n,\r\n", Ok(&[&["-", "-"], &["-", "-"]])),
-            // PostgreSQL expects every line to end as the first does.
+            // PostgreSQL expects every line to end like the first one.
             ("CRLF, then LF", b"1,x\r\n2,y\n", TWO),
             ("LF, then CRLF", b"1,x\n2,y\r\n", TWO),
             ("LF in quotes, then CRLF", b"1,\"x\n\"\r\n2,y\r\n", Ok(&[&["1", "x\n"], &["2", "y"]])),
@@ -617,7 +617,7 @@ fn records_have_as_many_fields_as_there_are_columns() {
         &csv(),
         &[Integer; 2],
         &[
-            // The first mistake of a file is told. PostgreSQL tells of values before it misses fields.
+            // The first error of a file is returned. PostgreSQL reports errors of values before missing fields.
             ("a bad value, then a short record", b"x,2\n1\n", Err((1, BAD_A))),
             ("a short record, then a bad value", b"1\nx,2\n", Err((1, MISSING_B))),
             ("a bad value in a short record", b"x\n", Err((1, MISSING_B))),
@@ -741,7 +741,7 @@ fn files_are_utf8() {
         &header(),
         &[Integer, Text],
         &[
-            // PostgreSQL looks at lines that it skips.
+            // PostgreSQL checks lines that it skips.
             ("NUL in a header", b"a\0,b\n1,x\n", Ok(&[&["1", "x"]])),
             ("no text in a header", b"a,\xff\n1,x\n", Ok(&[&["1", "x"]])),
             ("a mark before a header", b"\xef\xbb\xbfa,b\n1,x\n", Ok(&[&["1", "x"]])),
@@ -871,9 +871,9 @@ fn records_may_be_as_wide_as_tables() {
     for (file, expected) in &files {
         for chunk in [None, Some(1), Some(8000)] {
             let started = || reader(&csv(), &types, chunk);
-            let rows = pushed(started(), &types, &[file.as_bytes()]).map_err(|error| told(&error));
+            let rows = pushed(started(), &types, &[file.as_bytes()]).map_err(|error| error_of(&error));
             assert!(rows == *expected, "in chunks of {chunk:?}");
-            let rows = read(started(), &types, file.as_bytes(), 3).map_err(|error| told(&error));
+            let rows = read(started(), &types, file.as_bytes(), 3).map_err(|error| error_of(&error));
             assert!(rows == *expected, "in chunks of {chunk:?} by threads");
         }
     }

@@ -1,9 +1,9 @@
-//! Fields of files as values: what people write for numbers, truth and days, and what PostgreSQL 15 makes of it.
+//! Fields of files as values: common spellings of numbers, booleans and dates, with PostgreSQL 15's results.
 
 use super::spectrum::{csv, pushed, reader};
 use firn_base::SqlType::{self, BigInt, Boolean, Date, Double, Integer, Text, Time, Timestamp, TimestampTz};
 
-/// What comes of a field: the value as text, or SQLSTATE and message.
+/// The result of a field: the value as text, or SQLSTATE and message.
 fn value(ty: SqlType, field: &str) -> String {
     let types = [ty, Text];
     let read = |record: String| {

@@ -1,4 +1,4 @@
-//! Files as they are written from columns, against the plain way of writing them, value by value.
+//! Files as they are written from columns, compared with a simple writer, value by value.
 
 use super::{BINARY, CSV, TEXT};
 use crate::{CopyHeader, CopyOptions, CopyWriter, RowFormat};
@@ -125,7 +125,7 @@ fn array(values: &[Value], ty: SqlType) -> ArrayRef {
     }
 }
 
-/// The plain way: a field is text first, and is then written byte by byte.
+/// The simple writer: a field is made as text first, and is then written byte by byte.
 struct Plain<'a> {
     columns: &'a [(String, SqlType)],
     options: &'a CopyOptions,
@@ -257,7 +257,7 @@ const TYPES: [SqlType; 19] = [
     SqlType::Uuid,
 ];
 
-/// Any value of a type, now and then NULL or one at its limits.
+/// Any value of a type, sometimes NULL or one at its limits.
 fn any(random: &mut Random, ty: SqlType) -> Value {
     const PARTS: [&str; 24] = [
         "firn",
@@ -378,7 +378,7 @@ fn columns_are_written_as_their_values_are_one_by_one() {
                 let style = TextStyle::in_zone(TimeZoneSetting::parse(zone).unwrap());
                 let writer = CopyWriter::new(columns.clone(), options.clone(), style).unwrap();
                 let plain = Plain { columns: &columns, options: &options, style };
-                // A part of the columns, as batches that are cut have them.
+                // A part of the columns, like that of batches that are cut.
                 let (from, count) = (random.uniform(0, 100) as usize, random.uniform(100, 400) as usize);
                 let parts: Vec<ArrayRef> = arrays.iter().map(|array| array.slice(from, count)).collect();
                 let mut written = b"before".to_vec();

@@ -7,7 +7,7 @@
     ...     connection.execute("SELECT name, price FROM items WHERE price > ?", [1]).fetchall()
     [('paper', Decimal('4.00'))]
 
-It follows DB-API 2.0 (PEP 249), and hands results out as Arrow, pandas and Polars tables.
+It follows DB-API 2.0 (PEP 249), and returns results as Arrow, pandas and Polars tables.
 """
 
 from firndb._connection import (

@@ -1,4 +1,4 @@
-"""Connections and cursors: DB-API 2.0, and what goes beyond it."""
+"""Connections and cursors: DB-API 2.0 and extensions of it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ __all__ = ["Connection", "Cursor", "apilevel", "connect", "paramstyle", "threads
 apilevel = "2.0"
 """PEP 249."""
 threadsafety = 2
-"""Threads may share the module and connections, of which one statement runs at a time; not cursors."""
+"""Threads may share the module and connections, but not cursors. A connection runs one statement at a time."""
 paramstyle = "qmark"
-"""``WHERE id = ?``; ``WHERE id = $1``, and ``WHERE id = $name`` with a dict, are understood as well."""
+"""``WHERE id = ?``; ``WHERE id = $1``, and ``WHERE id = $name`` with a dict, work as well."""
 
 Row = tuple[Any, ...]
 Parameters = Sequence[Any] | Mapping[str, Any]
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 _LONGEST_PAUSE_S = 0.05
 
-# Those that are open, to be closed in good order before the interpreter goes.
+# The open sessions. They are closed before the interpreter exits.
 _sessions: weakref.WeakSet[_firndb.Session] = weakref.WeakSet()
 
 
@@ -65,18 +65,18 @@ def connect(
 ) -> Connection:
     """Opens a database and connects to it.
 
-    ``database`` is a directory, made if it is missing, or ``":memory:"`` for a new database that goes with its last
+    ``database`` is a directory, created if it is missing, or ``":memory:"`` for a new database that ends with its last
     connection. Connections of one process share a directory; a second process is refused (55006).
 
-    ``autocommit`` has every statement commit by itself. Without it a transaction begins with the first
-    statement and lasts until :meth:`Connection.commit` or :meth:`Connection.rollback`, as DB-API wants it.
-    ``memory_limit`` bounds what the database's store holds, in bytes or as ``"8GiB"``: three quarters of the machine's
+    With ``autocommit`` every statement is a transaction. Without it a transaction begins with the first
+    statement and lasts until :meth:`Connection.commit` or :meth:`Connection.rollback`, as DB-API requires.
+    ``memory_limit`` limits the memory of the database's store, in bytes or as ``"8GiB"``: three quarters of the machine's
     memory if left out, 0 for no limit.
-    ``freeze_after`` and ``compact_after`` say when rows that nobody writes to become cold, as a time like ``"10s"`` or
-    ``"never"``: first frozen, so that results are lent without a copy (5 seconds if left out), then compact, so that they take
+    ``freeze_after`` and ``compact_after`` are the times after which rows without writes become cold, like ``"10s"`` or
+    ``"never"``: first frozen, so that results share their memory (5 seconds if left out), then compact, so that they take
     less memory (a minute later). Tables may have times of their own.
-    ``find_frames`` has names in ``FROM`` that no table has stand for the caller's variables, if those are data frames
-    (:attr:`Connection.find_frames`). Other arguments are settings as ``SET`` takes them: ``connect(path, statement_timeout="5s")``.
+    With ``find_frames``, names in ``FROM`` that are not names of tables refer to the caller's variables, if those are data frames
+    (:attr:`Connection.find_frames`). Other arguments are settings as in ``SET``: ``connect(path, statement_timeout="5s")``.
     """
     directory = None if database == ":memory:" else os.fspath(database)
     limit = None if memory_limit is None else str(memory_limit)
@@ -105,7 +105,7 @@ def _setting(value: object) -> str:
 
 
 def _shown(state: Callable[[], str]) -> str:
-    # What is shown in a debugger raises nothing, not even in a forked child.
+    # `repr` in a debugger must not raise, not even in a forked child.
     try:
         return state()
     except _errors.OperationalError:
@@ -113,7 +113,7 @@ def _shown(state: Callable[[], str]) -> str:
 
 
 class Connection:
-    """A connection, for any number of threads, one statement at a time. :func:`connect` makes it.
+    """A connection for any number of threads, which runs one statement at a time. :func:`connect` creates it.
 
     As a context manager it commits at the end, or rolls back after an exception, and closes.
     """
@@ -130,10 +130,10 @@ class Connection:
     NotSupportedError = _errors.NotSupportedError
 
     find_frames: bool
-    """Whether a name in ``FROM`` that no table has stands for a variable of the caller that is a data frame.
+    """Whether a name in ``FROM`` that is not the name of a table refers to a variable of the caller that is a data frame.
 
-    Variables of the function that calls :meth:`execute` and its like go before those of its module. Switch it off where
-    the text of statements comes from others: they could read any frame.
+    Variables of the function that calls :meth:`execute` and similar methods take precedence over those of its module. Switch it
+    off if the text of statements comes from untrusted sources: they could read any frame.
     """
 
     def __init__(self, session: _firndb.Session) -> None:
@@ -166,22 +166,22 @@ class Connection:
         return self.cursor().executemany(sql, parameters)
 
     def executescript(self, sql: str) -> None:
-        """Runs statements separated by semicolons, without parameters; their rows are thrown away."""
+        """Runs statements separated by semicolons, without parameters; their rows are discarded."""
         self._session.executescript(sql, self._finder())
 
     # Transactions.
 
     def commit(self) -> None:
-        """Commits the transaction that is open, if one is."""
+        """Commits the open transaction, if there is one."""
         self._session.end(True)
 
     def rollback(self) -> None:
-        """Takes back what the open transaction has done."""
+        """Rolls back the open transaction."""
         self._session.end(False)
 
     @property
     def autocommit(self) -> bool:
-        """Whether every statement commits by itself; can be set while no transaction is open."""
+        """Whether every statement is a transaction; can be set while no transaction is open."""
         return self._session.autocommit
 
     @autocommit.setter
@@ -190,7 +190,7 @@ class Connection:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction is open, failed ones among them."""
+        """Whether a transaction is open, or has failed and is not rolled back."""
         return self._session.transaction_status != "idle"
 
     @contextmanager
@@ -249,8 +249,8 @@ class Connection:
     ) -> T:
         """Runs ``work(connection)`` in a transaction and commits; again after a :class:`SerializationFailure`.
 
-        ``work`` may run several times, so it should change nothing but the database. The last of ``attempts``
-        raises what it met.
+        ``work`` may run several times, so it should change nothing but the database. An error of the last of ``attempts``
+        is raised.
         """
         if self.in_transaction:
             raise _errors.from_engine(
@@ -269,26 +269,26 @@ class Connection:
             except _errors.SerializationFailure:
                 if attempt == attempts:
                     raise
-                # Others go ahead, for a random while that may double each time.
+                # Other transactions get ahead during a random pause, whose upper limit doubles each time.
                 time.sleep(random.uniform(0, min(_LONGEST_PAUSE_S, 0.0001 * 2**attempt)))
         raise AssertionError("the last attempt returns or raises")
 
     # Sources.
 
     def register(self, name: str, table: object) -> None:
-        """Has ``name`` stand for a table of pyarrow, pandas or Polars in this connection's statements.
+        """Gives ``name`` to a table of pyarrow, pandas or Polars in this connection's statements.
 
-        Anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` will do; a stream is read to its end now.
-        Nothing is copied, so the table must not change while it is registered. It goes before tables of
-        that name, and can only be read: ``INSERT INTO t SELECT * FROM name``.
+        Any object with ``__arrow_c_stream__`` or ``__arrow_c_array__`` is accepted; a stream is read to its end now.
+        Nothing is copied, so the table must not change while it is registered. It takes precedence over tables of
+        that name, and is read-only: ``INSERT INTO t SELECT * FROM name``.
 
-        The name is taken as it is. SQL reads names in lower case unless they are quoted, so what is registered as
-        ``"Items"`` is read by ``SELECT * FROM "Items"``.
+        The name is case-sensitive. SQL converts unquoted names to lower case, so ``SELECT * FROM "Items"`` reads
+        the table that is registered as ``"Items"``.
         """
         self._session.register(name, table)
 
     def unregister(self, name: str) -> None:
-        """Takes a name back."""
+        """Removes a registered name."""
         self._session.unregister(name)
 
     # Files.
@@ -310,13 +310,13 @@ class Connection:
         encoding: str | None = None,
         filename: bool | str | None = None,
     ) -> Cursor:
-        """The rows of a CSV file, or of all whose names match a pattern (``orders-*.csv``), or of a list of such.
+        """The rows of a CSV file, of all files whose names match a pattern (``orders-*.csv``), or of a list of both.
 
-        What is not said is told from the first megabyte, the types of the columns too. ``types`` says those of some
-        columns, ``{"price": "numeric(10,2)"}``, and ``columns`` names and types of all; both may also be text, as ``CREATE TABLE``
-        has it. ``all_varchar=True`` leaves all of them text. ``skip`` lines at the beginning are passed over. ``quote=""`` says
-        that fields stand in no quotes. ``ignore_errors=True`` leaves out rows that cannot be read. ``filename=True`` adds a column that tells the file of each row, called ``filename`` or
-        whatever else is given for ``True``.
+        Options that are left out, and the types of the columns, are found in the first megabyte. ``types`` has the types of
+        some columns, ``{"price": "numeric(10,2)"}``, and ``columns`` names and types of all; both may also be text, as in
+        ``CREATE TABLE``. With ``all_varchar=True`` all columns are text. ``skip`` is the number of lines to skip at the beginning.
+        ``quote=""`` means that the file has no quotes. ``ignore_errors=True`` skips rows that cannot be read.
+        ``filename=True`` adds a column ``filename`` with the file of each row; a string instead of ``True`` is its name.
         """
         options = {
             "delimiter": delimiter,
@@ -335,14 +335,14 @@ class Connection:
         return self._read("csv", path, options)
 
     def read_parquet(self, path: _files.Paths, *, filename: bool | str | None = None) -> Cursor:
-        """The rows of a Parquet file, or of all whose names match a pattern, or of a list of such.
+        """The rows of a Parquet file, of all files whose names match a pattern, or of a list of both.
 
         ``filename`` is as in :meth:`read_csv`.
         """
         return self._read("parquet", path, {"filename": filename})
 
     def read_arrow(self, path: _files.Paths, *, filename: bool | str | None = None) -> Cursor:
-        """The rows of a file in Arrow's IPC format or of a stream of it, or of all whose names match a pattern, or of a list of such.
+        """The rows of a file or stream in Arrow's IPC format, of all files whose names match a pattern, or of a list of both.
 
         ``filename`` is as in :meth:`read_csv`.
         """
@@ -357,9 +357,9 @@ class Connection:
         ignore_errors: bool | None = None,
         filename: bool | str | None = None,
     ) -> Cursor:
-        """The rows of a file with a JSON object on each line, or of all whose names match a pattern, or of a list of such.
+        """The rows of a file with a JSON object on each line, of all files whose names match a pattern, or of a list of both.
 
-        What can be said is as in :meth:`read_csv`.
+        The options are those of :meth:`read_csv`.
         """
         options = {
             "types": _files.declared(types),
@@ -391,18 +391,18 @@ class Connection:
         rejects_table: str | None = None,
         log_verbosity: Literal["default", "verbose"] | None = None,
     ) -> int:
-        """Loads a CSV file into a table, by ``COPY``; how many rows there were.
+        """Loads a CSV file into a table, by ``COPY``. Returns the number of rows.
 
-        Unless ``header`` says so, the first line is a header if its fields are names of the table's columns, or all of
-        ``columns``, in whatever order and case: then it tells which columns the file has. Any other first line is a row, and
-        the file's columns are the table's, or ``columns``, in that order. ``header=True`` passes over the first line,
-        ``header=False`` makes a row of it, and ``header="match"`` wants the names of the columns there, in their order.
-        Unless ``delimiter`` says so, it is told from the file, as :meth:`read_csv` does; of a pipe, which can be read only once,
-        nothing is told: it has commas and no header. ``on_error="ignore"`` leaves out rows
-        that cannot be read, ``reject_limit`` so many at most; :meth:`notices` tells how many there were, and each of them
-        with ``log_verbosity="verbose"``. ``rejects_table``, of the same schema, keeps them, and is made if it does not exist.
+        Without ``header``, the first line is a header if its fields are names of the table's columns, or all of
+        ``columns``, in any order and case. Then the file has these columns. Any other first line is a row, and
+        the file's columns are the table's, or ``columns``, in that order. ``header=True`` skips the first line,
+        ``header=False`` reads it as a row, and ``header="match"`` requires the names of the columns, in their order.
+        Without ``delimiter``, it is found in the file, as by :meth:`read_csv`. A pipe can be read only once, so it is not
+        inspected: its default is commas and no header. ``on_error="ignore"`` skips rows that cannot be read, and
+        ``reject_limit`` limits their number. :meth:`notices` returns their number, and with ``log_verbosity="verbose"`` each
+        of them. ``rejects_table``, in the same schema, stores them, and is created if it does not exist.
 
-        ``create=True`` makes the table, with the columns and types that :meth:`read_csv` tells.
+        ``create=True`` creates the table, with the columns and types that :meth:`read_csv` finds.
         """
         options: dict[str, _files.Option | None] = {
             "delimiter": delimiter,
@@ -432,11 +432,11 @@ class Connection:
         columns: Sequence[str] | None,
         options: dict[str, _files.Option | None],
     ) -> Sequence[str] | None:
-        """Tells delimiter and header from a CSV file, where ``options`` do not; the columns that it has of a table's."""
+        """Finds delimiter and header of a CSV file, if they are not in ``options``. Returns the columns of the table that the file has."""
         if options["header"] is not None and options["delimiter"] is not None:
             return columns
         said = {name: value for name, value in options.items() if name not in ("null", "header")}
-        # What cannot be read COPY tells, or leaves out; nothing of the caller's transaction is lost by it.
+        # COPY reports or skips rows that cannot be read. The savepoint protects the caller's transaction from the error.
         with suppress(_errors.DataError), self.transaction():
             if options["delimiter"] is None:
                 names = self._columns_of(path, said)
@@ -447,7 +447,7 @@ class Connection:
         if options["header"] is None:
             first = self._first_row(path, said)
             if first is None:
-                # Another line may be one that cannot be read.
+                # Perhaps another line cannot be read: try the first line alone.
                 with _files.first_line(path) as line:
                     first = None if line is None else self._first_row(line, said)
             known = columns
@@ -479,9 +479,9 @@ class Connection:
         columns: Sequence[str] | None = None,
         create: bool = False,
     ) -> int:
-        """Loads a Parquet file into a table; how many rows there were.
+        """Loads a Parquet file into a table. Returns the number of rows.
 
-        Columns are found by their names: all of the file, or ``columns``. ``create=True`` makes the table.
+        Columns are matched by name: all of the file, or ``columns``. ``create=True`` creates the table.
         """
         return self._load_or_create("parquet", path, _files.name(schema, table), columns, create)
 
@@ -501,7 +501,7 @@ class Connection:
     ) -> int:
         """Loads a file with a JSON object on each line, as :meth:`load_parquet` does.
 
-        What becomes of lines that cannot be read is said as to :meth:`load_csv`.
+        The options for lines that cannot be read are those of :meth:`load_csv`.
         """
         options: dict[str, _files.Option | None] = {"encoding": encoding}
         options |= _files.rejects(schema, on_error, reject_limit, rejects_table, log_verbosity)
@@ -518,7 +518,7 @@ class Connection:
     ) -> int:
         """Loads a file in Arrow's IPC format as :meth:`load_parquet` does, or a table of pyarrow, pandas or Polars.
 
-        Such a table is anything that :meth:`register` takes, and is not copied on its way.
+        Such a table is any object that :meth:`register` accepts. It is not copied before it is loaded.
         """
         into = _files.name(schema, table)
         if isinstance(data, (str, os.PathLike)):
@@ -574,11 +574,11 @@ class Connection:
     # The rest.
 
     def cancel(self) -> None:
-        """Has the statement that is running fail with :class:`QueryCanceled`; for other threads."""
+        """Cancels the running statement, which raises :class:`QueryCanceled`. Other threads call this."""
         self._session.cancel()
 
     def notices(self) -> list[str]:
-        """What statements had to say since this was last called; at most the last 100."""
+        """Warnings and notices of statements since the last call; at most the last 100."""
         return self._session.notices()
 
     @property
@@ -587,7 +587,7 @@ class Connection:
         return self._session.closed
 
     def close(self) -> None:
-        """Rolls back and closes; the database too, if this was its last connection. Again is fine."""
+        """Rolls back and closes; the database too, if this was its last connection. A second call does nothing."""
         self._session.close()
 
     def __enter__(self) -> Connection:
@@ -610,14 +610,14 @@ class Connection:
 
 
 class Cursor:
-    """Runs statements and draws their rows, which are not gathered before somebody asks for them.
+    """Runs statements and fetches their rows, which are computed when they are fetched.
 
-    It can be iterated over, is a context manager that closes, and exports itself to whoever understands
-    Arrow (``pyarrow.table(cursor)``, ``polars.DataFrame(cursor)``).
+    It is an iterator, a context manager that closes it, and an Arrow stream
+    (``pyarrow.table(cursor)``, ``polars.DataFrame(cursor)``).
     """
 
     arraysize: int
-    """How many rows :meth:`fetchmany` yields."""
+    """How many rows :meth:`fetchmany` returns without an argument."""
 
     def __init__(self, connection: Connection) -> None:
         self.arraysize = 1
@@ -644,7 +644,7 @@ class Cursor:
         if self._closed:
             raise _errors.InterfaceError("the cursor is closed")
         if self._result is not None:
-            # Rows of the block would be read ahead otherwise.
+            # Otherwise its remaining rows would be read into memory.
             self._result.close()
             self._result = None
         self._result = run(self._connection._session)
@@ -660,7 +660,7 @@ class Cursor:
     def description(
         self,
     ) -> list[tuple[str, str, None, None, int | None, int | None, None]] | None:
-        """Name, type, precision and scale of each column, at their places in DB-API's seven."""
+        """Name, type, precision and scale of each column, in DB-API's tuples of seven."""
         columns = None if self._result is None else self._result.columns_of
         if columns is None:
             return None
@@ -671,16 +671,16 @@ class Cursor:
 
     @property
     def rowcount(self) -> int:
-        """How many rows were changed, or fetched once all have been; -1 while nobody knows."""
+        """The number of changed rows, or of fetched rows once all are fetched; -1 before."""
         return -1 if self._result is None else self._result.rowcount
 
     @property
     def statusmessage(self) -> str | None:
-        """What the statement did, as PostgreSQL says it: ``INSERT 0 3``."""
+        """PostgreSQL's command tag of the statement: ``INSERT 0 3``."""
         return None if self._result is None else self._result.statusmessage
 
     def fetchone(self) -> Row | None:
-        """The next row; None when there is no more."""
+        """The next row; None after the last."""
         return self._rows().fetchone()
 
     def fetchmany(self, size: int | None = None) -> list[Row]:
@@ -691,7 +691,7 @@ class Cursor:
         return self._rows().fetch(size)
 
     def fetchall(self) -> list[Row]:
-        """All rows that are left."""
+        """All remaining rows."""
         return self._rows().fetch()
 
     def __iter__(self) -> Iterator[Row]:
@@ -706,30 +706,30 @@ class Cursor:
     # Arrow.
 
     def arrow(self) -> pyarrow.Table:
-        """The rows that are left as a table of pyarrow, without copying what the engine has as Arrow."""
+        """The remaining rows as a table of pyarrow, without copying data that the engine has in Arrow's format."""
         import pyarrow
 
         return pyarrow.table(self._rows().batches())
 
     def record_batches(self) -> pyarrow.RecordBatchReader:
-        """The rows that are left as batches of pyarrow, each drawn when it is asked for."""
+        """The remaining rows as batches of pyarrow, each computed when it is read."""
         import pyarrow
 
         rows = self._rows()
 
         def batches() -> Iterator[pyarrow.RecordBatch]:
-            # Not the stream itself, which would turn our exceptions into pyarrow's.
+            # Not the stream itself, which would convert our exceptions to pyarrow's.
             while (batch := rows.next_batch()) is not None:
                 yield from pyarrow.RecordBatchReader.from_stream(batch)
 
         return pyarrow.RecordBatchReader.from_batches(pyarrow.schema(rows), batches())
 
     def df(self) -> pandas.DataFrame:
-        """The rows that are left as a data frame of pandas."""
+        """The remaining rows as a data frame of pandas."""
         return self.arrow().to_pandas()
 
     def pl(self) -> polars.DataFrame:
-        """The rows that are left as a data frame of Polars."""
+        """The remaining rows as a data frame of Polars."""
         import polars
 
         rows = self._rows()
@@ -764,7 +764,7 @@ class Cursor:
         return self._closed
 
     def close(self) -> None:
-        """Lets go of the rows. Again is fine."""
+        """Discards the remaining rows. A second call does nothing."""
         self._closed = True
         if self._result is not None:
             self._result.close()

@@ -1,4 +1,4 @@
-"""The exceptions: DB-API's, by class of SQLSTATE, with what the engine says beside its message."""
+"""The exceptions: DB-API's, by class of SQLSTATE, with the fields of the engine's errors."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = [
 ]
 
 
-class Warning(Exception):  # noqa: A001 - PEP 249 names it so.
-    """Never raised; PEP 249 asks for it."""
+class Warning(Exception):  # noqa: A001 - its name in PEP 249.
+    """Never raised; PEP 249 requires it."""
 
 
 class Error(Exception):
@@ -28,19 +28,19 @@ class Error(Exception):
     sqlstate: str | None = None
     """PostgreSQL's code of five characters, such as ``23505``."""
     message: str | None = None
-    """What went wrong, alone."""
+    """The primary message."""
     detail: str | None = None
-    """What exactly was found."""
+    """Details of the error."""
     hint: str | None = None
-    """What to do about it."""
+    """A suggestion how to solve the problem."""
     context: str | None = None
-    """What was being done."""
+    """Where the error occurred: file, line, column."""
     position: int | None = None
-    """Where in the statement, in characters from 1."""
+    """The position in the statement, in characters from 1."""
     constraint: str | None = None
     """The constraint that was violated."""
     table: str | None = None
-    """The table that it is about."""
+    """The table of the error."""
     column: str | None = None
     """The column of that table."""
 
@@ -55,19 +55,19 @@ def _restore(kind: type[Error], args: tuple[object, ...], attributes: dict[str, 
 
 
 class InterfaceError(Error):
-    """The package was misused: what is closed cannot be used."""
+    """The package was misused, for example a closed connection."""
 
 
 class DatabaseError(Error):
-    """The database refused or failed."""
+    """An error of the engine."""
 
 
 class DataError(DatabaseError):
-    """A value cannot be what it is to be: out of range, badly written, divided by zero."""
+    """An error of a value: out of range, invalid text, division by zero."""
 
 
 class OperationalError(DatabaseError):
-    """Something outside the statement: conflicts, cancellation, memory, disk, a database open elsewhere."""
+    """An error outside the statement: conflicts, cancellation, memory, disk, a database that another process has open."""
 
 
 class IntegrityError(DatabaseError):
@@ -75,19 +75,19 @@ class IntegrityError(DatabaseError):
 
 
 class InternalError(DatabaseError):
-    """A transaction is not in the state for this, or the engine has made a mistake."""
+    """The transaction is in the wrong state, or the engine has an internal error."""
 
 
 class ProgrammingError(DatabaseError):
-    """The statement is wrong: syntax, names, types, the number of parameters."""
+    """An error in the statement: syntax, names, types, the number of parameters."""
 
 
 class NotSupportedError(DatabaseError):
-    """FirnDB cannot do this."""
+    """FirnDB does not support this."""
 
 
 class SerializationFailure(OperationalError):
-    """Others changed what the transaction needs (40001), or waited for it in a circle (40P01): run it again.
+    """A conflict with another transaction (40001) or a deadlock (40P01): run the transaction again.
 
     :meth:`firndb.Connection.retry` does that.
     """
@@ -97,11 +97,11 @@ class QueryCanceled(OperationalError):
     """The statement was cancelled, or took longer than ``statement_timeout`` (57014)."""
 
 
-# They are shown by the names under which programs know them.
+# Their `repr` has the module from which programs import them.
 for _name in __all__:
     globals()[_name].__module__ = "firndb"
 
-# As psycopg maps them.
+# The mapping of psycopg.
 _CLASSES: dict[str, type[DatabaseError]] = {
     "0A": NotSupportedError,
     "20": ProgrammingError,
@@ -143,7 +143,7 @@ def from_engine(
     table: str | None,
     column: str | None,
 ) -> Error:
-    """The exception for an error of the engine; the native half calls this."""
+    """The exception for an error of the engine. The extension module calls this."""
     lines = [message]
     for name, text in ("DETAIL", detail), ("HINT", hint), ("CONTEXT", context):
         if text is not None:

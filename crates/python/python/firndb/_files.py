@@ -14,7 +14,7 @@ Columns = Mapping[str, str] | str
 
 
 class Name:
-    """The name of a table among options, which is SQL already."""
+    """The name of a table as the value of an option, already quoted for SQL."""
 
     def __init__(self, sql: str) -> None:
         self.sql = sql
@@ -24,7 +24,7 @@ Option = bool | int | str | Sequence[str] | Name
 
 
 def name(schema: str | None, table: str) -> str:
-    """A table's name, taken as it is."""
+    """A table's name, quoted."""
     return identifier(table) if schema is None else f"{identifier(schema)}.{identifier(table)}"
 
 
@@ -51,7 +51,7 @@ REJECTS = ("on_error", "reject_limit", "rejects_table", "log_verbosity")
 def rejects(
     schema: str | None, on_error: str | None, limit: int | None, table: str | None, verbosity: str | None
 ) -> dict[str, Option | None]:
-    """Options of what becomes of rows that cannot be read; those that are said."""
+    """The options for rows that cannot be read, without those that are None."""
     kept = None if table is None else Name(name(schema, table))
     options: dict[str, Option | None] = dict(zip(REJECTS, (on_error, limit, kept, verbosity), strict=True))
     return {option: value for option, value in options.items() if value is not None}
@@ -70,7 +70,7 @@ def _literal(value: Option) -> str:
 
 
 def _place(path: Path) -> str:
-    # The engine is in this process, but nobody says that it is in this directory for ever.
+    # The engine is in this process, but the process may change its directory later.
     return _literal(os.path.abspath(os.fspath(path)))
 
 
@@ -81,13 +81,13 @@ def _places(path: Paths) -> str:
 
 
 def read(kind: str, path: Paths, options: Mapping[str, Option | None]) -> str:
-    """A table function; options that are None are left to the engine."""
+    """A call of a table function. Options that are None are left out: the engine finds them."""
     given = [f"{option} => {_literal(value)}" for option, value in options.items() if value is not None]
     return f"read_{kind}({', '.join([_places(path), *given])})"
 
 
 DELIMITERS = (",", "\t", ";", "|")
-"""What the engine tries, the likelier ones first."""
+"""The delimiters that the engine tries, in its order of preference."""
 
 
 def may_be_looked_at(path: Path) -> bool:
@@ -96,9 +96,10 @@ def may_be_looked_at(path: Path) -> bool:
 
 
 def as_texts(path: Path, options: Mapping[str, Option | None], *, header: bool) -> str:
-    """A CSV file, all of whose columns are text; called as a line of it says that has as many fields as most, or its lines as they are."""
+    """A CSV file, all of whose columns are text. With ``header`` their names are the fields of the first line
+    that has as many fields as most lines."""
     read_it = read("csv", path, {**options, "header": header, "all_varchar": True})
-    # Statements are prepared once for each text, and keep their columns; another file at the path is another text.
+    # Statements are prepared once per text and keep their columns. The comment gives a changed file at the path another text.
     try:
         status = os.stat(path)
     except OSError:
@@ -108,7 +109,7 @@ def as_texts(path: Path, options: Mapping[str, Option | None], *, header: bool) 
 
 @contextmanager
 def first_line(path: Path) -> Iterator[Path | None]:
-    """A file that has a copy of another one's first line; nothing if that cannot be told."""
+    """A temporary file with a copy of a file's first line; None if the line cannot be read here (zstd)."""
     with open(path, "rb") as file:
         start = file.read(4)
     if start == b"\x28\xb5\x2f\xfd" or start[1:] == b"\x2a\x4d\x18":
@@ -122,7 +123,7 @@ def first_line(path: Path) -> Iterator[Path | None]:
 
 
 def columns_of(table: str) -> str:
-    """The columns of a table whose name is SQL already."""
+    """A query for the columns of a table, whose name is already quoted."""
     return (
         f"SELECT attname FROM pg_attribute WHERE attrelid = {_literal(table)}::regclass"
         " AND attnum > 0 AND NOT attisdropped ORDER BY attnum"
@@ -130,8 +131,8 @@ def columns_of(table: str) -> str:
 
 
 def named(first: Sequence[str | None], columns: Sequence[str], *, all_of_them: bool) -> list[str] | None:
-    """The columns that a first line names; nothing if it says anything else."""
-    # In whatever case, unless that is all that keeps two columns apart.
+    """The columns that a first line names; None if one of its fields is no column."""
+    # Case is ignored, unless two columns differ only in it.
     folds = len({column.casefold() for column in columns}) == len(columns)
     by_name = {column.casefold() if folds else column: column for column in columns}
     found = [by_name.get(name.casefold() if folds else name) for name in first if name is not None]
@@ -148,7 +149,7 @@ def load(
     columns: Sequence[str] | None,
     options: Mapping[str, Option | None],
 ) -> str:
-    """COPY into a table whose name is SQL already."""
+    """COPY into a table, whose name is already quoted."""
     listed = "" if columns is None else f" {names(columns)}"
     given = [f"{option.upper()} {_literal(value)}" for option, value in options.items() if value is not None]
     return f"COPY {table}{listed} FROM {_place(path)} ({', '.join([f'FORMAT {kind}', *given])})"

@@ -10,9 +10,9 @@ __all__ = ["find_frame"]
 
 
 def find_frame(name: str) -> object | None:
-    """The frame that ``name`` stands for where the package was called: in that function, else in its module.
+    """The frame that ``name`` refers to in the function that called the package, else in its module.
 
-    Variables are looked up as they are written, then in any case, as SQL reads names without quotes in lower case.
+    Variables are looked up with the exact name first, then in any case, since SQL converts unquoted names to lower case.
     """
     scope = sys._getframe()
     while str(scope.f_globals.get("__name__")).partition(".")[0] == "firndb":
@@ -35,7 +35,7 @@ def _named(variables: Mapping[str, Any], name: str) -> object | None:
 
 
 def _frame(value: object) -> object | None:
-    # By its class: an object may make up attributes when it is asked for them.
+    # The class is checked: an object may have any attribute dynamically (`__getattr__`).
     kind = type(value)
     if hasattr(kind, "__arrow_c_stream__") or hasattr(kind, "__arrow_c_array__"):
         return value

@@ -1,4 +1,4 @@
-"""DB-API's type objects and constructors, and intervals that a timedelta cannot hold."""
+"""DB-API's type objects and constructors, and intervals that a timedelta cannot represent."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ ROWID = _TypeObject("ROWID")
 class Interval(datetime.timedelta):
     """An interval with months, or with hours that are not to become days.
 
-    As a timedelta it is as long as SQL compares it: a month is 30 days.
+    Its length as a timedelta is the one by which SQL compares it: a month is 30 days.
     """
 
     _parts: tuple[int, int, int]
@@ -91,7 +91,7 @@ class Interval(datetime.timedelta):
 
     @property
     def parts(self) -> tuple[int, int, int]:
-        """Months, days and microseconds, as the database holds them."""
+        """Months, days and microseconds, as the database stores them."""
         return self._parts
 
     def __repr__(self) -> str:

@@ -11,39 +11,39 @@ use super::{Shell, Stop, say, with_position};
 use crate::client::{Client, Report};
 
 const HELP: &str = r"\?                       this list
-\q                       leave
-\d [NAME]                tables, views and sequences, or what NAME is made of
+\q                       ends the shell
+\d [NAME]                tables, views and sequences, or the columns and indexes of NAME
 \dt \di \dv \ds [NAME]   tables, indexes, views, sequences
 \dn                      schemas
-\temperature [NAME]      which part of each table is hot, cooling, frozen or compact
+\temperature [NAME]      the parts of each table that are hot, cooling, frozen or compact
 \l                       databases
 \copy TABLE|(QUERY) FROM|TO FILE [OPTIONS]
-                         copies between a table and a file on this side
+                         copies between a table and a file of the client
 \i FILE                  runs a file
-\timing [on|off]         whether statements are timed
+\timing [on|off]         shows the time of statements, or not
 \x [on|off|auto]         one line per column instead of per row
-\pset null TEXT          what stands for NULL
+\pset null TEXT          the text for NULL in results
 \echo TEXT               prints a text
-\conninfo                what this shell is connected to
+\conninfo                the database, user and server of the connection
 \restrict \unrestrict KEY
-                         no commands in between, as dumps of PostgreSQL have it
-\r \p                    forgets or shows the statement that has begun
-NAME may have * and ? in it. Statements end with a semicolon, with \g, or with \gx for one line per
+                         disables commands, as in dumps of PostgreSQL, and enables them
+\r \p                    clears or shows the statement that is being entered
+NAME may contain * and ?. Statements end with a semicolon, with \g, or with \gx for one line per
 column.";
 
-/// The states of blocks, and what stands for each in a bar.
+/// The states of blocks, and the sign of each in a bar.
 const TEMPERATURES: [(&str, char); 5] =
     [("hot", '█'), ("cooling", '▓'), ("freezing", '▒'), ("frozen", '░'), ("compact", '·')];
 
-/// How long a bar is.
+/// The length of a bar.
 const BAR: usize = 40;
 
-/// A bar of parts as long as the counts are large; what there is shows.
+/// A bar of parts in proportion to the counts; a part that is not empty is visible.
 fn bar(counts: &[usize]) -> String {
     let all: usize = counts.iter().sum::<usize>().max(1);
     let mut lengths: Vec<usize> =
         counts.iter().map(|count| (count * BAR / all).max(usize::from(*count > 0))).collect();
-    // Rounding, and what is shown for little, is the longest part's.
+    // The longest part compensates rounding, and the least length of small parts.
     let sum: usize = lengths.iter().sum();
     if let Some(longest) = lengths.iter_mut().max() {
         *longest = (*longest + BAR).saturating_sub(sum);
@@ -53,7 +53,7 @@ fn bar(counts: &[usize]) -> String {
         .collect()
 }
 
-/// Whether the shell goes on after a command.
+/// Whether the shell continues after a command.
 pub enum After {
     GoOn,
     Quit,
@@ -66,7 +66,7 @@ impl Shell {
             Some(end) => (&line[..end], line[end..].trim()),
             None => (line, ""),
         };
-        // A semicolon behind a command is a habit, not a mistake.
+        // A semicolon after a command is ignored.
         let argument = rest.trim_end_matches(';').trim_end();
         if let Some(key) = &self.restricted
             && (name != r"\unrestrict" || key != argument)
@@ -170,12 +170,12 @@ impl Shell {
         for row in rows {
             let count = |at: usize| row[at].parse::<usize>().unwrap_or(0);
             let blocks: Vec<usize> = (2..2 + TEMPERATURES.len()).map(count).collect();
-            let told: Vec<String> = (TEMPERATURES.iter().zip(&blocks))
+            let shares: Vec<String> = (TEMPERATURES.iter().zip(&blocks))
                 .filter(|(_, count)| **count > 0)
                 .map(|((state, _), count)| format!("{count} {state}"))
                 .collect();
             let (name, rows) = (&row[1], &row[2 + TEMPERATURES.len()]);
-            say(format_args!("{name:longest$} {} {rows} rows: {}", bar(&blocks), told.join(", ")))?;
+            say(format_args!("{name:longest$} {} {rows} rows: {}", bar(&blocks), shares.join(", ")))?;
         }
         let legend = TEMPERATURES.map(|(state, sign)| format!("{sign} {state}"));
         say(legend.join("  "))
@@ -328,7 +328,7 @@ impl Shell {
         }
     }
 
-    /// `\copy`: the statement with STDIN or STDOUT in the file's place, and how it went.
+    /// `\copy`: the statement with STDIN or STDOUT in place of the file, and its result.
     fn copy(&mut self, argument: &str) -> Result<(String, Result<(), super::Trouble>), Stop> {
         let Some((what, direction, path, options)) = parse_copy(argument) else {
             self.misused(r"\copy TABLE|(QUERY) FROM|TO FILE [OPTIONS]")?;
@@ -352,7 +352,7 @@ impl Shell {
         } else {
             let mut file = BufWriter::new(File::create(path).map_err(failed)?);
             let sql = format!("COPY {what} TO STDOUT {options}");
-            // The command tag belongs on the terminal, not behind the data.
+            // The command tag must be printed on the terminal, not after the data.
             let mut out = DataOnly { file: &mut file, tag: None };
             let watch = Watch::start(&self.client, None);
             let outcome = self.run_script(&sql, &mut no_feed, &mut out);
@@ -376,7 +376,7 @@ fn feed_file(file: &mut File, client: &mut Client) -> Result<(), Report> {
     }
 }
 
-/// Lets data through to a file and keeps the command tag that follows it.
+/// Passes data on to a file and keeps the command tag that follows it.
 struct DataOnly<'a> {
     file: &'a mut BufWriter<File>,
     tag: Option<String>,
@@ -387,7 +387,7 @@ impl Write for DataOnly<'_> {
         self.file.write(data)
     }
 
-    /// Only the tag is formatted; data comes as bytes.
+    /// Only the tag is formatted; data is written as bytes.
     fn write_fmt(&mut self, text: std::fmt::Arguments<'_>) -> io::Result<()> {
         self.tag = Some(text.to_string().trim_end().to_owned());
         Ok(())
@@ -398,12 +398,12 @@ impl Write for DataOnly<'_> {
     }
 }
 
-/// Takes `\copy`'s argument apart: what, direction, file, options.
+/// Splits `\copy`'s argument into what, direction, file, options.
 fn parse_copy(argument: &str) -> Option<(&str, &'static str, &str, &str)> {
     let what_end = if argument.starts_with('(') {
         closing_parenthesis(argument)? + 1
     } else {
-        // A name, perhaps with a list of columns.
+        // A name, optionally with a list of columns.
         let end = argument.find([' ', '\t', '('])?;
         let after = argument[end..].trim_start();
         let skipped = argument.len() - after.len();
@@ -427,7 +427,7 @@ fn parse_copy(argument: &str) -> Option<(&str, &'static str, &str, &str)> {
     (!path.is_empty()).then_some((what, direction, path, options.trim()))
 }
 
-/// Where the parenthesis that a text begins with is closed.
+/// The position of the closing parenthesis of the one at the beginning of a text.
 fn closing_parenthesis(text: &str) -> Option<usize> {
     let mut depth = 0;
     let mut quoted = false;

@@ -1,4 +1,4 @@
-//! Where the shell's lines come from: a person at a terminal, with history and completion, or a
+//! The sources of the shell's lines: a person at a terminal, with history and completion, or a
 //! file or pipe.
 
 use std::cell::RefCell;
@@ -14,11 +14,11 @@ use rustyline::{CompletionType, Config, Context, Editor, Helper, Highlighter, Hi
 use super::query_rows;
 use crate::client::{Client, Report};
 
-/// What reading a line came to.
+/// The result of reading a line.
 pub enum Line {
     /// A line without its end.
     Text(String),
-    /// Ctrl-C at the prompt: start over.
+    /// Ctrl-C at the prompt: the statement is dropped.
     Interrupted,
     /// There are no more.
     End,
@@ -32,11 +32,11 @@ pub enum Lines {
     Reader(Box<dyn BufRead>),
 }
 
-/// The line editor and what it has to remember.
+/// The line editor and its state.
 pub struct Prompt {
     editor: Editor<Completion, DefaultHistory>,
     history: Option<PathBuf>,
-    /// Lines that will make one entry of the history.
+    /// Lines that will be one entry of the history.
     entry: Vec<String>,
     names: Names,
     names_are_stale: bool,
@@ -97,7 +97,7 @@ impl Lines {
         }
     }
 
-    /// The lines since the last call become one entry of the history: a statement is found again as
+    /// The lines since the last call become one entry of the history, so that a statement is recalled as
     /// a whole.
     pub fn end_history_entry(&mut self) {
         if let Lines::Editor(person) = self {
@@ -106,7 +106,7 @@ impl Lines {
         }
     }
 
-    /// Columns of the person's terminal.
+    /// Columns of the terminal.
     pub fn width(&mut self) -> Option<usize> {
         match self {
             Lines::Editor(person) => person.editor.dimensions().map(|(columns, _)| columns),
@@ -114,7 +114,7 @@ impl Lines {
         }
     }
 
-    /// Feeds a COPY … FROM STDIN with the lines that follow, up to `\.`.
+    /// Sends the following lines, up to `\.`, to a COPY … FROM STDIN.
     pub fn feed_copy(&mut self, client: &mut Client) -> Result<(), Report> {
         if let Lines::Editor(_) = self {
             println!("Enter data to be copied followed by a newline.");
@@ -139,7 +139,7 @@ impl Lines {
         Ok(client.copy_end(None)?)
     }
 
-    /// Notes that a statement has run, after which tables may have other names.
+    /// Records that a statement has run, after which tables may have other names.
     pub fn note_statement(&mut self, sql: &str) {
         if let Lines::Editor(person) = self {
             let word = sql.split_ascii_whitespace().next().unwrap_or("");
@@ -148,7 +148,7 @@ impl Lines {
         }
     }
 
-    /// Asks for the names of tables and columns again if they may have changed. Not inside a
+    /// Queries the names of tables and columns again if they may have changed. Not inside a
     /// transaction block: a failing query would fail the block.
     pub fn refresh_names(&mut self, client: &mut Client) {
         const NAMES: &str = "SELECT table_name FROM information_schema.tables \
@@ -179,7 +179,7 @@ impl Prompt {
     }
 }
 
-/// `firndb/history` in the user's data directory, which is made if it is missing.
+/// `firndb/history` in the user's data directory, which is created if it is missing.
 fn history_path() -> Option<PathBuf> {
     let data = match std::env::var_os("XDG_DATA_HOME").filter(|path| !path.is_empty()) {
         Some(path) => PathBuf::from(path),
@@ -213,7 +213,7 @@ fn is_word(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
 
-/// Names and keywords that begin like `word`; keywords in the case in which it is typed.
+/// Names and keywords that begin with `word`; keywords in the case in which it is typed.
 fn completions(word: &str, names: &[String]) -> Vec<String> {
     if word.is_empty() {
         return Vec::new();

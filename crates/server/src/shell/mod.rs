@@ -1,10 +1,10 @@
 //! `firn sql`: a shell for people and scripts.
 //!
-//! It speaks the protocol even to a database in its own process, through a socket in a directory
-//! that only this user can enter: one path through the code, and what the shell shows is what any
-//! client sees.
+//! It uses the protocol even for a database in its own process, through a socket in a directory
+//! that only this user can enter: there is one path through the code, and the shell shows what any
+//! client gets.
 
-// Errors here are for a person, who does not notice how large they are in memory.
+// Errors here are shown to a person, so their size in memory does not matter.
 #![allow(clippy::result_large_err)]
 
 mod commands;
@@ -32,7 +32,7 @@ use crate::target::{connect, is_new_directory};
 #[derive(clap::Args, Debug)]
 pub struct Options {
     /// A database directory, or a server as postgres://user@host:port/database. A database in memory
-    /// if left out.
+    /// by default.
     target: Option<String>,
     /// Run this and exit; may be given more than once.
     #[arg(short, long = "command", value_name = "SQL")]
@@ -76,7 +76,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
     if let Some(host) = host {
         host.close_at_end()?;
     }
-    // A statement's error has been printed where it happened.
+    // A statement's error has already been printed.
     outcome.map_err(|Stop| Failure::silent())
 }
 
@@ -91,22 +91,22 @@ fn place(target: Option<&str>) -> String {
     }
 }
 
-/// An error was printed, and there is no one at a terminal to go on.
+/// An error was printed, and the input is not a terminal.
 struct Stop;
 
 struct Shell {
     client: Client,
-    /// Where the database is, for people.
+    /// The location of the database, for people.
     place: String,
-    /// Someone sits at a terminal: errors do not end the shell.
+    /// The input is a terminal: errors do not end the shell.
     interactive: bool,
     timing: bool,
     style: Style,
-    /// How to stop the statement that runs now.
+    /// The handle to cancel the running statement.
     running: Arc<Mutex<Option<Canceller>>>,
-    /// How many files include each other.
+    /// The depth of nested includes.
     depth: usize,
-    /// The key that a dump of PostgreSQL has locked the commands with, so that its data runs none.
+    /// The key with which a dump of PostgreSQL has locked the commands, so that its data cannot run any.
     restricted: Option<String>,
 }
 
@@ -140,7 +140,7 @@ impl Shell {
         }
     }
 
-    /// Runs what a line ends: statements, then perhaps a command.
+    /// Runs what a line completes: statements, then possibly a command.
     fn take_line(
         &mut self,
         line: &str,
@@ -149,14 +149,14 @@ impl Shell {
     ) -> Result<commands::After, Stop> {
         let word = line.split_ascii_whitespace().next().unwrap_or("");
         if self.interactive && splitter.is_empty() {
-            // What people type who do not know the shell.
+            // Words that users type instead of commands.
             match line.trim().trim_end_matches(';').to_ascii_lowercase().as_str() {
                 "quit" | "exit" => return Ok(commands::After::Quit),
                 "help" => return self.run_command(r"\?"),
                 _ => {}
             }
         }
-        // A command may come while a statement waits for its end, but these two end it.
+        // A command may interrupt an incomplete statement, but these two end it.
         let interrupts = word.starts_with('\\') && !matches!(word, r"\g" | r"\gx");
         if interrupts && splitter.takes_commands() && !splitter.is_empty() {
             return match word {
@@ -179,7 +179,7 @@ impl Shell {
         }
     }
 
-    /// Runs a command; an error stops a script, not a person.
+    /// Runs a command; an error ends a script, but not an interactive shell.
     fn try_command(&mut self, command: &str) -> Result<commands::After, Stop> {
         match self.run_command(command) {
             Err(Stop) if self.interactive => Ok(commands::After::GoOn),
@@ -187,7 +187,7 @@ impl Shell {
         }
     }
 
-    /// `firn=>`, with psql's marks for what is open and for the state of the transaction.
+    /// `firn=>`, with psql's marks for open quotes and for the state of the transaction.
     fn prompt(&self, splitter: &Splitter) -> String {
         let transaction = match self.client.status() {
             b'T' => "*",
@@ -197,7 +197,7 @@ impl Shell {
         format!("firn{}{transaction}> ", splitter.prompt_mark())
     }
 
-    /// Runs a statement; an error stops a script, not a person.
+    /// Runs a statement; an error ends a script, but not an interactive shell.
     fn run_statement(&mut self, statement: &Statement, lines: &mut Lines) -> Result<(), Stop> {
         let sql = &statement.sql;
         let began = clock::now();
@@ -224,14 +224,14 @@ impl Shell {
             Ok(()) => Ok(()),
             Err(Trouble::Report(report)) => {
                 eprint!("{}", with_position(&report, sql));
-                // Without its connection a shell is of no use.
+                // Without its connection the shell cannot continue.
                 if report.code == "57P01" || report.code == "08006" || !self.interactive {
                     Err(Stop)
                 } else {
                     Ok(())
                 }
             }
-            // Whoever read our output has gone, and would not read this either.
+            // The reader of the output has gone, and would not read this either.
             Err(Trouble::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Err(Stop),
             Err(Trouble::Output(error)) => {
                 eprintln!("could not write the result: {error}");
@@ -244,7 +244,7 @@ impl Shell {
         result
     }
 
-    /// Runs a script and prints its results. `feed` is asked for data when a COPY wants some.
+    /// Runs a script and prints its results. `feed` is called for the data of a COPY.
     fn run_script(
         &mut self,
         sql: &str,
@@ -290,7 +290,7 @@ impl Shell {
         }
     }
 
-    /// Runs a query of the shell's own and returns its rows.
+    /// Runs an internal query of the shell and returns its rows.
     fn rows(&mut self, sql: &str) -> Result<Table, Report> {
         query_rows(&mut self.client, sql)
     }
@@ -307,7 +307,7 @@ impl Shell {
             Stop
         })?;
         self.depth += 1;
-        // The error that a person would shrug off ends a file: what follows may rely on it.
+        // In an interactive shell too, an error ends a file: later statements may depend on earlier ones.
         let interactive = std::mem::replace(&mut self.interactive, false);
         let outcome = self.run_lines(&mut Lines::reader(Box::new(BufReader::new(file))));
         self.interactive = interactive;
@@ -315,7 +315,7 @@ impl Shell {
         outcome
     }
 
-    /// Ctrl-C stops the statement that runs, or ends a shell that runs none and has no editor.
+    /// Ctrl-C cancels the running statement, or ends a shell that runs none and has no editor.
     fn stop_statements_on_interrupt(&self) {
         let running = self.running.clone();
         // Fails only if a handler is installed already.
@@ -326,14 +326,14 @@ impl Shell {
     }
 }
 
-/// Prints a line, unless whoever read our output has gone (as `head` does), which ends the shell.
+/// Prints a line. If the reader of the output has gone (as `head` does), the shell ends.
 fn say(text: impl std::fmt::Display) -> Result<(), Stop> {
     writeln!(io::stdout(), "{text}").map_err(|_| Stop)
 }
 
 /// Why a script did not run to its end.
 enum Trouble {
-    /// The server says so.
+    /// An error of the server.
     Report(Report),
     /// The output cannot be written.
     Output(io::Error),
@@ -356,13 +356,13 @@ fn query_rows(client: &mut Client, sql: &str) -> Result<Table, Report> {
     Ok(Table { columns, rows })
 }
 
-/// A report as psql prints it: with the line that it is about, and a caret under the place.
+/// A report as psql prints it: with the line of the error, and a caret under the position.
 fn with_position(report: &Report, sql: &str) -> String {
     let mut text = format!("{}:  {}\n", report.severity, report.message);
     if let Some((number, line, column)) = report.position.and_then(|position| locate(sql, position)) {
         use unicode_width::UnicodeWidthStr;
         let before: String = line.chars().take(column).collect();
-        // A long line is shown around the place.
+        // Of a long line the part around the position is shown.
         const AROUND: usize = 60;
         let skipped = column.saturating_sub(AROUND);
         let shown: String = line.chars().skip(skipped).take(2 * AROUND).collect();
@@ -378,7 +378,7 @@ fn with_position(report: &Report, sql: &str) -> String {
     text
 }
 
-/// The line that a position (in characters from 1) lies in: its number, itself, and the column.
+/// The line that contains a position (in characters from 1): its number, itself, and the column.
 fn locate(sql: &str, position: usize) -> Option<(usize, &str, usize)> {
     let mut left = position.checked_sub(1)?;
     for (index, line) in sql.split('\n').enumerate() {

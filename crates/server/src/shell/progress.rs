@@ -1,4 +1,4 @@
-//! How far a COPY is, drawn while it runs: a second connection asks `firn_stat_progress_copy`.
+//! The progress of a COPY, drawn while it runs: a second connection queries `firn_stat_progress_copy`.
 
 use std::io::IsTerminal;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -9,26 +9,26 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::client::{Client, Target};
 
-/// Before that nobody has begun to wonder.
+/// The delay before the bar is shown.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// A bar that is there until this is dropped.
+/// A bar that is shown until this is dropped.
 pub(super) struct Watch {
     stop: mpsc::Sender<()>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watch {
-    /// Watches what a client runs from now on. `bytes_in_all` is said if the server will not know. Nothing without a terminal.
+    /// Watches the statements of a client from now on. `bytes_in_all` is given if the server cannot know it. `None` without a terminal.
     pub fn start(client: &Client, bytes_in_all: Option<u64>) -> Option<Watch> {
         if !std::io::stderr().is_terminal() {
             return None;
         }
         let (target, session) = (client.target().clone(), client.session());
         let (stop, stopped) = mpsc::channel();
-        // Whoever cannot look shows nothing.
+        // If the second connection fails, no bar is shown.
         let watching = move || {
             let _ = draw(&target, session, bytes_in_all, &stopped);
         };
@@ -46,19 +46,19 @@ impl Drop for Watch {
     }
 }
 
-/// Draws until somebody says stop, or nothing can be seen any more.
+/// Draws until it is stopped, or the COPY is not visible any more.
 fn draw(target: &Target, session: i32, known: Option<u64>, stopped: &mpsc::Receiver<()>) -> Option<()> {
-    let goes_on = |time| stopped.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
-    if !goes_on(PATIENCE) {
+    let is_running = |time| stopped.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
+    if !is_running(PATIENCE) {
         return None;
     }
     let mut client = Client::connect(target).ok()?;
     let sql = format!(
         "SELECT bytes, bytes_in_all, rows FROM pg_catalog.firn_stat_progress_copy WHERE pid = {session}"
     );
-    // Shown when there is something to show.
+    // Shown when there is progress to show.
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-    while goes_on(PERIOD) {
+    while is_running(PERIOD) {
         let (_, rows) = client.rows(&sql).ok()?;
         let Some(row) = rows.first() else { continue };
         let number = |column: usize| row.get(column)?.as_ref()?.parse::<u64>().ok();
@@ -85,7 +85,7 @@ fn style(is_bounded: bool) -> ProgressStyle {
     ProgressStyle::with_template(template).expect("the template is well formed")
 }
 
-/// Whether a statement is a COPY with a file of the server, whose data nobody sees pass.
+/// Whether a statement is a COPY with a file of the server, whose data does not pass through the client.
 pub(super) fn is_copy_of_file(sql: &str) -> bool {
     let lower = sql.trim_start().to_ascii_lowercase();
     lower.starts_with("copy") && !lower.contains("stdin") && !lower.contains("stdout")

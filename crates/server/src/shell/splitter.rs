@@ -1,4 +1,4 @@
-//! Lines in, statements out: finds what ends statements, which is a semicolon outside of quotes,
+//! Splits lines into statements: finds the end of each, which is a semicolon outside of quotes,
 //! comments, dollar quotes and parentheses, or `\g` or `\gx` outside of all but parentheses.
 
 const SEMICOLON: &str = ";";
@@ -9,21 +9,21 @@ const GO_EXPANDED: &str = "\\gx";
 #[derive(Default)]
 pub struct Splitter {
     text: String,
-    /// How far `text` has been looked through.
+    /// How far `text` has been scanned.
     scanned: usize,
     inside: Inside,
     parentheses: usize,
 }
 
-/// A statement without what ends it.
+/// A statement without its end mark.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Statement {
     pub sql: String,
-    /// Whether `\gx` asks for one line per column.
+    /// Whether it ends with `\gx`: one line per column.
     pub expanded: bool,
 }
 
-/// What the end of the text so far lies inside of.
+/// The construct that contains the end of the text so far.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 enum Inside {
     #[default]
@@ -45,12 +45,12 @@ impl Splitter {
         self.text.push('\n');
     }
 
-    /// Whether nothing but blanks waits for its end.
+    /// Whether no incomplete statement is left.
     pub fn is_empty(&self) -> bool {
         self.text.trim().is_empty()
     }
 
-    /// Forgets what waits.
+    /// Drops the incomplete statement.
     pub fn clear(&mut self) {
         *self = Splitter::default();
     }
@@ -69,12 +69,12 @@ impl Splitter {
     }
 
     /// Whether a line that begins with a backslash is a command now: not inside quotes or a comment.
-    /// A statement that has begun waits meanwhile.
+    /// An incomplete statement waits meanwhile.
     pub fn takes_commands(&self) -> bool {
         self.inside == Inside::Plain
     }
 
-    /// The statement that has begun.
+    /// The incomplete statement.
     pub fn pending(&self) -> &str {
         self.text.trim()
     }
@@ -104,13 +104,13 @@ impl Splitter {
         begins_one.then(|| std::mem::take(self).text.trim().to_owned())
     }
 
-    /// Takes what is left as a statement, at the end of the input.
+    /// Takes the rest as a statement, at the end of the input.
     pub fn finish(&mut self) -> Option<Statement> {
         let sql = std::mem::take(self).text.trim().to_owned();
         (!sql.is_empty()).then_some(Statement { sql, expanded: false })
     }
 
-    /// Looks at the next token; itself if it ends a statement.
+    /// Scans the next token. Returns it if it ends a statement.
     fn step(&mut self) -> Option<&'static str> {
         let rest = &self.text[self.scanned..];
         let first = rest.chars().next().expect("called before the end");
@@ -150,7 +150,7 @@ impl Splitter {
             Inside::Quote { escapes: true } if first == '\\' => {
                 length += rest[length..].chars().next().map_or(0, char::len_utf8);
             }
-            // A doubled quote leaves the quotes and enters them again, which comes to the same.
+            // A doubled quote leaves the quotes and enters them again, which has the same effect.
             Inside::Quote { .. } if first == '\'' => self.inside = Inside::Plain,
             Inside::Identifier if first == '"' => self.inside = Inside::Plain,
             Inside::Dollar(tag) if rest.starts_with(tag.as_str()) => {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_prompt_says_what_is_still_open() {
+    fn the_prompt_shows_what_is_still_open() {
         for (text, mark) in [
             ("", '='),
             ("SELECT", '-'),

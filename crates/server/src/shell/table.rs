@@ -1,4 +1,4 @@
-//! Results as psql prints them: aligned columns, or one line per column (`\x`).
+//! Results in psql's layout: aligned columns, or one line per column (`\x`).
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ use crate::client::Column;
 pub struct Style {
     /// One line per column rather than per row.
     pub expanded: Expanded,
-    /// What stands for NULL.
+    /// The text of NULL.
     pub null: String,
     /// Columns of the terminal, if there is one.
     pub width: Option<usize>,
@@ -25,7 +25,7 @@ pub enum Expanded {
     Off,
     /// Always.
     On,
-    /// When it is too wide for the terminal otherwise.
+    /// When it would be too wide for the terminal otherwise.
     Auto,
 }
 
@@ -140,7 +140,7 @@ impl<'a> Aligned<'a> {
         out
     }
 
-    /// A row takes as many lines as its tallest cell; `+` marks a cell that goes on below.
+    /// A row has as many lines as its tallest cell; `+` marks a cell that continues below.
     fn render_row(&self, row: &[Option<String>], out: &mut String) {
         let cells: Vec<Vec<&str>> =
             row.iter().map(|cell| lines_of(text_of(cell, self.style)).collect()).collect();
@@ -148,18 +148,18 @@ impl<'a> Aligned<'a> {
         for line in 0..height {
             for (index, (cell, width)) in cells.iter().zip(&self.widths).enumerate() {
                 let text = cell.get(line).copied().unwrap_or("");
-                let goes_on = line + 1 < cell.len();
+                let has_more = line + 1 < cell.len();
                 let is_last = index + 1 == cells.len();
                 out.push_str(if index == 0 { " " } else { "| " });
                 if is_right_aligned(self.table.columns[index].type_oid) {
                     out.extend(std::iter::repeat_n(' ', width - text.width()));
                     out.push_str(text);
-                } else if is_last && !goes_on {
+                } else if is_last && !has_more {
                     out.push_str(text);
                 } else {
                     out.push_str(&padded(text, *width));
                 }
-                if goes_on {
+                if has_more {
                     out.push('+');
                 } else if !is_last {
                     out.push(' ');
@@ -170,7 +170,7 @@ impl<'a> Aligned<'a> {
     }
 }
 
-/// Numbers stand at the right; so do oids and numbers of transactions, as in psql.
+/// Numbers are aligned right; so are oids and transaction numbers, as in psql.
 fn is_right_aligned(type_oid: u32) -> bool {
     matches!(
         TypeId(type_oid),

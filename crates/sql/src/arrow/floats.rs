@@ -1,11 +1,11 @@
-//! Floats that are equal but differ in their bits. A NaN with a sign, which processors make of `∞ - ∞`, is one value with the NaN
-//! without: what comes from outside has only that one, so that nothing that compares and sorts needs to look.
+//! Floats that are equal but differ in their bits. A NaN with a sign, which processors make of `∞ - ∞`, equals the NaN
+//! without one. Values from outside are converted to the latter, so that comparisons and sorts need not check.
 
 use arrow::array::{ArrayRef, ArrowPrimitiveType, AsArray};
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use firn_base::sync::Arc;
 
-/// The same floats, of which every NaN has the same bits; other arrays as they are.
+/// The same floats, with the same bits for every NaN; other arrays are unchanged.
 pub(super) fn with_one_nan(array: &ArrayRef) -> ArrayRef {
     match array.data_type() {
         DataType::Float32 => replaced::<Float32Type>(
@@ -22,14 +22,14 @@ pub(super) fn with_one_nan(array: &ArrayRef) -> ArrayRef {
     }
 }
 
-/// The array with one value in place of those that are odd.
+/// The array with one value in place of the odd ones.
 fn replaced<T: ArrowPrimitiveType>(
     array: &ArrayRef,
     is_odd: impl Fn(T::Native) -> bool,
     value: T::Native,
 ) -> ArrayRef {
     let floats = array.as_primitive::<T>();
-    // Mostly there are none: a loop without an exit looks at several at once.
+    // Mostly there are none: a loop without an exit checks several at once.
     match floats.values().iter().fold(false, |found, float| found | is_odd(*float)) {
         true => Arc::new(floats.unary::<_, T>(|float| if is_odd(float) { value } else { float })),
         false => Arc::clone(array),

@@ -1,7 +1,7 @@
 //! The SQL types of Arrow's types.
 //!
-//! A *plain* type is the one Arrow type in which queries take the values of an SQL type; `plain_type` of the parent module names it for
-//! each type that has one.
+//! A *plain* type is the only Arrow type in which queries take the values of an SQL type; `plain_type` of the parent module
+//! returns it for each type that has one.
 
 use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::{DataType, Field, TimeUnit};
@@ -39,7 +39,7 @@ pub fn type_of(plain: &DataType) -> Option<Type> {
     Some(Type::new(id))
 }
 
-/// The SQL type of a field with a plain type: the one that is declared beside it, if values of that lie so, or that of the plain type.
+/// The SQL type of a field with a plain type: the declared one, if its values are stored so, or that of the plain type.
 pub fn declared(field: &Field) -> Option<Type> {
     let declared = field.metadata().get(SQL_TYPE_KEY).and_then(|name| SqlType::parse(name).ok());
     let lies_so = |ty: &SqlType| firn_storage::arrow::data_type(*ty) == *field.data_type();
@@ -49,12 +49,12 @@ pub fn declared(field: &Field) -> Option<Type> {
     }
 }
 
-/// The Arrow type in which batches have values of an SQL type.
+/// The Arrow type of the values of an SQL type in batches.
 pub fn data_type(ty: Type) -> DataType {
     firn_query::arrow::data_type(ty)
 }
 
-/// A field that may be NULL of values of an SQL type.
+/// A field for values of an SQL type, which may be NULL.
 pub fn field(name: &str, ty: Type) -> Arc<Field> {
     Arc::new(Field::new(name, data_type(ty), true))
 }

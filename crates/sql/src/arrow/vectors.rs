@@ -1,6 +1,6 @@
 //! Arrow arrays of plain types as vectors: the reverse of `firn_query::arrow`.
 //!
-//! Most lie as the storage's arrays do, of which [`vector_of`] shares the buffers. Lists are not images here, nor are decimals that stand
+//! Most arrays have the layout of the storage's, and [`vector_of`] shares their buffers. Lists are not images here, nor are decimals
 //! for plain numerics, and a column of nothing but NULL has no type.
 
 use arrow::array::types::Decimal128Type;

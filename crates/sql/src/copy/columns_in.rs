@@ -1,7 +1,7 @@
-//! COPY FROM files that hold columns: Parquet, and Arrow's IPC format as a file or as a stream.
+//! COPY FROM files that store columns: Parquet, and Arrow's IPC format as a file or as a stream.
 //!
-//! Such files name their columns, and the names say which column of the table is meant. Text that comes in for a column of another
-//! type is read as a literal of that.
+//! Such files name their columns, and the names determine the columns of the table. Text for a column of another
+//! type is read as a literal of that type.
 
 use super::from::{Incoming, Store};
 use super::stop_if_cancelled;
@@ -23,13 +23,13 @@ use std::sync::mpsc;
 /// Rows of a batch that is stored at once.
 const BATCH_ROWS: usize = 64 << 10;
 
-/// In so many shares a file is read, at most; progress is reported after each.
+/// The most parts in which a file is read; progress is reported after each.
 const SHARES: usize = 32;
 
 /// Batches that may wait to be stored.
 const WAITING_BATCHES: usize = 2;
 
-/// Columns that come in.
+/// Columns that are read.
 pub(super) struct ColumnsIn {
     kind: Kind,
     place: String,
@@ -37,7 +37,7 @@ pub(super) struct ColumnsIn {
     named: bool,
     zone: TimeZoneSetting,
     stream: StreamReader,
-    /// Which columns of the stream are stored, once it is known.
+    /// Which columns of the stream are stored, once they are known.
     found: Option<Vec<usize>>,
 }
 
@@ -78,16 +78,16 @@ impl ColumnsIn {
         step: impl FnOnce(&mut StreamReader) -> std::result::Result<(), ArrowError>,
     ) -> Result<()> {
         let damaged = |why: &str| {
-            let error = Error::new(SqlState::BAD_COPY_FILE_FORMAT, "the data is no Arrow stream");
+            let error = Error::new(SqlState::BAD_COPY_FILE_FORMAT, "the data is not an Arrow stream");
             error.with_detail(why.lines().next().unwrap_or_default()).with_context(self.place.clone())
         };
         match catch_unwind(AssertUnwindSafe(|| step(&mut self.stream))) {
             Ok(done) => done.map_err(|error| damaged(&error.to_string())),
-            Err(_) => Err(damaged("what it says of itself does not hold")),
+            Err(_) => Err(damaged("its metadata is inconsistent")),
         }
     }
 
-    /// Takes all of a file. Another thread reads it while this one stores.
+    /// Reads a whole file. Another thread reads it while this one stores.
     pub fn read_file(
         self,
         store: &mut Store,
@@ -104,9 +104,9 @@ impl ColumnsIn {
         let progress = store.progress.clone();
         thread::scope(|scope| {
             let read = move || {
-                let gone = |_| Error::new(SqlState::QUERY_CANCELED, "the rows are not wanted any more");
+                let gone = |_| Error::new(SqlState::QUERY_CANCELED, "the reader of the rows has ended");
                 let parts = file.all();
-                // Each share opens the file and reads its dictionaries.
+                // For each part the file is opened and its dictionaries are read.
                 let shares = parts.chunks(parts.len().div_ceil(SHARES).max(1));
                 let share_bytes = progress.bytes_in_all() / shares.len().max(1) as u64;
                 for share in shares {
@@ -124,7 +124,7 @@ impl ColumnsIn {
         })
     }
 
-    /// Finds the columns of the table in a file by their names, and has only those stored; others get their defaults.
+    /// Finds the columns of the table in a file by their names, and stores only those; others get their defaults.
     fn choose(&self, store: &mut Store, transaction: &Transaction, schema: &Schema) -> Result<Vec<usize>> {
         let place = |name: &str| schema.fields().iter().position(|field| field.name() == name);
         if self.named {
@@ -158,7 +158,7 @@ impl ColumnsIn {
         Ok(store.columns.iter().map(|(_, name, _)| place(name).expect("it is there")).collect())
     }
 
-    /// Stores a batch of the columns that were chosen.
+    /// Stores a batch of the chosen columns.
     fn store(
         &self,
         store: &mut Store,
@@ -193,7 +193,7 @@ impl ColumnsIn {
         store.assign_columns(transaction, options, rows, &columns)
     }
 
-    /// Texts read as literals of a type, as the storage has values of it.
+    /// Texts read as literals of a type, in the representation of the storage.
     fn literals(&self, texts: &ArrayRef, name: &str, ty: Type) -> Result<ArrayRef> {
         let read = firn_load::read_literals(texts.as_string_view(), ty, TextStyle::in_zone(self.zone));
         read.map_err(|(error, value)| {
@@ -203,16 +203,16 @@ impl ColumnsIn {
     }
 }
 
-/// Whether a plain array is as the storage has values of a type.
+/// Whether a plain array has the representation of the storage for a type.
 fn is_stored_alike(plain: &DataType, ty: Type) -> bool {
     match ty.representation() {
-        // It has images of these.
+        // The storage has images of these.
         None | Some(Representation::Numeric | Representation::List(_) | Representation::Record) => false,
         Some(representation) => *plain == firn_storage::arrow::data_type(representation),
     }
 }
 
-/// What a file has, for a hint.
+/// The columns of a file, for a hint.
 fn has(schema: &Schema) -> String {
     const MOST: usize = 20;
     let names: Vec<&str> = schema.fields().iter().take(MOST).map(|field| field.name().as_str()).collect();

@@ -1,5 +1,5 @@
-//! COPY TO files that hold columns: Parquet, and Arrow's IPC format as a file or as a stream. Types that a format lacks go out as
-//! text.
+//! COPY TO files that store columns: Parquet, and Arrow's IPC format as a file or as a stream. Types that a format lacks are
+//! written as text.
 
 use super::options::{Compression, CopyFormat, Options};
 use super::parquet_out::ParquetOut;
@@ -17,27 +17,27 @@ use firn_base::{Error, Result, SqlState, TextStyle, TimeZoneSetting, TypeId, tex
 use firn_executor::values::value;
 use firn_query::{ResultChunk, ResultColumn, Stream};
 
-/// What a message of Arrow's has beside its values, about.
+/// The approximate size of an Arrow message beside its values.
 const ROOM_BESIDE: usize = 4 << 10;
 
-/// What a piece of a file that goes out has at least.
+/// The least size of a piece that is written.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// The name by which Arrow and Parquet distinguish uuids from other values of 16 bytes.
 const UUID_KEY: &str = "ARROW:extension:name";
 const UUID: &str = "arrow.uuid";
 
-/// Columns that go out.
+/// Writes columns.
 pub(super) struct ColumnWriter(Sink);
 
-/// What writes them.
+/// The writer of a format.
 enum Sink {
     Parquet(Box<ParquetOut>),
     File(Formed, Box<FileWriter<Vec<u8>>>),
     Stream(Formed, Box<StreamWriter<Vec<u8>>>),
 }
 
-/// Batches as a file has them, which several threads make of the chunks of a query.
+/// Batches in the schema of a file, which several threads make of the chunks of a query.
 struct Formed {
     form: Arc<Form>,
     threads: usize,
@@ -47,14 +47,14 @@ struct Formed {
 }
 
 impl Formed {
-    /// So many are made on this thread, before it is worth while to start others.
+    /// The number that are made on this thread, before others are started.
     const FIRST: usize = 4;
 
     fn new(form: Form, threads: usize) -> Formed {
         Formed { form: Arc::new(form), threads, workers: None, taken: 0 }
     }
 
-    /// Takes a chunk, and hands on the batches that are ready, in their order.
+    /// Takes a chunk, and passes on the batches that are ready, in their order.
     fn take(&mut self, chunk: ResultChunk, mut write: impl FnMut(&RecordBatch) -> Result<()>) -> Result<()> {
         self.taken += 1;
         if self.workers.is_none() && self.threads > 1 && self.taken > Formed::FIRST {
@@ -71,7 +71,7 @@ impl Formed {
         Ok(())
     }
 
-    /// Hands on what is left.
+    /// Passes on the rest.
     fn finish(self, mut write: impl FnMut(&RecordBatch) -> Result<()>) -> Result<()> {
         let Some(mut workers) = self.workers else { return Ok(()) };
         while let Some(batch) = workers.next() {
@@ -81,17 +81,17 @@ impl Formed {
     }
 }
 
-/// How rows of a query become those of a file.
+/// The conversion of rows of a query to those of a file.
 pub(super) struct Form {
     columns: Vec<ResultColumn>,
-    /// The query's.
+    /// The schema of the query.
     result: SchemaRef,
-    /// The file's.
+    /// The schema of the file.
     pub schema: SchemaRef,
     zone: TimeZoneSetting,
 }
 
-/// What a writer yields of the next rows: nothing once it has ended.
+/// The output of a writer for the next rows; `None` once it has ended.
 pub(super) fn next_piece(writer: &mut Option<Box<ColumnWriter>>, rows: &mut Stream) -> Result<Option<Piece>> {
     let Some(columns) = writer else { return Ok(None) };
     let (mut bytes, mut count) = (Vec::new(), 0);
@@ -143,7 +143,7 @@ impl ColumnWriter {
         }))
     }
 
-    /// Takes a chunk, and appends what can be written.
+    /// Takes a chunk, and appends the output that is ready.
     fn write(&mut self, chunk: ResultChunk, out: &mut Vec<u8>) -> Result<()> {
         match &mut self.0 {
             Sink::Parquet(writer) => writer.write(&chunk, out)?,
@@ -165,7 +165,7 @@ impl ColumnWriter {
         Ok(())
     }
 
-    /// Appends what is left.
+    /// Appends the rest.
     fn finish(self, out: &mut Vec<u8>) -> Result<()> {
         match self.0 {
             Sink::Parquet(writer) => writer.finish(out)?,
@@ -184,7 +184,7 @@ impl ColumnWriter {
     }
 }
 
-/// Appends what has been written; mostly there is nothing yet that it would have to be copied behind.
+/// Appends what has been written; mostly `out` is empty and the buffer is moved.
 fn append(out: &mut Vec<u8>, written: &mut Vec<u8>) {
     match out.is_empty() {
         true => *out = std::mem::take(written),
@@ -193,7 +193,7 @@ fn append(out: &mut Vec<u8>, written: &mut Vec<u8>) {
 }
 
 impl Form {
-    /// Rows as the file has them.
+    /// Rows in the schema of the file.
     pub fn of_file(&self, chunk: &ResultChunk) -> Result<RecordBatch> {
         let batch = firn_query::arrow::batch(chunk, &self.columns, &self.result)?;
         let columns = batch.columns().iter().zip(self.schema.fields()).enumerate();
@@ -237,7 +237,7 @@ fn external(error: ArrowError) -> Error {
     Error::new(SqlState::INTERNAL_ERROR, error.to_string())
 }
 
-/// The type that programs of any age read: they know offsets better than views.
+/// The type that also older programs read: they support offsets better than views.
 fn exchanged(ty: &DataType) -> DataType {
     match ty {
         DataType::Utf8View => DataType::Utf8,

@@ -33,45 +33,45 @@ use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// How long a COPY stays at one snapshot at least.
+/// The shortest time for which a COPY keeps its snapshot.
 const KEEPS_UP_AFTER: Duration = Duration::from_millis(10);
 
-/// How often a thread that waits for others looks whether the statement has been cancelled.
+/// How often a thread that waits for others checks whether the statement has been cancelled.
 const LOOKS_UP_AFTER: Duration = Duration::from_millis(50);
 
 /// How many rows of a batch from outside are converted at a time.
 const TOGETHER: usize = 2048;
 
-/// COPY … FROM in progress. It holds no transaction: every step is given the one to work in.
+/// COPY … FROM in progress. It holds no transaction: every step is given the transaction.
 pub struct CopyFrom {
     reader: Reader,
     format: CopyFormat,
     store: Store,
 }
 
-/// What reads the data.
+/// The reader of the data.
 enum Reader {
     Rows(Box<CopyReader>),
     Columns(Box<ColumnsIn>),
 }
 
-/// Where rows go.
+/// Stores rows.
 pub(super) struct Store {
     table: Arc<TableDef>,
     pub columns: Vec<CopiedColumn>,
     load: Load,
-    /// The script that the condition stands in, and the condition.
+    /// The script that contains the condition, and the condition.
     condition: Option<(Arc<str>, Expr)>,
     facts: Arc<SessionFacts>,
-    /// What functions are called with: the same for all rows.
+    /// The context of function calls: the same for all rows.
     surroundings: Option<Arc<Surroundings>>,
-    /// How columns of these types are assigned to those of the table, of the batches that came last.
+    /// The assignments of columns of these types to those of the table, of the last batches.
     assignments: Option<(Vec<Type>, Vec<RowExpression>)>,
-    /// How many have been stored.
+    /// How many rows have been stored.
     rows: u64,
-    /// How many the file had in the batches before, those included that the condition has left out.
+    /// How many rows the file had in the batches before, including those that the condition has left out.
     read: u64,
-    /// What the transaction had done before.
+    /// The savepoint from before the COPY.
     begun: Savepoint,
     places: Places,
     rejects: Rejects,
@@ -81,25 +81,25 @@ pub(super) struct Store {
     advanced: Option<Instant>,
 }
 
-/// Where the rows of a file are that have been stored, all of those which it has.
+/// The places of the rows of the file that were read so far.
 enum Places {
-    /// On lines: how many rows there were before each batch, and on which its own are.
+    /// Lines: for each batch how many rows preceded it, and the lines of its rows.
     Lines(Vec<(u64, RowLines)>),
-    /// They are counted.
+    /// The number of the row.
     Rows,
 }
 
 impl Places {
-    /// What is counted.
+    /// The word for a place.
     fn word(&self) -> &'static str {
         match self {
             Places::Lines(batches) if !batches.is_empty() => "line",
-            // Rows that came as batches are on no lines.
+            // Rows from Arrow batches have no lines.
             Places::Lines(_) | Places::Rows => "row",
         }
     }
 
-    /// The place of a row, by how many came before it.
+    /// The place of a row, given how many preceded it.
     fn of(&self, ordinal: u64) -> u64 {
         match self {
             Places::Lines(batches) if !batches.is_empty() => {
@@ -116,12 +116,12 @@ impl Places {
 pub(super) enum Incoming {
     /// A plain array.
     Plain(ArrayRef),
-    /// Values as the storage has them.
+    /// Values in the representation of the storage.
     Stored(ArrayRef),
 }
 
 impl Incoming {
-    /// So many rows of it from one on.
+    /// `length` rows from row `first` on.
     fn vector(&self, ty: Type, first: usize, length: usize) -> Vector {
         let representation = ty.representation().expect("it is the type of values");
         match self {
@@ -131,7 +131,7 @@ impl Incoming {
     }
 }
 
-/// What could not be done to a file.
+/// The operation on a file that has failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Deed {
     /// It could not be opened.
@@ -140,10 +140,10 @@ pub enum Deed {
     Read,
 }
 
-/// What a failure to do something to a file is to the user.
+/// Makes the error of a failed operation on a file.
 pub type Failed<'f> = &'f (dyn Fn(Deed, &io::Error) -> Error + Sync);
 
-/// What COPY … FROM came to.
+/// The result of COPY … FROM.
 #[derive(Debug)]
 pub struct Copied {
     /// How many rows were stored.
@@ -161,7 +161,7 @@ pub(super) fn copy_of(parsed: &Parsed) -> &Copy {
 }
 
 impl CopyFrom {
-    /// Checks the statement and gets ready for the data.
+    /// Checks the statement and prepares for the data.
     pub fn new(
         transaction: &Transaction,
         facts: &Arc<SessionFacts>,
@@ -198,7 +198,7 @@ impl CopyFrom {
         options.other_keys = are_named;
         if format == CopyFormat::Parquet && channel == Channel::Pipe {
             return Err(Error::unsupported("COPY FROM STDIN of a Parquet file").with_hint(
-                "What a Parquet file holds stands at its end: copy it from a file of the server.",
+                "The metadata of a Parquet file is at its end: copy it from a file of the server.",
             ));
         }
         let place = format!("COPY {}", table.name);
@@ -248,7 +248,7 @@ impl CopyFrom {
         }
     }
 
-    /// How far it is, for others to see.
+    /// Its progress, for other sessions.
     pub fn progress(&self) -> &Arc<Progress> {
         &self.store.progress
     }
@@ -258,7 +258,7 @@ impl CopyFrom {
         self.store.columns.len()
     }
 
-    /// How the data is written.
+    /// The format of the data.
     pub fn format(&self) -> CopyFormat {
         self.format
     }
@@ -277,7 +277,7 @@ impl CopyFrom {
         written.map_err(|error| self.store.failed(transaction, error))
     }
 
-    /// Ends the data.
+    /// Marks the end of the data.
     pub fn finish(mut self, transaction: &mut Transaction, options: &RunOptions) -> Result<Copied> {
         stop_if_cancelled(options)?;
         let finished = match &mut self.reader {
@@ -298,8 +298,8 @@ impl CopyFrom {
         Ok(())
     }
 
-    /// Takes all of a file, which several threads read. They leave cores to transactions and queries that want them, and so does
-    /// the one that stores (docs/decisions/0011-queries-are-nice.md), unless the file holds columns.
+    /// Reads a whole file, on several threads. They yield processors to transactions and queries, and so does the thread
+    /// that stores (docs/decisions/0011-queries-are-nice.md), unless the file stores columns.
     pub fn read_file(
         self,
         transaction: &mut Transaction,
@@ -318,7 +318,7 @@ impl CopyFrom {
                 self.read_here(transaction, options, path, failed)
             };
             let read = thread::start_scoped(scope, "firn-copy", read)?;
-            // What watches the flag may do so on this thread only, as Python does.
+            // The hook that sets the flag may have to be called on this thread, as with Python.
             while ended.recv_timeout(LOOKS_UP_AFTER) == Err(RecvTimeoutError::Timeout) {
                 options.cancel.is_cancelled();
             }
@@ -342,7 +342,7 @@ impl CopyFrom {
     }
 
     /// Stores the rows of an Arrow batch, whose columns are those of the COPY in their order. They are
-    /// assigned as those of `INSERT … SELECT` would be: 42804 where that does not cast.
+    /// assigned like those of `INSERT … SELECT`: 42804 if there is no assignment cast.
     pub fn write_batch(
         &mut self,
         transaction: &mut Transaction,
@@ -354,7 +354,7 @@ impl CopyFrom {
     }
 }
 
-/// What stores rows of these columns.
+/// Compiles the load for rows of these columns.
 fn compile(
     transaction: &Transaction,
     facts: &Arc<SessionFacts>,
@@ -367,8 +367,8 @@ fn compile(
     load_expressions(transaction, facts, |expressions| expressions.load(table, ids, condition))
 }
 
-/// FREEZE is for tables that the transaction has made or emptied itself, which are loaded into frozen blocks anyway
-/// (`firn_txn`'s loads): in others the rows would have to be distinguished from those that are there.
+/// FREEZE is for tables that the transaction itself has made or truncated, which are loaded into frozen blocks anyway
+/// (`firn_txn`'s loads): in others the rows would have to be distinguished from existing ones.
 fn refuse_to_freeze(transaction: &Transaction, table: &TableDef) -> Result<()> {
     let stored = transaction.engine().find_table(table.storage());
     match stored.is_some_and(|stored| !stored.is_published()) {
@@ -381,10 +381,10 @@ fn refuse_to_freeze(transaction: &Transaction, table: &TableDef) -> Result<()> {
     }
 }
 
-/// What is wrong with a file that holds no text. It stands at its beginning again.
+/// The error for a file that contains no text, if so. The file is at its beginning again.
 fn of_other_kind(file: &mut File, path: &Path) -> io::Result<Option<Error>> {
     if !file.metadata()?.is_file() {
-        // What is read from a pipe is gone.
+        // Bytes read from a pipe are lost.
         return Ok(None);
     }
     let mut first = Vec::with_capacity(8);
@@ -395,7 +395,7 @@ fn of_other_kind(file: &mut File, path: &Path) -> io::Result<Option<Error>> {
         Some(Kind::Arrow) => "arrow",
         _ => return Ok(None),
     };
-    let message = format!("file \"{}\" holds no text", path.display());
+    let message = format!("file \"{}\" is not a text file", path.display());
     let error = Error::new(SqlState::BAD_COPY_FILE_FORMAT, message);
     Ok(Some(error.with_hint(format!("It looks like a file to be read WITH (FORMAT {format})."))))
 }
@@ -422,13 +422,13 @@ impl Store {
         path: &Path,
         failed: Failed<'_>,
     ) -> Result<()> {
-        // A pipe that nobody waits for any more fails to be read.
+        // A read from a pipe fails after a cancellation.
         let not_read = |error: &io::Error| match options.cancel.is_cancelled() {
             true => crate::cancelled(),
             false => failed(Deed::Read, error),
         };
         let not_opened = |error: io::Error| failed(Deed::Open, &error);
-        // The error of what cannot be read comes later.
+        // If the metadata cannot be read, the error is raised later.
         let metadata = path.metadata().ok().filter(Metadata::is_file);
         self.progress.set_bytes_in_all(metadata.map_or(0, |metadata| metadata.len()));
         match reader {
@@ -442,8 +442,8 @@ impl Store {
                 }
                 let progress = self.progress.clone();
                 let watch = move |bytes| progress.add_bytes(bytes);
-                // The thread that reads the pipe and the one that waits for its rows both see a cancellation that the other need
-                // not, and the one that reads is not waited for when a row has failed.
+                // Both the thread that reads the pipe and the one that waits for its rows check for a cancellation, as either may see one
+                // that the other does not. After a row has failed, `over` stops the reading thread.
                 let over = Arc::new(AtomicBool::new(false));
                 let (cancel, watched) = (options.cancel.clone(), options.cancel.clone());
                 let look = Box::new(move || {
@@ -468,7 +468,7 @@ impl Store {
         Ok(())
     }
 
-    /// Stores the rows of an Arrow batch, as [`CopyFrom::write_batch`] says.
+    /// Stores the rows of an Arrow batch, like [`CopyFrom::write_batch`].
     fn assign(
         &mut self,
         transaction: &mut Transaction,
@@ -493,7 +493,7 @@ impl Store {
         self.assign_columns(transaction, options, batch.num_rows(), &columns)
     }
 
-    /// Stores rows whose columns are of these types.
+    /// Stores rows whose columns have these types.
     pub fn assign_columns(
         &mut self,
         transaction: &mut Transaction,
@@ -533,7 +533,7 @@ impl Store {
         Ok(())
     }
 
-    /// Stores rows of vectors that have the types of the assignments. The ordinal of an error counts them.
+    /// Stores rows of vectors that have the types of the assignments. The ordinal of an error counts these rows.
     fn insert_assigned(
         &mut self,
         transaction: &mut Transaction,
@@ -564,7 +564,7 @@ impl Store {
         let Some(error) = failed else {
             return self.load.insert_vectors(transaction, length, whole, &context);
         };
-        // A row before it may be at fault as well.
+        // A row before it may have an error as well.
         if let Some(before @ 1..) = error.ordinal() {
             let before = before as usize;
             let vectors = vectors.iter().map(|vector| vector.slice(0, before)).collect();
@@ -573,7 +573,7 @@ impl Store {
         Err(error)
     }
 
-    /// All rows have come.
+    /// All rows have been read.
     fn end(mut self, transaction: &mut Transaction, options: &RunOptions) -> Result<Copied> {
         let surroundings = self.surroundings(transaction, options);
         let finished = self.load.finish(transaction, &surroundings.context());
@@ -581,7 +581,7 @@ impl Store {
         Ok(Copied { rows: self.rows, notices: self.rejects.into_notices() })
     }
 
-    /// The error that ends it: of the first row that has one. That a key of an earlier row is taken may not be known yet.
+    /// The error with which it ends: that of the first row with one. A duplicate key of an earlier row may not have been found yet.
     #[cold]
     fn failed(&mut self, transaction: &mut Transaction, error: Error) -> Error {
         let position = Position {
@@ -592,13 +592,13 @@ impl Store {
         };
         let first = self.load.first_error(transaction, error, |transaction, waiting, error| {
             let (waiting, error) = (position.of(transaction, waiting), position.of(transaction, error));
-            // An error without one is of a row that was not even stored.
+            // An error without an ordinal is of a row that was not even stored.
             error.is_none_or(|error| waiting.is_some_and(|waiting| waiting < error))
         });
         self.placed(transaction, first)
     }
 
-    /// Stores the rows of a file's batch which the condition chooses.
+    /// Stores the rows of a file's batch that meet the condition.
     fn add(
         &mut self,
         transaction: &mut Transaction,
@@ -612,7 +612,7 @@ impl Store {
             entered.map_err(|error| self.placed(transaction, error))?;
             let surroundings = self.surroundings(transaction, options);
             let table = self.rejects_table.as_mut().expect("there is one");
-            // Its rows are no rows of the file.
+            // Rows of the rejects table are not rows of the file.
             let put = table.put(transaction, &surroundings.context(), &read.rejected);
             put.map_err(Error::without_row)?;
         }
@@ -625,7 +625,7 @@ impl Store {
         self.put(transaction, options, read.rows, &read.columns)
     }
 
-    /// Stores the next rows of a file, whose columns are those of the storage.
+    /// Stores the next rows of a file, whose columns have the representation of the storage.
     pub fn put(
         &mut self,
         transaction: &mut Transaction,
@@ -660,8 +660,8 @@ impl Store {
         self.surroundings.get_or_insert_with(new).clone()
     }
 
-    /// Adds to an error of a row of a batch that was to be stored where that is, and where the row is that has its key if it is of the
-    /// same file.
+    /// Adds the place of a row to its error, and the place of the row that has its key, if that is from
+    /// the same file.
     #[cold]
     pub fn placed(&self, transaction: &Transaction, error: Error) -> Error {
         let position = Position {
@@ -675,7 +675,7 @@ impl Store {
         };
         let place = self.places.of(ordinal);
         let other = error.other_row().and_then(|row| position.of_row(transaction, row));
-        // Of two rows with a key the later one is at fault, in whatever order the index has met them.
+        // Of two rows with one key the later one has the error, in whatever order the index has found them.
         let (place, other) = match other.map(|ordinal| self.places.of(ordinal)) {
             Some(other) if other > place => (other, Some(place)),
             other => (place, other),
@@ -691,7 +691,7 @@ impl Store {
     }
 }
 
-/// By what the place of a row is found.
+/// Finds the place of a row.
 struct Position {
     table: firn_base::TableId,
     begun: Savepoint,
@@ -700,7 +700,7 @@ struct Position {
 }
 
 impl Position {
-    /// How many rows of the file came before the one that an error is about.
+    /// How many rows of the file preceded the one that an error is about.
     fn of(&self, transaction: &Transaction, error: &Error) -> Option<u64> {
         match error.row() {
             Some(row) => self.of_row(transaction, row),
@@ -708,13 +708,13 @@ impl Position {
         }
     }
 
-    /// How many rows of the file came before one that has been stored. With a condition the rows of the table are not those of the
+    /// How many rows of the file preceded one that has been stored. With a condition the rows of the table are not those of the
     /// file.
     fn of_row(&self, transaction: &Transaction, row: RowId) -> Option<u64> {
         if self.has_condition {
             return None;
         }
-        // The table may have been dropped before the first row came.
+        // The table may have been dropped before the first row was stored.
         let table = transaction.engine().find_table(self.table)?;
         transaction.ordinal_since(self.begun, &table, row)
     }

@@ -1,4 +1,4 @@
-//! What COPY can be told: formats and options.
+//! The formats and options of COPY.
 
 use super::CopiedColumn;
 use crate::names::missing_column;
@@ -7,18 +7,18 @@ use firn_load::{CopyHeader, CopyOptions, Encoding, NO_QUOTE, OnError, RowFormat}
 use firn_syntax::tree::{CopyOption, CopyValue, UtilityValue};
 use firn_txn::catalog::TableDef;
 
-/// Rows of a row group of Parquet, if nobody says otherwise: few enough that several threads find work in a file, many
-/// enough that columns pack well.
+/// The rows of a row group of Parquet, by default: few enough that a file has work for several threads, many
+/// enough that columns compress well.
 const ROW_GROUP_ROWS: usize = 1 << 17;
 
-/// How the data of a COPY is written.
+/// The format of the data of a COPY.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CopyFormat {
     /// One record per line, backslash escapes.
     Text,
     /// Comma-separated values with quotes.
     Csv,
-    /// Values as the wire sends them, each with its length.
+    /// Values in their wire format, each with its length.
     Binary,
     /// One JSON object per line.
     Json,
@@ -41,7 +41,7 @@ impl CopyFormat {
         }
     }
 
-    /// Whether its bytes are no text.
+    /// Whether its bytes are not text.
     pub fn is_binary(self) -> bool {
         matches!(self, CopyFormat::Binary | CopyFormat::Parquet | CopyFormat::Arrow)
     }
@@ -51,7 +51,7 @@ impl CopyFormat {
         !self.is_binary()
     }
 
-    /// How rows follow one another, if they do.
+    /// The format of rows that follow one another, if it is one.
     pub(super) fn of_rows(self) -> Option<RowFormat> {
         match self {
             CopyFormat::Text => Some(RowFormat::Text),
@@ -63,7 +63,7 @@ impl CopyFormat {
     }
 }
 
-/// How files are packed.
+/// The compression of files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Compression {
     None,
@@ -76,7 +76,7 @@ pub(super) enum Compression {
 /// The options of one COPY.
 pub(super) struct Options {
     pub format: CopyFormat,
-    /// Of formats that hold one row after the other.
+    /// The options of formats that store row after row.
     pub rows: CopyOptions,
     /// FREEZE
     pub freeze: bool,
@@ -97,7 +97,7 @@ pub(super) fn word(option: &CopyOption) -> Result<&str> {
     }
 }
 
-/// What the options say of the data. `table` is the one that is copied, if that is no query.
+/// The options of the data. `table` is the copied table, unless a query is copied.
 pub(super) fn options(
     given: &[CopyOption],
     columns: &[CopiedColumn],
@@ -129,7 +129,7 @@ pub(super) fn options(
             }
         },
     };
-    // What files of columns are not asked for has the defaults of any other format.
+    // For files of columns these options are unused; any other format provides the defaults.
     let mut options = CopyOptions::new(format.of_rows().unwrap_or(RowFormat::Binary));
     let (mut freeze, mut compression) = (false, None);
     let mut row_group_rows = ROW_GROUP_ROWS;
@@ -235,7 +235,7 @@ pub(super) fn options(
             "quote" => {
                 csv_only(name)?;
                 options.quote = match word(option)? {
-                    // What is written could not be told from what was meant.
+                    // Data written so could not be read back.
                     "none" => only_from("quote none").map(|()| NO_QUOTE)?,
                     _ => character()?,
                 };
@@ -276,7 +276,7 @@ pub(super) fn options(
                     }
                 };
             }
-            // They are of what becomes of rows that are left out, not of what is read.
+            // They concern the report of rows that are left out, not what is read.
             "log_verbosity" | "reject_limit" => only_from(name)?,
             "rejects_table" => {
                 of_lines(name)?;
@@ -293,10 +293,8 @@ pub(super) fn options(
                 let given = word(option)?;
                 options.encoding = Encoding::named(given)?;
                 if options.encoding != Encoding::Utf8 && !(is_from && format.is_text()) {
-                    return Err(Error::unsupported(format!(
-                        "COPY encoding {given} but of text that is read"
-                    ))
-                    .with_hint("Others are written, and files of other formats read, as UTF-8."));
+                    return Err(Error::unsupported(format!("COPY encoding {given}, except to read text"))
+                        .with_hint("Written files, and files of other formats, are UTF-8."));
                 }
             }
             "compression" => compression = Some(self::compression(word(option)?, format, is_from)?),
@@ -316,7 +314,7 @@ pub(super) fn options(
     Ok(Options { format, rows: options, freeze, compression, row_group_rows })
 }
 
-/// The error for a column that an option names and that is not there.
+/// The error for a column that an option names and that does not exist.
 fn no_column(table: Option<&TableDef>, name: &str) -> Error {
     match table {
         Some(table) => missing_column(table, name),
@@ -324,11 +322,11 @@ fn no_column(table: Option<&TableDef>, name: &str) -> Error {
     }
 }
 
-/// COMPRESSION, as far as the format has it.
+/// COMPRESSION, if the format supports it.
 fn compression(given: &str, format: CopyFormat, is_from: bool) -> Result<Compression> {
     if is_from {
         return Err(Error::new(SqlState::SYNTAX_ERROR, "COPY COMPRESSION cannot be used with COPY FROM")
-            .with_hint("How a file is packed is told from its first bytes."));
+            .with_hint("The compression of a file is recognised by its first bytes."));
     }
     let found = match given.to_lowercase().as_str() {
         "none" => Some(Compression::None),

@@ -1,4 +1,4 @@
-//! Parquet files that go out, on several threads: each row group is encoded and packed by one while others do so with the
+//! Writing Parquet files on several threads: each row group is encoded and compressed by one thread while others do so with the
 //! next ones.
 
 use super::columns_out::Form;
@@ -15,16 +15,16 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 
-/// A row group has no more than this before it is encoded, however few rows that are.
+/// The most bytes of a row group before it is encoded, however few rows that are.
 const GROUP_BYTES: usize = 128 << 20;
 
-/// A file under way.
+/// A file that is being written.
 pub(super) struct ParquetOut {
     writer: SerializedFileWriter<Vec<u8>>,
     encoder: Arc<Encoder>,
     /// Rows of a row group.
     group_rows: usize,
-    /// What the next row group has so far.
+    /// The chunks of the next row group so far.
     chunks: Vec<ResultChunk>,
     rows: usize,
     bytes: usize,
@@ -34,13 +34,13 @@ pub(super) struct ParquetOut {
     workers: Option<Workers<Job, Result<Vec<ArrowColumnChunk>>>>,
 }
 
-/// What all threads know.
+/// What all threads share.
 struct Encoder {
     form: Form,
     groups: ArrowRowGroupWriterFactory,
 }
 
-/// What becomes a row group.
+/// The rows of one row group.
 struct Job {
     number: usize,
     chunks: Vec<ResultChunk>,
@@ -79,7 +79,7 @@ impl ParquetOut {
         })
     }
 
-    /// Takes a chunk, and appends what can be written.
+    /// Takes a chunk, and appends the output that is ready.
     pub fn write(&mut self, chunk: &ResultChunk, out: &mut Vec<u8>) -> Result<()> {
         let mut from = 0;
         while from < chunk.rows() {
@@ -97,13 +97,13 @@ impl ParquetOut {
         Ok(())
     }
 
-    /// Has the row group encoded.
+    /// Encodes the row group.
     fn end_group(&mut self) -> Result<()> {
         let job = Job { number: self.begun, chunks: std::mem::take(&mut self.chunks) };
         let bytes = std::mem::take(&mut self.bytes);
         self.rows = 0;
         self.begun += 1;
-        // The first is not worth other threads: perhaps there is no second.
+        // No other threads are started for the first: there may be no second.
         if self.workers.is_none() && self.threads > 1 && job.number > 0 {
             let encoder = self.encoder.clone();
             self.workers = Workers::start("firn-copy", self.threads, move |job: Job| encoder.encode(&job));
@@ -128,7 +128,7 @@ impl ParquetOut {
         group.close().map(drop).map_err(unwritten)
     }
 
-    /// Appends what is left.
+    /// Appends the rest.
     pub fn finish(mut self, out: &mut Vec<u8>) -> Result<()> {
         if self.rows > 0 {
             self.end_group()?;

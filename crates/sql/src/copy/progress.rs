@@ -1,11 +1,11 @@
-//! How far a COPY is, for whoever looks: `pg_stat_progress_copy` and `firn_stat_progress_copy`.
+//! The progress of a COPY, as other sessions see it: `pg_stat_progress_copy` and `firn_stat_progress_copy`.
 
 use firn_base::clock::{self, Instant};
 use firn_base::sync::{AtomicU64, Ordering};
 use firn_txn::catalog::Oid;
 use std::time::Duration;
 
-/// Where the data of a COPY comes from or goes to.
+/// The source or the target of the data of a COPY.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Channel {
     /// A file of the server.
@@ -14,7 +14,7 @@ pub enum Channel {
     Pipe,
 }
 
-/// How far a COPY is.
+/// The progress of a COPY.
 #[derive(Debug)]
 pub struct Progress {
     /// `COPY FROM` or `COPY TO`.
@@ -66,12 +66,12 @@ impl Progress {
         self.skipped.fetch_add(rows, Ordering::Relaxed);
     }
 
-    /// For how long it has been running.
+    /// How long it has been running.
     pub fn age(&self) -> Duration {
         self.begun.elapsed()
     }
 
-    /// How long the file is that comes in, packed as it is; 0 if nobody knows.
+    /// The length of the file that is read, compressed or not; 0 if unknown.
     pub fn bytes_in_all(&self) -> u64 {
         self.bytes_in_all.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! What becomes of rows that cannot be read, if they do not end the COPY: they are counted, told, and kept in a table.
+//! Rows that cannot be read, if they do not end the COPY: they are counted, reported, and stored in a table.
 
 use super::options::word;
 use crate::ddl;
@@ -15,7 +15,7 @@ use firn_syntax::tree::{Copy, CopyOption, CopySource, CopyTarget, CopyValue, Obj
 use firn_txn::Transaction;
 use firn_vector::Context;
 
-/// So many rows that were left out are told one by one.
+/// The most rejected rows that are reported one by one.
 const MOST_NOTICES: usize = 1000;
 
 /// The columns of a table for rows that were left out.
@@ -42,17 +42,17 @@ pub(super) struct Rejects {
 /// LOG_VERBOSITY
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Verbosity {
-    /// Not a word.
+    /// No notice.
     Silent,
     /// How many rows have been left out.
     #[default]
     Default,
-    /// Which, and why.
+    /// Each row, and its error.
     Verbose,
 }
 
 impl Rejects {
-    /// Counts rows that have been left out; an error if that makes too many.
+    /// Counts rows that have been left out; an error if they are too many.
     pub fn add(&mut self, rejected: &[Rejected]) -> Result<()> {
         for Rejected { error, .. } in rejected {
             self.rows += 1;
@@ -62,17 +62,17 @@ impl Rejects {
                     "skipped more than REJECT_LIMIT ({limit}) rows, the last for: {}",
                     error.message()
                 );
-                return Err(retold(error, error.state(), message));
+                return Err(reworded(error, error.state(), message));
             }
             if self.verbosity == Verbosity::Verbose && self.notices.len() < MOST_NOTICES {
                 let message = format!("skipping row: {}", error.message());
-                self.notices.push(retold(error, SqlState::SUCCESSFUL_COMPLETION, message));
+                self.notices.push(reworded(error, SqlState::SUCCESSFUL_COMPLETION, message));
             }
         }
         Ok(())
     }
 
-    /// What the user is told in the end.
+    /// The notices for the user at the end.
     pub fn into_notices(mut self) -> Vec<Error> {
         if self.rows > 0 && self.verbosity != Verbosity::Silent {
             let message = match self.rows {
@@ -85,12 +85,12 @@ impl Rejects {
     }
 }
 
-/// Other words at the same place.
-fn retold(error: &Error, state: SqlState, message: String) -> Error {
+/// Another message with the same context.
+fn reworded(error: &Error, state: SqlState, message: String) -> Error {
     Error::new(state, message).with_context(error.context().unwrap_or_default())
 }
 
-/// What the options say of rows that cannot be read.
+/// The options for rows that cannot be read.
 pub(super) fn rejects(given: &[CopyOption], options: &CopyOptions) -> Result<Rejects> {
     let mut rejects = Rejects::default();
     let invalid = |message: String| Error::new(SqlState::INVALID_PARAMETER_VALUE, message);
@@ -127,14 +127,14 @@ pub(super) fn rejects(given: &[CopyOption], options: &CopyOptions) -> Result<Rej
     Ok(rejects)
 }
 
-/// The table that keeps rows that were left out.
+/// The table that stores rejected rows.
 pub(super) struct RejectsTable {
-    /// What the file is called there.
+    /// The name of the file there.
     file: String,
     load: Load,
 }
 
-/// The table that a COPY into a table names for rows that are left out, and that table.
+/// The table that a COPY names for rejected rows, and its target table.
 fn names_of(copy: &Copy) -> Option<(&ObjectName, &ObjectName)> {
     let rejects = copy.options.iter().find_map(|option| match &option.value {
         CopyValue::Table(name) => Some(name),
@@ -146,12 +146,12 @@ fn names_of(copy: &Copy) -> Option<(&ObjectName, &ObjectName)> {
     }
 }
 
-/// Makes the table for rows that are left out, if COPY asks for one that is not there; whether it has.
+/// Creates the table for rejected rows, if COPY names one that does not exist. Returns whether it has.
 pub fn make_rejects_table(context: &mut ddl::Context<'_>, copy: &Copy) -> Result<bool> {
     let Some((name, target)) = names_of(copy) else { return Ok(false) };
     let (name, target) = (QualifiedName::from(name), QualifiedName::from(target));
     let names = Names::new(context.transaction.catalog(), context.facts);
-    // Where there is no table to copy to, there is no COPY.
+    // If the target does not exist, the COPY will fail.
     match names.find(&name).is_none() && names.find(&target).is_some() {
         true => {
             ddl::plain_table(context, &name, &COLUMNS.map(|(name, ty)| (name, Type::new(ty)))).map(|()| true)
@@ -161,7 +161,7 @@ pub fn make_rejects_table(context: &mut ddl::Context<'_>, copy: &Copy) -> Result
 }
 
 impl RejectsTable {
-    /// The table that a COPY names; nothing if it names none.
+    /// The table that a COPY names; `None` if it names none.
     pub fn of(
         transaction: &Transaction,
         facts: &Arc<SessionFacts>,
@@ -174,12 +174,12 @@ impl RejectsTable {
             Relation::Table(table) => table,
             other => {
                 let message =
-                    format!("cannot keep rejected rows in {} \"{}\"", other.kind().word(), name.name);
+                    format!("cannot store rejected rows in {} \"{}\"", other.kind().word(), name.name);
                 return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, message));
             }
         };
         if matches!(names.find(&target), Some(Relation::Table(target)) if target.oid == table.oid) {
-            let message = format!("table \"{}\" cannot take its own rejected rows", table.name);
+            let message = format!("table \"{}\" cannot store its own rejected rows", table.name);
             return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
         }
         let hint = || {
@@ -209,7 +209,7 @@ impl RejectsTable {
         Ok(Some(RejectsTable { file, load }))
     }
 
-    /// Keeps rows.
+    /// Stores rejected rows.
     pub fn put(
         &mut self,
         transaction: &mut Transaction,
@@ -233,7 +233,7 @@ impl RejectsTable {
             texts(&|rejected| Some(clean(&rejected.record))),
         ];
         self.load.insert(transaction, rejected.len(), &columns, context)?;
-        // Its keys do not wait beside those of the other table.
+        // Its keys do not wait together with those of the target table.
         self.load.finish(transaction, context)
     }
 }

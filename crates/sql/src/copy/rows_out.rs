@@ -1,8 +1,8 @@
-//! Rows that go out one after another, on several threads: a thread turns some chunks of a query into a piece of the file
+//! Writing formats of rows on several threads: a thread turns some chunks of a query into a piece of the file
 //! while others do so with the next ones.
 //!
-//! What is packed is made of many members (gzip, RFC 1952 §2.2) or frames (zstd, RFC 8878 §3.1), one for each piece: unpacking
-//! takes them as one.
+//! Compressed output consists of many members (gzip, RFC 1952 §2.2) or frames (zstd, RFC 8878 §3.1), one for each piece:
+//! decompressors treat them as one.
 
 use super::workers::{Workers, bytes_of};
 use arrow_array::ArrayRef;
@@ -13,15 +13,15 @@ use firn_load::CopyWriter;
 use firn_load::source::{Packing, packed};
 use firn_query::{ResultChunk, Stream};
 
-/// About what a piece has, before it is packed.
+/// The approximate size of a piece, before it is compressed.
 const PIECE_BYTES: usize = 256 << 10;
-/// The same where pieces are packed, each by itself.
+/// The same if pieces are compressed, each by itself.
 const PACKED_PIECE_BYTES: usize = 1 << 20;
 
-/// So many pieces are written on this thread, before it is worth while to start others.
+/// The number of pieces that are written on this thread, before others are started.
 const FIRST_PIECES: usize = 2;
 
-/// How rows become pieces.
+/// Turns rows into pieces.
 pub(super) struct RowsOut {
     form: Arc<Form>,
     /// Threads to use.
@@ -30,20 +30,20 @@ pub(super) struct RowsOut {
     /// Jobs begun, and pieces taken.
     given: usize,
     pieces: usize,
-    /// What is left of a chunk of which a part is under way.
+    /// The rest of a chunk of which a part has been given to a job.
     rest: Option<ResultChunk>,
     /// Whether all chunks have been taken.
     at_end: bool,
 }
 
-/// What all threads know.
+/// What all threads share.
 struct Form {
     writer: CopyWriter,
     is_binary: bool,
     packing: Option<Packing>,
 }
 
-/// What becomes a piece.
+/// The rows of one piece.
 struct Job {
     chunks: Vec<ResultChunk>,
     is_first: bool,
@@ -52,9 +52,9 @@ struct Job {
 
 /// A piece of the file.
 pub(super) struct Piece {
-    /// What goes out.
+    /// The bytes of the output.
     pub bytes: Vec<u8>,
-    /// How many rows that are.
+    /// How many rows they contain.
     pub rows: usize,
 }
 
@@ -79,7 +79,7 @@ impl Form {
         }
         let length = written.len();
         let bytes = match self.packing {
-            // An empty file is packed as well.
+            // An empty file is compressed as well.
             Some(packing) if length > 0 || job.is_first && job.is_last => packed(packing, &written),
             _ => written,
         };
@@ -93,12 +93,12 @@ impl RowsOut {
         RowsOut { form, threads, workers: None, given: 0, pieces: 0, rest: None, at_end: false }
     }
 
-    /// Whether pieces hold whole rows: those of packed files do not.
+    /// Whether pieces consist of whole rows: compressed ones do not.
     pub fn has_whole_rows(&self) -> bool {
         self.form.packing.is_none()
     }
 
-    /// The next piece, perhaps an empty one; nothing after the last.
+    /// The next piece, perhaps an empty one; `None` after the last.
     pub fn next(&mut self, rows: &mut Stream) -> Result<Option<Piece>> {
         if self.workers.is_none() && self.threads > 1 && self.pieces >= FIRST_PIECES {
             let form = self.form.clone();
@@ -127,7 +127,7 @@ impl RowsOut {
         piece
     }
 
-    /// The next chunks that make up a piece; nothing after the last.
+    /// The next chunks that make up a piece; `None` after the last.
     fn job(&mut self, rows: &mut Stream) -> Result<Option<Job>> {
         if self.at_end {
             return Ok(None);

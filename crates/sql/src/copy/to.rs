@@ -29,15 +29,15 @@ pub struct CopyTo {
     progress: Arc<Progress>,
 }
 
-/// What writes the data.
+/// The writer of a format.
 enum Writer {
     Rows(RowsOut),
-    /// Nothing when all has been written.
+    /// `None` after the end.
     Columns(Option<Box<ColumnWriter>>),
 }
 
 impl CopyTo {
-    /// Starts the query whose rows go out.
+    /// Starts the query whose rows are written.
     pub fn new(
         transaction: &Transaction,
         facts: &Arc<SessionFacts>,
@@ -48,13 +48,13 @@ impl CopyTo {
         let prepared = Outgoing::prepare(transaction, facts, parsed, options, style)?;
         if prepared.statement.has_effects() {
             let error = Error::unsupported("COPY of rows that a sub-query locks");
-            return Err(error.with_hint("Lock the rows by a statement of its own, and copy them afterwards."));
+            return Err(error.with_hint("Lock the rows in a separate statement, and copy them afterwards."));
         }
         let rows = prepared.statement.start(transaction, facts, &[], options)?;
         Ok(prepared.with(rows))
     }
 
-    /// Runs a statement that changes or locks rows to its end. What it gives goes out: the rows of RETURNING, or of the query.
+    /// Runs a statement that changes or locks rows to its end, and writes its rows: those of RETURNING, or of the query.
     pub fn changed(
         transaction: &mut Transaction,
         facts: &Arc<SessionFacts>,
@@ -67,7 +67,7 @@ impl CopyTo {
         Ok(prepared.with(rows))
     }
 
-    /// Whether what is copied is of a statement that changes or locks rows.
+    /// Whether the copied statement changes or locks rows.
     pub fn has_effects(
         transaction: &Transaction,
         facts: &Arc<SessionFacts>,
@@ -87,7 +87,7 @@ impl CopyTo {
         }
     }
 
-    /// How far it is, for others to see.
+    /// Its progress, for other sessions.
     pub fn progress(&self) -> &Arc<Progress> {
         &self.progress
     }
@@ -97,17 +97,17 @@ impl CopyTo {
         self.columns
     }
 
-    /// How the data is written.
+    /// The format of the data.
     pub fn format(&self) -> CopyFormat {
         self.format
     }
 
-    /// Whether pieces hold whole rows: those of packed files and of files of columns do not.
+    /// Whether pieces consist of whole rows: those of compressed files and of files of columns do not.
     pub fn has_whole_rows(&self) -> bool {
         matches!(&self.writer, Writer::Rows(rows) if rows.has_whole_rows())
     }
 
-    /// How many rows have gone out.
+    /// How many rows have been written.
     pub fn rows(&self) -> u64 {
         self.progress.rows()
     }
@@ -129,7 +129,7 @@ impl CopyTo {
     }
 }
 
-/// A COPY TO before its rows are there.
+/// A COPY TO before it has its rows.
 struct Outgoing {
     statement: Prepared,
     columns: usize,
@@ -203,7 +203,7 @@ impl Outgoing {
     }
 }
 
-/// 0A000 of a change without RETURNING.
+/// 0A000 for a change without RETURNING.
 fn refuse_without_rows(statement: &Statement) -> Result<()> {
     let returning = match statement {
         Statement::Insert(insert) => &insert.returning,
@@ -218,15 +218,15 @@ fn refuse_without_rows(statement: &Statement) -> Result<()> {
     }
 }
 
-/// Files that identify columns by their names need different ones.
+/// Files that identify columns by their names need distinct ones.
 fn refuse_equal_names(columns: &[ResultColumn]) -> Result<()> {
     let mut seen = std::collections::HashSet::new();
     match columns.iter().find(|column| !seen.insert(&column.name)) {
         None => Ok(()),
         Some(column) => {
-            let message = format!("column name \"{}\" comes twice", column.name);
+            let message = format!("column name \"{}\" appears twice", column.name);
             let error = Error::new(SqlState::DUPLICATE_COLUMN, message);
-            Err(error.with_hint("Columns of such a file go by their names: give them others with AS."))
+            Err(error.with_hint("Columns of such a file are identified by their names: rename them with AS."))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Threads that work on items and give the results back in the order of the items.
+//! Threads that process items and return the results in the order of the items.
 
 use firn_base::sync::{Arc, Condvar, Mutex};
 use firn_base::thread::{self, Behind, JoinHandle};
@@ -6,14 +6,14 @@ use firn_query::ResultChunk;
 use firn_vector::{Data, Vector};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Some threads.
+/// Worker threads.
 pub(super) struct Workers<I, O> {
     shared: Arc<Shared<I, O>>,
     threads: Vec<JoinHandle<()>>,
     /// Items given, and results taken.
     given: u64,
     taken: u64,
-    /// How large the items are whose results have not been taken.
+    /// The sizes of the items whose results have not been taken.
     sizes: VecDeque<usize>,
 }
 
@@ -29,12 +29,12 @@ struct State<I, O> {
     items: VecDeque<(u64, I)>,
     results: BTreeMap<u64, O>,
     stopped: bool,
-    /// Whether a thread has panicked: the result of its item will not come.
+    /// Whether a thread has panicked: then the result of its item is missing.
     panicked: bool,
 }
 
 impl<I: Send + 'static, O: Send + 'static> Workers<I, O> {
-    /// Starts so many threads, or as many as the system gives; nothing if that is none. They leave cores to transactions, as
+    /// Starts this number of threads, or as many as the system allows; `None` if that is none. They yield processors to transactions, as
     /// queries do.
     pub fn start(
         name: &str,
@@ -64,7 +64,7 @@ impl<I: Send + 'static, O: Send + 'static> Workers<I, O> {
         (self.given - self.taken) as usize
     }
 
-    /// Whether as much is under way as is good for so many threads: a few items for each, but of large ones fewer.
+    /// Whether this number of threads has enough to do: a few items for each, but fewer if these are large.
     pub fn is_enough(&self) -> bool {
         const ITEMS: usize = 2;
         const BYTES: usize = 128 << 20;
@@ -72,7 +72,7 @@ impl<I: Send + 'static, O: Send + 'static> Workers<I, O> {
         self.under_way() >= ITEMS * self.threads.len() || bytes >= BYTES && self.under_way() > 0
     }
 
-    /// Gives them an item of about so many bytes.
+    /// Adds an item of about this size in bytes.
     pub fn give(&mut self, item: I, bytes: usize) {
         self.sizes.push_back(bytes);
         self.shared.state.lock().items.push_back((self.given, item));
@@ -80,7 +80,7 @@ impl<I: Send + 'static, O: Send + 'static> Workers<I, O> {
         self.shared.given.notify_one();
     }
 
-    /// The result of the first item whose result has not been taken, when it is done; nothing if there is none. Panics if a thread has.
+    /// The result of the first item whose result has not been taken, when it is done; `None` if there is none. Panics if a thread has.
     pub fn next(&mut self) -> Option<O> {
         if self.taken == self.given {
             return None;
@@ -108,7 +108,7 @@ impl<I, O> Shared<I, O> {
         }
     }
 
-    /// The next item; nothing when there will be none.
+    /// The next item; `None` when there are no more.
     fn item(&self) -> Option<(u64, I)> {
         let mut state = self.state.lock();
         loop {
@@ -140,16 +140,16 @@ impl<I, O> Drop for Workers<I, O> {
         self.shared.state.lock().stopped = true;
         self.shared.given.notify_all();
         for thread in self.threads.drain(..) {
-            // Whoever waited for its result has heard of a panic.
+            // The thread that waited for its result has seen the panic.
             let _ = thread.join();
         }
     }
 }
 
-/// About the bytes of a chunk's values, and no fewer than it has rows: those of no columns, or of nothing but NULL, go out as well.
+/// The approximate bytes of a chunk's values, and at least its number of rows: rows of no columns, or of nothing but NULL, are written as well.
 pub(super) fn bytes_of(chunk: &ResultChunk) -> usize {
     let bytes = |vector: &Vector| match vector.data() {
-        // Many views may share their bytes, and a few may be all that is used of them.
+        // Many views may share their bytes, and may use only few of them.
         Some(Data::Strings(strings)) if !vector.is_constant() => {
             strings.views().iter().map(|view| 16 + *view as u32 as usize).sum()
         }
@@ -185,7 +185,7 @@ mod tests {
             results.extend(std::iter::from_fn(|| workers.next()));
             assert_eq!(results, (0..500).map(|item| item * item).collect::<Vec<u64>>());
             assert_eq!(workers.next(), None);
-            // Nobody waits for what is under way.
+            // No thread waits for the remaining items.
             workers.give(1, 1);
         }
     }
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_of_a_worker_is_one_of_who_waits_for_it() {
+    fn a_panic_of_a_worker_is_one_of_its_waiter() {
         let mut workers = Workers::start("test", 2, |item: u64| assert_ne!(item, 3)).unwrap();
         (0..5).for_each(|item| workers.give(item, 1));
         let taken = catch_unwind(AssertUnwindSafe(|| (0..5).for_each(|_| assert!(workers.next().is_some()))));

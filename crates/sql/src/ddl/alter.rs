@@ -1,7 +1,7 @@
 //! ALTER TABLE: its actions, and those of ALTER VIEW, ALTER INDEX and ALTER SEQUENCE.
 //!
-//! The actions of a statement are done in PostgreSQL's order: what drops first, then types, new columns, properties of columns,
-//! constraints, and all else; of each group in the order of the text.
+//! The actions of a statement are executed in PostgreSQL's order: first those that drop, then types, new columns, properties of
+//! columns, constraints, and all others; within each group in the order of the text.
 
 use super::{
     Context, alter_column, column, constraint, create, drop, expression, foreign_key, index, kinds,
@@ -24,7 +24,7 @@ pub(super) fn relation(context: &mut Context<'_>, text: &str, alter: &AlterTable
     let name = QualifiedName::from(&alter.relation.name);
     match alter.object_type {
         ObjectType::Table => {
-            // ALTER TABLE also changes the owner of other relations, as in PostgreSQL, whose dumps say TABLE of them.
+            // ALTER TABLE also changes the owner of other relations, as in PostgreSQL, whose dumps use TABLE for them.
             if alter.actions.iter().all(|action| matches!(action.kind, AlterTableKind::OwnerTo(_))) {
                 return owner(context, ObjectKind::Table, alter.if_exists, &name);
             }
@@ -81,8 +81,8 @@ fn other_relation(
         }
         _ => Err(Error::unsupported(format!("this form of ALTER {}", kind.word().to_uppercase())).with_hint(
             match kind {
-                ObjectKind::Index => "RENAME TO, OWNER TO, SET and RESET are known.",
-                _ => "RENAME TO, SET SCHEMA and OWNER TO are known.",
+                ObjectKind::Index => "RENAME TO, OWNER TO, SET and RESET are supported.",
+                _ => "RENAME TO, SET SCHEMA and OWNER TO are supported.",
             },
         )),
     }
@@ -92,7 +92,7 @@ fn skipped(name: &QualifiedName) -> String {
     format!("relation \"{name}\" does not exist, skipping")
 }
 
-/// The table that ALTER names; nothing if there is none and that is fine.
+/// The table that ALTER names; `None` if it does not exist and IF EXISTS permits that.
 pub(super) fn table_to_alter(
     context: &mut Context<'_>,
     if_exists: bool,
@@ -110,7 +110,7 @@ pub(super) fn table_to_alter(
     }
 }
 
-/// When an action is done among those of its statement.
+/// The phase of an action among those of its statement.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Pass {
     Drop,
@@ -146,7 +146,7 @@ fn pass(action: &AlterTableKind) -> Pass {
     }
 }
 
-/// Whether an action changes neither rows nor what is written of them.
+/// Whether an action affects neither rows nor how they are written.
 fn is_setting(action: &AlterTableKind) -> bool {
     match action {
         AlterTableKind::AlterColumn { change, .. } => matches!(
@@ -171,7 +171,7 @@ fn is_setting(action: &AlterTableKind) -> bool {
 fn actions(context: &mut Context<'_>, text: &str, table: Oid, alter: &AlterTable) -> Result<()> {
     let mut actions: Vec<&AlterTableKind> = alter.actions.iter().map(|action| &action.kind).collect();
     actions.sort_by_key(|action| pass(action));
-    // Nobody who writes is concerned by a parameter.
+    // Writers need not wait for the change of a parameter.
     if !actions.iter().all(|action| is_setting(action)) {
         context.lock(&TableDef::clone(&context.table(table)))?;
     }
@@ -224,7 +224,7 @@ fn operate(
             context.notice(SqlState::SUCCESSFUL_COMPLETION, OWNERS);
             Ok(())
         }
-        // How PostgreSQL stores, logs, sorts and replicates, which FirnDB does in its own way.
+        // How PostgreSQL stores, logs, sorts and replicates; FirnDB does so in its own way.
         AlterTableKind::SetWithoutOids
         | AlterTableKind::SetWithoutCluster
         | AlterTableKind::SetLogged
@@ -259,7 +259,7 @@ fn operate(
         | AlterTableKind::AttachPartition { .. }
         | AlterTableKind::DetachPartition { .. } => {
             Err(Error::unsupported("table inheritance and partitioning")
-                .with_hint("One table holds as many rows as memory does."))
+                .with_hint("The rows of a table are limited only by the memory."))
         }
         AlterTableKind::SetStatisticsOfNumber { .. } | AlterTableKind::Options(_) => {
             Err(Error::unsupported("this form of ALTER TABLE"))
@@ -290,7 +290,7 @@ pub(super) fn column_exists(relation: &str, name: &str) -> Error {
     )
 }
 
-/// The visible columns as expressions over themselves.
+/// The visible columns as expressions: the name of each.
 pub(super) fn identity_sources(table: &TableDef) -> Vec<Option<String>> {
     table.visible_columns().map(|(_, column)| Some(quote_ident(&column.name))).collect()
 }
@@ -337,7 +337,7 @@ fn add_column(
     let mut new = table.clone();
     new.columns.push(parts.column);
     if let Some(expression) = &parts.generated {
-        // It is bound over the new table, and computed of the rows of the old one.
+        // It is bound over the new table, and computed from the rows of the old one.
         context.put_table(new.clone())?;
         let column = new.columns.last().expect("it has been added");
         let kept = expression::check_generated(context, text, &new, column, expression)?;
@@ -408,7 +408,7 @@ fn drop_column(
     let old = table.clone();
     let position = column.index();
     let dropped = &mut table.columns[position];
-    // The name must not be in the way of a new column, nor look like one.
+    // The name must not conflict with that of a new column, nor look like one.
     dropped.name = format!("........dropped.{}........", position + 1);
     dropped.dropped = true;
     dropped.not_null = false;
@@ -419,13 +419,13 @@ fn drop_column(
     if nullable {
         return context.put_table(table);
     }
-    // New rows have nothing for the column, so it must be able to hold NULL.
+    // New rows have no value for the column, so it must be able to hold NULL.
     let sources = identity_sources(&table);
     context.put_table(old.clone())?;
     rewrite::table(context, &old, table, &sources)
 }
 
-/// Drops the generated columns over a column that is to be dropped, or refuses to. Returns the table as it is then.
+/// Drops the generated columns over a column that is to be dropped, or refuses to. Returns the resulting table.
 fn drop_generated(
     context: &mut Context<'_>,
     table: TableDef,
@@ -473,7 +473,7 @@ fn drop_constraint(
         let keys = drop::relying_foreign_keys(context, &table, index);
         drop::refuse_or_drop_foreign_keys(context, &what, &keys, cascade)?;
     }
-    // A foreign key of the table itself may just have gone.
+    // A foreign key of the table itself may just have been dropped.
     let mut table = TableDef::clone(&context.table(table.oid));
     drop::remove_constraint(context, &mut table, oid)?;
     foreign_key::index_all(context, &mut table)?;
@@ -497,7 +497,7 @@ fn owner(context: &mut Context<'_>, kind: ObjectKind, if_exists: bool, name: &Qu
     Ok(())
 }
 
-/// ALTER SCHEMA … OWNER TO, of the objects that we have the one that is no relation.
+/// ALTER SCHEMA … OWNER TO. Schemas are the only objects with owners that are not relations.
 pub(super) fn owner_of_schema(context: &mut Context<'_>, change: &ChangeOwner) -> Result<()> {
     let ObjectReference::Name(name) = &change.object.name else { panic!("it is a schema") };
     context.names().schema(&name.name.text)?;

@@ -12,7 +12,7 @@ use firn_syntax::print;
 use firn_syntax::tree::{ColumnChange, Expr, IdentityChange, Name, SequenceOption};
 use firn_txn::catalog::{ColumnType, ConstraintKind, TableDef};
 
-/// ALTER COLUMN. `text` is what the change was parsed from.
+/// ALTER COLUMN. `text` is the text from which the change was parsed.
 pub(super) fn alter(
     context: &mut Context<'_>,
     text: &str,
@@ -69,7 +69,7 @@ pub(super) fn alter(
                 false => Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)),
             }
         }
-        // How PostgreSQL samples and stores, which FirnDB does in its own way.
+        // How PostgreSQL samples and stores; FirnDB does so in its own way.
         ColumnChange::SetStatistics(_) | ColumnChange::SetStorage(_) | ColumnChange::SetCompression(_) => {
             Ok(())
         }
@@ -82,7 +82,7 @@ pub(super) fn alter(
     }
 }
 
-/// 42601 for a default of a column whose values come from its sequence.
+/// 42601 for a default of an identity column.
 fn refuse_identity(table: &TableDef, column: ColumnId) -> Result<()> {
     let found = &table.columns[column.index()];
     match found.identity {
@@ -94,7 +94,7 @@ fn refuse_identity(table: &TableDef, column: ColumnId) -> Result<()> {
     }
 }
 
-/// 42601 for a default of a column whose values are computed.
+/// 42601 for a default of a generated column.
 fn refuse_generated(table: &TableDef, column: ColumnId, drops: bool) -> Result<()> {
     let found = &table.columns[column.index()];
     if found.generated.is_none() {
@@ -222,7 +222,7 @@ fn drop_identity(
     context.put_table(table)
 }
 
-/// ALTER COLUMN TYPE: every row is written anew with the column cast.
+/// ALTER COLUMN TYPE: every row is rewritten with the column cast.
 fn set_type(
     context: &mut Context<'_>,
     text: &str,
@@ -233,7 +233,7 @@ fn set_type(
 ) -> Result<()> {
     let (position, column) = (id.0, id.index());
     let name = table.columns[column].name.clone();
-    // A plain numeric column of an older directory is stored otherwise than a new one; it need not change.
+    // A plain numeric column of an older directory has another representation than a new one; it need not change.
     if table.columns[column].ty.declared == ty.declared && using.is_none() {
         return Ok(());
     }

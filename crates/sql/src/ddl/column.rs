@@ -11,21 +11,21 @@ use firn_syntax::tree::{
 use firn_syntax::{Span, character_position};
 use firn_txn::catalog::{ColumnDef, ColumnType, Identity, Oid};
 
-/// A column as it was written, taken apart.
+/// The parts of a column definition.
 pub(super) struct ColumnParts {
-    /// What the catalog will hold; the default of a serial column comes later.
+    /// The definition for the catalog; the default of a serial column is added later.
     pub column: ColumnDef,
-    /// The sequence that a serial or identity column wants.
+    /// The options of the sequence that a serial or identity column needs.
     pub sequence: Option<SequenceOptions>,
-    /// Whether the column's default is that sequence.
+    /// Whether the column's default uses that sequence.
     pub serial: bool,
-    /// The expression of a generated column as it was written, which is checked once its table is in the catalog.
+    /// The expression of a generated column as written, which is checked once its table is in the catalog.
     pub generated: Option<tree::Expr>,
     /// The constraints written with the column, as constraints of the table.
     pub constraints: Vec<TableConstraint>,
 }
 
-/// Names of system columns, which PostgreSQL keeps for itself, and the one that we do.
+/// Names of system columns, which PostgreSQL reserves, and one that FirnDB reserves.
 const RESERVED_NAMES: &[&str] = &["tableoid", "xmin", "cmin", "xmax", "cmax", "ctid", "_rowid"];
 
 /// The most digits of a numeric column.
@@ -63,7 +63,7 @@ const OTHER_TYPES: &[&str] = &[
     "citext",
 ];
 
-/// Takes a column definition of a table apart and checks its default. `text` is what it was parsed from.
+/// Splits a column definition of a table into parts and checks its default. `text` is the text from which it was parsed.
 pub(super) fn parts(
     context: &Context<'_>,
     text: &str,
@@ -165,7 +165,7 @@ pub(super) fn parts(
     }
 }
 
-/// What a constraint of a column says, as a constraint of its table.
+/// A constraint of a column as a constraint of its table.
 fn table_constraint(column: &Name, constraint: &ColumnConstraint) -> Option<TableConstraintKind> {
     Some(match &constraint.kind {
         ColumnConstraintKind::Unique { nulls_not_distinct, index } => TableConstraintKind::Unique {
@@ -190,7 +190,7 @@ fn table_constraint(column: &Name, constraint: &ColumnConstraint) -> Option<Tabl
     })
 }
 
-/// When a constraint of a column is tested, as words behind it say.
+/// When a constraint of a column is tested, according to the words after it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Attribute {
     Deferrable(bool),
@@ -218,7 +218,7 @@ impl Attribute {
     }
 }
 
-/// A constraint behind which attributes may stand, and those that have been read.
+/// A constraint with the attributes after it that have been read.
 struct Attributed {
     place: usize,
     may_be_deferred: bool,
@@ -254,7 +254,7 @@ impl Attributed {
     }
 }
 
-/// The type of a column that a name means. `text` is what the name was parsed from.
+/// The type of a column that a type name denotes. `text` is the text from which the name was parsed.
 pub(super) fn column_type(
     context: &Context<'_>,
     text: &str,
@@ -276,7 +276,7 @@ pub(super) fn column_type(
     stored_type(column, ty)
 }
 
-/// A type as that of a column. 42P16 for types that have no values of their own.
+/// A type as that of a column. 42P16 for types without values of their own.
 pub(super) fn stored_type(column: &str, ty: Type) -> Result<ColumnType> {
     let element = ty.element().unwrap_or(ty);
     let is_pseudo = [ty, element]
@@ -292,7 +292,7 @@ pub(super) fn stored_type(column: &str, ty: Type) -> Result<ColumnType> {
         && precision > MOST_DIGITS
     {
         return Err(Error::unsupported(format!("NUMERIC precision {precision}"))
-            .with_hint(format!("FirnDB holds up to {MOST_DIGITS} digits.")));
+            .with_hint(format!("FirnDB supports up to {MOST_DIGITS} digits.")));
     }
     ColumnType::new(ty).ok_or_else(|| {
         Error::unsupported(format!("type {ty}"))
@@ -318,7 +318,7 @@ fn serial_type(type_name: &TypeName) -> Result<Option<Type>> {
     }
 }
 
-/// 22023 for a type that no identity column has.
+/// 22023 for a type that an identity column cannot have.
 pub(super) fn check_identity_type(ty: Type) -> Result<()> {
     match ty.id {
         TypeId::INT2 | TypeId::INT4 | TypeId::INT8 => Ok(()),
@@ -334,7 +334,7 @@ pub(super) fn identity(always: bool) -> Identity {
     if always { Identity::Always } else { Identity::ByDefault }
 }
 
-/// 0A000 for a collation that orders strings otherwise than by their bytes.
+/// 0A000 for a collation that does not order strings by their bytes.
 pub(super) fn check_collation(name: &ObjectName) -> Result<()> {
     let is_in_catalog = matches!(name.schema().map(|schema| &*schema.text), None | Some("pg_catalog"));
     let is_of_bytes =
@@ -344,7 +344,7 @@ pub(super) fn check_collation(name: &ObjectName) -> Result<()> {
         false => {
             let parts: Vec<String> = name.parts().map(|part| quote_ident(&part.text)).collect();
             Err(Error::unsupported(format!("collation {}", parts.join(".")))
-                .with_hint("Strings compare by their bytes: leave COLLATE out, or say COLLATE \"C\"."))
+                .with_hint("Strings are compared by their bytes: leave COLLATE out, or write COLLATE \"C\"."))
         }
     }
 }

@@ -7,16 +7,16 @@ use firn_base::{Error, Result, SqlState};
 use firn_syntax::tree::{Comment, ObjectReference, ObjectType};
 use firn_txn::catalog::Oid;
 
-/// The oid of the database, of which a server has one.
+/// The oid of the only database.
 pub(crate) const DATABASE: Oid = Oid(5);
 
-/// COMMENT ON. An empty text takes the comment away, as NULL does.
+/// COMMENT ON. An empty text removes the comment, as NULL does.
 pub(super) fn set(context: &mut Context<'_>, comment: &Comment) -> Result<()> {
     if comment.object.object_type == ObjectType::Database
         && let ObjectReference::Name(name) = &comment.object.name
         && *name.name.text != *context.facts.database
     {
-        // PostgreSQL lets scripts that were made for another database go on.
+        // PostgreSQL only warns, so that scripts for another database continue.
         context.notice(SqlState::new("3D000"), format!("database \"{}\" does not exist", name.name.text));
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! Table constraints: making them, naming them, checking the rows that are already there.
+//! Table constraints: creating them, naming them, checking the existing rows.
 
 use super::{Context, drop, expression, foreign_key, index, parameter, rename, rewrite};
 use crate::statement::{ObjectKind, quote_ident};
@@ -10,18 +10,18 @@ use firn_txn::catalog::{
     ConstraintDef, ConstraintKind, Deferral, IndexAnnotations, IndexColumnDef, IndexDef, TableDef,
 };
 
-/// Whether rows may already violate a constraint that is added.
+/// Whether existing rows may violate a constraint that is added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rows {
     /// The table has just been made and is empty.
     None,
-    /// They are to be checked.
+    /// They are checked.
     Check,
-    /// NOT VALID: they are not to be checked.
+    /// NOT VALID: they are not checked.
     Trust,
 }
 
-/// Adds a constraint to a table that is in the catalog. The caller has locked it. `text` is what the constraint was parsed from.
+/// Adds a constraint to a table that is in the catalog. The caller has locked the table. `text` is the text from which the constraint was parsed.
 pub(super) fn add(
     context: &mut Context<'_>,
     text: &str,
@@ -77,7 +77,7 @@ pub(super) fn primary_key_columns(constraints: &[TableConstraint]) -> Vec<String
     key.map(|columns| columns.iter().map(|column| column.text.to_string()).collect()).unwrap_or_default()
 }
 
-/// When a constraint is tested, by what was written behind it.
+/// When a constraint is tested, according to its attributes.
 pub(super) fn deferral(attributes: &ConstraintAttributes) -> Deferral {
     match (attributes.deferrable, attributes.initially_deferred) {
         (_, true) => Deferral::InitiallyDeferred,
@@ -129,7 +129,7 @@ fn key_columns(table: &TableDef, columns: &[Name]) -> Result<Vec<IndexColumnDef>
     index::plain_columns(table, &names)
 }
 
-/// Takes the name that was given, or makes one as PostgreSQL does. 42710 if the table has it.
+/// Returns the given name, or makes one as PostgreSQL does. 42710 if the table has it.
 pub(super) fn name(
     context: &Context<'_>,
     table: &TableDef,
@@ -165,7 +165,7 @@ pub(super) struct Key {
     pub annotations: IndexAnnotations,
 }
 
-/// Adds a primary key or a unique constraint over columns that suit it.
+/// Adds a primary key or a unique constraint over valid columns.
 pub(super) fn add_key(
     context: &mut Context<'_>,
     table: &mut TableDef,
@@ -317,7 +317,7 @@ fn add_check(
     Ok(())
 }
 
-/// 23514 if a row is there that the condition refuses.
+/// 23514 if a row violates the condition.
 pub(super) fn verify_check(
     context: &mut Context<'_>,
     table: &TableDef,
@@ -339,7 +339,7 @@ pub(super) fn verify_check(
     Ok(())
 }
 
-/// ALTER CONSTRAINT: only when a foreign key is tested can be altered.
+/// ALTER CONSTRAINT: only the time at which a foreign key is tested can be altered.
 pub(super) fn alter(
     context: &mut Context<'_>,
     mut table: TableDef,
@@ -360,7 +360,7 @@ pub(super) fn alter(
     context.put_table(table)
 }
 
-/// VALIDATE CONSTRAINT: from here on all rows are known to meet it.
+/// VALIDATE CONSTRAINT: from here on all rows are known to satisfy it.
 pub(super) fn validate(context: &mut Context<'_>, mut table: TableDef, name: &str) -> Result<()> {
     let Some(position) = table.constraints.iter().position(|constraint| constraint.name == name) else {
         return Err(missing_constraint(&table, name));

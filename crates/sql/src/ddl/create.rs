@@ -18,7 +18,7 @@ use firn_txn::catalog::{ColumnDef, ColumnType, Oid, SchemaDef, TableDef, TableSe
 /// The most columns of a table, as in PostgreSQL.
 pub(super) const MOST_COLUMNS: usize = 1600;
 
-/// CREATE SCHEMA, with what is made in it.
+/// CREATE SCHEMA, with the objects that it creates.
 pub(super) fn schema(context: &mut Context<'_>, text: &str, create: &CreateSchema) -> Result<()> {
     let name = match (&create.name, &create.owner) {
         (Some(name), _) => name.text.to_string(),
@@ -43,7 +43,7 @@ pub(super) fn schema(context: &mut Context<'_>, text: &str, create: &CreateSchem
     if create.elements.is_empty() {
         return Ok(());
     }
-    // Its elements see the schema before all others.
+    // Its elements find the schema before all others.
     let mut facts = (**context.facts).clone();
     facts.search_path.insert(0, name);
     let facts = Arc::new(facts);
@@ -71,7 +71,7 @@ fn role_name(context: &Context<'_>, role: &Role) -> String {
     }
 }
 
-/// The schema for a new table of that name; nothing if it exists and that is fine.
+/// The schema for a new table of that name; `None` if it exists and IF NOT EXISTS permits that.
 fn place(context: &mut Context<'_>, name: &QualifiedName, if_not_exists: bool) -> Result<Option<Oid>> {
     let schema = context.names().creation_schema(name)?;
     if context.names().relation_in(schema, &name.name).is_none() {
@@ -132,7 +132,7 @@ pub(super) fn table(context: &mut Context<'_>, text: &str, create: &CreateTable)
         }
     }
     refuse_duplicates(parts.iter().map(|part| part.column.name.as_str()))?;
-    // Known before the physical table is made, which then need not provide for NULLs there.
+    // They are known before the physical table is created, which then need not provide for NULLs there.
     for key in constraint::primary_key_columns(&constraints) {
         if let Some(part) = parts.iter_mut().find(|part| part.column.name == key) {
             part.column.not_null = true;
@@ -175,7 +175,7 @@ pub(super) fn table(context: &mut Context<'_>, text: &str, create: &CreateTable)
     context.put_table(table)
 }
 
-/// Makes the sequence of a serial or identity column of a table: its schema and name.
+/// Creates the sequence of a serial or identity column of a table. Returns its schema and name.
 pub(super) fn add_sequence(
     context: &mut Context<'_>,
     (schema, table): (Oid, &str),
@@ -219,7 +219,7 @@ fn add(
     columns: Vec<ColumnDef>,
     settings: TableSettings,
 ) -> Result<TableDef> {
-    // The catalog first: a transaction that loses the race for the DDL lock should leave nothing behind.
+    // The catalog first: a transaction that does not get the DDL lock should leave nothing behind.
     context.catalog_mut()?;
     let storage = rewrite::create_storage(context, name, &columns)?.0;
     let table = TableDef {
@@ -236,7 +236,7 @@ fn add(
     Ok(table)
 }
 
-/// A table of columns that have a type and nothing else.
+/// A table of columns that have only a type.
 pub(crate) fn plain_table(
     context: &mut Context<'_>,
     name: &QualifiedName,
@@ -265,20 +265,20 @@ pub(super) fn plain_column(name: String, ty: ColumnType) -> ColumnDef {
     }
 }
 
-/// CREATE TABLE AS; how many rows it stored.
+/// CREATE TABLE AS. Returns how many rows it stored.
 pub(super) fn table_as(context: &mut Context<'_>, text: &str, create: &CreateTableAs) -> Result<Option<u64>> {
     let TableSource::Query(query) = &create.source else { panic!("what EXECUTE runs has been prepared") };
     let new = NewTable::of(create)?;
     fill_from_query(context, text, &new, query)
 }
 
-/// SELECT INTO; how many rows it stored.
+/// SELECT INTO. Returns how many rows it stored.
 pub(super) fn select_into(context: &mut Context<'_>, text: &str, query: &Query) -> Result<Option<u64>> {
     let new = NewTable::of_into(query);
     fill_from_query(context, text, &new, &without_into(query.clone()))
 }
 
-/// CREATE TABLE AS or SELECT INTO whose query has been prepared; how many rows it stored.
+/// CREATE TABLE AS or SELECT INTO whose query has been prepared. Returns how many rows it stored.
 pub(super) fn table_filled(
     context: &mut Context<'_>,
     statement: &Statement,
@@ -294,7 +294,7 @@ pub(super) fn table_filled(
     fill(context, &new, columns, &filling.parsed.script, filling.query, parameters)
 }
 
-/// A table that is made from a query.
+/// A table that is created from a query.
 struct NewTable<'t> {
     name: QualifiedName,
     if_not_exists: bool,
@@ -342,7 +342,7 @@ fn fill_from_query(
     fill(context, new, columns, text, query, (&[], &[]))
 }
 
-/// Makes the table and stores the rows of a query in it, which stands in `text` and has parameters of such types and values.
+/// Creates the table and stores in it the rows of a query in `text`, which has parameters of such types and values.
 fn fill(
     context: &mut Context<'_>,
     new: &NewTable<'_>,
@@ -360,7 +360,7 @@ fn fill(
     refuse_duplicates(columns.iter().map(|column| column.name.as_str()))?;
     let oid = context.allocate();
     let mut table = add(context, oid, schema, &new.name.name, columns, new.settings)?;
-    // The query is not to see the table that it fills: it gets its name back afterwards.
+    // The query must not see the table that it fills: the table gets its name afterwards.
     table.name = rewrite::hidden_name(oid);
     context.put_table(table.clone())?;
     let mut rows = 0;
@@ -378,7 +378,7 @@ fn fill(
     Ok(new.with_data.then_some(rows))
 }
 
-/// Columns with other names for the first of them.
+/// Columns whose first ones are renamed.
 pub(super) fn named<'n>(
     columns: impl ExactSizeIterator<Item = (&'n str, Type)>,
     names: &[&'n str],

@@ -1,8 +1,8 @@
-//! DROP and TRUNCATE, and what depends on what.
+//! DROP and TRUNCATE, and dependencies between objects.
 //!
-//! A table takes with it its indexes, its constraints and the sequences it owns. Foreign keys of
-//! other tables, views, and defaults that use a sequence are in the way: RESTRICT refuses with
-//! 2BP01 and names them, CASCADE drops them too and says so.
+//! A table is dropped with its indexes, its constraints and the sequences it owns. Foreign keys of
+//! other tables, views, and defaults that use a sequence depend on it: RESTRICT refuses with
+//! 2BP01 and names them, CASCADE drops them too and reports them.
 
 use super::foreign_key::index_all;
 use super::{Context, expression, index, kinds, rewrite, view};
@@ -63,7 +63,7 @@ pub(super) fn objects(context: &mut Context<'_>, objects: &DropObjects) -> Resul
     drop_all(context, wanted, objects.cascade)
 }
 
-/// DROP … IF EXISTS of a kind of object of which there is none.
+/// DROP … IF EXISTS of a kind of object that FirnDB lacks.
 fn skip(context: &mut Context<'_>, objects: &DropObjects) -> Result<()> {
     let word = objects.object_type.words().to_lowercase();
     for object in &objects.objects {
@@ -84,7 +84,7 @@ fn skip(context: &mut Context<'_>, objects: &DropObjects) -> Result<()> {
     Ok(())
 }
 
-/// Drops objects with all that depends on them, or refuses.
+/// Drops objects with all their dependents, or refuses.
 fn drop_all(context: &mut Context<'_>, wanted: Vec<Object>, cascade: bool) -> Result<()> {
     if wanted.is_empty() {
         return Ok(());
@@ -115,12 +115,12 @@ fn drop_all(context: &mut Context<'_>, wanted: Vec<Object>, cascade: bool) -> Re
             .with_hint(format!("You can drop {column} instead.")));
         }
     }
-    // `all` grows while it is walked; beside each object stands the one that it depends on.
+    // `all` grows during the loop; each object is stored with the one that it depends on.
     let mut all: Vec<(Object, Option<usize>)> = wanted.iter().map(|object| (object.clone(), None)).collect();
     let mut next = 0;
     while next < all.len() {
         for (dependent, silent) in dependents(context, &all[next].0.clone()) {
-            // What is part of a table goes with it and needs no mention.
+            // A part of a table is dropped with it and not mentioned.
             let whole = match &dependent {
                 Object::ForeignKey(table, _) | Object::Default(table, _) => Object::Table(*table),
                 other => other.clone(),
@@ -156,14 +156,14 @@ fn drop_all(context: &mut Context<'_>, wanted: Vec<Object>, cascade: bool) -> Re
     }
     let cascaded: Vec<String> = lines.into_iter().map(|(dependent, _)| dependent).collect();
     context.notice_cascade(&cascaded);
-    // Dependents first, so that nothing ever names what is gone.
+    // Dependents first, so that no definition ever names a dropped object.
     for (object, _) in all.iter().rev() {
         remove(context, object)?;
     }
     Ok(())
 }
 
-/// What is dropped with an object; with true what belongs to it and is not mentioned.
+/// The dependents of an object; the flag is true for parts of it, which are not mentioned.
 fn dependents(context: &Context<'_>, object: &Object) -> Vec<(Object, bool)> {
     let catalog = context.transaction.catalog();
     let mut found = Vec::new();
@@ -211,8 +211,8 @@ fn dependents(context: &Context<'_>, object: &Object) -> Vec<(Object, bool)> {
                         .as_deref()
                         .is_some_and(|default| expression::uses_sequence(context, default, sequence));
                     if uses {
-                        // The default of the owning column belongs to a table that is going too, or
-                        // is what the user must be warned about.
+                        // The default of the owning column belongs to a table that is dropped too, or
+                        // is a dependent that must be reported to the user.
                         found.push((Object::Default(table.oid, column.0), false));
                     }
                 }
@@ -239,7 +239,7 @@ pub(super) fn foreign_keys_to(context: &Context<'_>, parent: Oid) -> Vec<(Arc<Ta
     found
 }
 
-/// The object as messages name it.
+/// The object as named in messages.
 fn describe(context: &Context<'_>, object: &Object) -> String {
     let catalog = context.transaction.catalog();
     match object {
@@ -276,7 +276,7 @@ fn describe(context: &Context<'_>, object: &Object) -> String {
     }
 }
 
-/// Takes one object out of the catalog, whose dependents are gone already.
+/// Removes one object from the catalog, whose dependents are removed already.
 fn remove(context: &mut Context<'_>, object: &Object) -> Result<()> {
     match object {
         Object::Schema(oid) => {
@@ -311,7 +311,7 @@ fn remove(context: &mut Context<'_>, object: &Object) -> Result<()> {
     Ok(())
 }
 
-/// Takes a constraint off a table, with the index that was made for it.
+/// Removes a constraint from a table, with the index that was made for it.
 pub(super) fn remove_constraint(context: &mut Context<'_>, table: &mut TableDef, oid: Oid) -> Result<()> {
     let position = table
         .constraints
@@ -324,7 +324,7 @@ pub(super) fn remove_constraint(context: &mut Context<'_>, table: &mut TableDef,
             remove_index(context, table, index)
         }
         ConstraintKind::ForeignKey { columns, .. } => {
-            // Another key over the same columns makes an index of its own when it has lost this one.
+            // Another key over the same columns makes an index of its own after this one is dropped.
             let index = table.indexes.iter().find(|index| {
                 index.internal && index.columns.iter().map(|column| column.column).eq(columns.iter().copied())
             });
@@ -337,7 +337,7 @@ pub(super) fn remove_constraint(context: &mut Context<'_>, table: &mut TableDef,
     }
 }
 
-/// Takes an index off a table and its storage.
+/// Removes an index from a table and its storage.
 pub(super) fn remove_index(context: &mut Context<'_>, table: &mut TableDef, oid: Oid) -> Result<()> {
     let position = table.indexes.iter().position(|index| index.oid == oid).expect("the index is the table's");
     let index = table.indexes.remove(position);
@@ -367,14 +367,14 @@ fn drop_index(context: &mut Context<'_>, name: &QualifiedName, cascade: bool) ->
     }
     context.lock(&table)?;
     let mut table = TableDef::clone(&context.table(table.oid));
-    // A unique index without a constraint may still be what foreign keys reference.
+    // Foreign keys may reference a unique index without a constraint.
     let relying = relying_foreign_keys(context, &table, index.oid);
     refuse_or_drop_foreign_keys(context, &format!("index {}", index.name), &relying, cascade)?;
     if relying.iter().any(|(child, _)| child.oid == table.oid) {
         table = TableDef::clone(&context.table(table.oid));
     }
     remove_index(context, &mut table, index.oid)?;
-    // It may have been what found the rows of a foreign key.
+    // It may have been the index that finds the rows of a foreign key.
     index_all(context, &mut table)?;
     context.put_table(table)
 }
@@ -429,7 +429,7 @@ pub(super) fn refuse_or_drop_foreign_keys(
     Ok(())
 }
 
-/// Drops views that use something, or refuses with 2BP01.
+/// Drops views that use an object, or refuses with 2BP01.
 pub(super) fn refuse_or_drop_views(
     context: &mut Context<'_>,
     what: &str,
@@ -453,7 +453,7 @@ pub(super) fn refuse_or_drop_views(
     Err(needs_cascade(what, &lines))
 }
 
-/// 2BP01; each line says what depends on what.
+/// 2BP01; each line names a dependent and the object that it depends on.
 pub(super) fn needs_cascade(what: &str, lines: &[String]) -> Error {
     Error::new(
         SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
@@ -531,7 +531,7 @@ pub(super) fn truncate(context: &mut Context<'_>, truncate: &Truncate) -> Result
     Ok(())
 }
 
-/// The sequences that a column owns go with it.
+/// The sequences that a column owns are dropped with it.
 pub(super) fn remove_owned_sequences(context: &mut Context<'_>, table: Oid, column: ColumnId) -> Result<()> {
     let owned: Vec<Oid> = context
         .transaction

@@ -1,6 +1,6 @@
 //! Expressions in definitions: defaults, conditions of CHECK and expressions of generated columns.
 //!
-//! An expression is bound for checking and kept as the canonical text of its tree. What is computed of a row names the columns
+//! An expression is bound for checking and stored as the canonical text of its tree. An expression over a row names the columns
 //! of its table without qualifiers, so that the table can be renamed.
 
 use super::Context;
@@ -16,8 +16,8 @@ use firn_syntax::tree::{Expr, ExprKind, Name, StepKind};
 use firn_syntax::visit::{self, Visitor};
 use firn_txn::catalog::{ColumnDef, SequenceDef, TableDef};
 
-/// The text of a default after a check that it can be evaluated and stored; `None` for NULL. `script` is what the expression was
-/// parsed from.
+/// The text of a default after a check that it can be evaluated and stored; `None` for NULL. `script` is the text from which the
+/// expression was parsed.
 pub(super) fn default(
     context: &Context<'_>,
     script: &str,
@@ -38,7 +38,7 @@ pub(super) fn default(
     })))
 }
 
-/// The text of a date or time that a string names when the definition is made, such as `now`.
+/// The text of a date or time that a string denotes when the definition is made, such as `now`.
 fn moment(expression: &Expr, bound: &BoundExpression) -> Option<String> {
     let is_string = match &expression.kind {
         ExprKind::String(_) | ExprKind::TypedLiteral(_) => true,
@@ -63,7 +63,7 @@ fn moment(expression: &Expr, bound: &BoundExpression) -> Option<String> {
     }
 }
 
-/// 42804 if a default does not fit a new type of its column: its value as one of the old type is what is assigned.
+/// 42804 if a default does not fit a new type of its column: its value of the old type is assigned to the new one.
 pub(super) fn check_default(
     context: &Context<'_>,
     column: &str,
@@ -84,8 +84,8 @@ pub(super) fn check_default(
     })
 }
 
-/// A condition of CHECK as it is kept, and the columns that it uses. `table` is in the catalog. `script` is what the condition was
-/// parsed from.
+/// The stored text of a condition of CHECK, and the columns that it uses. `table` is in the catalog. `script` is the text from which
+/// the condition was parsed.
 pub(super) fn check(
     context: &Context<'_>,
     script: &str,
@@ -97,15 +97,15 @@ pub(super) fn check(
     Ok((kept(condition, &bound), columns))
 }
 
-/// The text of an expression over a table that always means what it means now.
+/// The text of an expression over a table that does not depend on the session.
 fn kept(expression: &Expr, bound: &BoundExpression) -> String {
     let mut expression = expression.clone();
     visit::expression(&mut FixLiterals(&bound.literals), &mut expression);
     unqualified(&expression)
 }
 
-/// Checks the expression of a generated column; the text to be kept. The table is in the catalog, with a text of the expression.
-/// `script` is what the expression was parsed from.
+/// Checks the expression of a generated column. Returns the text to be stored. The table is in the catalog, with a text of the expression.
+/// `script` is the text from which the expression was parsed.
 pub(super) fn check_generated(
     context: &Context<'_>,
     script: &str,
@@ -141,13 +141,13 @@ pub(super) fn over_table(
     })
 }
 
-/// A table that is in the catalog, as the binder sees it.
+/// A table that is in the catalog, for the binder.
 fn relation(context: &Context<'_>, table: &TableDef, catalog: &dyn Catalog) -> Result<Arc<Relation>> {
     let relation = catalog.relation(Some(context.schema_name(table.schema)), &table.name)?;
     relation.ok_or_else(|| Error::internal("the table of an expression is not in the catalog"))
 }
 
-/// Checks an expression or the condition of an index over a table that is in the catalog; the text to be kept with it.
+/// Checks an expression or the condition of an index over a table that is in the catalog. Returns the text to be stored.
 pub(super) fn check_indexed(
     context: &Context<'_>,
     script: &str,
@@ -167,7 +167,7 @@ pub(super) fn unqualified(expression: &Expr) -> String {
     print::expression(&expression)
 }
 
-/// Writes texts that always mean the same for strings that sessions read as different values.
+/// Replaces strings that sessions read as different values by texts that always mean the same.
 struct FixLiterals<'l>(&'l [(u32, Box<str>)]);
 
 impl Visitor for FixLiterals<'_> {
@@ -176,7 +176,7 @@ impl Visitor for FixLiterals<'_> {
     }
 }
 
-/// The text that always means the same for an expression that is a string, if one has been noted at its place.
+/// Replaces an expression that is a string by the fixed text, if one has been noted at its position.
 pub(super) fn fix_literal(expr: &mut Expr, noted: &[(u32, Box<str>)]) {
     let (places, value) = match &mut expr.kind {
         ExprKind::String(value) => (expr.span.start..expr.span.start + 1, value),
@@ -188,7 +188,7 @@ pub(super) fn fix_literal(expr: &mut Expr, noted: &[(u32, Box<str>)]) {
     }
 }
 
-/// Takes the qualifiers off the names of columns.
+/// Removes the qualifiers from the names of columns.
 struct Unqualify;
 
 impl Visitor for Unqualify {
@@ -199,7 +199,7 @@ impl Visitor for Unqualify {
     }
 }
 
-/// The columns of a table that a condition of it uses, in their order. Every column that such an expression names is one of the table.
+/// The columns of a table that one of its conditions uses, in their order. Every column that such an expression names belongs to the table.
 pub(crate) fn columns_in(table: &TableDef, expression: &Expr) -> Vec<u16> {
     struct Columns<'t>(&'t TableDef, Vec<u16>);
     impl Visitor for Columns<'_> {

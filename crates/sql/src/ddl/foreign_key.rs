@@ -1,4 +1,4 @@
-//! Foreign keys: making them, the indexes by which referencing rows are found, and checking the rows that are already there.
+//! Foreign keys: creating them, the indexes that find referencing rows, and checking the existing rows.
 
 use super::constraint::Rows;
 use super::{Context, constraint, index};
@@ -12,13 +12,13 @@ use firn_txn::catalog::{
 };
 use firn_vector::Datum;
 
-/// A foreign key as it was written.
+/// A foreign key as written.
 pub(super) struct Key<'t> {
     /// Its name, if it has one.
     pub given: Option<&'t Name>,
     /// The referencing columns.
     pub columns: &'t [Name],
-    /// What they reference.
+    /// The referenced table and columns.
     pub reference: &'t Reference,
     /// When it is tested.
     pub deferral: Deferral,
@@ -33,10 +33,10 @@ fn referenced(table: &TableDef, column: &Name) -> Result<u16> {
     })
 }
 
-/// Adds a foreign key to a table that is in the catalog. The caller has locked it.
+/// Adds a foreign key to a table that is in the catalog. The caller has locked the table.
 pub(super) fn add(context: &mut Context<'_>, table: &mut TableDef, key: &Key<'_>, rows: Rows) -> Result<()> {
     let Key { given, columns, reference, deferral } = *key;
-    // Of one column FULL is what SIMPLE is.
+    // For one column FULL is the same as SIMPLE.
     if reference.match_full && columns.len() > 1 {
         return Err(Error::unsupported("MATCH FULL and MATCH PARTIAL")
             .with_hint("Declare the columns NOT NULL, or add a CHECK that they are all NULL or none."));
@@ -152,7 +152,7 @@ pub(super) fn add(context: &mut Context<'_>, table: &mut TableDef, key: &Key<'_>
     index_all(context, table)
 }
 
-/// Whether an index finds the rows that reference others by these columns.
+/// Whether an index finds referencing rows by these columns.
 fn leads_with(index: &IndexDef, columns: &[u16]) -> bool {
     index.columns.len() >= columns.len()
         && columns
@@ -160,8 +160,8 @@ fn leads_with(index: &IndexDef, columns: &[u16]) -> bool {
             .all(|wanted| index.columns[..columns.len()].iter().any(|found| found.column == *wanted))
 }
 
-/// Makes an index of its own for every foreign key of a table that has lost the one, or has had none yet, by which the referencing
-/// rows are found. Deleting a referenced row must find them, and meet those that other transactions are adding;
+/// Makes an index for every foreign key of a table without one that finds the referencing
+/// rows. Deleting a referenced row must find them, and detect those that other transactions are adding;
 /// PostgreSQL leaves that index to the user.
 pub(super) fn index_all(context: &mut Context<'_>, table: &mut TableDef) -> Result<()> {
     for constraint in table.constraints.clone() {
@@ -171,7 +171,7 @@ pub(super) fn index_all(context: &mut Context<'_>, table: &mut TableDef) -> Resu
         }
         let definition = IndexDef {
             oid: context.allocate(),
-            // For messages of the storage alone.
+            // The name is only used in messages of the storage.
             name: constraint.name.clone(),
             columns: columns
                 .iter()
@@ -198,7 +198,7 @@ pub(super) fn deferrable_target(what: &str, parent: &TableDef) -> Error {
     )
 }
 
-/// Whether values of the types can be compared without losing anything.
+/// Whether values of the types can be compared without loss.
 fn comparable(a: ColumnType, b: ColumnType) -> bool {
     let (a, b) = (a.declared.id, b.declared.id);
     let both = |family: &[TypeId]| family.contains(&a) && family.contains(&b);
@@ -221,7 +221,7 @@ fn action(action: &KeyAction) -> Result<ReferentialAction> {
     })
 }
 
-/// 23503 if a row is there that references none. `table` is as the catalog has it or will have it;
+/// 23503 if a row references no existing one. `table` is as the catalog has it or will have it;
 /// the constraint need not be in it.
 pub(super) fn verify(context: &mut Context<'_>, table: &TableDef, constraint: &ConstraintDef) -> Result<()> {
     let ConstraintKind::ForeignKey { columns, parent, parent_columns, .. } = &constraint.kind else {

@@ -1,7 +1,7 @@
 //! CREATE INDEX.
 //!
-//! An expression of an index is a hidden generated column of the table, which all indexes share that have the same text; a partial index
-//! begins with one that is TRUE where its condition is. Making the first index with an expression therefore writes the table anew.
+//! An expression of an index is a hidden generated column of the table, which all indexes with the same text share. A partial index
+//! begins with one that is TRUE where its condition is. So creating the first index with an expression rewrites the table.
 
 use super::alter::identity_sources;
 use super::{Context, already_exists, column, create, expression, kinds, parameter, rewrite};
@@ -20,22 +20,22 @@ use firn_txn::{IndexColumn, IndexSpec};
 /// The most columns of an index, as in PostgreSQL.
 const MOST_COLUMNS: usize = 32;
 
-/// What an index has at a place of its key.
+/// A part of the key of an index.
 enum Part {
     /// A column of the table.
     Column(u16),
-    /// A hidden one, by its text and its type.
+    /// A hidden column, by its text and its type.
     Computed(Computed),
 }
 
-/// What a hidden column is made of.
+/// The definition of a hidden column.
 pub(super) struct Computed {
-    /// Its expression, as it is kept.
+    /// Its expression, in its stored form.
     text: String,
     ty: ColumnType,
 }
 
-/// CREATE INDEX. `text` is what it was parsed from.
+/// CREATE INDEX. `text` is the text from which it was parsed.
 pub(super) fn create(context: &mut Context<'_>, text: &str, index: &CreateIndex) -> Result<()> {
     let table = context.names().table(&QualifiedName::from(&index.table.name))?;
     if let Some(method) = index.method.as_ref().filter(|method| &*method.text != "btree") {
@@ -58,7 +58,7 @@ pub(super) fn create(context: &mut Context<'_>, text: &str, index: &CreateIndex)
         parts.push(part);
         annotations.classes.extend(class.map(|class| (position as u16, class.to_owned())));
     }
-    // INCLUDE columns only spare PostgreSQL a look at the table; ours are as good without.
+    // INCLUDE columns only save PostgreSQL an access to the table; our indexes do not need them.
     for element in &index.include {
         match part(context, text, &table, element)? {
             (Part::Column(column), _) => annotations.include.push(column),
@@ -141,10 +141,10 @@ pub(super) fn default_stem(table: &TableDef, columns: &[IndexColumnDef], include
 /// 0A000
 pub(super) fn unique_without_values() -> Error {
     Error::unsupported("a unique index without values")
-        .with_hint("Leave values = off out, or UNIQUE: a unique index looks its keys up at every insert.")
+        .with_hint("Leave out values = off, or UNIQUE: a unique index is searched at every insert.")
 }
 
-/// Refuses types whose values have no order, and so no keys.
+/// Refuses types whose values have no order, and so cannot be keys.
 pub(super) fn check_order(ty: Type) -> Result<()> {
     if operator_classes::default_of(ty) != 0 {
         return Ok(());
@@ -215,13 +215,13 @@ fn computed(context: &Context<'_>, script: &str, table: &TableDef, expression: &
     Ok(Computed { text, ty: column::stored_type(&name, bound.ty)? })
 }
 
-/// WHERE of an index, as it is kept.
+/// WHERE of an index, in its stored form.
 fn predicate(context: &Context<'_>, script: &str, table: &TableDef, condition: &Expr) -> Result<String> {
     let (_, text) = expression::check_indexed(context, script, table, condition, Place::IndexPredicate)?;
     Ok(text)
 }
 
-/// The expression of the column that says which rows belong to a partial index.
+/// The expression of the column that marks the rows of a partial index.
 pub(super) fn membership(condition: &str) -> String {
     format!("CASE WHEN {condition} THEN true END")
 }
@@ -250,12 +250,12 @@ pub(crate) fn distinct_names(names: Vec<String>) -> Vec<String> {
     distinct
 }
 
-/// What an expression is called where its value stands in a message: as an index definition shows it.
+/// An expression as named in a message about its value: as an index definition shows it.
 fn shown(text: &str) -> String {
     if looks_like_function(text) { text.to_owned() } else { format!("({text})") }
 }
 
-/// Whether an expression stands in an index definition without parentheses.
+/// Whether an index definition shows an expression without parentheses.
 pub(crate) fn looks_like_function(text: &str) -> bool {
     parse_expression(text).is_ok_and(|expression| {
         matches!(
@@ -270,7 +270,7 @@ pub(crate) fn looks_like_function(text: &str) -> bool {
     })
 }
 
-/// The columns of an index, with the hidden ones that it needs, which the table gets.
+/// The columns of an index, with the hidden ones that it needs, which are added to the table.
 fn index_columns(
     context: &mut Context<'_>,
     table: &mut TableDef,
@@ -313,8 +313,8 @@ pub(super) fn member_of(condition: &str) -> Computed {
     Computed { text: membership(condition), ty: ColumnType::new(ty).expect("columns have booleans") }
 }
 
-/// The hidden columns of a table with these expressions. It gets those that it does not have yet, and is then written anew. The
-/// caller has locked it.
+/// The hidden columns of a table with these expressions. Those that are missing are added, and then the table is rewritten. The
+/// caller has locked the table.
 pub(super) fn hidden_columns(
     context: &mut Context<'_>,
     table: &mut TableDef,
@@ -354,15 +354,15 @@ pub(super) fn hidden_columns(
     Ok(found)
 }
 
-/// How the names of dropped columns begin whose places are taken by the next hidden columns.
+/// The prefix of the names of dropped hidden columns, whose places the next hidden columns take.
 const FREE: &str = "........free.";
 
-/// Whether it was hidden and has been dropped: nobody has seen the number of the column.
+/// Whether it was hidden and has been dropped: no client has seen the number of the column.
 fn is_free(column: &ColumnDef) -> bool {
     column.dropped && column.name.starts_with(FREE)
 }
 
-/// Drops the hidden columns that no index has any more.
+/// Drops the hidden columns that are in no index any more.
 pub(super) fn drop_hidden_columns(table: &mut TableDef) {
     for number in 0..table.columns.len() {
         let is_used = |index: &IndexDef| index.columns.iter().any(|part| usize::from(part.column) == number);
@@ -386,8 +386,8 @@ pub(super) fn hidden_over(table: &TableDef, column: ColumnId) -> Vec<ColumnId> {
     numbered.filter(|(_, found)| is_over(found)).map(|(id, _)| id).collect()
 }
 
-/// Gives the hidden columns over a column the types that they have since the column has another one. `new` is the definition with
-/// it, which is not in the catalog yet, and `old` the one that is.
+/// Gives the hidden columns over a column the types that follow from the column's new type. `new` is the definition with
+/// it, which is not in the catalog yet, and `old` the current one.
 pub(super) fn retype_hidden_columns(
     context: &mut Context<'_>,
     old: &TableDef,
@@ -408,7 +408,7 @@ pub(super) fn retype_hidden_columns(
     context.put_table(old.clone())
 }
 
-/// Writes another name of a column into the expressions of indexes.
+/// Renames a column in the expressions of indexes.
 pub(super) fn rename_column(table: &mut TableDef, from: &str, to: &str) -> Result<()> {
     for index in &mut table.indexes {
         if let Some(condition) = &mut index.condition {
@@ -458,8 +458,8 @@ pub(super) fn plain_columns(table: &TableDef, names: &[String]) -> Result<Vec<In
         .collect()
 }
 
-/// Builds the physical index over what the table holds. The caller has locked the table. 23505 if the
-/// index is unique, whenever that is tested, and two rows share a key.
+/// Builds the physical index over the rows of the table. The caller has locked the table. 23505 if the
+/// index is unique, even if deferrable, and two rows share a key.
 pub(super) fn build(context: &mut Context<'_>, table: &TableDef, index: &IndexDef) -> Result<()> {
     build_again(context, table, index)?;
     match index.unique && !index.is_always_unique() {
@@ -471,7 +471,7 @@ pub(super) fn build(context: &mut Context<'_>, table: &TableDef, index: &IndexDe
     }
 }
 
-/// As [`build`] for an index that takes the place of one that was as unique. Rows may share a key of a deferrable
+/// As [`build`], for an index that replaces one with the same uniqueness. Rows may share a key of a deferrable
 /// constraint: they are tested at the end of their transaction.
 pub(super) fn build_again(context: &mut Context<'_>, table: &TableDef, index: &IndexDef) -> Result<()> {
     let storage = context.transaction.table(table.storage());

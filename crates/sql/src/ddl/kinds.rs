@@ -39,7 +39,7 @@ macro_rules! with_words {
     };
 }
 
-/// The command tag of a statement that changes the catalog; `None` of any other.
+/// The command tag of a statement that changes the catalog; `None` for any other.
 pub fn tag(statement: &Statement) -> Option<&'static str> {
     Some(match statement {
         Statement::CreateSchema(_) => "CREATE SCHEMA",
@@ -66,7 +66,7 @@ pub fn tag(statement: &Statement) -> Option<&'static str> {
     })
 }
 
-/// INTO of a query, which stands in its first SELECT.
+/// INTO of a query, which is in its first SELECT.
 pub(super) fn into_of(query: &Query) -> Option<&Into> {
     let mut body = &query.body;
     loop {
@@ -91,7 +91,7 @@ pub(super) fn object_kind(object_type: ObjectType) -> Option<ObjectKind> {
     })
 }
 
-/// 0A000 for a statement that changes the catalog, but not ours.
+/// 0A000 for a DDL statement that FirnDB does not support.
 pub fn refuse(statement: &Statement) -> Result<()> {
     match statement {
         Statement::CreateTable(table) => {
@@ -105,7 +105,7 @@ pub fn refuse(statement: &Statement) -> Result<()> {
                 TableBody::Plain { .. } | TableBody::Partition { .. } => {
                     return Err(unsupported(
                         "table inheritance and partitioning",
-                        "One table holds as many rows as memory does.",
+                        "The rows of a table are limited only by the memory.",
                     ));
                 }
             }
@@ -125,7 +125,7 @@ pub fn refuse(statement: &Statement) -> Result<()> {
                 return Err(unsupported("view options", "Leave WITH (…) out."));
             }
             if view.check_option.is_some() {
-                return Err(unsupported("WITH CHECK OPTION", "Views of FirnDB are for reading."));
+                return Err(unsupported("WITH CHECK OPTION", "Views of FirnDB are read-only."));
             }
         }
         Statement::CreateSequence(sequence) => refuse_temporary(sequence.persistence)?,
@@ -156,11 +156,12 @@ fn unsupported(what: &str, hint: &str) -> Error {
 
 fn refuse_temporary(persistence: Persistence) -> Result<()> {
     match persistence {
-        // Every table is logged; UNLOGGED only asks to be faster than that.
+        // Every table is logged; UNLOGGED only permits more speed.
         Persistence::Permanent | Persistence::Unlogged => Ok(()),
-        Persistence::Temporary => {
-            Err(unsupported("CREATE TEMPORARY", "Make an ordinary table and drop it when the session ends."))
-        }
+        Persistence::Temporary => Err(unsupported(
+            "CREATE TEMPORARY",
+            "Create an ordinary table and drop it when the session ends.",
+        )),
     }
 }
 
@@ -179,7 +180,7 @@ fn refuse_alter(object_type: ObjectType) -> Result<()> {
     Err(unsupported(&format!("ALTER {}", object_type.words()), hint))
 }
 
-/// What FirnDB has none of can be dropped if it exists.
+/// DROP IF EXISTS is accepted for kinds of objects that FirnDB lacks.
 fn refuse_drop(objects: &DropObjects) -> Result<()> {
     match objects.if_exists || object_kind(objects.object_type).is_some() {
         true => Ok(()),
@@ -200,7 +201,7 @@ fn refuse_comment(comment: &Comment) -> Result<()> {
     }
 }
 
-/// 42704 for an access method that is not the one of tables.
+/// 42704 for an access method other than that of tables.
 pub(super) fn check_access_method(name: Option<&firn_syntax::tree::Name>) -> Result<()> {
     match name {
         Some(name) if &*name.text != "heap" => Err(Error::new(
@@ -211,7 +212,7 @@ pub(super) fn check_access_method(name: Option<&firn_syntax::tree::Name>) -> Res
     }
 }
 
-/// 42704 for a tablespace that is not the one of the database.
+/// 42704 for a tablespace other than that of the database.
 pub(super) fn check_tablespace(name: Option<&firn_syntax::tree::Name>) -> Result<()> {
     match name {
         Some(name) if &*name.text != "pg_default" => Err(Error::new(

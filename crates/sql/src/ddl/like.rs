@@ -1,5 +1,5 @@
 //! LIKE in CREATE TABLE: columns, and on request defaults, generation expressions, checks, identities and indexes, of
-//! another table. The copy keeps nothing of where it came from.
+//! another table. The copy does not depend on the other table.
 
 use super::column::ColumnParts;
 use super::create::plain_column;
@@ -16,13 +16,13 @@ use firn_syntax::tree::{
 };
 use firn_txn::catalog::{ConstraintDef, ConstraintKind, IndexAnnotations, IndexDef, TableDef};
 
-/// Whether a LIKE copies what an option names: the last word about it counts.
+/// Whether a LIKE copies what an option names: the last mention of it counts.
 fn includes(like: &TableLike, wanted: LikeOption) -> bool {
     let about = like.options.iter().rev().find(|(_, option)| [wanted, LikeOption::All].contains(option));
     about.is_some_and(|(including, _)| *including)
 }
 
-/// The columns that a LIKE stands for, and the table that they are of, unless that is a view.
+/// The columns that a LIKE copies, and the table that they belong to, unless that is a view.
 pub(super) fn columns(
     context: &Context<'_>,
     like: &TableLike,
@@ -71,7 +71,7 @@ pub(super) fn columns(
     Ok((Some(source), columns))
 }
 
-/// Adds the checks and indexes of `source` that the LIKE asks for to the new table, which is in the
+/// Adds the checks and indexes of `source` that the LIKE requests to the new table, which is in the
 /// catalog and empty. Checks keep their names; indexes get new ones.
 pub(super) fn constraints(
     context: &mut Context<'_>,

@@ -1,10 +1,10 @@
 //! DDL: statements that change the catalog.
 //!
 //! Everything happens in the transaction: the catalog is a copy of its own until commit, physical
-//! tables and indexes come and go with it, and rolling back undoes all of it. Existing rows
+//! tables and indexes are created and dropped with it, and a rollback undoes all of it. Existing rows
 //! are checked and rewritten by ordinary statements, which see the transaction's own changes.
 //!
-//! Defaults, conditions of CHECK and queries of views are bound before they are kept, and are kept as the canonical text of
+//! Defaults, conditions of CHECK and queries of views are bound before they are stored, and are stored as the canonical text of
 //! `firn_syntax::print`: see `expression` and `view`.
 //!
 //! In reading order: `kinds` (command tags, and what is refused), `create`, `column`, `expression`, `constraint`, `foreign_key`,
@@ -37,7 +37,7 @@ use crate::services::Services;
 use crate::session_facts::SessionFacts;
 use crate::statement::{ObjectKind, QualifiedName, quote_ident};
 pub(crate) use comment::DATABASE;
-#[allow(unused_imports)] // COPY makes its table of rejects by it.
+#[allow(unused_imports)] // COPY uses it to create its table of rejects.
 pub(crate) use create::plain_table;
 pub(crate) use expression::columns_in;
 use firn_base::sync::Arc;
@@ -50,25 +50,25 @@ pub(crate) use index::{distinct_names, expression_name, looks_like_function};
 pub use kinds::{refuse, tag};
 use std::any::Any;
 
-/// What DDL works with.
+/// The context of DDL.
 pub struct Context<'a> {
-    /// Object ids and sequences come from here.
+    /// Allocates object ids and sequences.
     pub engine: &'a Arc<Engine>,
-    /// Everything happens in it.
+    /// The transaction of the statement.
     pub transaction: &'a mut Transaction,
-    /// How names are to be understood.
+    /// How names are resolved.
     pub facts: &'a Arc<SessionFacts>,
     /// How to run statements over existing rows.
     pub options: &'a RunOptions,
-    /// What the user should know though nothing is wrong.
+    /// Notices for the user.
     pub notices: &'a mut Vec<Error>,
 }
 
-/// What CREATE TABLE AS and SELECT INTO take their rows from, if their query has been prepared: because it has parameters, or
+/// The source of the rows of CREATE TABLE AS and SELECT INTO, if their query has been prepared: because it has parameters, or
 /// is that of EXECUTE.
 #[derive(Clone, Copy)]
 pub struct Filling<'a> {
-    /// The statement whose text the query stands in.
+    /// The statement whose text contains the query.
     pub parsed: &'a Parsed,
     /// The query.
     pub query: &'a Query,
@@ -80,7 +80,7 @@ pub struct Filling<'a> {
     pub values: &'a [Value],
 }
 
-/// As [`execute`], of a statement that makes a table from a query which has been prepared.
+/// As [`execute`], for a statement that creates a table from a query which has been prepared.
 pub fn execute_filled(
     context: &mut Context<'_>,
     parsed: &Parsed,
@@ -92,7 +92,7 @@ pub fn execute_filled(
     })
 }
 
-/// Runs a statement that has a [`tag`]; how many rows it made, if the command tag has them.
+/// Runs a statement that has a [`tag`]. Returns how many rows it made, if the command tag shows them.
 pub fn execute(context: &mut Context<'_>, parsed: &Parsed) -> Result<Option<u64>> {
     stack::with_room(|| execute_statement(context, &parsed.script, &parsed.statement))
 }
@@ -161,20 +161,20 @@ impl Context<'_> {
         }
     }
 
-    /// The table as it stands now.
+    /// The current definition of the table.
     fn table(&self, oid: Oid) -> Arc<TableDef> {
         self.transaction.catalog().tables[&oid].clone()
     }
 
-    /// Puts a table's definition into the catalog, or replaces it.
+    /// Adds a table's definition to the catalog, or replaces it.
     fn put_table(&mut self, table: TableDef) -> Result<()> {
         self.catalog_mut()?.tables.insert(table.oid, Arc::new(table));
         Ok(())
     }
 
-    /// Keeps others from writing to a table until this transaction ends.
+    /// Keeps other transactions from writing to a table until this transaction ends.
     fn lock(&mut self, table: &TableDef) -> Result<()> {
-        // The catalog first: a transaction that loses the race for the DDL lock should not hold tables.
+        // The catalog first: a transaction that does not get the DDL lock should not hold tables.
         self.catalog_mut()?;
         let storage = self.transaction.table(table.storage());
         self.transaction.lock_exclusive(&storage)
@@ -198,10 +198,10 @@ impl Context<'_> {
             SqlState::OBJECT_IN_USE,
             format!("cannot {statement} \"{}\" because it has pending trigger events", table.name),
         )
-        .with_hint("Constraints wait to be checked. Use SET CONSTRAINTS ALL IMMEDIATE first."))
+        .with_hint("Deferred constraints are not yet checked. Use SET CONSTRAINTS ALL IMMEDIATE first."))
     }
 
-    /// The name of a schema; empty if it is gone.
+    /// The name of a schema; empty if it was dropped.
     fn schema_name(&self, schema: Oid) -> &str {
         self.transaction.catalog().schemas.get(&schema).map_or("", |schema| &schema.name)
     }
@@ -214,7 +214,7 @@ impl Context<'_> {
         }
     }
 
-    /// The name of a relation as messages show it: with its schema only where the search path does not find it.
+    /// The name of a relation as shown in messages: with its schema only where the search path does not find it.
     fn shown_name(&self, schema: Oid, name: &str) -> String {
         let found = self.names().find(&QualifiedName { schema: None, name: name.to_owned() });
         match found {
@@ -226,17 +226,17 @@ impl Context<'_> {
         }
     }
 
-    /// Lends what the binder asks, over the transaction's catalog.
+    /// Calls `bind` with the binder's view of the transaction's catalog.
     fn bound<T>(&self, bind: impl FnOnce(&dyn firn_bind::Catalog) -> Result<T>) -> Result<T> {
         crate::query::with_catalog(self.transaction, self.facts, bind)
     }
 
-    /// Prepares a statement over the catalog as it stands, and runs it. Its functions see the sequences of that catalog.
+    /// Prepares a statement over the current catalog, and runs it. Its functions see the sequences of that catalog.
     fn run<T>(&mut self, parsed: &Parsed, run: impl FnOnce(&mut Self, &Prepared) -> Result<T>) -> Result<T> {
         self.run_with(parsed, &[], run)
     }
 
-    /// As [`Context::run`], of a statement with parameters of these types.
+    /// As [`Context::run`], for a statement with parameters of these types.
     fn run_with<T>(
         &mut self,
         parsed: &Parsed,
@@ -250,14 +250,14 @@ impl Context<'_> {
         let before = services.map(|services| services.set_catalog(Some(catalog)));
         let result = Prepared::new(parsed, types, self.transaction, self.facts, &self.options.cancel)
             .and_then(|prepared| run(self, &prepared));
-        // If the statement fails, the transaction's catalog is gone.
+        // If the statement fails, the transaction's catalog is dropped.
         if let (Some(services), Some(before)) = (services, before) {
             services.set_catalog(before);
         }
         result
     }
 
-    /// The first rows of a query of our own making, if it yields any.
+    /// The first rows of an internal query, if it yields any.
     fn first_rows(&mut self, text: &str) -> Result<Option<ResultChunk>> {
         let parsed = crate::parse::parse_one(text)?.expect("it is a statement");
         let first = self.run(&parsed, |context, query| {
@@ -266,7 +266,7 @@ impl Context<'_> {
         first.map_err(Error::without_position)
     }
 
-    /// Executes a change; how many rows it made.
+    /// Executes a change. Returns how many rows it made.
     fn change(&mut self, parsed: &Parsed, types: &[Type], values: &[Value]) -> Result<u64> {
         let types: Vec<Option<TypeId>> = types.iter().map(|ty| Some(ty.id)).collect();
         self.run_with(parsed, &types, |context, change| {

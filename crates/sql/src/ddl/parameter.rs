@@ -11,11 +11,11 @@ const FREEZE_AFTER: &str = "freeze_after";
 const COMPACT_AFTER: &str = "compact_after";
 const VALUES: &str = "values";
 
-/// What PostgreSQL's tables know and ours do without.
+/// Parameters of PostgreSQL's tables that have no effect here.
 const WITHOUT_EFFECT: [&str; 5] =
     ["fillfactor", "parallel_workers", "user_catalog_table", "toast_tuple_target", "oids"];
 
-/// What PostgreSQL's columns know and ours do without.
+/// Parameters of PostgreSQL's columns that have no effect here.
 const OF_COLUMNS: [&str; 2] = ["n_distinct", "n_distinct_inherited"];
 
 /// The settings of a new table.
@@ -95,9 +95,10 @@ pub(super) fn of_index(parameters: &[RelOption]) -> Result<(bool, Vec<(String, S
         let (name, value) = (full_name(parameter), value_of(parameter, "on"));
         match &name[..] {
             VALUES => {
-                keeps = boolean(&value).ok_or_else(|| invalid_value(&name, &value, "Say on or off."))?
+                keeps = boolean(&value)
+                    .ok_or_else(|| invalid_value(&name, &value, "Valid values are on and off."))?
             }
-            // What PostgreSQL's indexes know and ours do without.
+            // Parameters of PostgreSQL's indexes that have no effect here.
             "fillfactor" => match value.parse::<i64>() {
                 Ok(10..=100) => shown.push((name, value)),
                 Ok(_) => {
@@ -123,11 +124,11 @@ pub(super) fn of_index(parameters: &[RelOption]) -> Result<(bool, Vec<(String, S
     Ok((keeps, shown))
 }
 
-/// SET (…) of an index. 0A000 for what an index has from its beginning.
+/// SET (…) of an index. 0A000 for parameters that are fixed when an index is created.
 pub(super) fn set_of_index(shown: &mut Vec<(String, String)>, parameters: &[RelOption]) -> Result<()> {
     let (_, new) = of_index(parameters)?;
     refuse_values(parameters)?;
-    // What is set comes behind what was there, as in PostgreSQL.
+    // New parameters follow the existing ones, as in PostgreSQL.
     shown.retain(|(known, _)| new.iter().all(|(name, _)| name != known));
     shown.extend(new);
     Ok(())
@@ -144,8 +145,8 @@ fn refuse_values(parameters: &[RelOption]) -> Result<()> {
     match parameters.iter().any(|parameter| &*parameter.name.text == VALUES) {
         false => Ok(()),
         true => Err(Error::unsupported("this form of ALTER INDEX").with_hint(
-            "An index keeps values or not from its beginning: make another with CREATE INDEX … WITH (values = off), \
-             or without, and drop this one.",
+            "The parameter of an index cannot be changed: create another index with or without WITH (values = off), \
+             and drop this one.",
         )),
     }
 }
@@ -157,7 +158,7 @@ pub(crate) fn index_options(index: &IndexDef) -> Vec<String> {
     own.into_iter().chain(shown).collect()
 }
 
-/// What a parameter sets; nothing if only PostgreSQL's tables have it. 22023 if it is nobody's.
+/// The setting of a parameter; `None` if it has no effect here. 22023 if PostgreSQL does not have it either.
 fn setting<'s>(settings: &'s mut TableSettings, name: &str) -> Result<Option<&'s mut Option<After>>> {
     let own = name.strip_prefix("toast.").unwrap_or(name);
     let is_vacuums =
@@ -185,7 +186,7 @@ fn invalid_value(name: &str, value: &str, hint: &str) -> Error {
     Error::new(SqlState::INVALID_PARAMETER_VALUE, message).with_hint(hint)
 }
 
-/// A time with a unit, or never; a number alone is one of milliseconds, as in settings.
+/// A time with a unit, or `never`; a number alone is one of milliseconds, as in settings.
 fn after(name: &str, value: &str) -> Result<After> {
     let ms = match cooling_time(value) {
         Some(None) => return Ok(After::Never),
@@ -194,7 +195,7 @@ fn after(name: &str, value: &str) -> Result<After> {
     };
     ms.map(After::Milliseconds).ok_or_else(|| {
         let hint =
-            "Give a time such as '500ms', '10s' or '1h', or 'never'. A number alone is one of milliseconds.";
+            "Give a time such as '500ms', '10s' or '1h', or 'never'. A number without a unit is in milliseconds.";
         invalid_value(name, value, hint)
     })
 }

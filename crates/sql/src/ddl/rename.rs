@@ -1,4 +1,4 @@
-//! RENAME and SET SCHEMA: what names an object follows it.
+//! RENAME and SET SCHEMA: definitions that name an object are updated.
 
 use super::{Context, already_exists, alter, expression, index, view};
 use crate::names::{NAME_BYTES, Relation, missing_column, missing_relation, wrong_kind};
@@ -75,7 +75,7 @@ fn name_of(object: &Object) -> QualifiedName {
     }
 }
 
-/// The relation that a column is of, and the column's place. 42703 without one.
+/// The relation and the position of a column. 42703 without one.
 pub(super) fn column_of(context: &Context<'_>, relation: &QualifiedName, column: &str) -> Result<(Oid, u16)> {
     match context.names().relation(relation)? {
         Relation::Table(table) => match table.column(column) {
@@ -126,7 +126,7 @@ fn refuse_used(views: &[Arc<ViewDef>], column: &str) -> Result<()> {
         None => Ok(()),
         Some(view) => Err(Error::unsupported("renaming a column that a view uses")
             .with_detail(format!("View \"{}\" uses column \"{column}\".", view.name))
-            .with_hint("Drop the view, rename the column, and make the view again.")),
+            .with_hint("Drop the view, rename the column, and create the view again.")),
     }
 }
 
@@ -173,13 +173,13 @@ fn rename_constraint(context: &mut Context<'_>, mut table: TableDef, from: &str,
     context.put_table(table)
 }
 
-/// Builds a physical index as it is defined by now: the name of one, which messages show, and whether it is
-/// unique at every moment cannot change.
+/// Builds a physical index again with its new definition: its name, which messages show, and whether it is
+/// always unique, cannot be changed in place.
 pub(super) fn rebuild(context: &mut Context<'_>, table: &mut TableDef, index: &IndexDef) -> Result<()> {
     context.lock(table)?;
     let storage = context.transaction.table(table.storage());
     context.transaction.drop_index(&storage, index.id())?;
-    // A new id, because the old index stays in its table until commit.
+    // A new id, because the old index remains in its table until commit.
     let fresh = IndexDef { oid: context.allocate(), ..index.clone() };
     index::build_again(context, table, &fresh)?;
     for constraint in &mut table.constraints {
@@ -220,7 +220,7 @@ fn relation_to_alter(
     }
 }
 
-/// Puts a relation back under another name or schema; views and defaults that name it follow.
+/// Stores a relation under another name or schema, and updates views and defaults that name it.
 fn put_moved(
     context: &mut Context<'_>,
     relation: Relation,
@@ -297,7 +297,7 @@ fn put_moved(
     view::rename_relation(context, (&from, &old_name), (&to, &new_name))
 }
 
-/// Puts a sequence back under another name or schema; defaults that name it follow.
+/// Stores a sequence under another name or schema, and updates defaults that name it.
 fn move_sequence(context: &mut Context<'_>, sequence: &SequenceDef, schema: Oid, name: &str) -> Result<()> {
     let to = context.sql_name(schema, name);
     let defaults = sequence_defaults(context, |known| known.oid == sequence.oid, |_| to.clone());
@@ -309,7 +309,7 @@ fn move_sequence(context: &mut Context<'_>, sequence: &SequenceDef, schema: Oid,
     view::rename_relation(context, (&from, &sequence.name), (&to, name))
 }
 
-/// The defaults that name sequences that move, with the new names: the table, the column's place, and the text.
+/// The defaults that name moved sequences, with the new names: the table, the column's position, and the text.
 fn sequence_defaults(
     context: &Context<'_>,
     moves: impl Fn(&SequenceDef) -> bool,

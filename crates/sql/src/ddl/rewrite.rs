@@ -1,6 +1,6 @@
-//! Writing a table anew: for changes that the physical table cannot take in place.
+//! Rewriting a table: for changes that cannot be made to the physical table in place.
 //!
-//! The new physical table is filled by an INSERT … SELECT from the old one. While it runs the new one is in the catalog under a name
+//! The new physical table is filled by an INSERT … SELECT from the old one. Meanwhile the new one is in the catalog under a name
 //! that no statement uses, without constraints and indexes.
 
 use super::{Context, index};
@@ -16,7 +16,7 @@ pub(super) fn create_storage(
     name: &str,
     columns: &[ColumnDef],
 ) -> Result<TableId> {
-    // Storage holds NULLs of a column for good or not at all; a dropped column holds nothing else.
+    // The storage permits NULLs of a column for ever or not at all; a dropped column has only NULLs.
     let columns = columns
         .iter()
         .map(|column| ColumnSpec {
@@ -52,7 +52,7 @@ pub(super) fn insertion(context: &Context<'_>, table: &TableDef, query: &Query) 
 }
 
 /// Gives `new`, a changed definition of `old`, a physical table of its own, fills it with the rows
-/// of the old one and puts it into the catalog. `sources` are SQL expressions over the old
+/// of the old one and stores it in the catalog. `sources` are SQL expressions over the old
 /// columns, one for each visible column of `new`; a generated column without one is computed. The caller has locked the table.
 pub(super) fn table(
     context: &mut Context<'_>,
@@ -62,7 +62,7 @@ pub(super) fn table(
 ) -> Result<()> {
     let name = new.name.clone();
     new.storage = create_storage(context, &name, &new.columns)?.0;
-    // No row without columns can be stored; those that were dropped count.
+    // A row without columns cannot be stored; dropped columns count.
     if !new.columns.is_empty() {
         fill(context, old, &new, sources)?;
     }
@@ -110,7 +110,7 @@ fn fill(context: &mut Context<'_>, old: &TableDef, new: &TableDef, sources: &[Op
     filled.map(drop)
 }
 
-/// 23502 for rows that are already there.
+/// 23502 for existing rows.
 pub(super) fn contains_nulls(context: &Context<'_>, table: &TableDef, column: &str) -> Error {
     let error = Error::new(
         SqlState::NOT_NULL_VIOLATION,

@@ -1,5 +1,5 @@
-//! CREATE and ALTER SEQUENCE. A sequence's definition is transactional, its counter is not: what
-//! `nextval` has given stays given, whatever becomes of the transaction.
+//! CREATE and ALTER SEQUENCE. A sequence's definition is transactional, its counter is not:
+//! `nextval` never returns a value again, even if the transaction rolls back.
 
 use super::{Context, already_exists};
 use crate::names::{Relation, missing, missing_column};
@@ -10,7 +10,7 @@ use firn_syntax::character_position;
 use firn_syntax::tree::{AlterSequence, CreateSequence, ObjectName, SequenceOption, SequenceOptionKind};
 use firn_txn::catalog::{Oid, SequenceDef};
 
-/// Options of CREATE and ALTER SEQUENCE and of identity columns, as far as they were given.
+/// Options of CREATE and ALTER SEQUENCE and of identity columns, if given.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SequenceOptions {
     /// AS
@@ -108,7 +108,7 @@ pub(super) fn alter(context: &mut Context<'_>, text: &str, alter: &AlterSequence
 pub(super) fn change(context: &mut Context<'_>, old: &SequenceDef, options: &SequenceOptions) -> Result<()> {
     let mut new = old.clone();
     if let Some(ty) = options.ty {
-        // Bounds that were the old type's become the new one's.
+        // Bounds that were those of the old type become those of the new one.
         let ((old_least, old_most), (least, most)) = (bounds(old.ty)?, bounds(ty)?);
         new.ty = ty;
         if new.maximum == old_most {
@@ -189,7 +189,7 @@ fn bounds(ty: SqlType) -> Result<(i64, i64)> {
     }
 }
 
-/// What must hold between a sequence's numbers.
+/// Checks the relations between a sequence's numbers.
 fn check(sequence: &SequenceDef) -> Result<()> {
     let invalid = |message: String| Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
     let (least, most) = bounds(sequence.ty)?;
@@ -221,7 +221,7 @@ fn check(sequence: &SequenceDef) -> Result<()> {
     Ok(())
 }
 
-/// Options, each given at most once. Only the sequence of an identity column is named by one.
+/// Options, each given at most once. Only the sequence of an identity column is named by an option.
 pub(super) fn options_of(
     context: &Context<'_>,
     text: &str,
@@ -243,7 +243,7 @@ pub(super) fn options_of(
                 let ty = context.bound(|catalog| firn_bind::bind_type_name(text, name, catalog))?;
                 options.ty = Some(type_of(ty)?);
             }
-            // It is only shown: numbers are handed out from memory anyway.
+            // It is only shown: numbers are allocated from memory anyway.
             SequenceOptionKind::Cache(size) => {
                 let cache = number(size)?;
                 if cache < 1 {
@@ -289,7 +289,7 @@ pub(super) fn type_of(ty: Type) -> Result<SqlType> {
     }
 }
 
-/// What OWNED BY names: a table and its column, or nothing.
+/// What OWNED BY names: a table and its column, or none.
 fn owner_of(name: &ObjectName) -> Result<Option<(QualifiedName, String)>> {
     let column = name.name.text.to_string();
     match &name.qualifiers[..] {

@@ -1,7 +1,7 @@
 //! Views: the text of a query with every name in it qualified and every `*` written out.
 //!
-//! What the names of a query mean is what the binder says ([`firn_bind::describe`]). What a view depends on is read from its text when
-//! it is asked, so there is nothing to keep in step. A relation's new name is written into the texts that name it.
+//! The binder resolves the names of a query ([`firn_bind::describe`]). The dependencies of a view are read from its text when
+//! they are needed, so they cannot be outdated. A relation's new name is written into the texts that name it.
 
 use super::create::{named, plain_column, refuse_duplicates};
 use super::expression::fix_literal;
@@ -117,7 +117,7 @@ fn select(span: Span, targets: Vec<Target>, from: FromItem) -> Select {
     }
 }
 
-/// 0A000 for queries that no view has.
+/// 0A000 for queries that a view cannot have.
 fn check_form(query: &mut Query) -> Result<()> {
     struct Changes(bool);
     impl Visitor for Changes {
@@ -137,7 +137,7 @@ fn check_form(query: &mut Query) -> Result<()> {
     }
 }
 
-/// Writes `TABLE t` as `SELECT * FROM t`, whose columns can be written out.
+/// Writes `TABLE t` as `SELECT * FROM t`, whose columns can be expanded.
 struct WithoutTable;
 
 impl Visitor for WithoutTable {
@@ -150,7 +150,7 @@ impl Visitor for WithoutTable {
     }
 }
 
-/// The text of a query that means the same under every search path, and when columns are added to its relations.
+/// The text of a query that means the same under every search path, and after columns are added to its relations.
 fn canonical(context: &Context<'_>, query: &Query, described: &Described) -> Result<String> {
     let text = |writes_columns: bool| {
         let mut query = query.clone();
@@ -166,19 +166,19 @@ fn canonical(context: &Context<'_>, query: &Query, described: &Described) -> Res
         again.columns.len() == described.columns.len()
             && again.columns.iter().zip(&described.columns).all(|(a, b)| a.name == b.name && a.ty == b.ty)
     };
-    // A column that a star stands for may have no name that means it alone.
+    // A column of an expanded star may have no unambiguous name.
     Ok(if again.is_ok_and(|again| is_same(&again)) { written } else { text(false) })
 }
 
-/// Writes into a query what its names mean.
+/// Writes the resolved names into a query.
 struct Qualify<'u> {
     uses: &'u RelationUses,
-    /// Whether stars are written out, and columns with their relations.
+    /// Whether stars are expanded, and columns qualified with their relations.
     writes_columns: bool,
 }
 
 fn noted<T>(list: &[(Span, T)], span: Span) -> Option<&T> {
-    // Spans are equal wherever they are.
+    // Spans are compared by their positions alone.
     let is_there = |(place, _): &&(Span, T)| (place.start, place.end) == (span.start, span.end);
     list.iter().find(is_there).map(|(_, what)| what)
 }
@@ -236,7 +236,7 @@ impl Visitor for Qualify<'_> {
     }
 }
 
-/// OR REPLACE may only add columns at the end, since others may use those that are there.
+/// OR REPLACE may only add columns at the end, since other objects may use the existing ones.
 fn keeps_columns(old: &ViewDef, new: &[ColumnDef]) -> Result<()> {
     let refuse = |message: String| Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, message));
     if new.len() < old.columns.len() {
@@ -322,12 +322,12 @@ pub(super) fn dependents_on_column(context: &Context<'_>, relation: Oid, number:
     views
 }
 
-/// Likewise, of a column of a table by its place.
+/// Likewise, of a column of a table by its position.
 pub(super) fn dependents_on(context: &Context<'_>, table: &TableDef, column: u16) -> Vec<Arc<ViewDef>> {
     dependents_on_column(context, table.oid, column as i16 + 1)
 }
 
-/// Writes a relation's new name into the views that name it.
+/// Renames a relation in the views that name it.
 pub(super) fn rename_relation(context: &mut Context<'_>, from: (&str, &str), to: (&str, &str)) -> Result<()> {
     let renamed = |view: &Arc<ViewDef>| {
         let mut query = parsed(&view.query)?;
@@ -343,7 +343,7 @@ pub(super) fn rename_relation(context: &mut Context<'_>, from: (&str, &str), to:
     Ok(())
 }
 
-/// Writes another name in the place of a relation's name, with its schema.
+/// Replaces a relation's name, with its schema.
 struct RenameRelation<'n> {
     from: (&'n str, &'n str),
     to: (&'n str, &'n str),
@@ -355,7 +355,7 @@ impl RenameRelation<'_> {
         name.schema().is_some_and(|schema| *schema.text == *self.from.0) && *name.name.text == *self.from.1
     }
 
-    /// What stands before a column.
+    /// The qualifiers of a column.
     fn qualifiers(&self, qualifiers: &mut Vec<Name>) {
         let [.., schema, table] = &qualifiers[..] else { return };
         if (&*schema.text, &*table.text) != self.from {
@@ -363,7 +363,7 @@ impl RenameRelation<'_> {
         }
         *qualifiers = match self.from.1 == self.to.1 {
             true => vec![Name::new(self.to.0), Name::new(self.to.1)],
-            // The relation goes by its old name.
+            // The relation is named by its old name.
             false => vec![Name::new(self.from.1)],
         };
     }

@@ -1,4 +1,4 @@
-//! Functions in FROM that read files, and what their arguments say: which files, and by name what is known of them.
+//! Functions in FROM that read files, and their arguments: the files, and by name their given properties.
 
 use super::{Asked, AskedCsv, Kind};
 use firn_base::type_table::TypeKind;
@@ -13,12 +13,12 @@ use std::sync::Arc;
 /// The function that reads CSV files.
 const READ_CSV: &str = "read_csv";
 
-/// How it is called.
+/// Its usage.
 const CSV_USAGE: &str = "read_csv('file.csv', delimiter => ';', quote => '\"', escape => '\"', null => 'NA', header => true, skip => 2, \
      types => 'day date', columns => 'id bigint, day date', all_varchar => true, encoding => 'latin1', ignore_errors => true, \
      filename => true)";
 
-/// A function that reads files, how it is called, and what its files are.
+/// A function that reads files, its usage, and the kind of its files.
 pub(super) struct Reader {
     name: &'static str,
     usage: &'static str,
@@ -45,7 +45,7 @@ const READERS: [Reader; 4] = [
     },
 ];
 
-/// What the column is called that tells the file of each row, unless it was given another name.
+/// The default name of the column with the file of each row.
 const FILE_NAME: &str = "filename";
 
 /// The function of that name, if it reads files.
@@ -54,7 +54,7 @@ pub(super) fn reader(name: &str) -> Option<&'static Reader> {
 }
 
 impl Reader {
-    /// What its arguments ask for.
+    /// The request in its arguments.
     pub fn asked(&self, arguments: &[FileArgument<'_>], registry: &Registry) -> Result<Asked> {
         let mut asked = Asked::new(Vec::new(), Some(self.kind));
         let mut seen: Vec<&str> = Vec::new();
@@ -85,7 +85,7 @@ impl Reader {
         }
         let AskedCsv { known, types, .. } = &asked.csv;
         if known.columns.is_some() && (known.all_text || !types.is_empty()) {
-            return Err(self.wrong("columns says all of their types"));
+            return Err(self.wrong("columns has all types already"));
         }
         Ok(asked)
     }
@@ -113,7 +113,7 @@ impl Reader {
             asked.file_name = match &given[..] {
                 "true" => Some(FILE_NAME.to_owned()),
                 "false" => None,
-                "" => return Err(self.wrong("filename is true, false, or what the column is called")),
+                "" => return Err(self.wrong("filename is true, false, or the name of the column")),
                 _ => Some(given),
             };
             return Ok(());
@@ -160,11 +160,11 @@ impl Reader {
             "ignore_errors" => asked.ignores_errors = truth()?,
             "columns" => {
                 let columns = self.declarations(name, value, registry)?;
-                // How a file is written does not depend on types that only we have.
-                let told = |(name, ty): &(String, Type)| {
+                // The format of a file is inferred without the types that `SqlType` lacks: they count as text.
+                let declared = |(name, ty): &(String, Type)| {
                     (name.clone(), SqlType::try_from(*ty).unwrap_or(SqlType::Text))
                 };
-                known.columns = Some(columns.iter().map(told).collect());
+                known.columns = Some(columns.iter().map(declared).collect());
                 asked.columns = Some(columns);
             }
             "types" => asked.types = self.declarations(name, value, registry)?,
@@ -193,7 +193,7 @@ impl Reader {
             if found.iter().any(|(known, _)| known == column) {
                 return Err(self.wrong(format!("{name} names \"{column}\" twice")));
             }
-            // Its position is one in this text, and not in that of the statement.
+            // Its position is relative to this text, not to that of the statement.
             let ty = bind_type_name(&text, &definition.type_name, &BuiltIn(registry));
             let ty = ty.map_err(without_position)?;
             check_type(column, ty)?;
@@ -202,7 +202,7 @@ impl Reader {
         Ok(found)
     }
 
-    /// A string or a truth value as text.
+    /// A string or a boolean as text.
     fn text(&self, name: &str, value: Option<&Value>) -> Result<String> {
         match value {
             Some(Value::Text(text)) => Ok(text.clone()),
@@ -212,7 +212,7 @@ impl Reader {
     }
 }
 
-/// The one of an option's names that errors call it by.
+/// The name of an option in errors.
 fn plain_name(name: &str) -> &str {
     match name {
         "delim" | "sep" => "delimiter",

@@ -1,8 +1,8 @@
 //! Scans of files of columns: their parts are read by the workers that take morsels.
 //!
-//! Each reader belongs to some parts of one file, and one worker at a time reads on with it. A worker takes a reader that is free,
-//! begins to read further parts if there is none, and waits for one of the others' if all have been begun. What it reads is cut into
-//! morsels, which it makes fit after it has given the reader back.
+//! Each reader belongs to some parts of one file, and one worker at a time reads with it. A worker takes a free reader, or
+//! begins to read further parts if none is free, or waits for the reader of another worker if all parts have been begun. It cuts
+//! what it reads into morsels, and converts them after it has returned the reader.
 
 use super::columns::{Batches, Fitted, MOST_ROWS};
 use super::names::{self, Names};
@@ -17,17 +17,17 @@ use std::collections::VecDeque;
 /// Rows of a batch, if a file can be read so.
 const BATCH_ROWS: usize = 1 << 13;
 
-/// As many units of work there are for each worker, if there are parts for them.
+/// The number of units of work for each worker, if there are enough parts.
 const UNITS: usize = 4;
 
 /// Some parts of a file.
 type Unit = (Arc<Fitted>, Vec<usize>);
 
-/// Files whose columns have been found, and which of their parts are read.
+/// Files whose columns have been found, and the parts of them that are read.
 pub(super) struct ColumnScan {
     pub files: Vec<Unit>,
     pub representations: Arc<[Representation]>,
-    /// Whether the names of files are wanted besides.
+    /// Whether the names of files are requested in addition.
     pub names: Option<Names>,
     pub workers: usize,
 }
@@ -57,12 +57,12 @@ struct ColumnMorsels {
     representations: Arc<[Representation]>,
     names: Option<Names>,
     state: Mutex<State>,
-    /// A reader is free again, or has come to its end.
+    /// A reader is free again, or has reached its end.
     changed: Condvar,
 }
 
 struct State {
-    /// What nobody has begun to read.
+    /// Units that no worker has begun to read.
     units: VecDeque<Unit>,
     free: Vec<Reading>,
     /// How many readers workers have.
@@ -73,7 +73,7 @@ struct State {
 struct Reading {
     file: Arc<Fitted>,
     batches: Box<dyn Batches>,
-    /// A batch, and how many of its rows have been handed on.
+    /// A batch, and how many of its rows have been passed on.
     batch: Option<(RecordBatch, usize)>,
 }
 
@@ -97,7 +97,7 @@ impl Reading {
     }
 }
 
-/// Gives back a reader, if it has not come to its end.
+/// Returns a reader, if it has not reached its end.
 struct Lent<'m> {
     morsels: &'m ColumnMorsels,
     reading: Option<Reading>,

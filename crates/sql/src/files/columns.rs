@@ -1,8 +1,8 @@
 //! Files of columns, Parquet and Arrow: what both have in common.
 //!
 //! A file has parts (row groups, record batches) that can be read independently of each other, and columns with types of
-//! Arrow's, of which those that SQL has something like are taken over as batches of other programs are ([`crate::arrow`]).
-//! Where files are damaged the crates that read them may panic rather than fail, so that each step is guarded.
+//! Arrow's. Columns whose types have a similar one in SQL are converted like batches of other programs ([`crate::arrow`]).
+//! The crates that read damaged files may panic rather than fail, so each step is guarded.
 
 use super::condition::Test;
 use super::ipc::{ArrowFile, ArrowStream};
@@ -23,10 +23,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Memory that a batch may claim by a few bytes which say that something repeats.
+/// The memory that a batch may claim with a few bytes for repeated values.
 const MOST_CLAIMED: usize = 1 << 30;
 
-/// Rows of a batch that is handed on, if the file has larger ones.
+/// The most rows of a batch that is passed on; larger ones are cut.
 pub(super) const MOST_ROWS: usize = 64 << 10;
 
 /// A file that has been opened.
@@ -37,16 +37,16 @@ pub(crate) trait ColumnFile: Send + Sync {
     /// How many parts it has.
     fn parts(&self) -> usize;
 
-    /// Refuses a column that cannot be read although its type looks like it.
+    /// Refuses a column that cannot be read although its type seems readable.
     fn check(&self, _column: usize) -> Result<()> {
         Ok(())
     }
 
-    /// Begins to read columns, by rising positions, of parts; batches have about so many rows if the file can be read so.
+    /// Begins to read columns, by ascending positions, of parts; batches have about `rows` rows if the file permits that.
     fn read(&self, columns: &[usize], parts: &[usize], batch_rows: usize) -> Result<Box<dyn Batches>>;
 
-    /// Which parts may have rows that meet a test; all, where that cannot be told. `columns` are those that the table has: their
-    /// positions there, what the file calls them, and the plain types of their values.
+    /// Which parts may have rows that satisfy a test; all, if that is unknown. `columns` are those of the table: their
+    /// positions there, their names in the file, and the plain types of their values.
     fn candidates(&self, _test: &Test, _columns: &[(usize, String, DataType)]) -> Vec<usize> {
         (0..self.parts()).collect()
     }
@@ -58,11 +58,11 @@ pub(crate) trait Batches: Send {
     fn next(&mut self) -> Result<Option<RecordBatch>>;
 }
 
-/// What takes batches.
+/// A function that takes batches.
 pub(crate) type Sink<'s> = &'s mut dyn FnMut(RecordBatch) -> Result<()>;
 
-/// Where a file is, and how it was when it was looked at: between then and when it is read it is not kept open, for a
-/// pattern may name more files than may be open at once.
+/// The path of a file, and its version when it was examined. Between then and the time when it is read the file is not kept open,
+/// since a pattern may name more files than may be open at once.
 pub(super) struct Place {
     pub path: PathBuf,
     version: FileVersion,
@@ -79,7 +79,7 @@ impl Place {
         self.version.bytes
     }
 
-    /// Opens it, if it still is what it was.
+    /// Opens it, if it is unchanged.
     pub fn open(&self) -> Result<File> {
         let file = File::open(&self.path).map_err(|error| file_error(&self.path, &error))?;
         match FileVersion::of(self.path.clone()).is_ok_and(|now| now == self.version) {
@@ -108,14 +108,14 @@ pub(crate) fn open(path: &Path, kind: Kind) -> Result<Box<dyn ColumnFile>> {
     })
 }
 
-/// Does a step of reading a file, in which nothing but the file can be the reason for a panic.
+/// Runs a step of reading a file, in which only the file can be the cause of a panic.
 pub(super) fn guarded<T, E: Display>(
     path: &Path,
     step: impl FnOnce() -> std::result::Result<T, E>,
 ) -> Result<T> {
     match catch_unwind(AssertUnwindSafe(step)) {
         Ok(done) => done.map_err(|error| damaged(path, &error)),
-        Err(_) => Err(damaged(path, &"what it says of itself does not hold")),
+        Err(_) => Err(damaged(path, &"its metadata is inconsistent")),
     }
 }
 
@@ -129,8 +129,8 @@ pub(super) fn damaged(path: &Path, why: &dyn Display) -> Error {
         .with_hint("The file may be damaged, or its writer may not have finished.")
 }
 
-/// The columns of a table that a file makes. A column of a type that SQL has nothing like looks like text, and is refused
-/// when it is asked for.
+/// The columns of the table of a file. A column whose type has no similar one in SQL becomes text, and is refused
+/// when it is read.
 pub(super) fn schema(file: &dyn ColumnFile) -> SchemaRef {
     let field = |(field, name): (&FieldRef, String)| match plain_field(field) {
         Ok(field) if *field.name() == name => field,
@@ -141,8 +141,8 @@ pub(super) fn schema(file: &dyn ColumnFile) -> SchemaRef {
     Arc::new(Schema::new(file.schema().fields().iter().zip(names).map(field).collect::<Vec<_>>()))
 }
 
-/// What columns of a file are called: `a`, and `a_1`, `a_2`, … those that are called so as well. A name that is made is no other column's
-/// own, by which the statistics that a file keeps are found.
+/// The names of the columns of a file: `a`, and `a_1`, `a_2`, … for further columns with the same name. A generated name is not the
+/// own name of another column, by which the statistics of the file are found.
 fn names_of(schema: &Schema) -> Vec<String> {
     let given: HashSet<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
     let mut numbers: HashMap<&str, usize> = HashMap::new();
@@ -167,9 +167,9 @@ fn names_of(schema: &Schema) -> Vec<String> {
 pub(crate) struct Fitted {
     path: PathBuf,
     file: Box<dyn ColumnFile>,
-    /// The columns to read, rising.
+    /// The columns to read, in ascending order.
     columns: Vec<usize>,
-    /// Where each wanted column stands among them.
+    /// The position of each requested column among them.
     order: Vec<usize>,
     schema: SchemaRef,
     types: Vec<Type>,
@@ -207,7 +207,7 @@ impl Fitted {
         Ok(Fitted::of(path, file, &found, schema.clone()))
     }
 
-    /// A file of which columns are read as those of a schema.
+    /// A file whose columns are read as those of a schema.
     pub(crate) fn of(path: &Path, file: Box<dyn ColumnFile>, found: &[usize], schema: SchemaRef) -> Fitted {
         let mut columns = found.to_vec();
         columns.sort_unstable();
@@ -228,12 +228,12 @@ impl Fitted {
         &*self.file
     }
 
-    /// Where it is.
+    /// Its path.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Begins to read parts, in batches as the file has them, which [`Fitted::fit`] makes batches of the schema's types.
+    /// Begins to read parts, in batches of the file, which [`Fitted::fit`] converts to the schema's types.
     pub(super) fn batches(&self, parts: &[usize], batch_rows: usize) -> Result<Box<dyn Batches>> {
         self.file.read(&self.columns, parts, batch_rows)
     }
@@ -250,12 +250,12 @@ impl Fitted {
         Ok(())
     }
 
-    /// Refuses a batch that claims more than it may ([`refuse_claims`]): before any of it is made fit.
+    /// Refuses a batch that claims more than it may ([`refuse_claims`]), before any of it is converted.
     pub(super) fn check_claims(&self, batch: &RecordBatch) -> Result<()> {
-        refuse_claims(batch, MOST_CLAIMED).map_err(|error| self.told(error))
+        refuse_claims(batch, MOST_CLAIMED).map_err(|error| self.placed(error))
     }
 
-    /// So many rows of a batch of the file, from one on, as those of the schema.
+    /// `length` rows of a batch of the file from a given one on, converted to the schema.
     pub(super) fn fit(&self, batch: &RecordBatch, start: usize, rows: usize) -> Result<RecordBatch> {
         let batch = batch.slice(start, rows).project(&self.order);
         let batch = batch.map_err(|error: ArrowError| damaged(&self.path, &error))?;
@@ -264,13 +264,13 @@ impl Fitted {
             format!("file \"{}\", row {row} of a batch", self.path.display())
         };
         let batch =
-            normalise(&batch, Some(&self.types)).map_err(|error| self.told(with_row(error, place)))?;
+            normalise(&batch, Some(&self.types)).map_err(|error| self.placed(with_row(error, place)))?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         RecordBatch::try_new_with_options(self.schema.clone(), batch.columns().to_vec(), &options)
             .map_err(|error| damaged(&self.path, &error))
     }
 
-    fn told(&self, error: Error) -> Error {
+    fn placed(&self, error: Error) -> Error {
         match error.context() {
             Some(_) => error,
             None => error.with_context(format!("file \"{}\"", self.path.display())),
@@ -278,7 +278,7 @@ impl Fitted {
     }
 }
 
-/// A column of a file as a table has it; 0A000 if there is nothing like it.
+/// The field of a column of a file in its table; 0A000 if SQL has no similar type.
 pub(crate) fn readable(path: &Path, file: &dyn ColumnFile, column: usize) -> Result<FieldRef> {
     let field: &Field = file.schema().field(column);
     let refused = |why: &Error| {

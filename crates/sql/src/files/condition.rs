@@ -1,10 +1,10 @@
-//! What a statement asks of the rows of files, as far as a scan can use it to read less. The executor asks all of it again.
+//! The conditions of a statement on the rows of files, as far as a scan can use them to read less. The executor evaluates them again.
 //!
-//! There are two ways. A [`Condition`] is evaluated over the first columns of a chunk of rows, so that of the other columns only the
-//! values of rows that meet it are read. A [`Test`] compares one column with constants, and so judges a whole chunk or row group by
-//! the least and the greatest value that it has ([`Bounds`]).
+//! There are two ways. A [`Condition`] is evaluated over the first columns of a chunk of rows, and the values of the other columns
+//! are read only for rows that satisfy it. A [`Test`] compares one column with constants, and so can exclude a whole chunk or row
+//! group by the least and the greatest value in it ([`Bounds`]).
 //!
-//! Invariant: both admit more than the statement's conditions, never less.
+//! Invariant: both accept all rows that satisfy the statement's conditions, and possibly more.
 
 use arrow::array::ArrayRef;
 use arrow::buffer::{BooleanBuffer, MutableBuffer};
@@ -23,23 +23,23 @@ use firn_vector::pattern::{Beginning, Rest, TEXT_LIKE, successor};
 use firn_vector::{Chunk, Datum, Registry, Vector, order};
 use std::cmp::Ordering;
 
-/// Rows that a condition is evaluated over at once.
+/// How many rows a condition is evaluated over at once.
 const ROWS_AT_ONCE: usize = 1 << 14;
 
 /// Conditions over some columns of a file.
 #[derive(Clone)]
 pub(super) struct Condition {
-    /// The positions of the columns in the file, rising.
+    /// The positions of the columns in the file, in ascending order.
     pub columns: Vec<usize>,
     representations: Vec<Representation>,
-    /// What several threads copy before they evaluate it.
+    /// The conditions, which each thread copies before it evaluates them.
     conditions: Arc<Mutex<Conditions>>,
     /// A constant vector of one row for each parameter of the statement.
     parameters: Vec<Vector>,
 }
 
 impl Condition {
-    /// Those of a request's conditions that are about the columns of a file alone, whose positions `place` names, and can be evaluated
+    /// The conditions of a request that use only columns of the file, whose positions `place` returns, and can be evaluated
     /// apart from the statement. `None` if there are none.
     pub fn new(
         request: &Request<'_>,
@@ -87,14 +87,14 @@ impl Condition {
         })
     }
 
-    /// What keeps the rows that meet it, if its columns come first.
+    /// A sieve that keeps the rows that satisfy it, if its columns come first.
     pub fn sieve(&self) -> Sieve {
         let condition = self.clone();
         let keeps = move |columns: &[ArrayRef], rows| condition.met(columns, rows);
         Sieve { columns: self.columns.len(), keeps: Box::new(keeps) }
     }
 
-    /// The rows of arrays that meet it, unless all do.
+    /// The rows of arrays that satisfy it, unless all do.
     fn met(&self, columns: &[ArrayRef], rows: usize) -> Option<BooleanBuffer> {
         let mut met = MutableBuffer::new_null(rows);
         let mut count = 0;
@@ -111,7 +111,7 @@ impl Condition {
         (count < rows).then(|| BooleanBuffer::new(met.into(), 0, rows))
     }
 
-    /// The rows of a chunk that meet it. `None` if it fails for one: the executor, which asks again, reports that.
+    /// The rows of a chunk that satisfy it. `None` if it fails for one: the executor, which evaluates it again, reports the error.
     pub fn select(&self, chunk: Chunk) -> Option<Chunk> {
         let context = detached();
         let scope = Scope { context: &context, parameters: &self.parameters };
@@ -128,7 +128,7 @@ fn depends_on_statement(condition: &Scalar, columns: &Columns) -> bool {
         Scalar::Quantified(quantified) => !is_immutable(&quantified.function),
         Scalar::Cast(cast) => match &cast.function {
             Some(function) => !is_immutable(function),
-            // Through the text form, which may depend on settings, unless it is the same bits.
+            // Unless the bits are the same, the cast uses the text form, which may depend on settings.
             None => cast.argument.ty(columns).representation() != cast.ty.representation(),
         },
         _ => false,
@@ -156,7 +156,7 @@ fn parameters(request: &Request<'_>) -> Vec<Vector> {
 /// A condition over one column of a file, or several of these.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Test {
-    /// The column at that position compares so with one of these values, none of which is NULL.
+    /// The column at that position has this comparison with one of these values, none of which is NULL.
     Compared { column: usize, representation: Representation, strategy: Strategy, values: Vec<Value> },
     /// The column is NULL.
     Null(usize),
@@ -168,7 +168,7 @@ pub(crate) enum Test {
     Any(Vec<Test>),
 }
 
-/// What is known of the values of a column in some rows.
+/// The range of the values of a column in some rows.
 #[derive(Clone, Default, PartialEq, Debug)]
 pub(crate) struct Bounds {
     /// No value is less.
@@ -182,7 +182,7 @@ pub(crate) struct Bounds {
 }
 
 impl Test {
-    /// What a request's conditions ask of single columns of a file, whose positions `place` names; `None` if nothing.
+    /// The conditions of a request on single columns of a file, whose positions `place` returns; `None` if there are none.
     pub fn new(request: &Request<'_>, place: impl Fn(i16) -> Option<usize>) -> Option<Test> {
         let asked = Asked { request, place: &place };
         let tests: Vec<Test> =
@@ -190,7 +190,7 @@ impl Test {
         (!tests.is_empty()).then_some(Test::All(tests))
     }
 
-    /// Calls `visit` with each column that it is about, once for each place.
+    /// Calls `visit` with each column that it uses, once for each occurrence.
     pub fn for_each_column(&self, visit: &mut impl FnMut(usize)) {
         match self {
             Test::Compared { column, .. } | Test::Null(column) | Test::NotNull(column) => visit(*column),
@@ -200,7 +200,7 @@ impl Test {
         }
     }
 
-    /// Whether rows of which `bounds` knows the columns may meet it.
+    /// Whether rows with these bounds of columns may satisfy it.
     pub fn may_hold<'b>(&self, bounds: &impl Fn(usize) -> Option<&'b Bounds>) -> bool {
         match self {
             Test::All(tests) => tests.iter().all(|test| test.may_hold(bounds)),
@@ -231,7 +231,7 @@ impl Test {
     }
 }
 
-/// The value as vectors have it. Panics for arrays, which are not compared here.
+/// The value in the form of vectors. Panics for arrays, which are not compared here.
 fn datum(value: &Value) -> Datum<'_> {
     match value {
         Value::Null => Datum::Null,
@@ -265,7 +265,7 @@ struct Asked<'a, 'r> {
 impl Asked<'_, '_> {
     fn test(&self, condition: &Scalar) -> Option<Test> {
         match condition {
-            // Any part alone admits more than all.
+            // Each part alone accepts more than all of them together.
             Scalar::And(list) => {
                 let tests: Vec<Test> = list.iter().filter_map(|part| self.test(part)).collect();
                 (!tests.is_empty()).then_some(Test::All(tests))
@@ -314,7 +314,7 @@ impl Asked<'_, '_> {
         }
     }
 
-    /// A column that begins as a pattern of LIKE does.
+    /// A column that begins like a pattern of LIKE.
     fn like(&self, operand: &Scalar, pattern: &Scalar) -> Option<Test> {
         let (ty, Value::Text(pattern)) = self.value(pattern)? else { return None };
         let Beginning { prefix, rest } = Beginning::of(pattern)?;
@@ -336,7 +336,7 @@ impl Asked<'_, '_> {
         self.compared(operand, Strategy::Equal, &[(Type::new(TypeId::BOOL), &Value::Boolean(wanted))])
     }
 
-    /// A column that compares with one of some values. One that is NULL is met by no row.
+    /// A column that compares with one of some values. A NULL among them matches no row.
     fn compared(&self, scalar: &Scalar, strategy: Strategy, values: &[(Type, &Value)]) -> Option<Test> {
         let (column, ty) = self.column(scalar)?;
         let representation = ty.representation()?;
@@ -349,7 +349,7 @@ impl Asked<'_, '_> {
         Some(Test::Compared { column, representation, strategy, values })
     }
 
-    /// The position of the column of the file that a scalar is, and its type.
+    /// The position of the column of the file that a scalar refers to, and its type.
     fn column(&self, scalar: &Scalar) -> Option<(usize, Type)> {
         let column = scalar.as_column()?;
         let (_, attribute) = self.request.columns.iter().find(|(other, _)| *other == column)?;
@@ -368,7 +368,7 @@ impl Asked<'_, '_> {
     }
 }
 
-/// Whether values of two types compare as the values in vectors do: they are of one type, or integers, or strings of the types that
+/// Whether values of two types compare like their values in vectors: they have one type, or are integers, or strings of types that
 /// compare alike.
 fn comparable(left: Type, right: Type) -> bool {
     const INTEGERS: [TypeId; 3] = [TypeId::INT2, TypeId::INT4, TypeId::INT8];

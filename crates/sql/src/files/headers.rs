@@ -1,8 +1,8 @@
-//! Where the columns of a pattern's first CSV file stand in the others: where their headers name them, as in files of columns.
+//! Matches the columns of a pattern's first CSV file with those of the others: by the names in their headers, as with files of columns.
 //!
-//! Everything else, conditions and zones too, knows columns by where the table has them, which is where the first file has
-//! them; only who reads the fields of a file asks where they are in it. So zones that are kept for a file
-//! need not know: which columns those are follows from the table's columns and from the file.
+//! All other code, conditions and zones too, identifies columns by their positions in the table, which are those of the first
+//! file. Only the code that reads the fields of a file uses their positions in it. So the zones of a file
+//! need not store them: they follow from the table's columns and from the file.
 
 use super::lines::text;
 use super::zones::Reading;
@@ -15,41 +15,41 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// As much of a file is read for its header, if that is not longer.
+/// The number of bytes of a file that are read for its header, if that is not longer.
 const HEADER_BYTES: usize = 4 << 10;
 
-/// As many names an error tells.
-const TOLD_NAMES: usize = 10;
+/// The most names that an error shows.
+const SHOWN_NAMES: usize = 10;
 
 /// The columns of one file.
 pub(super) struct FileColumns {
-    /// All that it has, in its order.
+    /// All columns of the file, in its order.
     pub columns: Vec<(String, Type)>,
-    /// For each column of the table, where it is among them; a file may lack those that nobody asks for.
+    /// For each column of the table, its position among them; a file may lack columns that are not read.
     places: Vec<Option<usize>>,
 }
 
 impl FileColumns {
-    /// Those of the first file, and of files in which columns go by their positions, or lines say what they hold.
+    /// The columns of the first file, and of files whose columns are matched by position, or whose lines name their values.
     pub fn of_first(reading: &Reading) -> FileColumns {
         let columns = reading.columns.clone();
         FileColumns { places: (0..columns.len()).map(Some).collect(), columns }
     }
 
-    /// Those of another file of the pattern, which must have the `wanted` ones. They are told from the file that is open, whose rows are read
-    /// afterwards: another one may be at its path by now. It does not stand at its beginning any more.
+    /// The columns of another file of the pattern, which must have the `wanted` ones. They are read from the open file, whose rows are
+    /// read afterwards: another file may be at its path by now. Changes the file's position.
     pub fn of_other(path: &Path, file: &File, reading: &Reading, wanted: &[usize]) -> Result<FileColumns> {
         let options = &reading.options;
         if options.format != RowFormat::Csv || options.header == CopyHeader::No || reading.is_by_place {
             return Ok(FileColumns::of_first(reading));
         }
-        // A file without a record has no rows either, and of a quote that is not closed its reader tells.
+        // A file without a record has no rows either, and the reader reports a quote that is not closed.
         let Some(header) = header(path, file, reading)? else { return Ok(FileColumns::of_first(reading)) };
         let first = &reading.columns;
         let place = |(name, _): &(String, Type)| header.names.iter().position(|found| found == name);
         let places: Vec<Option<usize>> = first.iter().map(place).collect();
-        // Where nothing is as it should be, the first record is likely to be a row: nobody is to lose it, whatever he asks for. What it
-        // does not name is called the same in every file, which says nothing.
+        // If no column matches, the first record is probably a row, which must not be lost, whichever columns are read. Names that were
+        // generated are the same in every file and do not count.
         let is_named = |place: &Option<usize>| place.is_some_and(|place| header.is_named[place]);
         let is_other = !places.iter().any(is_named);
         let missing = match is_other {
@@ -74,7 +74,7 @@ impl FileColumns {
         self.places[column].is_some()
     }
 
-    /// Where columns of the table are, all of which the file has.
+    /// The positions of columns of the table, all of which the file has.
     pub fn places(&self, columns: &[usize]) -> Vec<usize> {
         let place = |column: &usize| self.places[*column].expect("the file has what is asked for");
         columns.iter().map(place).collect()
@@ -90,7 +90,7 @@ fn header(path: &Path, file: &File, reading: &Reading) -> Result<Option<Header>>
     loop {
         let wanted = sample.len().max(HEADER_BYTES);
         let has_ended = (&mut text).take(wanted as u64).read_to_end(&mut sample).map_err(failed)? < wanted;
-        // Lines without anything are no rows of several columns, and name none.
+        // Blank lines are no rows of several columns, and contain no names.
         let is_blank = || sample.iter().all(|byte| b"\r\n".contains(byte));
         if has_ended && is_blank() {
             return Ok(None);
@@ -113,13 +113,15 @@ fn header(path: &Path, file: &File, reading: &Reading) -> Result<Option<Header>>
 #[cold]
 fn lacks(path: &Path, column: &str, header: &Header) -> Error {
     let named = header.names.iter().zip(&header.is_named).filter(|(_, is_named)| **is_named);
-    let mut told: Vec<String> = named.take(TOLD_NAMES + 1).map(|(name, _)| format!("\"{name}\"")).collect();
-    let more = if told.len() > TOLD_NAMES { ", …" } else { "" };
-    told.truncate(TOLD_NAMES);
-    let told = if told.is_empty() { "none".to_owned() } else { told.join(", ") };
+    let mut shown: Vec<String> = named.take(SHOWN_NAMES + 1).map(|(name, _)| format!("\"{name}\"")).collect();
+    let more = if shown.len() > SHOWN_NAMES { ", …" } else { "" };
+    shown.truncate(SHOWN_NAMES);
+    let shown = if shown.is_empty() { "none".to_owned() } else { shown.join(", ") };
     let message = format!("file \"{}\" has no column \"{column}\"", path.display());
     Error::new(SqlState::UNDEFINED_COLUMN, message)
-        .with_detail(format!("Its first record is its header, as in the first file, and names {told}{more}."))
+        .with_detail(format!(
+            "Its first record is its header, as in the first file, and names {shown}{more}."
+        ))
         .with_hint("The files of a pattern have the columns of the first.")
 }
 
@@ -129,9 +131,9 @@ mod tests {
     use firn_base::TextStyle;
     use firn_load::sniff::{Known, sniff};
 
-    /// Where the columns `a` and `b` are found in the file that was opened, when one with another header takes its place.
+    /// The columns `a` and `b` are found in the file that was opened, while one with another header replaces it.
     #[test]
-    fn columns_are_told_from_the_file_that_is_open() {
+    fn columns_are_found_in_the_open_file() {
         let sniffed = sniff(b"a,b\n1,2\n", &Known::default());
         let columns = sniffed.columns.into_iter().map(|(name, ty)| (name, Type::from(ty))).collect();
         let (options, style) = (sniffed.options, TextStyle::DEFAULT);
@@ -144,7 +146,7 @@ mod tests {
         std::fs::write(folder.join("new"), "a,b\n1,2\n").unwrap();
         std::fs::rename(folder.join("new"), &path).unwrap();
         for _ in 0..2 {
-            // Wherever it stands.
+            // Whatever its position.
             let columns = FileColumns::of_other(&path, &file, &reading, &[0, 1]).unwrap();
             assert_eq!(columns.places(&[0, 1]), [2, 1]);
         }

@@ -1,6 +1,6 @@
 //! Arrow's IPC format, by the `arrow` crate: files, whose parts are record batches, and streams of messages.
 //!
-//! Lengths in the file are held against its size before memory is taken for what they announce.
+//! Lengths in the file are compared with its size before memory is allocated for them.
 
 use super::columns::{Batches, ColumnFile, Place, damaged, guarded};
 use super::file_error;
@@ -19,19 +19,19 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-/// The length of the footer and what ends a file.
+/// The length of the footer's length and the magic bytes at the end of a file.
 const TRAILER_BYTES: usize = 10;
 
-/// What may precede the length of a message.
+/// The marker that may precede the length of a message.
 const CONTINUATION: [u8; 4] = [0xff; 4];
 
-/// No compression makes more of a byte.
+/// The largest ratio of any compression.
 const MOST_UNPACKED: u64 = 1 << 16;
 
-/// A buffer has at most so many bytes, unpacked.
+/// The most bytes of a buffer, decompressed.
 const MOST_BUFFER_BYTES: u64 = 4 << 30;
 
-/// A message of a stream has at most so many bytes in its body: all of them are kept until it is whole.
+/// The most bytes of the body of a message of a stream: all of them are kept until it is complete.
 const MOST_MESSAGE_BYTES: usize = 2 << 30;
 
 /// Bytes of a stream that are read at once.
@@ -63,7 +63,7 @@ impl ArrowFile {
         file.read_exact_at(&mut trailer, end).map_err(failed)?;
         let length = guarded(path, || read_footer_length(trailer))?;
         let Some(start) = end.checked_sub(length as u64) else {
-            return Err(damaged(path, &"its footer is longer than itself"));
+            return Err(damaged(path, &"its footer is longer than the file"));
         };
         let mut footer = vec![0; length];
         file.read_exact_at(&mut footer, start).map_err(failed)?;
@@ -93,7 +93,7 @@ fn read_block(place: &Place, mut file: &File, block: &Block) -> Result<Buffer> {
     let Some((start, bytes)) = all() else {
         return Err(damaged(&place.path, &"a record batch reaches beyond its end"));
     };
-    // Not into zeros, which would have to be written first.
+    // Not initialised with zeros, which would be written first.
     let mut buffer = Vec::with_capacity(bytes as usize);
     let mut read = || {
         file.seek(SeekFrom::Start(start))?;
@@ -151,7 +151,7 @@ impl Batches for FileBatches {
     }
 }
 
-/// Holds the lengths that a message announces against its body.
+/// Compares the lengths that a message claims with its body.
 fn check_message(meta: &[u8], body: &[u8]) -> std::result::Result<(), ArrowError> {
     let start = if meta.starts_with(&CONTINUATION) { 8 } else { 4 };
     let message = meta.get(start..).ok_or_else(|| wrong("a message is too short"))?;
@@ -163,7 +163,7 @@ fn check_buffers(message: &Message<'_>, body: &[u8]) -> std::result::Result<(), 
     let dictionary = message.header_as_dictionary_batch().and_then(|dictionary| dictionary.data());
     let Some(batch) = message.header_as_record_batch().or(dictionary) else { return Ok(()) };
     if batch.length() < 0 {
-        return Err(wrong("a record batch has fewer than no rows"));
+        return Err(wrong("a record batch has a negative number of rows"));
     }
     for buffer in batch.buffers().into_iter().flatten() {
         let bytes = usize::try_from(buffer.offset()).ok().and_then(|offset| {
@@ -176,7 +176,7 @@ fn check_buffers(message: &Message<'_>, body: &[u8]) -> std::result::Result<(), 
             && let Ok(unpacked) = u64::try_from(i64::from_le_bytes(*unpacked))
             && unpacked > MOST_BUFFER_BYTES.min((packed.len() as u64).saturating_mul(MOST_UNPACKED))
         {
-            return Err(wrong("a buffer announces more than it can hold"));
+            return Err(wrong("a buffer's uncompressed length is too large"));
         }
     }
     Ok(())
@@ -186,10 +186,10 @@ fn check_buffers(message: &Message<'_>, body: &[u8]) -> std::result::Result<(), 
 #[derive(Default)]
 pub(crate) struct StreamReader {
     decoder: StreamDecoder,
-    /// Bytes of messages that have not come as a whole.
+    /// Bytes of messages that have not arrived as a whole.
     carry: Vec<u8>,
     batches: VecDeque<RecordBatch>,
-    /// What the first message says. The decoder knows of it when another one follows, of which a stream without rows has none.
+    /// The schema of the first message. The decoder returns it only after another message, which a stream without rows lacks.
     schema: Option<SchemaRef>,
     has_ended: bool,
 }
@@ -230,7 +230,7 @@ impl StreamReader {
         self.batches.pop_front()
     }
 
-    /// Says that there are no more bytes.
+    /// Marks the end of the bytes.
     pub fn finish(&self) -> std::result::Result<(), ArrowError> {
         match self.carry.is_empty() && self.schema().is_some() || self.has_ended {
             true => Ok(()),
@@ -239,14 +239,14 @@ impl StreamReader {
     }
 }
 
-/// The schema that a whole message holds, if it does.
+/// The schema in a whole message, if it has one.
 fn schema_of(message: &[u8]) -> std::result::Result<Option<SchemaRef>, ArrowError> {
     let start = if message.starts_with(&CONTINUATION) { 8 } else { 4 };
     let message = root_as_message(&message[start..]).map_err(|error| wrong(&error.to_string()))?;
     Ok(message.header_as_schema().map(|schema| Arc::new(fb_to_schema(schema))))
 }
 
-/// How many bytes the first message has, with its body, if all have come; 8 or fewer for what ends a stream.
+/// The length of the first message, with its body, if it has arrived as a whole; 8 or fewer for the end of a stream.
 fn first_message(bytes: &[u8]) -> std::result::Result<Option<usize>, ArrowError> {
     let start = if bytes.starts_with(&CONTINUATION) { 8 } else { 4 };
     let Some(length) = bytes.get(start - 4..start) else { return Ok(None) };
@@ -267,7 +267,7 @@ fn first_message(bytes: &[u8]) -> std::result::Result<Option<usize>, ArrowError>
     Ok(Some(all))
 }
 
-/// A file that holds a stream. It is read from its beginning by one thread.
+/// A file that contains a stream. It is read from its beginning by one thread.
 pub(super) struct ArrowStream {
     place: Place,
     schema: SchemaRef,
@@ -336,7 +336,7 @@ impl Pieces {
         Ok(Pieces { path, file, reader: StreamReader::default(), piece: vec![0; PIECE_BYTES] })
     }
 
-    /// Reads on; whether there was more.
+    /// Reads the next bytes. Returns whether there were more.
     fn advance(&mut self) -> Result<bool> {
         let length = loop {
             match self.file.read(&mut self.piece) {

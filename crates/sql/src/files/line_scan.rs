@@ -1,4 +1,4 @@
-//! Scans of files of rows: a thread reads them with helpers, in their order, and hands chunks on through a bounded channel.
+//! Scans of files of rows: a thread reads them with helpers, in their order, and passes chunks on through a bounded channel.
 
 use super::lines::Lines;
 use firn_base::sync::{Arc, Mutex};
@@ -36,7 +36,7 @@ struct LineMorsels {
 }
 
 enum State {
-    /// Nothing has been asked for.
+    /// No chunk has been requested.
     New,
     Running(Running),
     Ended,
@@ -44,7 +44,7 @@ enum State {
 
 /// A thread that reads.
 struct Running {
-    /// `None` once it is to end.
+    /// `None` once the thread must end.
     chunks: Option<Receiver<Result<Chunk>>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -53,12 +53,12 @@ impl Running {
     fn start(lines: Arc<Lines>, workers: usize) -> Result<Running> {
         let (sender, chunks) = sync_channel(WAITING_CHUNKS);
         let body = move || {
-            let gone = || Error::new(SqlState::QUERY_CANCELED, "nobody wants the rows any more");
+            let gone = || Error::new(SqlState::QUERY_CANCELED, "the reader of the rows has ended");
             let mut send = |chunk| sender.send(Ok(chunk)).map_err(|_| gone());
             let read = catch_unwind(AssertUnwindSafe(|| lines.read(workers, &mut send)));
             let read = read.unwrap_or_else(|_| Err(Error::internal("reading a file panicked")));
             if let Err(error) = read {
-                // If nobody waits, nobody is told.
+                // If the receiver has gone, the error is not needed.
                 drop(sender.send(Err(error)));
             }
         };
@@ -66,7 +66,7 @@ impl Running {
     }
 
     fn next(&self) -> Result<Option<Chunk>> {
-        // The channel is closed when all has been read.
+        // The channel is closed when the files have been read to their end.
         let received = self.chunks.as_ref().and_then(|chunks| chunks.recv().ok());
         received.transpose()
     }

@@ -1,8 +1,8 @@
-//! Files of rows, CSV and JSON lines, as tables: read by the code of COPY, of each row the columns that are asked for.
+//! Files of rows, CSV and JSON lines, as tables: read by the code of COPY, and of each row the columns that are used.
 //!
-//! A condition spares reading in two ways. Chunks that cannot have rows which meet it, by what statements before have
-//! found out ([`super::zones`]), are not read at all; of the others its columns are read first, and of the rest only the rows
-//! that meet it.
+//! A condition reduces reading in two ways. Chunks that cannot have rows which satisfy it, according to the zone maps of
+//! earlier statements ([`super::zones`]), are not read at all. Of the others its columns are read first, and the other columns
+//! only for rows that satisfy it.
 
 use super::condition::{Condition, Test};
 use super::headers::FileColumns;
@@ -28,11 +28,11 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// So many lines a title has, mostly.
+/// The usual limit on the lines of a title.
 const MOST_TITLE_LINES: u64 = 10;
 
-/// What the beginnings of files tell, and the file that has the columns. They are those of the first that has any; if that has nothing but a
-/// header, their types, and how the files are written, are told from the first one that has rows.
+/// Examines the beginnings of files. The columns are those of the first file that has any; if that has only a
+/// header, the types and the format are inferred from the first file that has rows.
 pub(super) fn look<'p>(
     paths: impl Iterator<Item = &'p Path>,
     asked: &AskedCsv,
@@ -61,21 +61,21 @@ pub(super) fn look<'p>(
     }
 }
 
-/// What several files look like.
+/// The inferred format of several files.
 pub(super) struct Looked<'p> {
-    /// The one that has the columns.
+    /// The file that has the columns.
     pub path: &'p Path,
-    /// How they are written.
+    /// Their format.
     pub options: CopyOptions,
     /// Their columns.
     pub columns: Vec<(String, Type)>,
 }
 
-/// What the beginning of a file tells.
+/// The information in the beginning of a file.
 enum Look {
     /// Not even columns, and why.
     Nothing(&'static str),
-    /// Nothing of how files are written. It has columns for all that if they are known, or if lines without anything are its rows.
+    /// No format. It still has columns if they are given, or if blank lines are its rows.
     Blank(Sniffed),
     /// A header that names columns, and no rows.
     Header(Sniffed),
@@ -122,7 +122,7 @@ fn look_at(path: &Path, asked: &AskedCsv, kind: Kind) -> Result<Look> {
         true => {
             let read = if kind == Kind::Json { "read_json('file.json'" } else { "read_csv('file.csv'" };
             Err(no_columns(path, "no record ends in its first megabyte")
-                .with_hint(format!("Say what its columns are: {read}, columns => 'id bigint, name text').")))
+                .with_hint(format!("Give its columns: {read}, columns => 'id bigint, name text').")))
         }
         false if has_rows => Ok(Look::Rows(sniffed)),
         false if names_columns() => Ok(Look::Header(sniffed)),
@@ -130,7 +130,7 @@ fn look_at(path: &Path, asked: &AskedCsv, kind: Kind) -> Result<Look> {
     }
 }
 
-/// The columns that a header names, as another file has them whose header names them too.
+/// The columns that a header names, with types from another file whose header names them too.
 fn typed(named: Sniffed, other: Sniffed) -> Sniffed {
     let column =
         |(name, _): &(String, SqlType)| other.columns.iter().find(|(found, _)| found == name).cloned();
@@ -148,7 +148,7 @@ fn line_of(path: &Path, context: &str) -> Option<u64> {
     line.split(|character: char| !character.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// What was told, with the types that are known, and what becomes of mistakes.
+/// The inferred format, with the given types and the treatment of errors.
 fn as_asked<'p>(path: &'p Path, sniffed: Sniffed, asked: &AskedCsv) -> Result<Looked<'p>> {
     let mut options = sniffed.options;
     if asked.ignores_errors {
@@ -171,7 +171,7 @@ fn as_asked<'p>(path: &'p Path, sniffed: Sniffed, asked: &AskedCsv) -> Result<Lo
     Ok(looked)
 }
 
-/// The bytes of a file from its beginning, wherever it stands, unpacked and without the mark.
+/// The bytes of a file from its beginning, whatever its position, decompressed and without the byte order mark.
 pub(super) fn text(file: &File) -> std::io::Result<source::Source> {
     let mut file = file.try_clone()?;
     file.rewind()?;
@@ -184,7 +184,7 @@ pub(super) fn text(file: &File) -> std::io::Result<source::Source> {
     })
 }
 
-/// Where the text of a file begins that is not packed. The file stands there afterwards.
+/// The offset of the text of a file that is not compressed. The file is positioned there afterwards.
 fn text_begins(file: &mut File) -> std::io::Result<u64> {
     let mut begin = Vec::with_capacity(MARK.len());
     file.take(MARK.len() as u64).read_to_end(&mut begin)?;
@@ -197,52 +197,52 @@ fn place(path: &Path) -> String {
 
 /// The rows of files, one after another.
 pub(super) struct Lines {
-    /// The file that the columns were told from.
+    /// The file from which the columns were inferred.
     pub first: PathBuf,
-    /// Those to read.
+    /// The files to read.
     pub paths: Vec<PathBuf>,
     pub reading: Arc<Reading>,
-    /// The columns whose types were not told from the files.
+    /// The columns whose types were given and not inferred.
     pub given: Vec<String>,
     pub zones: ZoneMaps,
-    /// How many columns the table has: those of that file.
+    /// The number of columns of the table: those of the first file.
     pub width: usize,
-    /// Those to read, and how their values lie.
+    /// The columns to read, and their representations.
     pub wanted: Vec<(usize, Representation)>,
-    /// Whether the names of files are wanted besides.
+    /// Whether the names of files are requested in addition.
     pub names: Option<Names>,
-    /// What rows must meet, as far as it is about their columns alone.
+    /// The condition on rows, as far as it uses their columns alone.
     pub condition: Option<Condition>,
-    /// What single columns of them must meet.
+    /// The conditions on single columns.
     pub test: Option<Test>,
 }
 
-/// One of the files, as it is read.
+/// One of the files, while it is read.
 struct OneFile<'p> {
     path: &'p Path,
     columns: FileColumns,
-    /// What it was before anything of it was read, if it cannot have changed since without a sign.
+    /// Its version before it was read, if a change would be visible in it.
     version: Option<FileVersion>,
-    /// Whether the columns were told from it.
+    /// Whether the columns were inferred from it.
     is_first: bool,
 }
 
-/// What becomes of a chunk of a file on the thread that has read it.
+/// The result of the thread that has read a chunk of a file.
 struct Digested {
     chunks: Vec<Chunk>,
     totals: Totals,
     zones: Option<ChunkZones>,
 }
 
-/// What takes rows.
+/// A function that takes rows.
 pub(super) type Sink<'s> = &'s mut dyn FnMut(Chunk) -> Result<()>;
 
 impl Lines {
-    /// Reads the files on so many threads.
+    /// Reads the files on this number of threads.
     pub fn read(&self, threads: usize, sink: Sink<'_>) -> Result<()> {
         for path in &self.paths {
             let failed = |error| file_error(path, &error);
-            // Header and rows are those of one file, which is opened once: another may be moved to where it was at any time.
+            // Header and rows are those of one file, which is opened once: another file may replace it at any time.
             let mut file = pipe::open(path).map_err(failed)?;
             let version = FileVersion::of_file(path, &file).map_err(failed)?;
             let version = Some(version).filter(FileVersion::is_settled);
@@ -257,7 +257,7 @@ impl Lines {
             match source::packing(&mut file).map_err(failed)? {
                 None if is_text_itself => self.read_plain(&one, file, threads, sink)?,
                 _ => {
-                    // Nobody can go to places in it.
+                    // It cannot be read at given offsets.
                     let mut text = text(&file).map_err(failed)?;
                     self.read_chunks(&one, Feed::Whole(&mut *text), threads, None, sink)?;
                 }
@@ -266,7 +266,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Reads a file that is not packed, but for what is known to be of no use, and remembers what it finds out.
+    /// Reads the needed chunks of a file that is not compressed, and keeps the zone maps that it gathers.
     fn read_plain(&self, one: &OneFile<'_>, mut file: File, threads: usize, sink: Sink<'_>) -> Result<()> {
         let path = one.path;
         let failed = |error| file_error(path, &error);
@@ -274,7 +274,7 @@ impl Lines {
         let end = file.metadata().map_err(failed)?.len();
         let mut rest = &file;
         let mut feed = match end {
-            // As those look that the system makes up when they are read.
+            // Files that the system generates have this length.
             0 => Feed::Whole(&mut rest),
             _ => Feed::Stretch { file: &file, stretch: begin..end, watch: &|_| () },
         };
@@ -295,7 +295,7 @@ impl Lines {
         let read = self.read_chunks(one, feed, threads, Some(&mut gathered), sink);
         let is_same = FileVersion::of_file(path, &file).is_ok_and(|now| now == key.file);
         match read {
-            // Places that were known are those of another file.
+            // Known extents are those of another version.
             _ if gathered.known.is_some() && !is_same => Err(changed(path)),
             read if is_same && gathered.has_news() => {
                 let is_whole = gathered.known.is_none() && read.is_ok();
@@ -306,7 +306,7 @@ impl Lines {
         }
     }
 
-    /// As many rows of no columns as a file has.
+    /// Returns as many rows without columns as a file has.
     fn count(&self, path: &Path, known: &Zones, sink: Sink<'_>) -> Result<()> {
         for chunk in 0..known.extents().len() {
             let rows = known.rows(chunk);
@@ -316,8 +316,8 @@ impl Lines {
         Ok(())
     }
 
-    /// The chunks that may have rows which meet the condition. A chunk is passed over only if what would be read of it could be read
-    /// before: so a mistake is found whether somebody was here before or not.
+    /// The chunks that may have rows which satisfy the condition. A chunk is skipped only if all columns that would be read of it could be
+    /// read before: so an error is found whether or not the file was read before.
     fn candidates(&self, known: &Zones) -> Vec<Extent> {
         let Some(test) = &self.test else { return known.extents().to_vec() };
         let candidates = match self.condition.as_ref().filter(|_| self.has_sieve()) {
@@ -331,18 +331,18 @@ impl Lines {
         kept.map(|(extent, _)| *extent).collect()
     }
 
-    /// Whether of rows that do not meet the condition its columns alone are read. Lines of JSON are read whole.
+    /// Whether of rows outside the condition only its columns are read. Lines of JSON are read as a whole.
     fn has_sieve(&self) -> bool {
         self.condition.is_some() && self.reading.options.format == RowFormat::Csv && !self.leaves_rows_out()
     }
 
-    /// Whether rows that cannot be read are left out. All that a file has is read then: which rows there are does not depend on
-    /// what a statement asks of them.
+    /// Whether rows that cannot be read are left out. Then all columns of a file are read: the set of rows must not depend on
+    /// which columns a statement uses.
     fn leaves_rows_out(&self) -> bool {
         self.reading.options.on_error == OnError::Ignore
     }
 
-    /// The columns of the table as they are read: those of the condition first.
+    /// The columns of the table in the order in which they are read: those of the condition first.
     fn order(&self) -> Vec<usize> {
         let mut order = self.condition.as_ref().map_or(Vec::new(), |condition| condition.columns.clone());
         let others = self.wanted.iter().map(|(column, _)| *column).filter(|column| !order.contains(column));
@@ -351,7 +351,7 @@ impl Lines {
         order
     }
 
-    /// Reads chunks of a file, and gathers what there is to know of them if somebody wants it.
+    /// Reads chunks of a file, and gathers their zones if these can be kept.
     fn read_chunks(
         &self,
         one: &OneFile<'_>,
@@ -388,13 +388,13 @@ impl Lines {
                 gathered.add(zones);
             }
             self.zones.count(totals);
-            // Also without rows, so that whoever wants no more can say so.
+            // Also if there are no rows, so that the sink can end the scan.
             chunks.into_iter().try_for_each(&mut *sink)
         });
         read.map_err(|error| self.explained(error, path, *is_first))
     }
 
-    /// What becomes of a chunk of which columns have been read in that order.
+    /// Digests a chunk whose columns have been read in that order.
     fn digest(
         &self,
         path: &Path,
@@ -405,7 +405,7 @@ impl Lines {
         known: Option<&Zones>,
     ) -> Result<Digested> {
         let Batch { mut columns, rows: in_all, kept, .. } = read;
-        // Of columns behind the sieve not all values have been read.
+        // Of columns after those of the sieve not all values have been read.
         let whole = match (&kept, &self.condition) {
             (Some(_), Some(condition)) => condition.columns.len(),
             _ => columns.len(),
@@ -435,7 +435,7 @@ impl Lines {
         Ok(Digested { chunks: self.chunks(&columns, rows, path), totals, zones })
     }
 
-    /// So many rows of a file as chunks: one at least.
+    /// `rows` rows of a file as chunks, at least one.
     fn chunks(&self, columns: &[(ArrayRef, Representation)], rows: usize, path: &Path) -> Vec<Chunk> {
         let part = |from: usize| {
             let length = MOST_ROWS.min(rows - from);
@@ -447,7 +447,7 @@ impl Lines {
         (0..rows.max(1)).step_by(MOST_ROWS).map(part).collect()
     }
 
-    /// An error in a file, of which only the beginning was looked at, or not even that.
+    /// Adds a hint to an error in a file of which only the beginning was examined, or not even that.
     fn explained(&self, error: Error, path: &Path, is_first: bool) -> Error {
         let context = error.context().unwrap_or_default();
         let is_given = |name: &String| context.contains(&format!(", column {name}: "));
@@ -459,55 +459,55 @@ impl Lines {
             | SqlState::DATETIME_FIELD_OVERFLOW
                 if !self.given.iter().any(is_given) =>
             {
-                let told = match is_first {
-                    true => "the file's first megabyte. Where they do not hold for all of it",
+                let sample_part = match is_first {
+                    true => "the file's first megabyte. If they are wrong for the rest of it",
                     false => {
-                        "the first megabyte of the pattern's first file that has rows. Where they do not hold for all of its files"
+                        "the first megabyte of the pattern's first file with rows. If they are wrong for other rows"
                     }
                 };
                 let read = match self.reading.options.format {
                     RowFormat::Json => "read_json('file.json'",
                     _ => "read_csv('file.csv'",
                 };
-                format!("The types of columns are told from {told}, say others: {read}, types => 'price numeric').")
+                format!("The types of columns are inferred from {sample_part}, give others: {read}, types => 'price numeric').")
             }
-            // It has too few fields, or too many, and stands where a title would.
+            // The record has too few fields, or too many, and is where a title would be.
             SqlState::BAD_COPY_FILE_FORMAT
                 if self.reading.options.format == RowFormat::Csv
                     && !self.reading.is_by_place
                     && line_of(path, context).is_some_and(|line| line <= self.title_lines())
                     && error.routine() == Some(WIDTH_ROUTINE) =>
             {
-                "Lines before the header, or before the first row, are passed over with skip: read_csv('file.csv', skip => 2)."
+                "Lines before the header, or before the first row, can be skipped: read_csv('file.csv', skip => 2)."
                     .to_owned()
             }
             SqlState::BAD_COPY_FILE_FORMAT if line_of(path, context).is_some() => {
                 let advice = match self.reading.options.format {
                     RowFormat::Json => "read_json('file.json', ignore_errors => true)",
                     _ => {
-                        "read_csv('file.csv', ignore_errors => true). Delimiter and quotes are told from the file's beginning; where \
-                         others are right, say so: delimiter => ';'"
+                        "read_csv('file.csv', ignore_errors => true). Delimiter and quotes are inferred from the file's beginning; if \
+                         they are wrong, give others: delimiter => ';'"
                     }
                 };
-                format!("Rows that cannot be read are left out with {advice}.")
+                format!("Rows that cannot be read can be skipped: {advice}.")
             }
             _ => return error,
         };
         error.with_hint(hint)
     }
 
-    /// Up to which line of a file titles stand.
+    /// The last line of a file on which a title may be.
     fn title_lines(&self) -> u64 {
         self.reading.options.skip + MOST_TITLE_LINES
     }
 }
 
-/// What a statement finds out about a file.
+/// The zones that a statement gathers of a file.
 struct Gathered {
-    /// What was known before.
+    /// The zones that were known before.
     known: Option<Arc<Zones>>,
     chunks: Vec<ChunkZones>,
-    /// What they take.
+    /// Their memory.
     bytes: usize,
 }
 
@@ -516,7 +516,7 @@ impl Gathered {
         let Some(mut zones) = zones else { return };
         self.bytes += zones.bytes();
         if self.bytes > MOST_GATHERED_BYTES {
-            // Where chunks are is of use as well, and takes little.
+            // The extents alone are useful as well, and small.
             zones.columns.clear();
             self.chunks.iter_mut().for_each(|chunk| chunk.columns.clear());
         }

@@ -1,5 +1,5 @@
-//! The column with the file of each row: it stands in no file, so that readers know nothing of it. Conditions over it
-//! alone say which files are read at all.
+//! The column with the file of each row: no file contains it, so readers ignore it. Conditions over it
+//! alone decide which files are read at all.
 
 use super::condition::Condition;
 use firn_base::{Representation, Value};
@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 /// Files whose names are compared at once.
 const FILES_AT_ONCE: usize = 1 << 10;
 
-/// Where a statement wants the names of files among its columns.
+/// The position of the file names among the requested columns.
 #[derive(Clone, Copy)]
 pub(super) struct Names {
     at: usize,
 }
 
 impl Names {
-    /// Takes the column out of those that are wanted, if it is one: it is the one of that number.
+    /// Removes the column with this number from the requested ones, if it is among them.
     pub fn among(wanted: &mut Vec<usize>, number: usize) -> Option<Names> {
         let at = wanted.iter().position(|column| *column == number)?;
         wanted.remove(at);
@@ -26,7 +26,7 @@ impl Names {
     }
 }
 
-/// So many rows of a file with these vectors, with the file's name if it is wanted.
+/// A chunk of a file's rows with these vectors, and with the file's name if it is requested.
 pub(super) fn chunk(names: Option<Names>, mut vectors: Vec<Vector>, rows: usize, path: &Path) -> Chunk {
     if let Some(Names { at }) = names {
         let name = Value::Text(path.to_string_lossy().into_owned());
@@ -35,7 +35,7 @@ pub(super) fn chunk(names: Option<Names>, mut vectors: Vec<Vector>, rows: usize,
     Chunk::new(rows, vectors)
 }
 
-/// Leaves the files whose names meet those conditions that are about nothing else. `number` is that of the column.
+/// Keeps the files whose names satisfy those conditions that use nothing else. `number` is that of the column.
 pub(super) fn choose(request: &Request<'_>, registry: &Registry, number: usize, paths: &mut Vec<PathBuf>) {
     let place = |attribute: i16| (attribute as usize == number + 1).then_some(0);
     let Some(condition) = Condition::new(request, registry, place) else { return };

@@ -1,5 +1,5 @@
-//! Parquet files, by the `parquet` crate: their parts are row groups, which are passed over where the statistics that the
-//! file keeps of them say that no row meets the statement's condition.
+//! Parquet files, by the `parquet` crate. Their parts are row groups, which are skipped if the statistics in the
+//! file show that no row satisfies the statement's condition.
 
 use super::columns::{Batches, ColumnFile, Place, guarded};
 use super::condition::{Bounds, Test};
@@ -35,7 +35,7 @@ pub(super) struct ParquetFile {
     intervals: Vec<usize>,
 }
 
-/// The bytes of a file. What it says of itself may be wrong, so that no more memory is taken than it has bytes.
+/// The bytes of a file. Its lengths may be wrong, so no more memory is allocated than the file has bytes.
 #[derive(Clone)]
 struct Source {
     file: Arc<File>,
@@ -58,7 +58,7 @@ impl ChunkReader for Source {
     fn get_bytes(&self, start: u64, length: usize) -> parquet::errors::Result<Bytes> {
         match start.checked_add(length as u64) {
             Some(end) if end <= self.bytes => self.file.get_bytes(start, length),
-            _ => Err(ParquetError::EOF("it ends before its data does".to_owned())),
+            _ => Err(ParquetError::EOF("it ends before the end of its data".to_owned())),
         }
     }
 }
@@ -94,7 +94,7 @@ impl ParquetFile {
     }
 }
 
-/// The types to read columns as: strings as views, which need no copy later, and old timestamps so that all years fit.
+/// The types as which columns are read: strings as views, which need no copy later, and old timestamps so that all years fit.
 fn wanted_schema(metadata: &ArrowReaderMetadata) -> SchemaRef {
     let plain = |ty: &DataType| match ty {
         DataType::Utf8 | DataType::LargeUtf8 => Some(DataType::Utf8View),
@@ -179,8 +179,8 @@ impl Batches for ParquetBatches {
 }
 
 impl ParquetFile {
-    /// What the file keeps of a column in its row groups, for values of the type that the table has; `None` of a row group, or of all,
-    /// where nothing can be relied on.
+    /// The statistics of a column in the row groups, for values of the type of the table; `None` for a row group, or for all,
+    /// if they are not reliable.
     fn bounds(&self, name: &str, plain: &DataType) -> Vec<Option<Bounds>> {
         guarded(&self.place.path, || Ok::<_, Error>(self.kept_bounds(name, plain).unwrap_or_default()))
             .unwrap_or_default()
@@ -193,7 +193,7 @@ impl ParquetFile {
                 .ok()?;
         let converter = converter.with_missing_null_counts_as_zero(false);
         let leaf = converter.parquet_column_index()?;
-        // Old writers did not say in which order bounds are bounds.
+        // Old writers did not record the order of bounds.
         let is_odd = |group: &RowGroupMetaData| {
             group.column(leaf).statistics().is_some_and(|statistics| statistics.is_min_max_deprecated())
         };
@@ -202,7 +202,7 @@ impl ParquetFile {
             crate::arrow::converted(&bounds.ok()?, plain).ok()
         };
         let lower = if has_bounds { converted(converter.row_group_mins(groups)) } else { None };
-        // NaN is larger than all numbers, and kept out of bounds.
+        // NaN is larger than all numbers, and is left out of bounds.
         let is_float = matches!(plain, DataType::Float32 | DataType::Float64);
         let upper = if has_bounds && !is_float { converted(converter.row_group_maxes(groups)) } else { None };
         let nulls: Option<UInt64Array> = converter.row_group_null_counts(groups).ok();

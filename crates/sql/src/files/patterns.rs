@@ -1,6 +1,6 @@
 //! The files that a pattern names: `*`, `?` and `[…]` in a part of a path, and `**` for any directories below one.
 //!
-//! The `glob` crate says whether a name matches; directories are gone through here, since it follows links without end and
+//! The `glob` crate decides whether a name matches. Directories are walked here, since the crate follows links without end and
 //! leaves out directories that cannot be read. `**` does not follow links to directories, so that it finds each
 //! file once; other parts do.
 
@@ -27,7 +27,7 @@ pub(super) fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
         return Ok(vec![pattern.into()]);
     }
     let wrong = |why: &dyn std::fmt::Display| {
-        let message = format!("\"{pattern}\" is no pattern of files: {why}");
+        let message = format!("\"{pattern}\" is not a pattern of files: {why}");
         Error::new(SqlState::INVALID_PARAMETER_VALUE, message)
     };
     let mut parts = Vec::new();
@@ -52,8 +52,8 @@ pub(super) fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// Adds the files below a path that the rest of a pattern names. Where `**` is there more than once, several ways lead to the same
-/// directory with the same rest: those that have been gone, by the directory and how many parts are left, are not gone again.
+/// Adds the files below a path that match the rest of a pattern. With more than one `**` several ways lead to the same
+/// directory with the same rest: each pair of a directory and the number of remaining parts is visited once.
 fn expand(
     path: PathBuf,
     parts: &[Part],
@@ -70,7 +70,7 @@ fn expand(
         Part::Name(name) => expand(path.join(name), rest, gone, files),
         Part::Matching(pattern) => {
             for name in names(&path)? {
-                // As it was written: not `./a.csv` where that was not. What is no UTF-8 in a name is a character like any.
+                // The path as written: not `./a.csv` for `a.csv`. Bytes of a name that are no UTF-8 match like any character.
                 if pattern.matches(&name.to_string_lossy()) {
                     expand(path.join(name), rest, gone, files)?;
                 }
@@ -90,9 +90,9 @@ fn expand(
     }
 }
 
-/// What a directory holds; nothing, if there is none.
+/// The names in a directory; none, if it does not exist.
 fn names(directory: &Path) -> Result<Vec<PathBuf>> {
-    // Where a relative pattern begins.
+    // The directory of a relative pattern.
     let at = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
     let listed = std::fs::read_dir(at)
         .and_then(|entries| entries.map(|entry| Ok(entry?.file_name().into())).collect::<io::Result<_>>());
@@ -102,7 +102,7 @@ fn names(directory: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// What is known of a path; not so, if it is not there.
+/// A property of a path; false, if the path does not exist.
 fn is(path: &Path, known: io::Result<bool>) -> Result<bool> {
     match known {
         Err(error) if is_absence(&error) => Ok(false),
@@ -110,7 +110,7 @@ fn is(path: &Path, known: io::Result<bool>) -> Result<bool> {
     }
 }
 
-/// Whether there is nothing of that name. It may have gone since it was listed.
+/// Whether the path does not exist. It may have been deleted since it was listed.
 fn is_absence(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }

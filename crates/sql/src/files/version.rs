@@ -1,21 +1,21 @@
-//! Whether a file is still the one that was read.
+//! Whether a file has changed since it was read.
 
 use firn_base::clock;
 use std::fs::{File, Metadata};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Two times of a file that differ by so much are different ones in every file system.
+/// Two times with this difference are distinct in every file system.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
-/// A file as it was at some time.
+/// The version of a file at a certain time.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct FileVersion {
     pub path: PathBuf,
     pub bytes: u64,
     pub modified: Option<SystemTime>,
-    /// Which file that is, and when anything about it was last changed, as far as the system tells: another file of the same length
-    /// and time may be moved to where one was.
+    /// The identity of the file, and the time of its last change, as far as the system provides them: another file of the same length
+    /// and time may replace one.
     pub identity: [u64; 4],
 }
 
@@ -44,8 +44,8 @@ impl FileVersion {
 
     fn from_metadata(path: PathBuf, metadata: &Metadata) -> std::io::Result<FileVersion> {
         if !metadata.is_file() {
-            // What is read from a pipe to look at it is gone.
-            return Err(std::io::Error::new(std::io::ErrorKind::IsADirectory, "it is no regular file"));
+            // Bytes read from a pipe to examine it are lost.
+            return Err(std::io::Error::new(std::io::ErrorKind::IsADirectory, "it is not a regular file"));
         }
         Ok(FileVersion {
             path,
@@ -55,8 +55,8 @@ impl FileVersion {
         })
     }
 
-    /// Whether who writes to the file from now on changes its version: the clocks of file systems are coarse, and two writes
-    /// that follow each other closely may be of the same time.
+    /// Whether every later write to the file changes its version: the clocks of file systems are coarse, and two writes
+    /// in quick succession may have the same time.
     pub fn is_settled(&self) -> bool {
         let Some(since) = self.modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok()) else {
             return false;

@@ -1,11 +1,11 @@
-//! Zone maps of files of rows: what statements that read a CSV or JSON file leave to later ones.
+//! Zone maps of files of rows: statements that read a CSV or JSON file leave them to later statements.
 //!
-//! A file is read in chunks. Of each is kept where it is, how many rows it has, and for the columns that somebody has read, how many
-//! of them are NULL and between which values the others lie. So a later statement passes over chunks in which no row
-//! can meet its condition: they are neither read nor searched for the ends of records.
+//! A file is read in chunks. For each chunk the zone map has its extent, its number of rows, and for the columns that were
+//! read, the number of NULLs and the range of the other values. So a later statement skips chunks in which no row
+//! can satisfy its condition: they are neither read nor searched for the ends of records.
 //!
-//! Invariants: a file is known from when it has been read to its end, by the version that it had all the while and the way in
-//! which it was read; what comes later only adds columns to chunks. A column of a chunk is known only if all its values could be read.
+//! Invariants: a file is known once it has been read to its end, for the version that it had during the whole reading and the
+//! format in which it was read; later statements only add columns to chunks. A column of a chunk is known only if all its values could be read.
 
 use super::condition::{Bounds, Test};
 use super::version::FileVersion;
@@ -22,38 +22,38 @@ use firn_vector::pattern::successor;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::{self, Debug};
 
-/// Memory that zone maps take at most.
+/// The most memory of zone maps.
 const MOST_BYTES: usize = 64 << 20;
 
-/// Memory that a statement gathers zones in at most; of a file that would take more only the places of chunks are kept.
+/// The most memory in which a statement gathers zones; of a file that would take more only the extents of chunks are kept.
 pub(super) const MOST_GATHERED_BYTES: usize = MOST_BYTES / 4;
 
-/// Files that have one at most.
+/// The most files with a zone map.
 const MOST_FILES: usize = 4096;
 
-/// As much of a string is kept as a bound.
+/// The most bytes of a string that are kept as a bound.
 const MOST_TEXT_BYTES: usize = 32;
 
-/// The zone maps that the sessions of a database share. Those that nobody has used for longest go when there are too many.
+/// The zone maps that the sessions of a database share. The least recently used ones are dropped when there are too many.
 #[derive(Clone, Default)]
 pub struct ZoneMaps(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
     kept: Mutex<Kept>,
-    /// What a chunk has about; 0 if nobody has said.
+    /// The approximate length of a chunk; 0 for the default.
     chunk_bytes: AtomicUsize,
     rows: AtomicU64,
     rows_passed_over: AtomicU64,
     bytes_read: AtomicU64,
 }
 
-/// What reading files of rows has come to.
+/// Statistics of reading files of rows.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Totals {
-    /// Rows that were handed on.
+    /// Rows that were returned.
     pub rows: u64,
-    /// Rows that cannot meet the condition of their statement, or do not.
+    /// Rows that do not or cannot satisfy the condition of their statement.
     pub rows_passed_over: u64,
     /// Bytes of files that were read for that.
     pub bytes_read: u64,
@@ -62,9 +62,9 @@ pub struct Totals {
 #[derive(Default)]
 struct Kept {
     files: HashMap<Key, Entry>,
-    /// All together.
+    /// The memory of all entries.
     bytes: usize,
-    /// How often any has been asked for: what time is to entries.
+    /// The number of uses so far, as a clock for entries.
     uses: u64,
 }
 
@@ -80,32 +80,32 @@ impl Debug for ZoneMaps {
     }
 }
 
-/// Whether they are the same ones.
+/// Equal if they are the same object.
 impl PartialEq for ZoneMaps {
     fn eq(&self, other: &ZoneMaps) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-/// What a zone map is of.
+/// The key of a zone map.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Key {
     pub file: FileVersion,
     pub reading: Arc<Reading>,
 }
 
-/// All that decides which values the bytes of a file are, and where it is cut.
+/// Everything that determines which values the bytes of a file are, and where it is cut.
 #[derive(PartialEq, Eq, Hash, Debug)]
 pub(super) struct Reading {
-    /// How the file is written.
+    /// The format of the file.
     pub options: CopyOptions,
     /// Its columns.
     pub columns: Vec<(String, Type)>,
-    /// Whether the columns of all files of a pattern go by where they stand, whatever headers call them.
+    /// Whether the columns of all files of a pattern are matched by position, whatever their headers.
     pub is_by_place: bool,
-    /// How values are read.
+    /// The text style of values.
     pub style: TextStyle,
-    /// What a chunk has about, if that is not the reader's to say.
+    /// The approximate length of a chunk, if it is not the reader's default.
     pub chunk_bytes: Option<usize>,
 }
 
@@ -117,29 +117,29 @@ impl Key {
 }
 
 impl ZoneMaps {
-    /// Has files cut into chunks of about so many bytes from now on, which tests like to be few.
+    /// Sets the approximate length of chunks from now on, which tests make small.
     pub fn set_chunk_bytes(&self, bytes: usize) {
         self.0.chunk_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// What was said last.
+    /// The length that was set.
     pub(super) fn chunk_bytes(&self) -> Option<usize> {
         Some(self.0.chunk_bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0)
     }
 
-    /// How many files have one.
+    /// How many files have a zone map.
     pub fn len(&self) -> usize {
         self.0.kept.lock().files.len()
     }
 
-    /// Whether none has one.
+    /// Whether no file has one.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What all statements together have read of CSV and JSON files.
+    /// The totals of all statements for CSV and JSON files.
     pub fn totals(&self) -> Totals {
-        // Relaxed: numbers that are read beside the work that they count.
+        // Relaxed: statistics that are read while statements change them.
         Totals {
             rows: self.0.rows.load(Ordering::Relaxed),
             rows_passed_over: self.0.rows_passed_over.load(Ordering::Relaxed),
@@ -159,15 +159,15 @@ impl ZoneMaps {
         self.0.kept.lock().touch(key)
     }
 
-    /// Takes what a statement has gathered of a file; `whole` if it has read all of it.
+    /// Adds the zones that a statement has gathered of a file; `whole` if it has read all of it.
     pub(super) fn add(&self, key: &Key, gathered: Vec<ChunkZones>, whole: bool) {
         let zones = match self.get(key) {
             Some(known) => known.with(gathered),
             None if whole => Zones::new(&gathered).with(gathered),
-            // Nobody knows where the chunks behind these begin.
+            // The extents of the remaining chunks are unknown.
             None => return,
         };
-        // What others have added in the meantime is lost, and gathered again.
+        // Zones that others have added in the meantime are lost, and gathered again.
         self.0.kept.lock().put(key, zones, MOST_FILES, MOST_BYTES);
     }
 }
@@ -184,7 +184,7 @@ impl Kept {
         self.uses += 1;
         let bytes = zones.bytes() + key.bytes() + size_of::<Entry>();
         if bytes > most_bytes / 2 {
-            // Nobody else's are given up for one that is so large.
+            // No other entries are evicted for one that is so large.
             return;
         }
         self.bytes += bytes;
@@ -200,16 +200,16 @@ impl Kept {
     }
 }
 
-/// What is known of the chunks of one file.
+/// The zone map of one file.
 pub(super) struct Zones {
     extents: Vec<Extent>,
     rows: Vec<usize>,
-    /// By the positions of columns in the table, which are those in the first file of a pattern, what is known of each chunk; `None`
+    /// By the positions of columns in the table, which are those in the first file of a pattern, the bounds for each chunk; `None`
     /// where the column has not been read.
     columns: BTreeMap<usize, Vec<Option<Bounds>>>,
 }
 
-/// What a statement has found out about a chunk.
+/// The zones that a statement has gathered of a chunk.
 pub(super) struct ChunkZones {
     pub extent: Extent,
     pub rows: usize,
@@ -217,7 +217,7 @@ pub(super) struct ChunkZones {
 }
 
 impl ChunkZones {
-    /// About what it takes.
+    /// Its approximate memory.
     pub fn bytes(&self) -> usize {
         let column = |(_, bounds): &(usize, Bounds)| size_of::<(usize, Bounds)>() + bounds.bytes();
         size_of::<ChunkZones>() + self.columns.iter().map(column).sum::<usize>()
@@ -225,7 +225,7 @@ impl ChunkZones {
 }
 
 impl Bounds {
-    /// About what it takes beside itself.
+    /// Its approximate memory beside itself.
     fn bytes(&self) -> usize {
         let bytes = |bound: &Option<Value>| match bound {
             Some(Value::Text(text)) => text.len(),
@@ -236,9 +236,9 @@ impl Bounds {
 }
 
 impl Zones {
-    /// Chunks of which no column is known, all that a file has.
+    /// All chunks of a file, without any known column.
     fn new(chunks: &[ChunkZones]) -> Zones {
-        // Lines that are skipped are before the first.
+        // Skipped lines precede the first chunk.
         let mut end = chunks.first().map_or(0, |first| first.extent.offset);
         for ChunkZones { extent, .. } in chunks {
             assert_eq!(extent.offset, end, "the chunks of a file follow each other");
@@ -251,11 +251,11 @@ impl Zones {
         }
     }
 
-    /// The same with what has been gathered since.
+    /// The same with the zones that have been gathered since.
     fn with(&self, gathered: Vec<ChunkZones>) -> Zones {
         let mut columns = self.columns.clone();
         for chunk in gathered {
-            // Whoever cuts a file otherwise has read another one.
+            // A chunk that is cut otherwise was read from another version.
             let Some(place) = self.place(chunk.extent) else { continue };
             for (column, bounds) in chunk.columns {
                 let known = columns.entry(column).or_insert_with(|| vec![None; self.extents.len()]);
@@ -265,7 +265,7 @@ impl Zones {
         Zones { extents: self.extents.clone(), rows: self.rows.clone(), columns }
     }
 
-    /// Where the chunks are.
+    /// The extents of the chunks.
     pub fn extents(&self) -> &[Extent] {
         &self.extents
     }
@@ -275,13 +275,13 @@ impl Zones {
         self.rows[chunk]
     }
 
-    /// Which chunk that is.
+    /// The position of a chunk.
     fn place(&self, extent: Extent) -> Option<usize> {
         let place = self.extents.binary_search_by_key(&extent.offset, |known| known.offset).ok()?;
         (self.extents[place] == extent).then_some(place)
     }
 
-    /// What is known of a column of a chunk.
+    /// The bounds of a column of a chunk.
     fn bounds(&self, column: usize, chunk: usize) -> Option<&Bounds> {
         self.columns.get(&column)?[chunk].as_ref()
     }
@@ -291,7 +291,7 @@ impl Zones {
         self.place(extent).is_some_and(|place| self.bounds(column, place).is_some())
     }
 
-    /// For each chunk, whether it may have rows that meet a condition, or columns among these which nobody has read.
+    /// For each chunk, whether it may have rows that satisfy a condition, or has columns among these that were not read.
     pub fn candidates(&self, test: &Test, columns: &[usize]) -> Vec<bool> {
         let is_candidate = |chunk: usize| {
             columns.iter().any(|column| self.bounds(*column, chunk).is_none())
@@ -308,7 +308,7 @@ impl Zones {
     }
 }
 
-/// Between which values an array's lie; `None` if theirs is a type without bounds.
+/// The bounds of an array's values; `None` if its type has no bounds.
 pub(super) fn bounds_of(values: &ArrayRef) -> Option<Bounds> {
     let (lower, upper) = match values.data_type() {
         DataType::Boolean => {
@@ -347,7 +347,7 @@ fn numbers<T: ArrowNumericType>(values: &ArrayRef) -> (Option<T::Native>, Option
     (compute::min(values), compute::max(values))
 }
 
-/// NaN is larger than all numbers, and no bound of them: where there is one, there is no upper bound, as in Parquet's statistics. Zeros
+/// NaN is larger than all numbers, and no bound of them: with a NaN there is no upper bound, as in Parquet's statistics. Zeros
 /// are bounds of zeros whatever their signs.
 fn doubles(values: &ArrayRef) -> (Option<f64>, Option<f64>) {
     let values = values.as_primitive::<Float64Type>();
@@ -358,7 +358,7 @@ fn doubles(values: &ArrayRef) -> (Option<f64>, Option<f64>) {
     (lower, upper)
 }
 
-/// Strings as they compare, by their bytes; of long ones the beginning.
+/// Strings in the order of their bytes; of long ones the beginning.
 fn texts(values: &StringViewArray) -> (Option<String>, Option<String>) {
     let mut bounds: Option<(&str, &str)> = None;
     for text in values.iter().flatten() {
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_used_for_longest_goes_first() {
+    fn the_least_recently_used_zones_are_evicted_first() {
         let mut kept = Kept::default();
         let zones = || Zones::new(&one_chunk());
         for name in ["a", "b", "c"] {
@@ -461,13 +461,13 @@ mod tests {
         assert!(kept.touch(&key("a")).is_some());
         kept.put(&key("d"), zones(), 3, usize::MAX);
         assert!(kept.touch(&key("b")).is_none());
-        // As much memory as three take is room for three.
+        // The limit is the memory of three.
         let bytes = kept.bytes;
         kept.put(&key("e"), zones(), 100, bytes);
         assert!(kept.touch(&key("c")).is_none());
         assert!(["a", "d", "e"].iter().all(|name| kept.touch(&key(name)).is_some()));
         assert_eq!(kept.bytes, kept.files.values().map(|entry| entry.bytes).sum::<usize>());
-        // For one that would take most of it nobody else's is given up.
+        // Other entries are not evicted for one that would take most of the limit.
         kept.put(&key("f"), zones(), 100, bytes / 3);
         assert!(kept.touch(&key("f")).is_none());
         assert_eq!((kept.files.len(), kept.bytes), (3, bytes));

@@ -1,4 +1,4 @@
-//! The functions of `information_schema`: clients call them to take vectors apart and to learn the sizes of types.
+//! The functions of `information_schema`: clients call them to expand vectors and to get the sizes of types.
 
 use firn_base::sync::Arc;
 use firn_base::{Result, Type, TypeId};
@@ -44,7 +44,7 @@ pub(crate) fn register(builder: &mut RegistryBuilder) {
         cannot_fail: None,
         body: Body::Set(Arc::new(ExpandArray)),
     });
-    // The type of a column, or that of the domain that it has: rows of pg_attribute and of pg_type by the places of their fields.
+    // The type of a column, or the base type of its domain: from rows of pg_attribute and of pg_type, by the positions of their fields.
     fn of_domain(ty: &Record<'_>) -> bool {
         ty.len() > PLACE_OF_BASE_MODIFIER && matches!(ty.get(PLACE_OF_KIND).1, Datum::Text("d"))
     }
@@ -186,7 +186,7 @@ pub(super) fn datetime_precision(ty: Type) -> Option<i32> {
     }
 }
 
-/// The fields that an interval is limited to, in capital letters.
+/// The fields that an interval is restricted to, in capital letters.
 pub(super) fn interval_type(ty: Type) -> Option<String> {
     if ty.id != TypeId::INTERVAL || ty.modifier < 0 {
         return None;

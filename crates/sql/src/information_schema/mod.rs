@@ -1,5 +1,5 @@
-//! The relations of the SQL standard's `information_schema`. Shapes are PostgreSQL 15's
-//! (`relations.tsv`); what we have nothing to say about is empty.
+//! The relations of the SQL standard's `information_schema`. Their shapes are PostgreSQL 15's
+//! (`relations.tsv`). Relations about features that FirnDB lacks are empty.
 
 pub(crate) mod functions;
 mod rows;

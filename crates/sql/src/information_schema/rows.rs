@@ -6,7 +6,7 @@ use crate::pg_catalog::{Cell, Row, Source, deparse};
 use firn_base::{Type, TypeId};
 use firn_txn::catalog::{ColumnDef, ConstraintDef, ConstraintKind, Deferral, Identity, Oid, TableDef};
 
-/// What makes the rows of a relation; `None` for relations that are always empty.
+/// The function that makes the rows of a relation; `None` for relations that are always empty.
 pub(crate) fn of(relation: &str) -> Option<fn(&Source) -> Vec<Row>> {
     Some(match relation {
         "applicable_roles" => applicable_roles,
@@ -51,7 +51,7 @@ fn enabled_roles(source: &Source) -> Vec<Row> {
 }
 
 fn applicable_roles(_: &Source) -> Vec<Row> {
-    // There are no roles that one could be a member of.
+    // There are no roles that a user could be a member of.
     Vec::new()
 }
 
@@ -66,7 +66,7 @@ fn character_sets(source: &Source) -> Vec<Row> {
     }]
 }
 
-/// Features of the SQL standard by their numbers, and whether they are there: what the manual of the dialect says, in the standard's
+/// Features of the SQL standard by their numbers, and whether they are supported: as in the manual of the dialect, in the standard's
 /// words. PostgreSQL lists more.
 fn sql_features(_: &Source) -> Vec<Row> {
     let row = |line: &'static str| {
@@ -83,7 +83,7 @@ fn sql_features(_: &Source) -> Vec<Row> {
     include_str!("features.tsv").lines().map(row).collect()
 }
 
-/// What the SQL standard asks of an implementation.
+/// The properties of the implementation that the SQL standard requires.
 fn sql_implementation_info(_: &Source) -> Vec<Row> {
     let number = |id: &str, name: &str, value: i64| {
         row! { "implementation_info_id": id, "implementation_info_name": name, "integer_value": value }
@@ -244,7 +244,7 @@ fn columns(source: &Source) -> Vec<Row> {
     rows
 }
 
-/// The columns that generated columns are over.
+/// The columns that generated columns use.
 fn column_column_usage(source: &Source) -> Vec<Row> {
     let mut rows = Vec::new();
     for table in source.catalog.tables.values() {
@@ -265,7 +265,7 @@ fn column_column_usage(source: &Source) -> Vec<Row> {
     rows
 }
 
-/// What is said of the sequence of an identity column.
+/// The columns about the sequence of an identity column.
 fn identity(source: &Source, table: &TableDef, column: u16) -> Row {
     let owner = Some((table.oid, column));
     let Some(sequence) = source.catalog.sequences.values().find(|sequence| sequence.owner == owner) else {
@@ -325,7 +325,7 @@ fn bare_name(ty: Type) -> &'static str {
     }
 }
 
-/// The columns that say how large values of a type get.
+/// The columns about the sizes of values of a type.
 fn sizes(ty: Type) -> Row {
     let number = |size: Option<i32>| size.map(i64::from);
     let precision = number(numeric_precision(ty));
@@ -363,7 +363,7 @@ fn sequences(source: &Source) -> Vec<Row> {
     source.catalog.sequences.values().map(|sequence| row(sequence)).collect()
 }
 
-/// Every constraint with its table.
+/// Every constraint, with its table.
 fn constraints(source: &Source) -> impl Iterator<Item = (&TableDef, &ConstraintDef)> {
     source
         .catalog
@@ -495,8 +495,8 @@ fn referential_constraints(source: &Source) -> Vec<Row> {
     rows
 }
 
-/// The columns that a constraint speaks about: of foreign keys, those pointed to. What a CHECK speaks
-/// about is text to us and not listed.
+/// The columns that a constraint uses: of foreign keys, the referenced ones. The columns of a CHECK
+/// are only in its text and not listed.
 fn constraint_column_usage(source: &Source) -> Vec<Row> {
     let mut rows = Vec::new();
     for (table, constraint) in constraints(source) {

@@ -1,4 +1,4 @@
-//! The relations about what runs and what it has cost: PostgreSQL's as far as they say something here, and
+//! The relations about running statements and their costs: those of PostgreSQL that apply here, and
 //! ours (`firn_stat_…`).
 
 use super::rows::{PG_CLASS, row};
@@ -15,7 +15,7 @@ use firn_base::sync::Arc;
 use firn_txn::{Abort, BlockUsage, Held, Running, TableLock, TableLockMode};
 use std::collections::HashMap;
 
-/// A moment that may be none.
+/// A timestamp, or none for 0.
 fn moment(micros: i64) -> Option<i64> {
     (micros != 0).then_some(micros)
 }
@@ -25,7 +25,7 @@ fn short(id: u64) -> i64 {
     (id & 0x7fff_ffff) as i64
 }
 
-/// The session of a transaction, if it is one of those.
+/// The session of a transaction, if it belongs to one.
 fn session_of<'s>(sessions: &'s [Arc<Activity>], transaction: &Running) -> Option<&'s Activity> {
     sessions.iter().find(|session| session.id() == transaction.session).map(Arc::as_ref)
 }
@@ -131,8 +131,8 @@ pub(super) fn firn_stat_progress_copy(source: &Source) -> Vec<Row> {
     copies(source).into_iter().map(row).collect()
 }
 
-/// What transactions hold, which is their own end and tables, and what they wait for: others' ends and tables. The right to
-/// change the catalog is shown as a lock of the table that stands for it.
+/// The locks that transactions hold, which are on their own end and on tables, and those that they wait for: on the end of others and
+/// on tables. The right to change the catalog is shown as a lock of the table that represents it.
 pub(super) fn pg_locks(source: &Source) -> Vec<Row> {
     let Some(asking) = source.session() else { return Vec::new() };
     let lock = |kind: &str, (session, id): (u32, u64), of: Option<i64>, mode: &str, granted: bool| {
@@ -159,7 +159,7 @@ pub(super) fn pg_locks(source: &Source) -> Vec<Row> {
         if transaction.writes {
             rows.push(lock("transactionid", holder, Some(short(transaction.id)), "ExclusiveLock", true));
         }
-        // Who waits for a table waits for those who have it, which stand there.
+        // A transaction that waits for a table waits for those that hold it, which are listed with it.
         if let (None, Some(other)) = (transaction.wants, transaction.waits_for.first()) {
             rows.push(lock("transactionid", holder, Some(short(*other)), "ShareLock", false));
         }
@@ -168,7 +168,7 @@ pub(super) fn pg_locks(source: &Source) -> Vec<Row> {
         source.catalog.tables.values().map(|table| (table.storage(), number(table.oid))).collect();
     let relation = |lock: &TableLock| match lock.table {
         None => Some(PG_CLASS),
-        // Unless the asking transaction does not see it, or not any more.
+        // Unless the table is not visible to the asking transaction, or not any more.
         Some(table) => tables.get(&table).copied(),
     };
     rows.extend(asking.engine().table_locks().iter().map(|held| {
@@ -220,7 +220,7 @@ pub(super) fn pg_stat_database(source: &Source) -> Vec<Row> {
         "datid": DATABASE,
         "datname": source.facts.database.as_str(),
         "numbackends": asking.sessions().list().len() as i64,
-        // PostgreSQL counts those that only read as well.
+        // PostgreSQL also counts transactions that only read.
         "xact_commit": asking.engine().ended_transactions().saturating_sub(rollbacks) as i64,
         "xact_rollback": rollbacks as i64,
         "conflicts": conflicts as i64,
@@ -228,7 +228,7 @@ pub(super) fn pg_stat_database(source: &Source) -> Vec<Row> {
     }]
 }
 
-/// Nothing is archived, and blocks are not written by a process of their own; what PostgreSQL counts of these is 0.
+/// Nothing is archived, and no process of its own writes blocks; what PostgreSQL counts of these is 0.
 pub(super) fn pg_stat_archiver(source: &Source) -> Vec<Row> {
     let zero = |name: &'static str| (name, Cell::Integer(0));
     let mut row = vec![zero("archived_count"), zero("failed_count")];
@@ -261,7 +261,7 @@ pub(super) fn pg_stat_database_conflicts(source: &Source) -> Vec<Row> {
     vec![row]
 }
 
-/// What the log has grown by since the database was opened.
+/// The growth of the log since the database was opened.
 pub(super) fn pg_stat_wal(source: &Source) -> Vec<Row> {
     let Some(asking) = source.session() else { return Vec::new() };
     const COUNTS: [&str; 5] = ["wal_records", "wal_fpi", "wal_buffers_full", "wal_write", "wal_sync"];
@@ -385,7 +385,7 @@ pub(super) fn firn_stat_commit_latency(source: &Source) -> Vec<Row> {
         .collect()
 }
 
-/// Transactions that came to nothing, by what for.
+/// Transactions that were rolled back, by cause.
 pub(super) fn firn_stat_aborts(source: &Source) -> Vec<Row> {
     let Some(asking) = source.session() else { return Vec::new() };
     let row = |(abort, count): (Abort, u64)| {
@@ -399,7 +399,7 @@ pub(super) fn firn_stat_aborts(source: &Source) -> Vec<Row> {
     asking.engine().statistics().aborts().into_iter().map(row).collect()
 }
 
-/// What an abort is called.
+/// The name of an abort's cause.
 fn cause(abort: &Abort) -> &'static str {
     let Some(state) = abort.state else { return "rolled back" };
     match state {
@@ -423,7 +423,7 @@ pub(super) fn firn_stat_engine(source: &Source) -> Vec<Row> {
     engine_figures(asking).iter().map(row).collect()
 }
 
-/// Name, value and meaning of everything that is counted in an engine.
+/// Name, value and meaning of every statistic of an engine.
 fn engine_figures(asking: &Services) -> Vec<(&'static str, u64, &'static str)> {
     let engine = asking.engine();
     let (statistics, memory) = (engine.statistics(), engine.memory());
@@ -437,39 +437,43 @@ fn engine_figures(asking: &Services) -> Vec<(&'static str, u64, &'static str)> {
     let (undo_records, undo_bytes) = memory.undo();
     let (log_bytes, durable_bytes) = engine.log_bytes();
     vec![
-        ("sessions", asking.sessions().list().len() as u64, "Sessions that there are."),
-        ("transactions_running", running.len() as u64, "Transactions that are running."),
+        ("sessions", asking.sessions().list().len() as u64, "Open sessions."),
+        ("transactions_running", running.len() as u64, "Running transactions."),
         (
             "transactions_ended",
             engine.ended_transactions(),
-            "Transactions that have ended, whether they wrote or not.",
+            "Transactions that have ended, with and without writes.",
         ),
-        ("commits", commits, "Transactions that had written and have committed."),
-        ("rollbacks", rollbacks, "Transactions that had written and were rolled back."),
+        ("commits", commits, "Committed transactions with writes."),
+        ("rollbacks", rollbacks, "Rolled back transactions with writes."),
         (
             "write_conflicts",
             statistics.write_conflicts.get(),
-            "Changes that met another transaction's of the same row.",
+            "Changes that conflicted with another transaction's change of the same row.",
         ),
         ("waits", statistics.waits.get(), "Waits for another transaction's end."),
-        ("restarts", statistics.restarts.get(), "Statements that were run once more after a conflict."),
+        ("restarts", statistics.restarts.get(), "Statements that were run again after a conflict."),
         (
             "validation_failures",
             statistics.validation_failures.get(),
-            "Serializable transactions that had read what has changed (40001).",
+            "Serializable transactions whose reads were no longer valid (40001).",
         ),
         (
             "deadlocks",
             statistics.deadlocks.get(),
-            "Rings of waiting transactions of which one gave way (40P01).",
+            "Deadlocks, each resolved by the failure of one transaction (40P01).",
         ),
         (
             "lock_timeouts",
             statistics.lock_timeouts.get(),
             "Statements that waited for longer than lock_timeout (55P03).",
         ),
-        ("unique_violations", statistics.unique_violations.get(), "Keys that were found taken (23505)."),
-        ("out_of_memory", statistics.out_of_memory.get(), "Statements that there was no memory for (53200)."),
+        ("unique_violations", statistics.unique_violations.get(), "Duplicate keys (23505)."),
+        (
+            "out_of_memory",
+            statistics.out_of_memory.get(),
+            "Statements that failed for lack of memory (53200).",
+        ),
         (
             "idle_timeouts",
             statistics.idle_timeouts.get(),
@@ -480,9 +484,9 @@ fn engine_figures(asking: &Services) -> Vec<(&'static str, u64, &'static str)> {
         (
             "oldest_snapshot_commits",
             engine.oldest_snapshot_commits(),
-            "Commits that the oldest snapshot is behind: what they replaced is kept for it.",
+            "Commits since the oldest snapshot: their old versions are kept for it.",
         ),
-        ("undo_records", undo_records, "Old versions that are kept."),
+        ("undo_records", undo_records, "Old versions in memory."),
         ("undo_bytes", undo_bytes, "Their bytes."),
         (
             "unfinished_bytes",
@@ -491,12 +495,12 @@ fn engine_figures(asking: &Services) -> Vec<(&'static str, u64, &'static str)> {
         ),
         ("row_bytes", memory.held(Held::Rows), "Bytes of blocks."),
         ("string_bytes", memory.held(Held::Strings), "Bytes of long strings."),
-        ("version_bytes", memory.held(Held::Heads), "Bytes of where version chains begin."),
+        ("version_bytes", memory.held(Held::Heads), "Bytes of the heads of version chains."),
         ("index_bytes", memory.held(Held::Indexes), "Bytes of indexes."),
-        ("memory_bytes", memory.total(), "All of these bytes."),
-        ("memory_limit", memory.limit().unwrap_or(0), "What they may come to; 0 for no limit."),
-        ("log_bytes", log_bytes, "Bytes that the log has had so far."),
-        ("log_durable_bytes", durable_bytes, "How many of them are on disk."),
+        ("memory_bytes", memory.total(), "The sum of these bytes."),
+        ("memory_limit", memory.limit().unwrap_or(0), "The limit of the sum; 0 for no limit."),
+        ("log_bytes", log_bytes, "Bytes appended to the log so far."),
+        ("log_durable_bytes", durable_bytes, "Bytes of the log that are on disk."),
         ("checkpoints", statistics.checkpoints.get(), "Checkpoints written."),
     ]
 }
@@ -528,7 +532,7 @@ pub(super) fn pg_prepared_statements(source: &Source) -> Vec<Row> {
             "prepare_time": statement.prepared_at,
             "parameter_types": types.collect::<Vec<_>>(),
             "from_sql": statement.from_sql,
-            // A statement has one plan, whatever its parameters are.
+            // A statement has one plan for all values of its parameters.
             "generic_plans": 0,
             "custom_plans": 0,
         }
@@ -536,7 +540,7 @@ pub(super) fn pg_prepared_statements(source: &Source) -> Vec<Row> {
     asking.with_named(|named| named.statements.iter().map(row).collect())
 }
 
-/// Every setting as the asking session has it.
+/// Every setting of the asking session.
 pub(super) fn pg_settings(source: &Source) -> Vec<Row> {
     let Some(asking) = source.session() else { return Vec::new() };
     asking.with_settings(|settings| {

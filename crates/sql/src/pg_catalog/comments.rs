@@ -50,7 +50,7 @@ pub(super) fn pg_shdescription(source: &Source) -> Vec<Row> {
     shared.map(row).collect()
 }
 
-/// The comment on an object of a catalog, which may be left open.
+/// The comment on an object of a catalog; any catalog if `None`.
 pub(super) fn of_object(source: &Source, object: i64, catalog: Option<&str>) -> Cell {
     let Ok(oid) = u32::try_from(object).map(Oid) else { return Cell::Null };
     let is_of = |name: &str| {
@@ -70,7 +70,7 @@ pub(super) fn of_column(source: &Source, relation: i64, column: i64) -> Cell {
     source.catalog.comment(Oid(oid), column).map(str::to_owned).into()
 }
 
-/// What COMMENT ON calls a commented object, for a script that makes it again.
+/// A commented object in the syntax of COMMENT ON, for a script that creates it again.
 pub(super) fn commented(source: &Source, oid: Oid, column: u16) -> Option<String> {
     if number(oid) == DATABASE {
         return None;

@@ -1,4 +1,4 @@
-//! Catalog objects by oid and by name, and the SQL text that would make them again.
+//! Catalog objects by oid and by name, and the SQL text that would create them again.
 
 use super::relation::{self, Relation};
 use super::{Source, deparse};
@@ -7,7 +7,7 @@ use firn_txn::catalog::{
     ConstraintDef, ConstraintKind, Deferral, IndexDef, Oid, ReferentialAction, SequenceDef, TableDef, ViewDef,
 };
 
-/// What has a row in `pg_class`.
+/// An object with a row in `pg_class`.
 pub(crate) enum Object<'a> {
     Table(&'a TableDef),
     Index(&'a TableDef, &'a IndexDef),
@@ -48,7 +48,7 @@ impl Object<'_> {
     }
 }
 
-/// An oid as catalog columns hold it.
+/// An oid in the form of catalog columns.
 pub(crate) fn number(oid: Oid) -> i64 {
     i64::from(oid.0)
 }
@@ -76,7 +76,7 @@ impl Source {
         self.objects().find(|object| object.oid() == oid)
     }
 
-    /// The object of a name, which may be qualified and quoted; without a schema the first one on
+    /// The object with a name, which may be qualified and quoted; without a schema the first one on
     /// the search path.
     pub(crate) fn object_by_name(&self, name: &str) -> Option<Object<'_>> {
         let parts = split_name(name)?;
@@ -109,7 +109,7 @@ impl Source {
                 .is_some_and(|found| found.oid() == object.oid())
     }
 
-    /// The name that finds an object: with its schema only if it needs one.
+    /// The name by which an object is found: with its schema only if needed.
     pub(crate) fn name_to_find(&self, object: &Object<'_>) -> String {
         let name = quote_identifier(object.name());
         match self.is_visible(object) {
@@ -135,7 +135,7 @@ impl Source {
         )
     }
 
-    /// A constraint as it stands in ADD CONSTRAINT after its name, and in CREATE TABLE unless it is NOT VALID.
+    /// A constraint in the form that follows its name in ADD CONSTRAINT, and in CREATE TABLE unless it is NOT VALID.
     pub(crate) fn constraint_definition(&self, table: &TableDef, constraint: &ConstraintDef) -> String {
         self.constraint_with(table, constraint, with_options, str::to_owned)
     }
@@ -206,7 +206,7 @@ impl Source {
         format!("{name}{class}{order}")
     }
 
-    /// A column of an index, or an expression, which stands in parentheses unless it looks like a call.
+    /// A column of an index, or an expression, which has parentheses unless it looks like a call.
     pub(crate) fn index_key(
         &self,
         table: &TableDef,
@@ -230,7 +230,7 @@ impl Source {
     }
 }
 
-/// The columns of a constraint's index, in brackets, with what stands behind them.
+/// The columns of a constraint's index, in parentheses, with the options after them.
 fn key(table: &TableDef, index: Oid, options: impl Fn(&IndexDef) -> String) -> String {
     let Some(index) = table.indexes.iter().find(|candidate| candidate.oid == index) else {
         return "()".to_owned();
@@ -247,7 +247,7 @@ fn include(table: &TableDef, index: &IndexDef) -> String {
     }
 }
 
-/// WITH of an index: a value that is no name stands in quotes.
+/// WITH of an index: a value that is no name is quoted.
 fn with_options(index: &IndexDef) -> String {
     let options = index_options(index);
     let option = |option: &String| match option.split_once('=') {
@@ -266,7 +266,7 @@ fn column_names(table: &TableDef, columns: &[u16]) -> String {
     names.join(", ")
 }
 
-/// The action as SQL writes it, unless it is the default.
+/// The action in SQL, unless it is the default.
 pub(crate) fn action_name(action: ReferentialAction) -> Option<&'static str> {
     match action {
         ReferentialAction::NoAction => None,
@@ -279,7 +279,7 @@ pub(crate) fn action_name(action: ReferentialAction) -> Option<&'static str> {
 
 pub(crate) use firn_syntax::print::quote_name as quote_identifier;
 
-/// Takes `schema."Name"` apart; names without quotes are folded to lower case.
+/// Splits `schema."Name"` into parts; names without quotes are folded to lower case.
 pub(crate) fn split_name(text: &str) -> Option<Vec<String>> {
     let mut parts = Vec::new();
     let mut rest = text.trim();

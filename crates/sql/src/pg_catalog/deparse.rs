@@ -1,9 +1,9 @@
-//! Defaults, conditions and generated columns of tables as PostgreSQL prints them: from what they have been bound to, with the casts that the binder has
-//! added.
+//! Defaults, conditions and generated columns of tables as PostgreSQL prints them: from their bound form, with the casts that the
+//! binder has added.
 //!
-//! There are two forms. The plain one puts every operation into parentheses. The pretty one leaves out those that everybody can do
-//! without: what stands below a call, `*` below `+`, AND below OR. What has a syntax of its own (`CURRENT_DATE`, `EXTRACT`) is not told
-//! from what was bound, and is printed as it was written.
+//! There are two forms. The plain one puts every operation into parentheses. The pretty one leaves out those that common
+//! precedence makes unnecessary: around operands of a call, `*` below `+`, AND below OR. The bound form does not show special syntax
+//! (`CURRENT_DATE`, `EXTRACT`); such an expression is printed as written.
 
 use super::Source;
 use crate::statement::quote_literal;
@@ -55,7 +55,7 @@ pub(crate) fn condition(source: &Source, table: &TableDef, text: &str, pretty: b
 
 type ColumnNames = HashMap<Column, String>;
 
-/// Binds an expression; `None` if it is printed as it is written.
+/// Binds an expression; `None` if it is printed as written.
 fn bound(
     source: &Source,
     text: &str,
@@ -90,7 +90,7 @@ fn bound(
     Some((bound, names))
 }
 
-/// Whether an expression has a part whose syntax its meaning does not show.
+/// Whether an expression has a part with special syntax that the bound form does not show.
 struct OwnSyntax(bool);
 
 impl Visitor for OwnSyntax {
@@ -111,7 +111,7 @@ fn print(bound: &BoundExpression, names: ColumnNames, pretty: bool) -> Option<St
     Some(printer.out)
 }
 
-/// What an operand stands in.
+/// The parent of an operand.
 #[derive(Clone, Copy)]
 enum Parent<'a> {
     /// An operator of that symbol, of which it is the first operand or another one.
@@ -128,14 +128,14 @@ enum Parent<'a> {
 struct Printer<'a> {
     out: String,
     pretty: bool,
-    /// By how many blanks new lines begin.
+    /// The indentation of new lines.
     indent: usize,
     names: ColumnNames,
     columns: &'a Columns,
 }
 
 impl Printer<'_> {
-    /// Appends an expression; `None` if it has no text. Casts that the statement has not written are shown if `implicit`.
+    /// Appends an expression; `None` if it has no text. Casts that are not in the statement are shown if `implicit`.
     fn scalar(&mut self, scalar: &Scalar, implicit: bool) -> Option<()> {
         match scalar {
             Scalar::Column(column) => self.out.push_str(self.names.get(column)?),
@@ -208,7 +208,7 @@ impl Printer<'_> {
         Some(())
     }
 
-    /// A parenthesis that only the plain form has.
+    /// A parenthesis of the plain form only.
     fn open(&mut self) {
         if !self.pretty {
             self.out.push('(');
@@ -306,7 +306,7 @@ impl Printer<'_> {
 
     fn cast(&mut self, cast: &Cast, implicit: bool) -> Option<()> {
         match &cast.argument {
-            // A literal whose meaning only the session knows.
+            // A literal whose type only the session can decide.
             Scalar::Constant(Type { id: TypeId::UNKNOWN, .. }, Value::Text(text)) => {
                 write!(self.out, "{}::{}", quote_literal(text), cast.ty).expect("strings take all");
                 return Some(());
@@ -371,7 +371,7 @@ impl Printer<'_> {
             .expect("strings take all");
         match &quantified.values {
             Values::Array(array) => self.operand(array, true, Parent::Other)?,
-            // The values have a type of their own if they are all cast to that of the operator without a change.
+            // The values have a type of their own if all of them are cast to that of the operator without a change.
             Values::List(list) => match list.iter().map(unchanged).collect::<Option<Vec<&Scalar>>>() {
                 Some(inner) if !inner.is_empty() => {
                     let ty = list[0].ty(self.columns).array()?;
@@ -407,7 +407,7 @@ impl Printer<'_> {
             self.line("WHEN ");
             match (&case.operand, condition) {
                 (None, condition) => self.scalar(condition, false)?,
-                // What the operand is compared with.
+                // The value that the operand is compared with.
                 (Some(_), Scalar::Call(call)) if call.as_operator && call.arguments.len() == 2 => {
                     self.scalar(&call.arguments[1], false)?;
                 }
@@ -465,7 +465,7 @@ fn is_simple(scalar: &Scalar, parent: Parent<'_>) -> bool {
     }
 }
 
-/// Whether an operator within another one needs no parentheses, of those of which everybody knows the precedence.
+/// Whether an operator within another one needs no parentheses: for operators with a commonly known precedence.
 fn binds_as_tightly(inner: &str, outer: &str, is_first: bool) -> bool {
     let level = |symbol: &str| match symbol {
         "+" | "-" => Some(1),

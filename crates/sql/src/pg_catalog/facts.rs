@@ -1,6 +1,6 @@
-//! The rows of relations that are the same in every database: types, functions, operators, casts and what belongs to them.
+//! The rows of relations that are the same in every database: types, functions, operators, casts and their relatives.
 //!
-//! Functions, operators, casts and aggregates are those of the registry, so that the catalogs list what can be called. Types also name
+//! Functions, operators, casts and aggregates are those of the registry, so the catalogs list what can be called. Types also name
 //! functions that only the protocol uses; these are in `procedures.tsv`.
 
 use super::relation::{Cell, Row};
@@ -20,7 +20,7 @@ const INTERNAL: i64 = 12;
 const LANGUAGES: [(i64, &str, bool); 3] =
     [(INTERNAL, "internal", false), (13, "c", false), (14, "sql", true)];
 
-/// PostgreSQL's collations that there are, with their providers.
+/// The supported collations of PostgreSQL, with their providers.
 pub(super) const COLLATIONS: [(i64, &str, &str); 3] =
     [(100, "default", "d"), (950, "C", "c"), (951, "POSIX", "c")];
 
@@ -72,7 +72,7 @@ pub(super) struct Procedure {
     is_strict: bool,
 }
 
-/// The functions that types name. Of these, some are in the registry.
+/// The functions that types name. Some of these are in the registry.
 static PROCEDURES: LazyLock<Vec<Procedure>> = LazyLock::new(|| {
     let procedure = |line: &'static str| {
         let fields: Vec<&'static str> = line.split('\t').collect();
@@ -178,7 +178,7 @@ fn function_row(function: &Function) -> Row {
     row
 }
 
-/// The schema that a function is in.
+/// The schema of a function.
 pub(super) fn schema_of(function: &Function) -> Oid {
     match function.schema.as_deref() {
         None => Oid::PG_CATALOG,
@@ -247,7 +247,7 @@ pub(super) fn pg_operator(source: &Source) -> Vec<Row> {
 }
 
 pub(super) fn pg_cast(source: &Source) -> Vec<Row> {
-    /// The first oid of PostgreSQL's casts, which have them from their order.
+    /// The first oid of PostgreSQL's casts, which are numbered in their order.
     const FIRST: i64 = 10_035;
     let mut casts: Vec<_> = source.registry.casts().collect();
     casts.sort_by_key(|cast| (cast.source.0, cast.target.0));
@@ -331,7 +331,7 @@ pub(super) fn pg_language(_: &Source) -> Vec<Row> {
     LANGUAGES.into_iter().map(row).collect()
 }
 
-/// The zones of the IANA database with what the clocks show there now.
+/// The zones of the IANA database with their current offsets.
 pub(super) fn pg_timezone_names(_: &Source) -> Vec<Row> {
     let now = clock::wall_clock_micros();
     let row = |name: &str| {

@@ -1,5 +1,5 @@
 //! The functions that clients use with the catalogs: visibility, definitions as SQL, privileges, sizes, facts of the
-//! session. All are computed value by value; none is worth a vector.
+//! session. All are computed value by value: vectors would not pay.
 
 use super::definitions::{Object, number, quote_identifier};
 use super::facts::{COLLATIONS, procedures};
@@ -15,7 +15,7 @@ use firn_txn::catalog::{ColumnDef, Oid, SequenceDef, TableDef};
 use firn_vector::registry::{Body, Function, FunctionId, Mode, OperatorId, Parallel, Volatility};
 use std::fmt::Write;
 
-/// A function of the catalogs: the body of all functions of the name that the registry does not have yet.
+/// A function of the catalogs: the body of all functions of the name that are not in the registry yet.
 pub(crate) struct Spec {
     pub(crate) name: &'static str,
     pub(crate) body: fn(&Source, &[Cell]) -> Result<Cell>,
@@ -25,7 +25,7 @@ const fn spec(name: &'static str, body: fn(&Source, &[Cell]) -> Result<Cell>) ->
     Spec { name, body }
 }
 
-/// Of what no database here has: comments, triggers, rules, partitions.
+/// For objects that FirnDB lacks: comments, triggers, rules, partitions.
 fn none(_: &Source, _: &[Cell]) -> Result<Cell> {
     Ok(Cell::Null)
 }
@@ -148,7 +148,7 @@ pub(crate) static FUNCTIONS: &[Spec] = &[
     spec("pg_last_wal_receive_lsn", none),
     spec("pg_last_wal_replay_lsn", none),
     spec("pg_last_xact_replay_timestamp", none),
-    // What statistics count that is known; nothing else is counted.
+    // The statistics that are known; others are not collected.
     spec("pg_stat_get_live_tuples", |source, arguments| {
         Ok(stored(source, &arguments[0]).map_or(0, |table| table.approximate_rows() as i64).into())
     }),
@@ -182,7 +182,7 @@ pub(crate) static FUNCTIONS: &[Spec] = &[
         Ok(i64::from(firn_vector::encoding_number(&text(&arguments[0])).unwrap_or(-1)).into())
     }),
     spec("pg_encoding_max_length", |_, arguments| {
-        // The most bytes of a character, each encoding at its number.
+        // The most bytes of a character, for each encoding at its number.
         const LENGTHS: &[u8; 42] = b"133343441111111111111111111111111112222432";
         let place = usize::try_from(oid(&arguments[0])?).ok();
         let length = place.and_then(|place| LENGTHS.get(place));
@@ -237,7 +237,7 @@ fn oid(cell: &Cell) -> Result<i64> {
     }
 }
 
-/// `true` of what there is, and NULL of what there is not: nothing hides anything else in `pg_catalog`.
+/// `true` if an object exists, and NULL otherwise: no object hides another one in `pg_catalog`.
 fn is_there(is_there: bool) -> Cell {
     if is_there { Cell::Boolean(true) } else { Cell::Null }
 }
@@ -254,7 +254,7 @@ fn has_storage(object: &Object<'_>) -> bool {
     matches!(object, Object::Table(_) | Object::Index(..) | Object::Sequence(_))
 }
 
-/// A table's rows.
+/// The storage of a table.
 fn stored(source: &Source, argument: &Cell) -> Option<Arc<Table>> {
     match relation(source, argument)? {
         Object::Table(table) => source.session()?.engine().find_table(table.storage()),
@@ -268,7 +268,7 @@ fn relation_size(source: &Source, argument: &Cell) -> Option<i64> {
             let stored = source.session()?.engine().find_table(table.storage())?;
             Some(stored.usage().bytes() as i64)
         }
-        // Indexes of a table share what it counts for them.
+        // Indexes of a table have the table's statistics.
         Object::Index(table, _) => {
             let stored = source.session()?.engine().find_table(table.storage())?;
             Some((stored.usage().index_bytes / table.indexes.len().max(1) as u64) as i64)
@@ -311,7 +311,7 @@ fn table_is_visible(source: &Source, arguments: &[Cell]) -> Result<Cell> {
 
 fn index_definition(source: &Source, arguments: &[Cell]) -> Result<Cell> {
     let Some(Object::Index(table, index)) = relation(source, &arguments[0]) else { return Ok(Cell::Null) };
-    // Column 0 asks for the whole, others for the name of that column.
+    // Column 0 means the whole, others mean the name of that column.
     Ok(match arguments.get(1).map(oid).transpose()? {
         None | Some(0) => source.index_definition(table, index).into(),
         Some(column) => match usize::try_from(column - 1) {
@@ -340,7 +340,7 @@ fn constraint_definition(source: &Source, arguments: &[Cell]) -> Result<Cell> {
     Ok(Cell::Null)
 }
 
-/// A default or the expression of a generated column, by its text and the table that has it.
+/// A default or the expression of a generated column, by its text and its table.
 fn expression(source: &Source, arguments: &[Cell]) -> Result<Cell> {
     let (Cell::Text(text), table) = (&arguments[0], relation(source, &arguments[1])) else {
         return Ok(arguments[0].clone());
@@ -454,7 +454,7 @@ fn function_arguments(source: &Source, of: &Cell, with_defaults: bool) -> Result
     Ok(function(source, of)?.map(|function| argument_list(function, with_defaults)).into())
 }
 
-/// What a function returns, as CREATE FUNCTION has it.
+/// The result of a function in the form of CREATE FUNCTION.
 fn result_of(function: &Function) -> String {
     let table: Vec<String> = function
         .parameters
@@ -475,7 +475,7 @@ fn result_of(function: &Function) -> String {
     if function.returns_set() { format!("SETOF {result}") } else { result }
 }
 
-/// The parameters of a function, as CREATE FUNCTION has them.
+/// The parameters of a function in the form of CREATE FUNCTION.
 fn argument_list(function: &Function, with_defaults: bool) -> String {
     let shown = function.parameters.iter().filter(|parameter| parameter.mode != Mode::Table);
     let parameter = |parameter: &firn_vector::registry::Parameter| {
@@ -530,7 +530,7 @@ pub(super) fn described(source: &Source, arguments: &[Cell]) -> Result<Option<(&
     })
 }
 
-/// The name of a column that is described beside its relation.
+/// The name of a column in the description of its relation.
 fn column_name(object: &Object<'_>, column: i64) -> Option<String> {
     let place = usize::try_from(column - 1).ok()?;
     let columns = match object {
@@ -542,7 +542,7 @@ fn column_name(object: &Object<'_>, column: i64) -> Option<String> {
 }
 
 /// `pg_identify_object`: the type of an object, its schema, its name if that and the schema identify it, and its identity.
-/// `None` for what is none.
+/// `None` if there is no such object.
 pub(crate) fn identified(
     source: &Source,
     class: u32,
@@ -619,7 +619,7 @@ fn relation_kind(object: &Object<'_>) -> &'static str {
     }
 }
 
-/// The comment on an object, by its oid and perhaps the name of its catalog.
+/// The comment on an object, by its oid and optionally the name of its catalog.
 fn description(source: &Source, arguments: &[Cell]) -> Result<Cell> {
     let catalog = match arguments.get(1) {
         Some(Cell::Text(catalog)) => Some(catalog.as_str()),
@@ -641,7 +641,7 @@ fn started(source: &Source, _: &[Cell]) -> Result<Cell> {
     Ok(source.session().map(|asking| asking.sessions().begun()).into())
 }
 
-/// Who asks.
+/// The client that calls.
 fn client(source: &Source) -> Result<Client> {
     Ok(source.session().ok_or_else(no_session)?.activity().client())
 }
@@ -660,7 +660,7 @@ fn no_session() -> Error {
     Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "no session runs this expression")
 }
 
-/// The sessions for whose transactions a session waits: for the end of one, or of all who write to a table that it locks.
+/// The sessions for whose transactions a session waits: for the end of one, or of all that write to a table that it locks.
 fn blocking_pids(source: &Source, arguments: &[Cell]) -> Result<Cell> {
     let asking = source.session().ok_or_else(no_session)?;
     let pid = oid(&arguments[0])?;

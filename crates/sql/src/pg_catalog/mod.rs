@@ -1,9 +1,9 @@
-//! PostgreSQL's system catalogs, `information_schema`, and the functions that go with them, made up
-//! from our [`Catalog`] at the moment they are asked for.
+//! PostgreSQL's system catalogs, `information_schema`, and the related functions, computed
+//! from our [`Catalog`] when they are queried.
 //!
-//! Clients ask these relations what a database holds, in queries that were written for PostgreSQL.
-//! Their shapes (`relations.tsv`) are PostgreSQL 15's to the last column; `firn_stat_…` are ours. Relations about features
-//! that FirnDB does not have are empty. `relation` says what a relation is, `source` makes one a source of rows for the
+//! Clients query these relations for the content of a database, with queries that were written for PostgreSQL.
+//! Their shapes (`relations.tsv`) are exactly PostgreSQL 15's; `firn_stat_…` are ours. Relations about features
+//! that FirnDB does not have are empty. `relation` defines a relation, `source` makes one a source of rows for the
 //! executor, `rows` and `activity` make the rows of the database, `facts` those that every database has.
 
 mod activity;
@@ -35,25 +35,25 @@ use std::any::Any;
 pub(crate) use relation::{Cell, Relation, Row, parse_relations};
 pub(crate) use source::CatalogRelation;
 
-/// The oid of the one role that owns everything, as of PostgreSQL's bootstrap superuser.
+/// The oid of the only role, which owns everything; it is that of PostgreSQL's bootstrap superuser.
 pub(crate) const OWNER: i64 = 10;
 
-/// The oid of the one database.
+/// The oid of the only database.
 pub(crate) const DATABASE: i64 = crate::ddl::DATABASE.0 as i64;
 
-/// Everything that rows and functions are made from.
+/// Everything from which rows and functions are computed.
 #[derive(Clone)]
 pub(crate) struct Source {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) facts: Arc<SessionFacts>,
-    /// What can be called.
+    /// The functions that can be called.
     pub(crate) registry: &'static Registry,
-    /// The session that asks, once it does: while a statement is bound nobody does.
+    /// The session that queries; `None` while a statement is bound.
     services: Option<Arc<dyn SessionServices>>,
 }
 
 impl Source {
-    /// For a session that asks.
+    /// For the queries of a session.
     pub(crate) fn of_session(
         catalog: &Arc<Catalog>,
         facts: &Arc<SessionFacts>,
@@ -64,12 +64,12 @@ impl Source {
         Source { catalog: catalog.clone(), facts: facts.clone(), registry, services }
     }
 
-    /// The session that asks.
+    /// The session that queries.
     pub(crate) fn services(&self) -> Option<&dyn SessionServices> {
         self.services.as_deref()
     }
 
-    /// The name of a sequence, with its schema and in quotes. 42809 if the relation is none, 42P01 without one.
+    /// The name of a sequence, with its schema and quoted. 42809 if the relation is no sequence, 42P01 if there is none.
     pub(crate) fn sequence_name(&self, oid: i64) -> Result<String> {
         match self.object(oid) {
             Some(Object::Sequence(sequence)) => Ok(format!(
@@ -87,7 +87,7 @@ impl Source {
         }
     }
 
-    /// The session that asks, as it is now.
+    /// The session that queries, in its current state.
     pub(crate) fn session(&self) -> Option<&Services> {
         let services: &dyn Any = &**self.services.as_ref()?;
         services.downcast_ref()
@@ -121,7 +121,7 @@ impl Source {
     }
 }
 
-/// The relation of that name in one of the two schemas.
+/// The relation with that name in one of the two schemas.
 pub(crate) fn find(schema: &str, name: &str) -> Option<&'static Relation> {
     match schema {
         "pg_catalog" => relation::find(name),
@@ -130,7 +130,7 @@ pub(crate) fn find(schema: &str, name: &str) -> Option<&'static Relation> {
     }
 }
 
-/// The relation of that oid in any of the two schemas.
+/// The relation with that oid in either of the two schemas.
 pub(crate) fn numbered(oid: u32) -> Option<&'static Relation> {
     let all = relation::all().iter().chain(crate::information_schema::all());
     all.into_iter().find(|relation| relation.oid == i64::from(oid))

@@ -1,4 +1,4 @@
-//! The names of objects as values of `regclass` and its like are written, and the objects that names mean.
+//! The names of objects as the text of values of `regclass` and its relatives, and the objects that names denote.
 
 use super::definitions::{number, quote_identifier, split_name};
 use super::facts::{COLLATIONS, procedures};
@@ -7,7 +7,7 @@ use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, TypeId};
 use firn_vector::registry::{Function, FunctionId, Operator, OperatorId};
 
-/// How an object is written as a value of a type such as `regclass`.
+/// An object as the text of a value of a type such as `regclass`.
 pub(crate) fn object_name(source: &Source, ty: TypeId, oid: u32) -> Option<String> {
     let wide = i64::from(oid);
     match ty {
@@ -22,7 +22,7 @@ pub(crate) fn object_name(source: &Source, ty: TypeId, oid: u32) -> Option<Strin
         TypeId::REGPROCEDURE => procedure_name(source, oid),
         TypeId::REGOPER => {
             let operator = source.registry.operator(OperatorId(oid))?;
-            // A name that several operators have is written with its schema.
+            // If several operators have the name, it is written with its schema.
             Some(match source.registry.operators_named(&operator.name).len() {
                 1 => operator.name.to_string(),
                 _ => format!("pg_catalog.{}", operator.name),
@@ -41,7 +41,7 @@ pub(crate) fn object_name(source: &Source, ty: TypeId, oid: u32) -> Option<Strin
     }
 }
 
-/// The object that a text names as a value of such a type. 42725 if several have the name.
+/// The object that a text denotes as a value of such a type. 42725 if several have the name.
 pub(crate) fn object_oid(source: &Source, ty: TypeId, name: &str) -> Result<Option<u32>> {
     let found = match ty {
         TypeId::REGCLASS => {

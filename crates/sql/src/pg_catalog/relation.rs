@@ -1,4 +1,4 @@
-//! Relations that are computed: their shape from a table of texts, their rows from a function.
+//! Computed relations: their shape from a table of texts, their rows from a function.
 
 use super::{Source, rows};
 use firn_base::array::{ArrayValue, Dimension};
@@ -13,7 +13,7 @@ pub(crate) enum Cell {
     /// Of any width.
     Integer(i64),
     Float(f64),
-    /// Of so many seconds.
+    /// In seconds.
     Interval(i64),
     Text(String),
     Integers(Vec<i64>),
@@ -69,8 +69,8 @@ impl<T: Into<Cell>> From<Option<T>> for Cell {
 }
 
 impl Cell {
-    /// What a column of a type holds that a row does not set: as in PostgreSQL's tables, flags and small numbers are never
-    /// NULL, texts and arrays are where nothing is known.
+    /// The value of a column that a row does not set: as in PostgreSQL's tables, flags and small numbers are never
+    /// NULL, but texts and arrays are where nothing is known.
     fn unset(ty: Type) -> Cell {
         match ty.representation() {
             Some(Representation::Boolean) => Cell::Boolean(false),
@@ -79,7 +79,7 @@ impl Cell {
         }
     }
 
-    /// As a value of a type; `None` for NULL. Panics if it is of another kind.
+    /// Converts the cell to a value of a type; `None` for NULL. Panics if it is of another kind.
     pub(crate) fn into_value(self, ty: Type) -> Option<Value> {
         let representation = ty.representation();
         Some(match self {
@@ -120,7 +120,7 @@ fn integer(value: i64, representation: Option<Representation>) -> Value {
     }
 }
 
-/// An array with its indexes from 1 on; those of `int2vector` and `oidvector` begin at 0.
+/// An array with indexes from 1 on; those of `int2vector` and `oidvector` begin at 0.
 fn array(ty: Type, elements: Vec<Value>) -> Value {
     if !matches!(ty.id, TypeId::INT2VECTOR | TypeId::OIDVECTOR) || elements.is_empty() {
         return Value::Array(elements.into());
@@ -173,7 +173,7 @@ pub(crate) struct Relation {
 }
 
 impl Relation {
-    /// Whether it has no rows at any time.
+    /// Whether it never has rows.
     pub(crate) fn is_always_empty(&self) -> bool {
         self.rows.is_none()
     }
@@ -199,7 +199,7 @@ impl Relation {
     }
 }
 
-/// What makes the rows of a relation.
+/// The function that makes the rows of a relation.
 pub(crate) type RowsOf = fn(&Source) -> Vec<Row>;
 
 /// Reads shapes, one per line: oid, relkind, name, columns as `name:type`.
@@ -224,7 +224,7 @@ pub(crate) fn parse_relations(
     text.lines().map(relation).collect()
 }
 
-/// PostgreSQL's relations, and those of this database alone (`firn_…`).
+/// PostgreSQL's relations, and those that only FirnDB has (`firn_…`).
 static RELATIONS: LazyLock<Vec<Relation>> = LazyLock::new(|| {
     let mut relations = parse_relations(include_str!("firn_relations.tsv"), false, rows::of);
     relations.extend(parse_relations(include_str!("relations.tsv"), false, rows::of));
@@ -236,7 +236,7 @@ pub(crate) fn all() -> &'static [Relation] {
     &RELATIONS
 }
 
-/// The relation of that name in `pg_catalog`.
+/// The relation with that name in `pg_catalog`.
 pub(crate) fn find(name: &str) -> Option<&'static Relation> {
     RELATIONS.iter().find(|relation| relation.name == name)
 }

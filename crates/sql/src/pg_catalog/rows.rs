@@ -25,7 +25,7 @@ const TABLESPACE: i64 = 1663;
 /// PostgreSQL's number for UTF8.
 const UTF8: i64 = 6;
 
-/// What makes the rows of a relation; `None` for relations that are always empty.
+/// The function that makes the rows of a relation; `None` for relations that are always empty.
 pub(crate) fn of(relation: &str) -> Option<fn(&Source) -> Vec<Row>> {
     Some(match relation {
         "pg_aggregate" => facts::pg_aggregate,
@@ -101,12 +101,12 @@ fn attribute_numbers(positions: &[u16]) -> Vec<i64> {
     positions.iter().map(|position| attribute_number(*position)).collect()
 }
 
-/// The default as the catalogs show it; an identity column's is not shown.
+/// The default as shown in the catalogs; that of an identity column is not shown.
 pub(crate) fn shown_default(column: &ColumnDef) -> Option<&str> {
     column.default.as_deref().filter(|_| column.identity.is_none())
 }
 
-/// What `pg_attrdef` has of a column: its default, or what it is generated from.
+/// The expression of a column in `pg_attrdef`: its default, or its generation expression.
 fn defining_expression(column: &ColumnDef) -> Option<&str> {
     column.generated.as_deref().or_else(|| shown_default(column))
 }
@@ -134,7 +134,7 @@ fn pg_class(source: &Source) -> Vec<Row> {
             "relowner": OWNER,
             "relam": method,
             "relfilenode": if matches!(kind, "r" | "i" | "S") { object.oid() } else { 0 },
-            // Nothing is known without looking.
+            // The number of rows is unknown without a scan.
             "reltuples": -1.0,
             "relpersistence": "p",
             "relkind": kind,
@@ -159,8 +159,8 @@ fn pg_class(source: &Source) -> Vec<Row> {
             }
             row.push(("relchecks", Cell::Integer(checks as i64)));
             row.push(("relhasindex", Cell::Boolean(table.visible_indexes().next().is_some())));
-            // PostgreSQL checks foreign keys by triggers, and psql asks about the ones only of tables
-            // that have the others.
+            // PostgreSQL checks foreign keys by triggers, and psql asks for foreign keys only of tables
+            // with triggers.
             let is_reference = |constraint: &ConstraintDef| match constraint.kind {
                 ConstraintKind::ForeignKey { parent, .. } => Some(parent),
                 _ => None,
@@ -227,7 +227,7 @@ fn pg_attribute(source: &Source) -> Vec<Row> {
     rows
 }
 
-/// A column that nobody has defined.
+/// A column of a computed relation.
 pub(crate) fn plain_column(name: &str, ty: Type) -> ColumnDef {
     ColumnDef {
         name: name.to_owned(),
@@ -280,7 +280,7 @@ fn pg_attrdef(source: &Source) -> Vec<Row> {
         for (column, definition) in table.visible_columns() {
             if let Some(default) = defining_expression(definition) {
                 rows.push(row! {
-                    // Defaults have no oid of their own with us; this one is unique among them.
+                    // Defaults have no oid of their own here; this one is unique among them.
                     "oid": number(table.oid) * 2_000 % i64::from(i32::MAX) + attribute_number(column.0),
                     "adrelid": number(table.oid),
                     "adnum": attribute_number(column.0),
@@ -301,7 +301,7 @@ fn indexes(source: &Source) -> impl Iterator<Item = (&TableDef, &IndexDef)> {
         .flat_map(|table| table.visible_indexes().map(move |index| (table.as_ref(), index)))
 }
 
-/// The columns of the key, then those that lie beside it.
+/// The columns of the key, then the included ones.
 fn index_attributes(index: &IndexDef) -> impl Iterator<Item = u16> {
     let key = index.key_columns().iter().map(|column| column.column);
     key.chain(index.annotations.include.iter().copied())
@@ -316,7 +316,7 @@ fn index_column_names(table: &TableDef, index: &IndexDef) -> Vec<String> {
     crate::ddl::distinct_names(index_attributes(index).map(name).collect())
 }
 
-/// The expressions of an index, as they are kept.
+/// The expressions of an index, in their stored form.
 pub(crate) fn index_expressions<'t>(table: &'t TableDef, index: &IndexDef) -> Vec<&'t str> {
     let definition = |column: &IndexColumnDef| &table.columns[usize::from(column.column)];
     let hidden = index.key_columns().iter().map(definition).filter(|column| column.hidden);
@@ -430,7 +430,7 @@ fn pg_constraint(source: &Source) -> Vec<Row> {
     rows
 }
 
-/// The unique index that a foreign key leans on.
+/// The unique index that a foreign key depends on.
 pub(crate) fn parent_index(source: &Source, parent: Oid, columns: &[u16]) -> i64 {
     let covers = |index: &&IndexDef| {
         index.is_always_unique()
@@ -485,7 +485,7 @@ fn pg_sequences(source: &Source) -> Vec<Row> {
     source.catalog.sequences.values().map(|sequence| row(sequence)).collect()
 }
 
-/// What hangs on what: only sequences on the columns that own them.
+/// Dependencies: only those of sequences on the columns that own them.
 fn pg_depend(source: &Source) -> Vec<Row> {
     let mut rows = Vec::new();
     for sequence in source.catalog.sequences.values() {
@@ -601,7 +601,7 @@ fn pg_indexes(source: &Source) -> Vec<Row> {
     indexes(source).map(row).collect()
 }
 
-/// Nobody counts how often an index is used: who looks for those that are not must not find all.
+/// The use of indexes is not counted: a client that looks for unused indexes must not find all of them.
 fn pg_stat_user_indexes(source: &Source) -> Vec<Row> {
     let row = |(table, index): (&TableDef, &IndexDef)| {
         row! {
@@ -615,7 +615,7 @@ fn pg_stat_user_indexes(source: &Source) -> Vec<Row> {
     indexes(source).map(row).collect()
 }
 
-/// What happens on UPDATE or DELETE, in the words of `information_schema`.
+/// The action on UPDATE or DELETE, in the words of `information_schema`.
 pub(crate) fn action_rule(action: ReferentialAction) -> &'static str {
     action_name(action).unwrap_or("NO ACTION")
 }

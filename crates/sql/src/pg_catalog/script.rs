@@ -1,9 +1,9 @@
-//! `firn_dump`: the statements that make a database again, in the order in which they are to run, in the three sections
-//! of PostgreSQL's `pg_dump`: what comes before the data, the data, and what is made over it.
+//! `firn_dump`: the statements that create a database again, in the order in which they must run, in the three sections
+//! of PostgreSQL's `pg_dump`: pre-data, data, and post-data.
 //!
-//! Keys and checks are made with their tables, so that the load tests them and builds their indexes; other indexes,
-//! foreign keys, what is NOT VALID, and views come after it. Every name in it is qualified, but for those in defaults, which are kept as
-//! they were written.
+//! Keys and checks are created with their tables, so that the load tests them and builds their indexes. Other indexes,
+//! foreign keys, constraints that are NOT VALID, and views follow it. Every name in it is qualified, except those in
+//! defaults, which are stored as written.
 
 use super::definitions::{Object, quote_identifier};
 use super::rows::row;
@@ -15,7 +15,7 @@ use firn_base::sync::Arc;
 use firn_txn::catalog::{ConstraintDef, ConstraintKind, Identity, Oid, SequenceDef, TableDef, ViewDef};
 
 pub(super) fn firn_dump(source: &Source) -> Vec<Row> {
-    // Nothing is found without its schema.
+    // No object is found without its schema.
     let mut source = source.clone();
     Arc::make_mut(&mut source.facts).search_path.clear();
     let mut script = Script { source: &source, rows: Vec::new() };
@@ -191,7 +191,7 @@ impl Script<'_> {
     }
 }
 
-/// Whether a constraint is added when the rows are there: those of one that is NOT VALID need not meet it.
+/// Whether a constraint is added after the rows: existing rows need not satisfy one that is NOT VALID.
 fn is_added_later(constraint: &ConstraintDef) -> bool {
     matches!(constraint.kind, ConstraintKind::ForeignKey { .. }) || !constraint.valid
 }
@@ -205,7 +205,7 @@ fn sequence_options(sequence: &SequenceDef) -> String {
     )
 }
 
-/// Views, each after those that it is made of.
+/// Views, each after those that it uses.
 fn in_order(views: &[Arc<ViewDef>], made_of: impl Fn(&ViewDef) -> Vec<Oid>) -> Vec<Arc<ViewDef>> {
     let mut left: Vec<(Arc<ViewDef>, Vec<Oid>)> =
         views.iter().map(|view| (Arc::clone(view), made_of(view))).collect();

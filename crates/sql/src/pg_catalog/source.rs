@@ -1,4 +1,4 @@
-//! The relations of the system schemas as sources of rows for the query engine of our own.
+//! The relations of the system schemas as sources of rows for the query engine.
 
 use super::relation::Relation;
 use super::{Cell, Source};
@@ -11,12 +11,12 @@ use firn_plan::operator::SourceId;
 use firn_vector::builder::Builder;
 use firn_vector::{Chunk, Vector};
 
-/// How many rows the planner expects.
+/// The number of rows that the planner expects.
 const ROWS: u64 = 500;
 /// Rows of a chunk.
 const CHUNK: usize = 2048;
 
-/// A relation with its rows of the moment at which it is scanned, for one session.
+/// A relation with its rows as of its scan, for one session.
 pub(crate) struct CatalogRelation {
     relation: &'static Relation,
     source: Source,
@@ -28,7 +28,7 @@ impl CatalogRelation {
     }
 }
 
-/// As the binder sees it.
+/// The relation for the binder.
 pub(crate) fn described(schema: &str, relation: &Relation) -> firn_bind::Relation {
     let attribute = |(number, column): (i16, &super::relation::Column)| Attribute {
         number,
@@ -96,7 +96,7 @@ impl firn_executor::Source for CatalogRelation {
 impl CatalogRelation {
     /// A system column of a row. All rows are as old as the database.
     fn system(&self, attribute: i16, row: usize) -> Value {
-        /// PostgreSQL's number of the transaction that makes the catalogs.
+        /// PostgreSQL's number of the transaction that creates the catalogs.
         const BOOTSTRAP: u32 = 1;
         let place = || RowId::new(BlockNumber((row / CHUNK) as u64), Slot((row % CHUNK) as u32));
         match system_type(attribute).id {

@@ -49,7 +49,7 @@ fn constraint(oid: u32, name: &str, kind: ConstraintKind) -> ConstraintDef {
     ConstraintDef { oid: Oid(oid), name: name.to_owned(), kind, valid: true }
 }
 
-/// Two tables with every kind of constraint, a view, a sequence of each kind of owner.
+/// Two tables with every kind of constraint, a view, and a sequence with each kind of owner.
 fn catalog() -> Catalog {
     let schema = |oid: Oid, name: &str| (oid, Arc::new(SchemaDef { oid, name: name.to_owned() }));
     let parent = TableDef {
@@ -190,7 +190,7 @@ fn query(sql: &str) -> Vec<String> {
     try_query(sql).unwrap()
 }
 
-/// Every query of a file runs, one per `;` at the end of a line.
+/// Runs every query of a file; each ends with `;` at the end of a line.
 fn all_run(file: &str) {
     let queries = file.split(";\n").map(str::trim).filter(|sql| !sql.is_empty());
     let failed = queries.filter_map(|sql| try_query(sql).err().map(|error| format!("{sql}\n  => {error}")));
@@ -234,7 +234,7 @@ fn series_may_have_computed_bounds() {
 }
 
 #[test]
-fn keywords_are_told() {
+fn keywords_are_listed() {
     let sql = "SELECT word FROM pg_catalog.pg_get_keywords() \
                WHERE word <> ALL ('{select,\"null\"}'::text[]) AND word = ANY ('{select,ilike}'::text[])";
     assert_eq!(query(sql), ["ilike"]);
@@ -301,7 +301,7 @@ fn like_takes_any_escape_character() {
 }
 
 #[test]
-fn schemas_on_the_search_path_are_told() {
+fn schemas_on_the_search_path_are_listed() {
     assert_eq!(query("SELECT 'public' = ANY (current_schemas(true))"), ["t"]);
 }
 
@@ -327,7 +327,7 @@ fn what_types_and_functions_refer_to_is_there() {
     assert_eq!(query(sql), ["t", "t", "t", "t"]);
 }
 
-/// The answers are those of PostgreSQL 15.
+/// The results are those of PostgreSQL 15.
 #[test]
 fn functions_and_operators_have_names() {
     assert_eq!(
@@ -363,7 +363,7 @@ fn vectors_begin_at_0_and_are_written_with_blanks() {
     assert_eq!(query("SELECT '1 2 3'::int2vector, ('10 20'::oidvector)[1]"), ["1 2 3|20"]);
 }
 
-/// The answers are those of PostgreSQL 15.
+/// The results are those of PostgreSQL 15.
 #[test]
 fn values_become_json() {
     let sql = "SELECT json_build_object('a', 1, 'b', true, 'c', NULL, 'd', 'x\"y', 'e', 1.50, 'f', ARRAY[1,2], \

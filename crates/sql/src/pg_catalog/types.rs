@@ -1,4 +1,4 @@
-//! The types that `pg_type` lists: those of the type table, and PostgreSQL's other base types, which clients ask for by name or oid and
+//! The types that `pg_type` lists: those of the type table, and PostgreSQL's other base types, which clients look up by name or oid and
 //! which have no values here (`types.tsv`).
 
 use firn_base::type_table::{self, TypeKind};
@@ -9,10 +9,10 @@ use firn_vector::registry::{TypeFunctions, type_functions};
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// PostgreSQL's functions that take subscripts of arrays, and of `name`, apart.
+/// PostgreSQL's subscripting function of arrays, and that of `name`.
 const ARRAY_SUBSCRIPTS: i64 = 6179;
 const RAW_ARRAY_SUBSCRIPTS: i64 = 6180;
-/// PostgreSQL's function that samples arrays.
+/// PostgreSQL's function that collects statistics of arrays.
 const ARRAY_ANALYZE: i64 = 3816;
 
 /// The arrays of vectors, which have no values here.
@@ -23,7 +23,7 @@ const OIDVECTOR_ARRAY: i64 = 1013;
 pub(crate) struct ListedType {
     pub(crate) oid: i64,
     pub(crate) name: &'static str,
-    /// As `format_type` prints it without a modifier.
+    /// The name that `format_type` prints without a modifier.
     sql_name: &'static str,
     pub(crate) length: i64,
     pub(crate) by_value: bool,
@@ -31,7 +31,7 @@ pub(crate) struct ListedType {
     pub(crate) category: char,
     pub(crate) is_preferred: bool,
     pub(crate) delimiter: &'static str,
-    /// The type of the elements of arrays, vectors and `name`; 0 of others.
+    /// The type of the elements of arrays, vectors and `name`; 0 for others.
     pub(crate) element: i64,
     pub(crate) array: i64,
     pub(crate) input: i64,
@@ -140,7 +140,7 @@ pub(crate) fn of(ty: Type) -> &'static ListedType {
     numbered(ty.id.0.into()).expect("pg_type lists all types of columns")
 }
 
-/// The oid of a type by its name, as SQL writes it or as `pg_type` has it, with `[]` behind it for arrays.
+/// The oid of a type by its name in SQL or in `pg_type`, with `[]` appended for arrays.
 pub(crate) fn named(name: &str) -> Option<i64> {
     let parsed = firn_syntax::parse_type_name(name, Options::default()).ok()?;
     let TypeName { base, bounds, .. } = &parsed;

@@ -1,4 +1,4 @@
-//! Names, types and functions as a session sees them, for what is bound outside of a statement that runs: definitions.
+//! Names, types and functions in the context of a session, for definitions, which are bound outside of a running statement.
 
 use super::registry;
 use super::relations::SessionRelations;
@@ -10,13 +10,13 @@ use firn_bind::Catalog;
 use firn_query::catalog::{Binding, Names};
 use firn_txn::Transaction;
 
-/// Lends what the binder asks, over a transaction's catalog.
+/// Calls `work` with the binder's view of a transaction's catalog.
 pub fn with_catalog<T>(
     transaction: &Transaction,
     facts: &Arc<SessionFacts>,
     bind: impl FnOnce(&dyn Catalog) -> Result<T>,
 ) -> Result<T> {
-    // Nobody asks for rows while a definition is bound.
+    // No rows are read while a definition is bound.
     let others = SessionRelations { facts: facts.clone(), services: Arc::new(NoSession) };
     let names = Names {
         search_path: &facts.search_path,

@@ -16,7 +16,7 @@ use firn_vector::builder::Builder;
 use firn_vector::kernel::{Any, Call, Rest, Text};
 use firn_vector::registry::{Missing, RegistryBuilder};
 
-/// Adds them.
+/// Registers them.
 pub fn register(builder: &mut RegistryBuilder) {
     for spec in FUNCTIONS {
         for missing in builder.missing_named(spec.name) {
@@ -51,7 +51,7 @@ pub fn register(builder: &mut RegistryBuilder) {
     settings(builder);
 }
 
-/// Adds a function of the catalogs.
+/// Registers a function of the catalogs.
 fn add_catalog_function(builder: &mut RegistryBuilder, missing: &Missing, spec: &'static Spec) {
     let signature = &missing.signature;
     match (missing.is_strict, missing.arguments) {
@@ -95,7 +95,7 @@ fn call_body<'a>(
 
 /// The session and the catalog of the statement that calls.
 pub(super) fn source<'a>(call: &Call<'a>) -> Result<&'a Source> {
-    call.context.session.downcast_ref().ok_or_else(nobody)
+    call.context.session.downcast_ref().ok_or_else(no_session)
 }
 
 fn facts<'a>(call: &Call<'a>) -> Result<&'a SessionFacts> {
@@ -103,15 +103,15 @@ fn facts<'a>(call: &Call<'a>) -> Result<&'a SessionFacts> {
 }
 
 fn services<'a>(call: &Call<'a>) -> Result<&'a dyn SessionServices> {
-    source(call)?.services().ok_or_else(nobody)
+    source(call)?.services().ok_or_else(no_session)
 }
 
 #[cold]
-pub(super) fn nobody() -> Error {
+pub(super) fn no_session() -> Error {
     Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "no session runs this expression")
 }
 
-/// An argument as functions of the catalogs take it.
+/// An argument in the form of functions of the catalogs.
 fn cell(datum: Datum<'_>) -> Cell {
     match datum {
         Datum::Null => Cell::Null,
@@ -150,7 +150,7 @@ fn cell(datum: Datum<'_>) -> Cell {
     }
 }
 
-/// Who is connected, and to what.
+/// The functions about the client and the database.
 fn session(builder: &mut RegistryBuilder) {
     type Fact = fn(&SessionFacts) -> &str;
     let mut add = |signature: &str, fact: Fact| {
@@ -185,7 +185,7 @@ fn session(builder: &mut RegistryBuilder) {
     builder.scalar::<(), _>("txid_current()", |call, _| services(call)?.transaction_number(true));
     builder
         .scalar::<Rest, _>("txid_current_if_assigned()", |call, _| services(call)?.transaction_number(false));
-    // Transactions have no numbers that are used again.
+    // Transaction numbers are never reused.
     builder.scalar::<(u32,), _>("age(xid) mxid_age(xid)", |_, (_,)| i32::MAX);
     builder.scalar::<(i32,), _>("pg_cancel_backend(int4)", |call, (session,)| {
         services(call)?.interrupt(session, false)
@@ -195,9 +195,9 @@ fn session(builder: &mut RegistryBuilder) {
     });
 }
 
-/// The session that calls, with all that it has.
+/// The session that calls, with all its parts.
 fn own_session<'a>(call: &Call<'a>) -> Result<&'a Services> {
-    source(call)?.session().ok_or_else(nobody)
+    source(call)?.session().ok_or_else(no_session)
 }
 
 fn advisory_locks(builder: &mut RegistryBuilder) {
@@ -235,7 +235,7 @@ fn notifications(builder: &mut RegistryBuilder) {
     builder.scalar::<(Option<&str>, Option<&str>), _>("pg_notify(text,text)", |call, (channel, payload)| {
         own_session(call)?.notify(channel.unwrap_or_default(), payload.unwrap_or_default()).map(|()| Text)
     });
-    // What has been sent waits at those who listen, for which there is no limit.
+    // Notifications wait at the listening sessions, for which there is no limit.
     builder.scalar::<(), _>("pg_notification_queue_usage()", |_, ()| 0.0f64);
 }
 
@@ -263,7 +263,7 @@ fn sequence_name(call: &Call<'_>, oid: u32) -> Result<String> {
     source(call)?.sequence_name(oid.into())
 }
 
-/// What PostgreSQL calls its version.
+/// The version in PostgreSQL's form.
 fn version() -> String {
     format!("PostgreSQL 15.0 (FirnDB {})", env!("CARGO_PKG_VERSION"))
 }

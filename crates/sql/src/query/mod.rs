@@ -1,5 +1,5 @@
-//! Statements on the query engine of our own: its functions that need the catalog or the session, its relations outside
-//! of the catalog, and how a session prepares and starts a statement on it.
+//! Statements on the query engine: the functions that need the catalog or the session, the relations outside
+//! of the catalog, and how a session prepares and starts a statement.
 //!
 
 mod binding;

@@ -1,4 +1,4 @@
-//! The names of objects, for the text forms of `regclass` and its like.
+//! The names of objects, for the text forms of `regclass` and its relatives.
 
 use crate::pg_catalog::{Source, names};
 use firn_base::{Result, TypeId};

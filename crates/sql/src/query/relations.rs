@@ -1,4 +1,4 @@
-//! Relations outside of the catalog of tables: the system schemas, sequences, and what the session has registered.
+//! Relations outside of the catalog of tables: the system schemas, sequences, and registered sources of the session.
 
 use super::functions;
 use super::registry;
@@ -18,9 +18,9 @@ use firn_txn::Transaction;
 use firn_vector::Chunk;
 use firn_vector::builder::Builder;
 
-/// What a session sees beside the tables and views of a catalog.
+/// The relations that a session has beside the tables and views of a catalog.
 pub struct SessionRelations {
-    /// Whose search path and user it is.
+    /// The search path and the user.
     pub facts: Arc<SessionFacts>,
     /// The session.
     pub services: Arc<dyn SessionServices>,
@@ -69,12 +69,12 @@ impl Relations for SessionRelations {
 }
 
 impl SessionRelations {
-    /// The files that a name in FROM stands for, which are noted in `files`.
+    /// The files that a name in FROM denotes, which are recorded in `files`.
     pub(super) fn files_named(&self, pattern: &str, files: &Files) -> Result<Found> {
         files.named(pattern, &self.opening())
     }
 
-    /// The files that a function in FROM reads, which are noted in `files`.
+    /// The files that a function in FROM reads, which are recorded in `files`.
     pub(super) fn files_read_by(
         &self,
         function: &str,
@@ -89,7 +89,7 @@ impl SessionRelations {
     }
 }
 
-/// A sequence: one row with its state at the moment at which it is scanned.
+/// A sequence: one row with its state at the time of the scan.
 struct SequenceRelation {
     oid: u32,
     source: CatalogSource,
@@ -110,7 +110,7 @@ impl Source for SequenceRelation {
         let name = self.source.sequence_name(self.oid.into())?;
         let (last_value, is_called) = match self.source.services() {
             Some(services) => services.sequence_state(&name)?,
-            None => return Err(functions::nobody()),
+            None => return Err(functions::no_session()),
         };
         let values = [Value::BigInt(last_value), Value::BigInt(0), Value::Boolean(is_called)];
         let vectors = self.columns().into_iter().zip(&values).map(|(column, value)| {

@@ -10,7 +10,7 @@ use firn_vector::builder::Builder;
 use firn_vector::kernel::{Call, Set, SetKernel};
 use firn_vector::registry::RegistryBuilder;
 
-/// Adds them.
+/// Registers them.
 pub(super) fn register(builder: &mut RegistryBuilder) {
     for (signature, relation) in [
         ("pg_cursor()", "pg_cursors"),
@@ -26,7 +26,7 @@ pub(super) fn register(builder: &mut RegistryBuilder) {
     builder.set("pg_get_keywords()", Keywords);
     builder.set("pg_stat_get_activity(int4)", Sessions);
     builder.set("pg_listening_channels()", Channels);
-    // There are no privileges that are granted, and no partitions.
+    // No privileges are granted, and there are no partitions.
     builder.set("aclexplode(_aclitem) pg_partition_ancestors(regclass) pg_partition_tree(regclass)", Nothing);
 }
 
@@ -51,7 +51,7 @@ impl SetKernel for Rows {
     }
 }
 
-/// Rows that are all there.
+/// Rows that are complete.
 struct Values {
     columns: Vec<(Representation, Vec<Value>)>,
     next: usize,
@@ -69,11 +69,11 @@ impl Set for Values {
     }
 }
 
-/// `pg_stat_get_activity`: all sessions, or the one of a number.
+/// `pg_stat_get_activity`: all sessions, or the one with a number.
 struct Sessions;
 
 impl Sessions {
-    /// Its columns, as `pg_proc` lists them. What `pg_stat_activity` does not have is of encrypted connections.
+    /// Its columns, as `pg_proc` lists them. Those that `pg_stat_activity` lacks are about encrypted connections.
     const COLUMNS: [(&str, TypeId); 30] = [
         ("datid", TypeId::OID),
         ("pid", TypeId::INT4),

@@ -1,5 +1,5 @@
-//! Snapshots as values: `pg_current_snapshot` and the functions that take what it returns. PostgreSQL has types for them, here they
-//! are text: the smallest number of a running transaction, the number of the next one, and those that run between.
+//! Snapshots as values: `pg_current_snapshot` and the functions that take its result. PostgreSQL has types for them. Here they
+//! are text: the smallest number of a running transaction, the number of the next one, and those of the running ones in between.
 
 use super::functions::source;
 use firn_base::{Error, Representation, Result, SqlState, Value};
@@ -10,10 +10,10 @@ use firn_vector::kernel::{Call, Set, SetKernel, Text};
 use firn_vector::registry::RegistryBuilder;
 use std::fmt::Write;
 
-/// Adds them.
+/// Registers them.
 pub(super) fn register(builder: &mut RegistryBuilder) {
     builder.scalar::<(), _>("pg_current_snapshot() txid_current_snapshot()", |call, ()| {
-        let session = source(call)?.session().ok_or_else(super::functions::nobody)?;
+        let session = source(call)?.session().ok_or_else(super::functions::no_session)?;
         // First, because those that begin later have larger numbers.
         let next = session.engine().next_number();
         let mut running: Vec<u64> =
@@ -40,7 +40,7 @@ pub(super) fn register(builder: &mut RegistryBuilder) {
     builder.set("pg_snapshot_xip(text) txid_snapshot_xip(text)", RunningNumbers);
 }
 
-/// What a text says.
+/// The numbers in the text of a snapshot.
 struct Snapshot {
     first: i64,
     next: i64,
@@ -68,7 +68,7 @@ impl Snapshot {
         })
     }
 
-    /// Whether the transaction of that number had ended.
+    /// Whether the transaction with that number had ended.
     fn sees(&self, number: i64) -> bool {
         number < self.first || number < self.next && self.running.binary_search(&number).is_err()
     }

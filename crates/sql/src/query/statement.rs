@@ -1,4 +1,4 @@
-//! How a session prepares and starts a statement on the query engine of our own.
+//! How a session prepares and starts a statement on the query engine.
 
 use super::registry;
 use super::relations::SessionRelations;
@@ -26,24 +26,24 @@ use firn_vector::{Context, Datum, Slot};
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-/// What a query yields.
+/// The result of a query.
 pub enum QueryOutput {
-    /// So many rows, all of them, whose values have been appended to those of the caller.
+    /// The number of rows of the whole result, whose values have been appended to those of the caller.
     Values(usize),
-    /// Rows in the making.
+    /// Rows that are computed while they are read.
     Stream(Stream),
 }
 
-/// What a statement has done that changes or locks rows.
+/// The result of a statement that changes or locks rows.
 pub enum Execution {
     /// It has touched few rows. The values of its result have been appended to those of the caller.
     Short {
-        /// Rows that were changed; `None` of a query.
+        /// The number of changed rows; `None` for a query.
         count: Option<u64>,
         /// Rows of the result.
         rows: usize,
     },
-    /// It has run by pipelines.
+    /// It has run as pipelines.
     Pipelines(Executed),
 }
 
@@ -53,7 +53,7 @@ pub struct Prepared {
     files: Box<[FileVersions]>,
 }
 
-/// What all queries of the process share.
+/// The memory budget that all queries of the process share.
 static BUDGET: LazyLock<Arc<Budget>> = LazyLock::new(Budget::of_process);
 
 impl Prepared {
@@ -99,12 +99,12 @@ impl Prepared {
         self.prepared.parameters()
     }
 
-    /// The plan that it runs by.
+    /// Its plan.
     pub fn plan(&self) -> &firn_plan::Plan {
         self.prepared.plan()
     }
 
-    /// How strongly it locks rows, if it does.
+    /// How strongly it locks rows, if it locks any.
     pub fn lock_strength(&self) -> Option<LockStrength> {
         self.prepared.lock_strength()
     }
@@ -114,7 +114,7 @@ impl Prepared {
         self.prepared.has_effects()
     }
 
-    /// How many rows each operator of its plan is expected to give, by its number.
+    /// The expected number of rows of each operator of its plan, by its number.
     pub fn estimates(
         &self,
         transaction: &Transaction,
@@ -156,12 +156,12 @@ impl Prepared {
         self.prepared.execute(transaction, &others, parameters, Arc::new(surroundings), run_options(options))
     }
 
-    /// Whether it touches few rows, as far as that is known before it runs.
+    /// Whether it touches few rows, as far as is known before it runs.
     pub fn is_short(&self) -> bool {
         self.prepared.is_short()
     }
 
-    /// Whether its tables have grown so much that it is to be prepared anew.
+    /// Whether its tables have grown so much that it should be prepared again.
     pub fn has_outgrown(&self) -> bool {
         self.prepared.has_outgrown()
     }
@@ -213,7 +213,7 @@ impl Prepared {
         Ok(QueryOutput::Stream(stream))
     }
 
-    /// Starts it in a transaction, which must run as long as rows are drawn.
+    /// Starts it in a transaction, which must stay open as long as rows are read.
     pub fn start(
         &self,
         transaction: &Transaction,
@@ -227,7 +227,7 @@ impl Prepared {
     }
 }
 
-/// The parameters, with the objects that are given by their names.
+/// The parameters, with oids in place of the names of objects.
 fn with_objects<'v>(
     types: &[Type],
     parameters: &'v [Value],
@@ -244,14 +244,14 @@ fn with_objects<'v>(
     values.collect::<Result<_>>().map(Cow::Owned)
 }
 
-/// What a text means as a value of a type of objects, or of arrays of them: what the type's input function returns.
+/// The value of a type of objects, or of arrays of them, that a text denotes: the result of the type's input function.
 fn object_named(text: &str, ty: Type, context: &Context<'_>) -> Result<Value> {
     let input = registry().input(ty.id).and_then(|input| registry().function(input));
     let input = input.ok_or_else(|| Error::unsupported(format_args!("type {ty} as text")))?;
     let element = ty.element().map_or(0, |element| element.id.0);
     let arguments = [Datum::Text(text), Datum::UInt32(element), Datum::Int32(ty.modifier)];
     let types = [TypeId::CSTRING, TypeId::OID, TypeId::INT4].map(Type::new);
-    // Input functions of single objects take the text alone.
+    // Input functions of single objects have the text as their only parameter.
     let count = if element == 0 { 1 } else { 3 };
     let represented = |ty: &Type| ty.representation().expect("values of the type are stored");
     let signature = Signature {
@@ -266,7 +266,7 @@ fn object_named(text: &str, ty: Type, context: &Context<'_>) -> Result<Value> {
     Ok(object.get().to_value(ty))
 }
 
-/// The relations of a session, and the files among them that were found: a plan over files holds as long as they are what they were.
+/// The relations of a session, which records the files that were found: a plan over files is valid as long as they are unchanged.
 struct Noting {
     relations: SessionRelations,
     files: Files,
@@ -298,7 +298,7 @@ impl Relations for Noting {
     }
 }
 
-/// The type that a name in a statement means.
+/// The type that a name in a statement denotes.
 pub fn type_named(
     parsed: &Parsed,
     name: &TypeName,
@@ -346,14 +346,14 @@ fn prepare(
     Ok(Prepared { prepared, files })
 }
 
-/// Lends what statements of a session are prepared with; with the files that were looked at.
+/// Calls `work` with the context in which statements of a session are prepared. Also returns the files that were examined.
 fn preparing<T>(
     transaction: &Transaction,
     facts: &Arc<SessionFacts>,
     cancel: &Cancel,
     work: impl FnOnce(Preparing<'_>) -> Result<T>,
 ) -> Result<(T, Box<[FileVersions]>)> {
-    // Nobody asks for rows while a statement is prepared.
+    // No rows are read while a statement is prepared.
     let relations = SessionRelations { facts: facts.clone(), services: Arc::new(NoSession) };
     let others = Noting { relations, files: Files::default() };
     let done = work(Preparing {
@@ -371,7 +371,7 @@ fn preparing<T>(
     Ok((done, others.files.versions()))
 }
 
-/// Calls with what binds the expressions that rows of a load need.
+/// Calls `work` with a binder for the expressions that rows of a load need.
 pub(crate) fn load_expressions<T>(
     transaction: &Transaction,
     facts: &Arc<SessionFacts>,
@@ -385,7 +385,7 @@ pub(crate) fn load_expressions<T>(
     Ok(done)
 }
 
-/// What the functions of a statement are called with.
+/// The context of the functions of a statement.
 pub(crate) fn surroundings(
     transaction: &Transaction,
     facts: &Arc<SessionFacts>,
@@ -405,7 +405,7 @@ pub(crate) fn surroundings(
     }
 }
 
-/// A place to keep the rows of a result.
+/// A buffer for the rows of a result.
 pub fn kept_rows(columns: &[ResultColumn], options: &RunOptions) -> KeptRows {
     KeptRows::new(columns, &run_options(options))
 }

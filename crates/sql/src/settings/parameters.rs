@@ -1,8 +1,8 @@
-//! The table of settings: what each takes, and what it is for.
+//! The table of settings: the values that each accepts, and its purpose.
 
 use firn_base::text_style::IntervalStyle;
 
-/// What a setting takes.
+/// The type of a setting.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     /// on or off
@@ -34,7 +34,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// What its numbers count that have no unit.
+    /// The unit of its numbers without one.
     pub(super) fn unit(self) -> Option<&'static str> {
         match self {
             Kind::Duration => Some("ms"),
@@ -58,29 +58,39 @@ const fn parameter(name: &'static str, default: &'static str, kind: Kind, about:
 const ISOLATION: Kind =
     Kind::Choice(&["serializable", "repeatable read", "read committed", "read uncommitted"]);
 
-/// Every setting, sorted by lower-case name. Those that steer only PostgreSQL's planner, memory or log are here because drivers and
-/// tools set them.
+/// Every setting, sorted by lower-case name. Those that only affect PostgreSQL's planner, memory or log are included because drivers
+/// and tools set them.
 pub(super) static PARAMETERS: &[Parameter] = &[
-    parameter("application_name", "", Kind::Text, "What the client calls itself."),
+    parameter("application_name", "", Kind::Text, "The name of the client's application."),
     parameter("array_nulls", "on", Kind::Boolean, "Accepted; has no effect."),
     parameter("backend_flush_after", "0", Kind::Memory, "Accepted; has no effect."),
     parameter("backslash_quote", "safe_encoding", Kind::Text, "Accepted; has no effect."),
-    parameter("bytea_output", "hex", Kind::Choice(&["escape", "hex"]), "How bytea is printed."),
+    parameter(
+        "bytea_output",
+        "hex",
+        Kind::Choice(&["escape", "hex"]),
+        "The format in which bytea is printed.",
+    ),
     parameter("check_function_bodies", "on", Kind::Boolean, "Accepted; has no effect."),
     parameter(
         "client_connection_check_interval",
         "1s",
         Kind::Duration,
-        "How long a statement runs until it is looked whether its client is still there; 0 for ever.",
+        "Interval of checks whether the client of a running statement is still connected; 0 for none.",
     ),
-    parameter("client_encoding", "UTF8", Kind::Encoding, "In which encoding clients send and get strings."),
+    parameter(
+        "client_encoding",
+        "UTF8",
+        Kind::Encoding,
+        "The encoding of strings that the client sends and receives.",
+    ),
     parameter(
         "client_min_messages",
         "notice",
         Kind::Choice(&[
             "debug5", "debug4", "debug3", "debug2", "debug1", "debug", "log", "notice", "warning", "error",
         ]),
-        "Least severe messages that the client is sent.",
+        "The lowest severity of messages that are sent to the client.",
     ),
     parameter("commit_delay", "0", Kind::Integer(0, 100000), "Accepted; has no effect."),
     parameter("commit_siblings", "5", Kind::Integer(0, 1000), "Accepted; has no effect."),
@@ -94,7 +104,7 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     parameter("cpu_operator_cost", "0.0025", Kind::Real, "Accepted; has no effect."),
     parameter("cpu_tuple_cost", "0.01", Kind::Real, "Accepted; has no effect."),
     parameter("cursor_tuple_fraction", "0.1", Kind::Real, "Accepted; has no effect."),
-    parameter("DateStyle", "ISO, MDY", Kind::DateStyle, "How dates are printed and read."),
+    parameter("DateStyle", "ISO, MDY", Kind::DateStyle, "The format in which dates are printed and read."),
     parameter(
         "deadlock_timeout",
         "1s",
@@ -115,14 +125,19 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         "default_transaction_deferrable",
         "off",
         Kind::Boolean,
-        "Whether new transactions may wait for a snapshot of their own; none has to.",
+        "Whether new transactions are deferrable, which has no effect.",
     ),
-    parameter("default_transaction_isolation", "serializable", ISOLATION, "Isolation of new transactions."),
+    parameter(
+        "default_transaction_isolation",
+        "serializable",
+        ISOLATION,
+        "The isolation level of new transactions.",
+    ),
     parameter(
         "default_transaction_read_only",
         "off",
         Kind::Boolean,
-        "Whether new transactions may only read.",
+        "Whether new transactions are read-only.",
     ),
     parameter("effective_cache_size", "4GB", Kind::Memory, "Accepted; has no effect."),
     parameter("effective_io_concurrency", "1", Kind::Integer(0, 1000), "Accepted; has no effect."),
@@ -151,7 +166,7 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         "extra_float_digits",
         "1",
         Kind::Integer(-15, 3),
-        "Above 0 floats are printed shortest and exact, else with so many more digits than all keep.",
+        "Above 0, floats are printed in the shortest exact form; else, digits added to those of the type.",
     ),
     parameter(
         "force_parallel_mode",
@@ -172,20 +187,20 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         "idle_in_transaction_session_timeout",
         "0",
         Kind::Duration,
-        "Longest that a client may leave a transaction block idle; 0 for ever.",
+        "The longest idle time in a transaction block; 0 for no limit.",
     ),
     parameter(
         "idle_session_timeout",
         "0",
         Kind::Duration,
-        "Longest that a client may be idle outside transaction blocks; 0 for ever.",
+        "The longest idle time outside of transaction blocks; 0 for no limit.",
     ),
     parameter("integer_datetimes", "on", Kind::Fixed, "Times are integers."),
     parameter(
         "IntervalStyle",
         "postgres",
         Kind::Choice(IntervalStyle::NAMES),
-        "How intervals are printed and read.",
+        "The format in which intervals are printed and read.",
     ),
     parameter("is_superuser", "on", Kind::Fixed, "Every user may do everything."),
     parameter("jit", "off", Kind::Boolean, "Accepted; has no effect."),
@@ -193,9 +208,9 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     parameter("jit_inline_above_cost", "500000", Kind::Real, "Accepted; has no effect."),
     parameter("jit_optimize_above_cost", "500000", Kind::Real, "Accepted; has no effect."),
     parameter("join_collapse_limit", "8", Kind::Integer(1, 2147483647), "Accepted; has no effect."),
-    parameter("lc_collate", "C", Kind::Fixed, "Strings compare by their bytes."),
-    parameter("lc_ctype", "C.UTF-8", Kind::Fixed, "Characters are those of Unicode."),
-    parameter("lc_messages", "C", Kind::Text, "Messages are English."),
+    parameter("lc_collate", "C", Kind::Fixed, "Strings are compared by their bytes."),
+    parameter("lc_ctype", "C.UTF-8", Kind::Fixed, "Characters are classified by Unicode."),
+    parameter("lc_messages", "C", Kind::Text, "Messages are in English."),
     parameter("lc_monetary", "C", Kind::Text, "Accepted; has no effect."),
     parameter("lc_numeric", "C", Kind::Text, "Accepted; has no effect."),
     parameter("lc_time", "C", Kind::Text, "Accepted; has no effect."),
@@ -203,7 +218,7 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         "lock_timeout",
         "0",
         Kind::Duration,
-        "Longest that a statement waits for a row or a table; 0 for ever.",
+        "The longest wait of a statement for a row or a table; 0 for no limit.",
     ),
     parameter("log_duration", "off", Kind::Boolean, "Accepted; has no effect."),
     parameter(
@@ -246,13 +261,18 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     parameter("logical_decoding_work_mem", "64MB", Kind::Memory, "Accepted; has no effect."),
     parameter("maintenance_io_concurrency", "10", Kind::Integer(0, 1000), "Accepted; has no effect."),
     parameter("maintenance_work_mem", "64MB", Kind::Memory, "Accepted; has no effect."),
-    parameter("max_identifier_length", "63", Kind::Fixed, "Bytes of a name."),
-    parameter("max_index_keys", "32", Kind::Fixed, "Columns of an index."),
+    parameter("max_identifier_length", "63", Kind::Fixed, "The longest name in bytes."),
+    parameter("max_index_keys", "32", Kind::Fixed, "The most columns of an index."),
     parameter("max_parallel_maintenance_workers", "2", Kind::Integer(0, 1024), "Accepted; has no effect."),
     parameter("max_parallel_workers", "8", Kind::Integer(0, 1024), "Accepted; has no effect."),
     parameter("max_parallel_workers_per_gather", "2", Kind::Integer(0, 1024), "Accepted; has no effect."),
-    parameter("max_stack_depth", "2MB", Kind::Memory, "Accepted; has no effect."),
-    parameter("memory_limit", "0", Kind::Fixed, "Most memory that the store may hold; 0 for no limit."),
+    parameter(
+        "max_stack_depth",
+        "2MB",
+        Kind::Memory,
+        "How deep statements may nest: 300 levels, and less in proportion if it is below 2MB.",
+    ),
+    parameter("memory_limit", "0", Kind::Fixed, "The limit of the store's memory; 0 for no limit."),
     parameter("min_parallel_index_scan_size", "512kB", Kind::Memory, "Accepted; has no effect."),
     parameter("min_parallel_table_scan_size", "8MB", Kind::Memory, "Accepted; has no effect."),
     parameter("parallel_leader_participation", "on", Kind::Boolean, "Accepted; has no effect."),
@@ -274,24 +294,29 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         "query_memory",
         "0",
         Kind::Fixed,
-        "Most memory that running queries may hold together in hash tables and sort buffers.",
+        "The limit of the memory of all running queries' hash tables and sort buffers.",
     ),
-    parameter("quote_all_identifiers", "off", Kind::Choice(&["off"]), "Names are quoted where they need it."),
+    parameter("quote_all_identifiers", "off", Kind::Choice(&["off"]), "Names are quoted only if necessary."),
     parameter("random_page_cost", "4", Kind::Real, "Accepted; has no effect."),
     parameter("recursive_worktable_factor", "10", Kind::Real, "Accepted; has no effect."),
-    parameter("role", "none", Kind::Role, "The role whose rights count; every user may do everything."),
+    parameter("role", "none", Kind::Role, "The current role; every user may do everything."),
     parameter("row_security", "on", Kind::Boolean, "Accepted; has no effect."),
-    parameter("search_path", "\"$user\", public", Kind::Text, "Schemas in which names are looked up."),
+    parameter("search_path", "\"$user\", public", Kind::Text, "The schemas in which names are looked up."),
     parameter("seq_page_cost", "1", Kind::Real, "Accepted; has no effect."),
     parameter("server_encoding", "UTF8", Kind::Fixed, "Strings are UTF-8."),
-    parameter("server_version", "15.0 (FirnDB)", Kind::Fixed, "The PostgreSQL whose dialect we follow."),
-    parameter("server_version_num", "150000", Kind::Fixed, "The same as a number."),
+    parameter(
+        "server_version",
+        "15.0 (FirnDB)",
+        Kind::Fixed,
+        "The version of PostgreSQL whose dialect is implemented.",
+    ),
+    parameter("server_version_num", "150000", Kind::Fixed, "The same version as a number."),
     parameter("session_authorization", "firn", Kind::Role, "The user."),
     parameter(
         "session_replication_role",
         "origin",
         Kind::Choice(&["origin", "replica", "local"]),
-        "With replica foreign keys are not checked, and their actions not carried out.",
+        "With replica, foreign keys are not checked, and their actions not carried out.",
     ),
     parameter(
         "standard_conforming_strings",
@@ -299,7 +324,12 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         Kind::Boolean,
         "Whether backslashes are ordinary characters in strings.",
     ),
-    parameter("statement_timeout", "0", Kind::Duration, "Longest that a statement may run; 0 for ever."),
+    parameter(
+        "statement_timeout",
+        "0",
+        Kind::Duration,
+        "The longest run time of a statement; 0 for no limit.",
+    ),
     parameter("synchronize_seqscans", "on", Kind::Boolean, "Accepted; has no effect."),
     parameter(
         "synchronous_commit",
@@ -316,10 +346,10 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         "temp_file_limit",
         "-1",
         Kind::MemoryLimit,
-        "Most that the session's queries may hold in temporary files; -1 for no limit.",
+        "The limit of the session's temporary files; -1 for no limit.",
     ),
     parameter("temp_tablespaces", "", Kind::Text, "Accepted; has no effect."),
-    parameter("TimeZone", "UTC", Kind::TimeZone, "Where timestamptz is printed and read."),
+    parameter("TimeZone", "UTC", Kind::TimeZone, "The time zone in which timestamptz is printed and read."),
     parameter("timezone_abbreviations", "Default", Kind::Text, "Accepted; has no effect."),
     parameter("track_activities", "on", Kind::Boolean, "Accepted; has no effect."),
     parameter("track_counts", "on", Kind::Boolean, "Accepted; has no effect."),
@@ -329,11 +359,16 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         "transaction_deferrable",
         "off",
         Kind::Boolean,
-        "Whether this transaction may wait for a snapshot of its own; none has to.",
+        "Whether this transaction is deferrable, which has no effect.",
     ),
-    parameter("transaction_isolation", "serializable", ISOLATION, "Isolation of this transaction."),
-    parameter("transaction_read_only", "off", Kind::Boolean, "Whether this transaction may only read."),
-    parameter("transaction_timeout", "0", Kind::Duration, "Accepted as 0: transactions may last for ever."),
+    parameter("transaction_isolation", "serializable", ISOLATION, "The isolation level of this transaction."),
+    parameter("transaction_read_only", "off", Kind::Boolean, "Whether this transaction is read-only."),
+    parameter(
+        "transaction_timeout",
+        "0",
+        Kind::Duration,
+        "Accepted as 0: the time of transactions is not limited.",
+    ),
     parameter("transform_null_equals", "off", Kind::Choice(&["off"]), "x = NULL is NULL."),
     parameter("vacuum_cost_delay", "0", Kind::Real, "Accepted; has no effect."),
     parameter("vacuum_cost_limit", "200", Kind::Integer(1, 10000), "Accepted; has no effect."),

@@ -184,7 +184,7 @@ fn keys_are_tested_row_by_row() {
     let db = Database::with("CREATE TABLE t (k int PRIMARY KEY); INSERT INTO t VALUES (1), (2), (3)");
     assert_eq!(db.run("UPDATE t SET k = -k").count, 3);
     assert_eq!(db.rows("SELECT k FROM t ORDER BY k"), "-3, -2, -1");
-    // -1 wants to become -2, which is still there.
+    // -1 becomes -2, which still exists.
     assert!(db.error("UPDATE t SET k = k - 1").starts_with("23505"), "as in PostgreSQL");
     assert_eq!(db.run("UPDATE t SET k = k - 1 WHERE k = -3").count, 1);
     assert_eq!(db.run("DELETE FROM t WHERE k = -4").count, 1);

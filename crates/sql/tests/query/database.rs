@@ -1,4 +1,4 @@
-//! A database in memory that runs scripts and shows what comes out as text: what `sql` does without a session.
+//! A database in memory that runs scripts and returns results as text: tests `sql` without a session.
 
 use firn_base::sync::Arc;
 use firn_base::{Cancel, Error, Result, TextStyle, Type, TypeId, Value, coerce, text};
@@ -11,7 +11,7 @@ use firn_sql::settings::Settings;
 use firn_sql::{Datum, ResultChunk, RunOptions, Stream, ddl};
 use firn_txn::{Config, Engine, Transaction};
 
-/// An engine and what a session on it knows.
+/// An engine and the parts of a session.
 pub struct Database {
     pub engine: Arc<Engine>,
     facts: Arc<SessionFacts>,
@@ -19,7 +19,7 @@ pub struct Database {
     pub cancel: Cancel,
 }
 
-/// What a statement came to: its rows as `a|b`, or how many it changed.
+/// The result of a statement: its rows as `a|b`, or how many it changed.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Answer {
     pub rows: Vec<String>,
@@ -130,7 +130,7 @@ impl Database {
             return Ok(Answer { count, ..Answer::default() });
         }
         let prepared = Prepared::new(parsed, &[], transaction, &self.facts, &self.cancel)?;
-        // As the session does: parameters come in the types that the plan wants.
+        // As in the session, parameters are converted to the types of the plan.
         let parameters = parameters
             .iter()
             .zip(prepared.parameters())

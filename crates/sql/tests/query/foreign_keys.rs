@@ -3,7 +3,7 @@
 
 use crate::database::Database;
 
-/// Runs `test` with a child that has an index on its key and one that has not.
+/// Runs `test` with a child that has an index on its key and one without.
 fn with_and_without_index(script: &str, test: impl Fn(&Database)) {
     test(&Database::with(script));
     let db = Database::with(script);
@@ -36,7 +36,7 @@ fn a_row_points_only_at_what_is_there() {
 }
 
 #[test]
-fn what_is_pointed_at_stays_by_default() {
+fn referenced_rows_are_kept_by_default() {
     for actions in ["", "ON DELETE NO ACTION ON UPDATE NO ACTION", "ON DELETE RESTRICT ON UPDATE RESTRICT"] {
         with_and_without_index(&family(actions), |db| {
             assert_eq!(
@@ -81,13 +81,13 @@ fn keys_are_set_to_null_or_their_default() {
 #[test]
 fn no_action_looks_at_what_the_statement_leaves() {
     let db = Database::with(&family(""));
-    // Key 1 leaves its row, and another row takes it.
+    // Key 1 moves away from its row, and another row gets it.
     assert_eq!(db.run("UPDATE p SET k = CASE k WHEN 1 THEN 7 ELSE k END WHERE k = 9").count, 1);
     let db = Database::with(
         "CREATE TABLE p (k int UNIQUE, v int); CREATE TABLE c (p int REFERENCES p (k));
          INSERT INTO p VALUES (1, 0), (-1, 0); INSERT INTO c VALUES (1), (-1)",
     );
-    // Rows meet in the middle only if the first to move finds its place empty: use a free key.
+    // Rows that move onto each other's keys succeed only if the first to move finds its key free: use a free key.
     assert!(db.error("UPDATE p SET k = 2 * k").starts_with("23503"));
 }
 

@@ -1,4 +1,4 @@
-//! Parameters: the types that they get, and the values that they take. The types are PostgreSQL 15's.
+//! Parameters: the types that are inferred for them, and the values that they accept. The types are PostgreSQL 15's.
 
 use crate::database::{Database, shop};
 use firn_base::{TypeId, Value};
@@ -95,7 +95,7 @@ fn any_and_all_have_three_truth_values() {
     let array = |elements: &[Option<i32>]| {
         Value::Array(elements.iter().map(|element| element.map_or(Value::Null, Value::Integer)).collect())
     };
-    // True and false; the rest of the three is unknown.
+    // True and false; the third value is unknown.
     for (condition, elements, expected) in [
         ("c_id = ANY ($1)", &[Some(1), Some(3), Some(3)][..], "2|1"),
         ("c_id = ANY ($1)", &[Some(1), None], "1|0"),

@@ -1,5 +1,5 @@
-//! The analytical queries of TPC-H and CH-benCHmark on hot, frozen and compact rows. The answers of TPC-H are PostgreSQL 15's over the
-//! same rows (`tpch.answers`); those of CH-benCHmark are the answers of the hot rows.
+//! The analytical queries of TPC-H and CH-benCHmark on hot, frozen and compact rows. The expected results of TPC-H are PostgreSQL 15's
+//! over the same rows (`tpch.answers`); those of CH-benCHmark are the results from the hot rows.
 
 use crate::database::Database;
 use firn_bench::temperature::{Temperature, cool};
@@ -9,7 +9,7 @@ use firn_bench::{ch, queries, tpcc, tpch};
 /// The scale of `tpch.answers`.
 const SCALE: f64 = 0.01;
 
-/// The rows of an answer, in any order: those that ORDER BY leaves equal may come in any.
+/// The rows of a result, in any order: ORDER BY may leave the order of some open.
 fn answer(database: &Database, query: &str) -> Vec<String> {
     let mut rows = database.run(query).rows;
     rows.sort_unstable();

@@ -1,7 +1,7 @@
-//! Who calls: a handshake or every call shows a name and a password (HTTP's `Basic`), a handshake yields a
-//! token (`Bearer`) that stands for a session from then on.
+//! Identifies the caller: a handshake or every call carries a name and a password (HTTP's `Basic`). A handshake returns a
+//! token (`Bearer`) that identifies the session from then on.
 //!
-//! Names and passwords are those of the PostgreSQL side: the same verifiers, checked the other way round,
+//! Names and passwords are those of the PostgreSQL side. The same verifiers are checked with the password itself,
 //! since Flight SQL has no SCRAM.
 
 use std::net::SocketAddr;
@@ -17,10 +17,10 @@ use tonic::metadata::MetadataMap;
 use super::state::{Session, State};
 use crate::server::Auth;
 
-/// The header by which a client asks for strings as Arrow views (`view`), which not every client can read.
+/// The header by which a client requests strings as Arrow views (`view`), which not every client can read.
 const STRINGS_HEADER: &str = "x-firn-strings";
 
-/// How strings and bytes go out.
+/// How strings and bytes are sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Strings {
     /// As Utf8 and Binary, which every client reads.
@@ -30,16 +30,16 @@ pub(super) enum Strings {
     Views,
 }
 
-/// Who makes a call, and how he wants it answered.
+/// The caller, and the form of replies that it has requested.
 #[derive(Clone)]
 pub(super) struct Caller {
-    /// The name that he gave; `None` if he gave none and need not.
+    /// The user name that it sent; `None` if it sent none and needs none.
     pub user: Option<String>,
-    /// What began with his handshake.
+    /// The session that its handshake began.
     pub session: Option<Arc<Session>>,
-    /// Where he is.
+    /// Its address.
     pub address: Option<SocketAddr>,
-    /// How strings go out to him.
+    /// How strings are sent to it.
     pub strings: Strings,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Credentials {
     password: String,
 }
 
-/// What a call shows.
+/// The credentials of a call.
 enum Shown {
     Nothing,
     Token(String),
@@ -57,8 +57,8 @@ enum Shown {
 }
 
 impl Caller {
-    /// Who makes a call with such headers. Checking a password takes milliseconds of computing: call it where
-    /// that does no harm, if [`Caller::needs_work`].
+    /// Identifies the caller from the headers of a call. Checking a password takes milliseconds of computing: if
+    /// [`Caller::needs_work`], call it on a thread that may block.
     pub fn identify(state: &State, headers: &MetadataMap, address: Option<SocketAddr>) -> Result<Caller> {
         let strings = match headers.get(STRINGS_HEADER).map(|value| value.as_bytes()) {
             None | Some(b"plain") => Strings::Plain,
@@ -84,13 +84,13 @@ impl Caller {
             (Shown::Nothing, Auth::Trust) => Ok(caller),
             (Shown::Nothing, Auth::Scram(_)) => Err(Error::new(
                 SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
-                "this server wants to know who calls",
+                "this server requires authentication",
             )
             .with_hint("Connect with a user name and a password.")),
         }
     }
 
-    /// Whether two calls come from one client, as far as can be told: from one session, or without one over one
+    /// Whether two calls come from one client, as far as is known: from one session, or without one over one
     /// TCP connection.
     pub fn is_same_client(&self, other: &Caller) -> bool {
         match (&self.session, &other.session) {
@@ -108,7 +108,7 @@ impl Caller {
     }
 }
 
-/// The name and the password of a handshake: in the headers, or in what was sent.
+/// The name and the password of a handshake: from the headers, or from the message.
 pub(super) fn credentials(headers: &MetadataMap, payload: &[u8]) -> Result<Credentials> {
     if let Shown::Password(credentials) = shown(headers)? {
         return Ok(credentials);
@@ -156,7 +156,7 @@ fn shown(headers: &MetadataMap) -> Result<Shown> {
     let decoded = String::from_utf8(decoded).map_err(|_| malformed())?;
     let (user, password) = decoded.split_once(':').ok_or_else(malformed)?;
     Ok(match user {
-        // What clients send that know no name.
+        // Sent by clients that have no user name.
         "" => Shown::Nothing,
         user => Shown::Password(Credentials { user: user.to_owned(), password: password.to_owned() }),
     })

@@ -1,9 +1,9 @@
-//! Arrow batches on their way out: which types clients get, and messages of a size that they take.
+//! Arrow batches as they are sent: the types that clients get, and messages of a size that they accept.
 //!
-//! Tables hold strings as views, 16 bytes each and the bytes of longer ones elsewhere. They go out as Utf8 and
-//! Binary, because JDBC reads no views, because it is fewer bytes for most strings, and because a slice of a
-//! view array brings all its buffers along, each time. A client that asks for views gets them
-//! ([`Strings::Views`]), with buffers that hold hardly anything else.
+//! Tables hold strings as views: 16 bytes each, and the bytes of longer ones elsewhere. They are sent as Utf8 and
+//! Binary, because JDBC does not read views, because most strings take fewer bytes so, and because a slice of a
+//! view array carries all its buffers, each time. A client that requests views gets them
+//! ([`Strings::Views`]), with buffers that hold hardly any other strings.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{BinaryType, Utf8Type};
@@ -21,7 +21,7 @@ use super::auth::Strings;
 use super::message::Message;
 use super::state::CATALOG;
 
-/// The bytes of data that a message holds at most, unless a single row has more. ADBC takes 16 MiB.
+/// The most bytes of data in a message, unless a single row has more. ADBC accepts 16 MiB.
 const MESSAGE_BYTES: usize = 4 << 20;
 
 /// The schema that clients get for the columns of a result.
@@ -52,7 +52,7 @@ fn field_of(column: &Column, strings: Strings) -> FieldRef {
     Arc::new(Field::new(&column.name, data_type, true).with_metadata(metadata))
 }
 
-/// The Arrow type that clients get for one that results have.
+/// The Arrow type that clients get for a type of results.
 fn sent_type(ty: &DataType, strings: Strings) -> DataType {
     match (ty, strings) {
         (DataType::Utf8View, Strings::Plain) => DataType::Utf8,
@@ -65,7 +65,7 @@ fn sent_type(ty: &DataType, strings: Strings) -> DataType {
     }
 }
 
-/// The bytes of a schema as messages carry it.
+/// The bytes of a schema as messages contain it.
 pub(super) fn schema_bytes(schema: &Schema) -> Result<bytes::Bytes> {
     let options = IpcWriteOptions::default();
     let message: IpcMessage = SchemaAsIpc::new(schema, &options).try_into().map_err(internal)?;
@@ -79,20 +79,20 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    /// For batches that clients get with this schema, with the message that comes before all others.
+    /// For batches that clients get with this schema. Also returns the message that precedes all others.
     pub fn new(schema: SchemaRef) -> Result<(Encoder, Message)> {
         let first = FlightData::from(SchemaAsIpc::new(&schema, &IpcWriteOptions::default()));
         let first = Message::new(&first.data_header, Vec::new())?;
-        // The first batch brings the schema along as it is in files.
+        // The first batch contains the schema as in files.
         let mut stream = StreamEncoder::try_new(&schema).map_err(internal)?;
         stream.encode(&RecordBatch::new_empty(schema.clone())).map_err(internal)?;
         Ok((Encoder { schema, stream }, first))
     }
 
-    /// Gives the messages for a batch to `send`, until that says that nobody wants more.
+    /// Passes the messages of a batch to `send`, until that returns false: the client has gone.
     pub fn batch(&mut self, batch: &RecordBatch, send: &mut impl FnMut(Message) -> bool) -> Result<bool> {
         let columns = || batch.columns().iter().map(|column| &**column);
-        // Mostly it shows without a look at each string that there is not too much.
+        // Mostly the batch is small enough even without reading the length of each string.
         if columns().map(sent_bytes).sum::<usize>() <= MESSAGE_BYTES
             && let Some(converted) = self.convert(batch, MESSAGE_BYTES)?
         {
@@ -120,7 +120,7 @@ impl Encoder {
         Ok(send(flight_message(pieces)?))
     }
 
-    /// The batch with the schema that clients get; `None` if it turns out to have more than `most` bytes.
+    /// The batch with the schema that clients get; `None` if it has more than `most` bytes.
     fn convert(&self, batch: &RecordBatch, most: usize) -> Result<Option<RecordBatch>> {
         let fields = self.schema.fields();
         if fields.len() != batch.num_columns() {
@@ -173,7 +173,7 @@ fn converted(array: &ArrayRef, wanted: &DataType, most: usize) -> Result<Option<
             let strings = arrow::strings_of::<_, BinaryType>(array.as_binary_view(), most);
             return Ok(strings.map(|strings| Arc::new(strings) as ArrayRef));
         }
-        // Views of a few rows or of one column of a block would bring the whole block's strings along.
+        // Views of a few rows or of one column of a block would carry the strings of the whole block.
         (DataType::Utf8View, DataType::Utf8View) | (DataType::BinaryView, DataType::BinaryView) => {
             arrow::tightened(array)
         }
@@ -196,7 +196,7 @@ fn converted(array: &ArrayRef, wanted: &DataType, most: usize) -> Result<Option<
     }))
 }
 
-/// The bytes of an array that goes out as it is. Views may stand for more.
+/// The bytes of an array that is sent unchanged. Its views may refer to more.
 fn sent_bytes(array: &dyn Array) -> usize {
     let buffers = |buffers: &[Buffer]| buffers.iter().map(Buffer::len).sum::<usize>();
     match array.data_type() {
@@ -206,7 +206,7 @@ fn sent_bytes(array: &dyn Array) -> usize {
     }
 }
 
-/// About how many bytes of data an array has, when it goes out.
+/// The approximate number of bytes of an array when it is sent.
 fn data_bytes(array: &dyn Array) -> usize {
     match array.data_type() {
         DataType::Utf8View => lengths(array.as_string_view().views()) + 16 * array.len(),
@@ -230,7 +230,7 @@ fn data_bytes(array: &dyn Array) -> usize {
     }
 }
 
-/// The lengths of what views stand for, together: the low 32 bits of each. A null may have any, hence "about".
+/// The total length of the strings of views: the low 32 bits of each. A null may have any length, so the sum is approximate.
 fn lengths(views: &[u128]) -> usize {
     views.iter().map(|view| *view as u32 as usize).sum()
 }
@@ -292,7 +292,7 @@ mod tests {
         assert!(sent.len() >= 5);
         assert!(sent.iter().all(|message| message.data_body.len() <= MESSAGE_BYTES + 20_000));
         assert!(body(&sent) >= 20_000_000);
-        // A single row goes out whatever its size.
+        // A single row is sent whatever its size.
         assert_eq!(messages(&text_batch(1, 3 * MESSAGE_BYTES), &columns, Strings::Plain).len(), 1);
     }
 
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn sending_ends_when_nobody_wants_more() {
+    fn sending_ends_when_the_receiver_is_dropped() {
         let schema = schema_of(&[text_column()], Strings::Plain);
         let (mut encoder, _) = Encoder::new(schema).unwrap();
         let mut sent = 0;

@@ -1,8 +1,8 @@
-//! The connections of gRPC's clients: HTTP/2 by hyper, whose bodies may come in many pieces of memory at once.
+//! The connections of gRPC's clients: HTTP/2 by hyper, with bodies that consist of many pieces of memory.
 //!
-//! tonic's own server takes bodies of one piece at a time. Each piece becomes a frame and a call to the system of its own, by
-//! which the client is woken, or has to be copied to others first. Here a message with rows is one chunk of a body, however many
-//! buffers it consists of, and the system takes several with each call from where they lie.
+//! tonic's own server takes bodies of one piece at a time. Each piece becomes a frame and a system call of its own, which
+//! wakes the client, or has to be copied to others first. Here a message with rows is one chunk of a body, however many
+//! buffers it consists of, and each system call sends several buffers in place.
 
 use std::net::TcpStream;
 use std::pin::{Pin, pin};
@@ -35,7 +35,7 @@ use super::message::Message;
 use super::statements::Answer;
 use super::{FlightConfig, FlightTls, KEEPALIVE};
 
-/// How long a client may take until it is known how to speak in secret.
+/// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(30);
 
 /// How connections are served.
@@ -48,13 +48,13 @@ pub(super) struct Connections {
 impl Connections {
     /// Error: F0000 if certificate and key are not such.
     pub fn new(config: &FlightConfig) -> Result<Connections> {
-        // More calls would find no place, but for those that need none.
+        // More calls would be refused, except for those that need no place.
         let most_calls = config.max_statements + config.max_transactions + 32;
         let mut http = http2::Builder::new(TokioExecutor::new());
         http.timer(TokioTimer::new())
             .max_concurrent_streams(u32::try_from(most_calls).unwrap_or(u32::MAX))
             .keep_alive_interval(KEEPALIVE)
-            // Windows for what clients send: of a size that keeps a fast local link busy.
+            // Flow-control windows for what clients send: large enough to keep a fast local link busy.
             .initial_stream_window_size(8 << 20)
             .initial_connection_window_size(16 << 20)
             .max_frame_size(1 << 20);
@@ -63,7 +63,7 @@ impl Connections {
         Ok(Connections { http, tls })
     }
 
-    /// Serves what is dealt until it is told to stop, and then until clients have taken what they are told last.
+    /// Serves the connections that it is given until it is stopped, and then until clients have read their last messages.
     pub async fn serve(
         self,
         door: Door,
@@ -79,7 +79,7 @@ impl Connections {
                 stream = dealt.recv() => stream,
             };
             let Some(stream) = stream else { break };
-            // Each is registered where it is served.
+            // Each is registered with the runtime that serves it.
             let Ok(stream) = tokio::net::TcpStream::from_std(stream) else { continue };
             serving.spawn(self.clone().connection(door.clone(), stream, stopping.clone()));
         }
@@ -96,7 +96,7 @@ impl Connections {
                     _ = stopping.changed() => return,
                     stream = tokio::time::timeout(HANDSHAKE, tls.accept(stream)) => stream,
                 };
-                // Whoever does not know how to has gone, or will.
+                // A client that fails the handshake has gone, or will.
                 if let Ok(Ok(stream)) = stream {
                     self.converse(door, stream, peer, stopping).await;
                 }
@@ -117,13 +117,13 @@ impl Connections {
             door.clone().answer(request)
         });
         let mut connection = pin!(self.http.serve_connection(TokioIo::new(stream), service));
-        let mut is_told = false;
+        let mut is_notified = false;
         loop {
             tokio::select! {
-                // What went wrong with it its client knows, or has caused.
+                // An error of the connection is visible to the client, or caused by it.
                 _ = &mut connection => return,
-                _ = stopping.changed(), if !is_told => {
-                    is_told = true;
+                _ = stopping.changed(), if !is_notified => {
+                    is_notified = true;
                     connection.as_mut().graceful_shutdown();
                 }
             }
@@ -131,7 +131,7 @@ impl Connections {
     }
 }
 
-/// What a call is answered with.
+/// The body of a reply.
 pub(super) enum Reply {
     Call(Body),
     Rows(Answer),

@@ -1,10 +1,10 @@
-//! The way in: who calls is known before anything of what he sends is read.
+//! The entry: the caller is identified before any of its message is read.
 //!
 //! gRPC decodes the message of a call before the call's own code runs, and a message may have hundreds of megabytes.
-//! So a stranger is turned away by the headers of his call. Only a handshake is for strangers, and its message has a
-//! bound of its own.
+//! So an unknown caller is refused by the headers of its call. Only a handshake is open to unknown callers, and its message
+//! has a bound of its own.
 //!
-//! It is also the way out for rows, whose messages tonic would copy.
+//! Rows leave through this module as well, since tonic would copy their messages.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -21,14 +21,14 @@ use super::service::{Fetched, Service};
 use super::state::State;
 use super::status::status;
 
-/// A user name and a password are shorter.
+/// More than the length of any user name and password.
 const MOST_HANDSHAKE_BYTES: usize = 64 << 10;
 
-/// What all calls have before their names.
+/// The prefix of the paths of all calls.
 const SERVICE: &str = "/arrow.flight.protocol.FlightService/";
 const HANDSHAKE: &str = "/arrow.flight.protocol.FlightService/Handshake";
 
-/// Lets calls in whose callers are known.
+/// Accepts calls of identified callers.
 #[derive(Clone)]
 pub(super) struct Door {
     state: Arc<State>,
@@ -51,16 +51,14 @@ impl Door {
         }
     }
 
-    /// Answers a call, within the time that its client gives it.
+    /// Answers a call, within the time limit that its client has set.
     pub async fn answer(self, request: http::Request<Body>) -> Result<http::Response<Reply>, Infallible> {
         if !request.uri().path().starts_with(SERVICE) {
             return Ok(Status::unimplemented("").into_http().map(Reply::Call));
         }
         let Some(longest) = timeout_of(request.headers()) else { return self.call(request).await };
         tokio::time::timeout(longest, self.call(request)).await.unwrap_or_else(|_| {
-            Ok(Status::deadline_exceeded("the time that the client gave it is over")
-                .into_http()
-                .map(Reply::Call))
+            Ok(Status::deadline_exceeded("the client's deadline has passed").into_http().map(Reply::Call))
         })
     }
 
@@ -85,7 +83,7 @@ impl Door {
     }
 }
 
-/// How long the client of a call waits for it (gRPC over HTTP/2, Timeout).
+/// How long the client of a call waits for the reply (gRPC over HTTP/2, Timeout).
 fn timeout_of(headers: &http::HeaderMap) -> Option<Duration> {
     let value = headers.get("grpc-timeout")?.to_str().ok()?;
     let (number, unit) = value.split_at_checked(value.len().checked_sub(1)?)?;
@@ -101,7 +99,7 @@ fn timeout_of(headers: &http::HeaderMap) -> Option<Duration> {
     })
 }
 
-/// Who calls.
+/// Identifies the caller.
 async fn caller(state: &Arc<State>, request: &Request<()>) -> Result<Caller, Status> {
     let (headers, address) = (request.metadata(), request.remote_addr());
     if !Caller::needs_work(headers) {

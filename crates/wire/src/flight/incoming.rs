@@ -1,9 +1,9 @@
-//! Arrow messages of clients on their way in, none of which is believed.
+//! Arrow messages that clients send, none of which is trusted.
 //!
-//! A message of a few bytes can say that it stands for any number of rows, or that it grows to any size when it is
-//! unpacked, and memory that cannot be had ends the whole process. So what a message says of itself is held against
-//! its bytes before arrow decodes it, what came of it against what a call may use ([`arrow::refuse_claims`]), and a
-//! panic of the decoder ends the call and nothing else.
+//! A message of a few bytes can claim to hold any number of rows, or to expand to any size when it is
+//! decompressed, and an allocation that fails ends the whole process. So the claims of a message are compared with
+//! its bytes before arrow decodes it, and the result with the memory that a call may use ([`arrow::refuse_claims`]). A
+//! panic of the decoder ends only the call.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -20,18 +20,18 @@ use tonic::Status;
 
 use super::status::status;
 
-/// The rows that one message may hold.
+/// The most rows that one message may hold.
 const MOST_ROWS: i64 = 1 << 24;
 
 type Answered<T> = std::result::Result<T, Status>;
 
-/// What a message holds.
+/// The content of a message.
 pub(super) enum Decoded {
     Schema(SchemaRef),
     Batch(RecordBatch),
 }
 
-/// What a client's messages hold. A batch stands for no more than about `most_bytes` when it is unfolded.
+/// Decodes a client's messages. A batch may expand to about `most_bytes`.
 pub(super) fn decoded(
     messages: impl Stream<Item = Answered<FlightData>> + Send + 'static,
     most_bytes: usize,
@@ -46,8 +46,8 @@ pub(super) fn decoded(
         Ok(Ok(message)) => Ok(message.payload),
         Ok(Err(FlightError::Tonic(status))) => Err(*status),
         Ok(Err(error)) => Err(status(malformed(error))),
-        // Where arrow's checks have a gap, slicing and indexing have none.
-        Err(_) => Err(status(malformed("a message of Arrow that contradicts itself"))),
+        // Where arrow's checks have a gap, slicing and indexing panic.
+        Err(_) => Err(status(malformed("an inconsistent Arrow message"))),
     });
     let decoded = payloads.filter_map(move |payload| {
         future::ready(match payload {
@@ -63,18 +63,17 @@ pub(super) fn decoded(
     Box::pin(decoded)
 }
 
-/// The rows of a client's batch as values, whose memory is taken off `budget`.
+/// The rows of a client's batch as values, whose memory is subtracted from `budget`.
 pub(super) fn rows(batch: &RecordBatch, budget: &mut usize) -> firn_base::Result<Vec<Vec<Value>>> {
     guarded(|| arrow::rows(batch, budget))
 }
 
-/// A panic amid what a client has sent is its fault rather than ours, and no reason to end its connection.
+/// A panic while a client's message is processed is the client's fault rather than ours, and does not end its connection.
 fn guarded<T>(work: impl FnOnce() -> firn_base::Result<T>) -> firn_base::Result<T> {
-    catch_unwind(AssertUnwindSafe(work))
-        .unwrap_or_else(|_| Err(malformed("a batch of Arrow that contradicts itself")))
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(malformed("an inconsistent Arrow batch")))
 }
 
-/// Holds what a message says of itself against its bytes.
+/// Compares the claims of a message with its bytes.
 fn inspect(message: &FlightData) -> firn_base::Result<()> {
     let header = arrow_ipc::root_as_message(&message.data_header).map_err(malformed)?;
     let batch = match header.header_type() {
@@ -82,23 +81,23 @@ fn inspect(message: &FlightData) -> firn_base::Result<()> {
         MessageHeader::DictionaryBatch => header.header_as_dictionary_batch().and_then(|batch| batch.data()),
         _ => return Ok(()),
     };
-    let batch = batch.ok_or_else(|| malformed("a message of Arrow without its header"))?;
+    let batch = batch.ok_or_else(|| malformed("an Arrow message without a header"))?;
     inspect_batch(&batch, message.data_body.len())
 }
 
 fn inspect_batch(batch: &BatchHeader<'_>, body: usize) -> firn_base::Result<()> {
     if batch.compression().is_some() {
-        // How large it becomes only unpacking it would tell.
-        return Err(Error::unsupported("compressed batches of Arrow")
+        // Only decompression would show the size.
+        return Err(Error::unsupported("compressed Arrow batches")
             .with_hint("Send them without compression: neither LZ4 nor ZSTD."));
     }
-    // A column beneath lists may have more rows than the batch, each of at least a bit.
+    // A column inside lists may have more rows than the batch, each of at least a bit.
     let most = MOST_ROWS.max(i64::try_from(body).unwrap_or(i64::MAX).saturating_mul(8));
     let nodes = batch.nodes().into_iter().flatten();
     let lengths = nodes.map(|node| (node.length(), node.null_count()));
     for (length, nulls) in lengths.chain([(batch.length(), 0)]) {
         if length < 0 || !(0..=length).contains(&nulls) {
-            return Err(malformed("a message of Arrow with an impossible number of rows"));
+            return Err(malformed("an Arrow message with an impossible number of rows"));
         }
         if length > most {
             return Err(too_many_rows());
@@ -113,7 +112,7 @@ fn inspect_batch(batch: &BatchHeader<'_>, body: usize) -> firn_base::Result<()> 
             .zip(usize::try_from(buffer.length()).ok())
             .and_then(|(offset, length)| offset.checked_add(length));
         if end.is_none_or(|end| end > body) {
-            return Err(malformed("a message of Arrow with a buffer that lies outside it"));
+            return Err(malformed("an Arrow message with a buffer outside of its body"));
         }
     }
     Ok(())
@@ -181,7 +180,7 @@ mod tests {
         for claim in claims {
             assert_eq!(decode(messages(batch(claim))).unwrap_err(), "54000");
         }
-        // Many columns of few rows are no better than one of many.
+        // Many columns of few rows are as bad as one of many.
         let column: ArrayRef = Arc::new(NullArray::new(1 << 20));
         let columns = (0..100).map(|number| (format!("c{number}"), column.clone()));
         let wide = RecordBatch::try_from_iter(columns).unwrap();
@@ -199,7 +198,7 @@ mod tests {
                 .unwrap();
             let mut sent = messages(zeros.clone());
             sent[1] = encoded.into();
-            // The buffer's first bytes say how large it is when it is unpacked.
+            // The buffer's first bytes are its decompressed size.
             let mut body = sent[1].data_body.to_vec();
             let at = body.windows(8).position(|bytes| bytes == 80_000_u64.to_le_bytes()).unwrap();
             body[at..at + 8].copy_from_slice(&(1_u64 << 62).to_le_bytes());
@@ -208,7 +207,7 @@ mod tests {
         }
     }
 
-    /// Offsets behind the end, or falling, would be read out of bounds or panic.
+    /// Offsets beyond the end, or falling, would cause reads out of bounds or a panic.
     #[test]
     fn offsets_that_lead_nowhere_are_refused() {
         let sent = messages(batch(Arc::new(StringArray::from(vec!["ab", "cd"]))));
@@ -224,7 +223,7 @@ mod tests {
         }
     }
 
-    /// Valid messages with bytes changed and cut: whatever comes of them, it comes back.
+    /// Valid messages with bytes changed and cut: decoding returns in every case.
     #[test]
     fn damaged_messages_end_in_an_error_or_in_rows() {
         let seed = std::env::var("FIRN_SEED").map_or(26, |seed| seed.parse().unwrap());

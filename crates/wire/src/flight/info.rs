@@ -1,4 +1,4 @@
-//! What the server says about itself: facts about its SQL, and its types.
+//! The server's description of itself: facts about its SQL, and its types.
 
 use std::collections::HashMap;
 
@@ -16,14 +16,14 @@ use firn_base::{Type, TypeId};
 
 use super::FlightConfig;
 
-/// The release of PostgreSQL whose dialect is spoken is in `version()`; this is ours.
+/// The version of FirnDB; `version()` returns the release of PostgreSQL whose dialect is supported.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The version of Arrow that results are encoded with.
 const ARROW_VERSION: &str = "59.3.2";
 
-/// PostgreSQL's keywords that have to be quoted as names, of functions and types at least, and that SQL:2003 does not have:
-/// programs ask for these alone.
+/// PostgreSQL's keywords that have to be quoted as names, of functions and types at least, and that are not in SQL:2003:
+/// only these are reported.
 const KEYWORDS: [&str; 20] = [
     "analyse",
     "analyze",
@@ -47,7 +47,7 @@ const KEYWORDS: [&str; 20] = [
     "verbose",
 ];
 
-/// Functions by what they are about, as JDBC asks for them: those that programs know of other databases.
+/// Functions by subject, as JDBC requires: those that programs use with other databases.
 const NUMERIC_FUNCTIONS: [&str; 34] = [
     "abs",
     "acos",
@@ -159,7 +159,7 @@ const DATETIME_FUNCTIONS: [&str; 19] = [
 const TABLE_COLUMNS: i64 = 1600;
 const INDEX_COLUMNS: i64 = 32;
 
-/// What is bounded by the size of messages or by memory alone, or not there at all. Names may be of any length.
+/// Limits that do not exist, or that only the size of messages or memory sets. Names may be of any length.
 const UNBOUNDED: [SqlInfo; 17] = [
     SqlInfo::SqlMaxBinaryLiteralLength,
     SqlInfo::SqlMaxCharLiteralLength,
@@ -183,12 +183,12 @@ const UNBOUNDED: [SqlInfo; 17] = [
 /// The lowest level of `SupportedAnsi92SqlGrammarLevel`, which arrow-flight does not export.
 const ANSI92_ENTRY_SQL: i32 = 0;
 
-/// Options of which each is a bit.
+/// Options, each of which is a bit.
 fn bits<const N: usize>(options: [i32; N]) -> i32 {
     options.into_iter().fold(0, |bits, option| bits | 1 << option)
 }
 
-/// The facts, for who only wants to know their types.
+/// The facts, for a client that requests only their types.
 pub(super) fn sql_info() -> &'static SqlInfoData {
     static INFO: OnceLock<SqlInfoData> = OnceLock::new();
     INFO.get_or_init(|| sql_info_of(&FlightConfig::default()))
@@ -239,11 +239,11 @@ pub(super) fn sql_info_of(config: &FlightConfig) -> SqlInfoData {
     info.append(SqlInfo::SqlSupportedGroupBy, bits(group_by.map(|kind| kind as i32)));
     info.append(SqlInfo::SqlSupportsLikeEscapeClause, true);
     info.append(SqlInfo::SqlSupportsNonNullableColumns, true);
-    // As PostgreSQL's own driver says of PostgreSQL: the next levels want what neither has.
+    // As PostgreSQL's own driver reports for PostgreSQL: the next levels require what neither has.
     info.append(SqlInfo::SqlSupportedGrammar, bits([SupportedSqlGrammar::SqlMinimumGrammar as i32]));
     info.append(SqlInfo::SqlAnsi92SupportedLevel, bits([ANSI92_ENTRY_SQL]));
     info.append(SqlInfo::SqlSupportsIntegrityEnhancementFacility, true);
-    // Flight SQL's text has one level here, but who asks for it, arrow-java, takes it for bits.
+    // In the text of Flight SQL this is a single level, but its client arrow-java reads a set of bits.
     let outer =
         [SqlOuterJoinsSupportLevel::SqlLimitedOuterJoins, SqlOuterJoinsSupportLevel::SqlFullOuterJoins];
     info.append(SqlInfo::SqlOuterJoinsSupportLevel, bits(outer.map(|level| level as i32)));
@@ -268,7 +268,7 @@ pub(super) fn sql_info_of(config: &FlightConfig) -> SqlInfoData {
     info.append(SqlInfo::SqlCorrelatedSubqueriesSupported, true);
     let unions = [SqlSupportedUnions::SqlUnion, SqlSupportedUnions::SqlUnionAll];
     info.append(SqlInfo::SqlSupportedUnions, bits(unions.map(|union| union as i32)));
-    // Those that run at a time. Transactions have places of their own.
+    // Statements that run at once. Transactions have places of their own.
     info.append(SqlInfo::SqlMaxStatements, max_statements);
     UNBOUNDED.into_iter().for_each(|what| info.append(what, 0i64));
     info.append(SqlInfo::SqlMaxRowSizeIncludesBlobs, true);
@@ -287,7 +287,7 @@ pub(super) fn sql_info_of(config: &FlightConfig) -> SqlInfoData {
     info.append(SqlInfo::SqlSupportedTransactionsIsolationLevels, bits(levels.map(|level| level as i32)));
     info.append(SqlInfo::SqlDataDefinitionCausesTransactionCommit, false);
     info.append(SqlInfo::SqlDataDefinitionsInTransactionsIgnored, false);
-    // Rows come once, in their order, and are nobody's to change.
+    // Rows are sent once, in their order, and cannot be changed.
     let forward_only = SqlSupportedResultSetType::SqlResultSetTypeForwardOnly;
     let read_only = SqlSupportedResultSetConcurrency::SqlResultSetConcurrencyReadOnly;
     info.append(SqlInfo::SqlSupportedResultSetTypes, bits([forward_only as i32]));
@@ -304,9 +304,9 @@ pub(super) fn sql_info_of(config: &FlightConfig) -> SqlInfoData {
     info.append(SqlInfo::SqlNamedParametersSupported, false);
     info.append(SqlInfo::SqlLocatorsUpdateCopy, false);
     info.append(SqlInfo::SqlStoredFunctionsUsingCallSyntaxSupported, false);
-    // No conversion is named by the standard's list alone: PostgreSQL's CAST knows many more.
+    // No conversion is listed, since the standard's list is too short: PostgreSQL's CAST has many more.
     info.append(SqlInfo::SqlSupportsConvert, HashMap::<i32, Vec<i32>>::new());
-    info.build().expect("the facts are of the types that Flight SQL wants")
+    info.build().expect("the facts have the types that Flight SQL requires")
 }
 
 /// The types.
@@ -315,7 +315,7 @@ pub(super) fn types() -> &'static XdbcTypeInfoData {
     TYPES.get_or_init(|| {
         let mut builder = XdbcTypeInfoDataBuilder::new();
         TYPE_ROWS.iter().for_each(|row| builder.append(row.info()));
-        builder.build().expect("the types are described as Flight SQL wants them")
+        builder.build().expect("the types are described as Flight SQL requires")
     })
 }
 
@@ -380,7 +380,7 @@ impl TypeRow {
         let is_number = described.category == b'N';
         let name = described.sql_name.to_owned();
         let (sql_data_type, datetime_subcode) = match self.ty {
-            // The first code is that of a date, by whatever name.
+            // The first code is that of a date, whatever its name.
             TypeId::DATE => (XdbcDataType::XdbcDatetime, Some(XdbcDatetimeSubcode::XdbcSubcodeYear)),
             TypeId::TIME => (XdbcDataType::XdbcDatetime, Some(XdbcDatetimeSubcode::XdbcSubcodeTime)),
             TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ => {
@@ -419,7 +419,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_arrow_version_told_is_the_one_that_is_built_with() {
+    fn the_reported_arrow_version_is_that_of_the_build() {
         let lock = include_str!("../../../../Cargo.lock");
         assert!(lock.contains(&format!("name = \"arrow-flight\"\nversion = \"{ARROW_VERSION}\"")));
     }

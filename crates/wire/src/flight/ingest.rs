@@ -1,7 +1,7 @@
 //! Bulk ingestion: a stream of Arrow batches becomes rows of a table, all of them or none.
 //!
-//! The rows go the way of COPY, so that defaults, constraints and foreign keys hold. Columns are matched by
-//! name; those that the stream lacks get their defaults. What no column can hold is refused before anything is made.
+//! The rows are stored by COPY, so that defaults, constraints and foreign keys apply. Columns are matched by
+//! name; those that the stream lacks get their defaults. Rows that no column can hold are refused before anything is created.
 
 use arrow_flight::sql::{CommandStatementIngest, TableExistsOption, TableNotExistOption};
 use arrow_schema::FieldRef;
@@ -13,14 +13,14 @@ use super::incoming::Decoded;
 use super::state::CATALOG;
 use super::statements::Run;
 
-/// What a client sends, as the statement gets it. A stream that ends without [`Fed::End`] was given up.
+/// What a client sends, as the statement receives it. A stream that ends without [`Fed::End`] was abandoned.
 pub(super) enum Fed {
     /// The schema comes first.
     Next(Decoded),
     End,
 }
 
-/// Stores what comes; how many rows that was.
+/// Stores the rows of the stream. Returns how many there were.
 pub(super) fn ingest(
     run: &mut Run,
     command: &CommandStatementIngest,
@@ -80,7 +80,7 @@ impl Table<'_> {
     }
 }
 
-/// Creates the table, or empties it, or leaves it, as the client wants.
+/// Creates the table, or truncates it, or leaves it, as the client requests.
 fn make_room(
     connection: &mut Connection,
     table: &Table<'_>,
@@ -136,5 +136,5 @@ pub(super) fn quoted(name: &str) -> String {
 
 #[cold]
 fn given_up() -> Error {
-    Error::new(SqlState::QUERY_CANCELED, "the client gave the ingestion up")
+    Error::new(SqlState::QUERY_CANCELED, "the client cancelled the ingestion")
 }

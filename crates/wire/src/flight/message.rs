@@ -1,9 +1,9 @@
-//! Messages with rows, as they leave: large buffers of a batch are sent from where they lie, small ones many at once.
+//! Messages with rows, as they are sent: large buffers of a batch are sent in place, small ones together.
 //!
 //! gRPC's usual way copies a batch twice, into the message and from there into the frames of HTTP, and the socket
-//! copies it once more. A message here is a list of pieces: what goes before the data and the small buffers, copied side by
-//! side, and each of the batch's large buffers, which hold the blocks that they are parts of. HTTP takes them as they are, many
-//! at once.
+//! copies it again. A message here is a list of pieces: the bytes before the data together with the small buffers, which
+//! are copied, and each of the batch's large buffers, which pin the blocks that they are parts of. HTTP sends them in place,
+//! many at once.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -17,29 +17,29 @@ use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, k
 const DATA_HEADER: u32 = 2;
 const DATA_BODY: u32 = 1000;
 
-/// What gRPC puts before a message: whether it is compressed, and its length.
+/// The prefix of a gRPC message: whether it is compressed, and its length.
 const PREFIX_BYTES: usize = 5;
 
-/// A shorter buffer is copied to others: the system takes a few tens of pieces at a time.
+/// A shorter buffer is copied together with others: a system call takes a few tens of pieces.
 const SMALL_BYTES: usize = 8 << 10;
-/// So many bytes of them come together.
+/// Copied buffers are collected up to this size.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// So many bytes of a message are given away at once, unless a piece has more: HTTP/2 takes less than 2 GiB.
+/// The most bytes of a message that are passed on at once, unless a piece has more: HTTP/2 takes less than 2 GiB.
 const CHUNK_BYTES: usize = if cfg!(test) { 1 << 20 } else { 64 << 20 };
 
 /// A message, or a part of one, in pieces.
 #[derive(Default)]
 pub(super) struct Message {
     pieces: VecDeque<Bytes>,
-    /// Their bytes.
+    /// The number of their bytes.
     left: usize,
 }
 
 impl Message {
     /// A message of FlightData with a header and the parts of a body.
     ///
-    /// Errors: 54000 if it is longer than gRPC can tell, 4 GiB.
+    /// Errors: 54000 if it is longer than gRPC's length field allows, 4 GiB.
     pub fn new(header: &[u8], body: Vec<Buffer>) -> Result<Message> {
         let header_bytes = header.len() as u64;
         let body_bytes = body.iter().map(Buffer::len).sum::<usize>() as u64;
@@ -67,7 +67,7 @@ impl Message {
         Ok(Message { pieces: pieces.done, left })
     }
 
-    /// Takes the next part off that may be given away at once; none if all have been.
+    /// Takes off the next part that may be passed on at once; none if all have been.
     pub fn next_chunk(&mut self) -> Option<Message> {
         let mut chunk = Message::default();
         while let Some(piece) = self.pieces.front()
@@ -82,7 +82,7 @@ impl Message {
 }
 
 impl From<Bytes> for Message {
-    /// A part of another answer of gRPC.
+    /// A part of another reply of gRPC.
     fn from(bytes: Bytes) -> Message {
         Message { left: bytes.len(), pieces: VecDeque::from([bytes]) }
     }
@@ -129,7 +129,7 @@ fn field_bytes(number: u32, length: u64) -> u64 {
 #[derive(Default)]
 struct Pieces {
     done: VecDeque<Bytes>,
-    /// What the next piece begins with.
+    /// The beginning of the next piece.
     small: BytesMut,
 }
 
@@ -139,7 +139,7 @@ impl Pieces {
         encode_varint(length, &mut self.small);
     }
 
-    /// A buffer, the first of so many bytes that are left.
+    /// Appends a buffer of the body, of which `left` bytes remain.
     fn buffer(&mut self, buffer: Buffer, left: usize) {
         if buffer.len() < SMALL_BYTES {
             if self.small.len() + buffer.len() > PIECE_BYTES {
@@ -161,7 +161,7 @@ impl Pieces {
     }
 }
 
-/// A buffer that the sender holds.
+/// A buffer that is sent in place.
 struct Lent(Buffer);
 
 impl AsRef<[u8]> for Lent {
@@ -181,7 +181,7 @@ mod tests {
             self.pieces.into_iter().flatten().collect()
         }
 
-        /// As its client has it.
+        /// As its client receives it.
         pub fn read(self) -> FlightData {
             FlightData::decode(&self.bytes()[PREFIX_BYTES..]).unwrap()
         }

@@ -1,7 +1,7 @@
-//! The catalog calls: schemas, tables, keys, as Flight SQL wants their rows.
+//! The catalog calls: schemas, tables, keys, in the form of Flight SQL.
 //!
-//! Answered from `pg_catalog`, so that they say what PostgreSQL's clients are told. Key columns are found by
-//! their numbers; the rows of a call are few, so that filters and sorting are done here.
+//! The answers are read from `pg_catalog`, so they agree with what PostgreSQL's clients see. Key columns are found by
+//! their numbers. The rows of a call are few, so they are filtered and sorted here.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ use super::info;
 use super::ingest::quoted;
 use super::state::CATALOG;
 
-/// The schema of what a catalog call yields; `None` if it is none.
+/// The schema of the rows of a catalog call; `None` for other commands.
 pub(super) fn schema(command: &Command) -> Option<SchemaRef> {
     Some(match command {
         Command::CommandGetCatalogs(call) => call.into_builder().schema(),
@@ -41,7 +41,7 @@ pub(super) fn schema(command: &Command) -> Option<SchemaRef> {
     })
 }
 
-/// What a catalog call yields.
+/// The rows of a catalog call.
 pub(super) fn answer(
     connection: &mut Connection,
     command: Command,
@@ -96,7 +96,7 @@ fn schemas(connection: &mut Connection, call: CommandGetDbSchemas) -> Result<Bui
 
 fn tables(connection: &mut Connection, call: CommandGetTables) -> Result<Built> {
     let with_schema = call.include_schema;
-    // What the call leaves out need not be described: that is the dear part.
+    // Tables that the call excludes are not described: describing them is the expensive part.
     let is_wanted = |schema: &str, table: &str, kind: &str| {
         let matches =
             |pattern: &Option<String>, name: &str| pattern.as_ref().is_none_or(|pattern| like(pattern, name));
@@ -171,7 +171,7 @@ struct Key {
     name: String,
     table: i32,
     columns: Vec<i16>,
-    /// For a foreign key: the table and columns that it refers to, and what it does then.
+    /// For a foreign key: the table and columns that it references, and its actions.
     target: Option<Target>,
 }
 
@@ -225,7 +225,7 @@ fn keys(connection: &mut Connection, kind: &str) -> Result<(Vec<Key>, Names)> {
     Ok((keys.collect(), names))
 }
 
-/// Flight SQL's number for what a foreign key does.
+/// Flight SQL's number for the action of a foreign key.
 fn rule(letter: &str) -> u8 {
     match letter {
         "c" => 0,
@@ -242,7 +242,7 @@ fn numbers(array: &Value) -> Vec<i16> {
     array.elements().iter().map(|number| integer(number) as i16).collect()
 }
 
-/// Whether a table is the one of a call: no schema is any schema.
+/// Whether a table is the one of a call: without a schema, any schema matches.
 fn is_table(
     found: &(String, String),
     catalog: &Option<String>,
@@ -327,7 +327,7 @@ fn cross_reference(connection: &mut Connection, call: &CommandGetCrossReference)
     })
 }
 
-/// Foreign keys, each with the unique key that it refers to, ordered as Flight SQL wants them.
+/// Foreign keys, each with the unique key that it references, ordered as Flight SQL requires.
 fn foreign_keys(
     connection: &mut Connection,
     is_wanted: impl Fn(&(String, String), &(String, String)) -> bool,
@@ -416,11 +416,11 @@ fn integer(value: &Value) -> i32 {
     }
 }
 
-/// SQL's LIKE, as the filters of Flight SQL mean it: `%`, `_`, and `\` before what stands for itself
-/// (`SqlSearchStringEscape`). One at the end stands for itself, too, as it does to arrow, which looks once more.
+/// SQL's LIKE, as the filters of Flight SQL define it: `%`, `_`, and `\` as the escape
+/// (`SqlSearchStringEscape`). An escape at the end is an ordinary character, as for arrow, which filters again.
 fn like(pattern: &str, text: &str) -> bool {
     let text: Vec<char> = text.chars().collect();
-    // Which beginnings of the text the pattern read so far matches.
+    // Which prefixes of the text match the part of the pattern that was read so far.
     let mut matches = vec![false; text.len() + 1];
     matches[0] = true;
     let mut pattern = pattern.chars();

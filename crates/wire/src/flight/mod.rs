@@ -1,16 +1,16 @@
 //! Flight SQL: statements, their results and whole tables as Arrow batches over gRPC.
 //!
-//! The same database that PostgreSQL's clients use, for who wants columns: ADBC, JDBC, notebooks, Spark. What
-//! a client of Flight SQL has is not a connection with a state but handles: a session that begins with a
+//! The same database that PostgreSQL's clients use, for clients that need columns: ADBC, JDBC, notebooks, Spark.
+//! A client of Flight SQL has no connection with a state but handles: a session that begins with a
 //! handshake and keeps settings ([`session`](state)), transactions, prepared statements, results. Every
 //! statement outside a transaction runs on a connection of its own to the database.
 //!
 //! Threads (docs/decisions/0026). gRPC runs on few threads of this server's own, none of which ever runs a
 //! statement: statements block, and an iterator over rows must not be held across an `.await`.
-//! So each runs on a thread for blocking work and hands Arrow messages over a channel of few places; a client
-//! that reads slowly makes it wait, one that goes away makes it stop.
+//! So each statement runs on a thread for blocking work and sends Arrow messages through a bounded channel. A client
+//! that reads slowly makes it wait; one that disconnects stops it.
 //!
-//! Modules from the edges inwards.
+//! Modules from the outside inwards.
 
 mod auth;
 mod batches;
@@ -49,17 +49,17 @@ use connections::Connections;
 use door::Door;
 use state::State;
 
-/// How long shutdown waits for clients to take what they are told last.
+/// How long shutdown waits for clients to read their last messages.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
-/// How long a client's silence may last before its machine is asked whether it is still there.
+/// How long a client may be silent before a keepalive probe is sent to its machine.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
-/// Threads for gRPC: they copy bytes between statements and sockets, and compute nothing. Each has connections of its
-/// own: one that two threads share has them wake each other for every frame.
+/// Threads for gRPC: they copy bytes between statements and sockets, and compute nothing. Each has its own connections:
+/// if two threads share one, they wake each other for every frame.
 const GRPC_THREADS: usize = 2;
 
-/// How long no connection is taken after one could not be.
+/// The pause after a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// As for clients of PostgreSQL: planning a query can nest deeply.
@@ -70,27 +70,27 @@ const STACK_BYTES: usize = 8 * 1024 * 1024;
 pub struct FlightConfig {
     /// The address to listen on, such as `127.0.0.1:32010`; port 0 takes a free one.
     pub listen: String,
-    /// How clients show who they are: the users and passwords of the PostgreSQL side.
+    /// How clients authenticate: with the users and passwords of the PostgreSQL side.
     pub auth: Auth,
-    /// Certificate and key, if clients are to use TLS. Without, passwords travel as they are.
+    /// Certificate and key, if clients must use TLS. Without it, passwords are sent unencrypted.
     pub tls: Option<FlightTls>,
-    /// Statements that run at a time; more get 53300. Beside them, each open transaction has a place of its own.
+    /// Statements that run at once; further ones get 53300. In addition, each open transaction has a place of its own.
     pub max_statements: usize,
-    /// Transactions that may be open at a time; more get 53300.
+    /// Transactions that are open at once; further ones get 53300.
     pub max_transactions: usize,
-    /// Sessions, and prepared statements, that are kept: of more, the one goes that was unused for longest.
+    /// Sessions, and prepared statements, that are kept: beyond that, the one that was unused for longest is dropped.
     pub max_handles: usize,
     /// The longest message a client may send.
     pub max_message_bytes: usize,
-    /// The memory that prepared statements, their parameters, and rows that wait to be fetched may take for one
-    /// client; more get 54000.
+    /// The memory of prepared statements, their parameters, and rows that wait to be fetched, for one
+    /// client; beyond that it gets 54000.
     pub max_kept_bytes: usize,
     /// How long a transaction may be idle before it is rolled back, unless
-    /// `idle_in_transaction_session_timeout` says otherwise: nothing else tells when a client has gone.
+    /// `idle_in_transaction_session_timeout` is set: nothing else shows that a client has gone.
     pub transaction_timeout: Duration,
-    /// How long prepared statements and results that nobody uses are kept.
+    /// How long unused prepared statements and results are kept.
     pub handle_timeout: Duration,
-    /// How long a session that nobody uses is kept; its client has to show again who it is.
+    /// How long an unused session is kept; after that its client has to authenticate again.
     pub session_timeout: Duration,
 }
 
@@ -112,10 +112,10 @@ impl Default for FlightConfig {
     }
 }
 
-/// What a server shows to its clients so that they trust it.
+/// The certificate of a server, by which clients trust it.
 #[derive(Clone)]
 pub struct FlightTls {
-    /// The certificate and those that vouch for it, PEM.
+    /// The certificate and the chain of its issuers, PEM.
     pub certificate: String,
     /// The certificate's private key, PEM.
     pub key: String,
@@ -133,11 +133,11 @@ pub struct FlightServer {
     state: Arc<State>,
     address: SocketAddr,
     accepting: Option<oneshot::Sender<()>>,
-    /// None once it has been shut down.
+    /// Empty once it has been shut down.
     threads: Vec<ServingThread>,
 }
 
-/// A thread for gRPC, with those for blocking work that it needs.
+/// A thread for gRPC, with the threads for blocking work that it needs.
 struct ServingThread {
     runtime: Runtime,
     stop: oneshot::Sender<()>,
@@ -147,8 +147,8 @@ struct ServingThread {
 impl FlightServer {
     /// Starts listening.
     ///
-    /// Errors: 55006 if the address is in use, 58030 if it cannot be had; F0000 if certificate and key are
-    /// not such; 28000 if passwords would travel as plain text over a network.
+    /// Errors: 55006 if the address is in use, 58030 if it cannot be bound; F0000 if certificate or key are
+    /// invalid; 28000 if passwords would be sent unencrypted over a network.
     pub fn start(database: Database, config: FlightConfig) -> Result<FlightServer> {
         let listener = bind_tcp(&config.listen)?;
         let shown = config.listen.clone();
@@ -176,12 +176,12 @@ impl FlightServer {
         Ok(FlightServer { state, address, accepting: Some(stop), threads })
     }
 
-    /// The address, with the port that was taken.
+    /// The address, with the port that was bound.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Stops listening, cancels what runs, tells its clients (57P01), rolls back what they have left open.
+    /// Stops listening, cancels running statements, notifies their clients (57P01), and rolls back open transactions.
     pub fn shutdown(mut self) {
         self.stop();
     }
@@ -195,12 +195,12 @@ impl FlightServer {
             self.threads.drain(..).map(|thread| (thread.stop, (thread.runtime, thread.serving))).unzip();
         drop(stops);
         self.state.stop();
-        // Side by side: what runs on one of them may wait for a client of another.
+        // In parallel: a statement of one thread may wait for a client of another.
         let ending = threads.into_iter().map(|(runtime, serving)| {
             thread::spawn("firn-flight-end", move || {
-                // Whoever is left after that waits for a client that does not read.
+                // What is left after that waits for a client that does not read.
                 let _ = runtime.block_on(async { tokio::time::timeout(SHUTDOWN_GRACE, serving).await });
-                // Ends the channels to clients, and with them the statements that wait for one.
+                // Closes the channels to clients, and with them ends the statements that wait for one.
                 runtime.shutdown_timeout(SHUTDOWN_GRACE);
             })
         });
@@ -213,12 +213,12 @@ impl FlightServer {
 }
 
 impl ServingThread {
-    /// A thread, and where it takes its connections from.
+    /// A thread, and the queue from which it takes its connections.
     fn start(connections: Connections, state: &Arc<State>) -> io::Result<(ServingThread, Place)> {
         let config = &state.config;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
-            // Statements that run, each transaction's own one and its end, and short work such as checking
+            // Running statements, each transaction's own statement and its end, and short work such as checking
             // passwords.
             .max_blocking_threads(config.max_statements + 2 * config.max_transactions + 32)
             .thread_name("firn-flight")
@@ -232,10 +232,10 @@ impl ServingThread {
     }
 }
 
-/// Where a thread takes its connections from.
+/// The queue from which a thread takes its connections.
 type Place = mpsc::UnboundedSender<TcpStream>;
 
-/// Deals out connections in turn, until it is told to stop.
+/// Distributes connections in turn, until it is stopped.
 async fn deal(mut incoming: TcpIncoming, places: Vec<Place>, mut stopped: oneshot::Receiver<()>) {
     let mut places = places.iter().cycle();
     loop {
@@ -244,9 +244,9 @@ async fn deal(mut incoming: TcpIncoming, places: Vec<Place>, mut stopped: onesho
             next = incoming.next() => next,
         };
         match next.map(|stream| stream.and_then(tokio::net::TcpStream::into_std)) {
-            // A thread that has stopped takes none; then all are about to.
+            // A thread that has stopped takes none; then all are about to stop.
             Some(Ok(stream)) => drop(places.next().map(|place| place.send(stream))),
-            // A client that has gone again, or no file descriptor left: later there may be one.
+            // The client has disconnected already, or no file descriptor is left: later there may be one.
             Some(Err(_)) => tokio::time::sleep(ACCEPT_PAUSE).await,
             None => return,
         }
@@ -265,12 +265,12 @@ fn incoming(listener: TcpListener) -> io::Result<TcpIncoming> {
     Ok(TcpIncoming::from(listener).with_nodelay(Some(true)).with_keepalive(Some(KEEPALIVE)))
 }
 
-/// A password of SCRAM never leaves its client; one of Flight SQL does.
+/// A SCRAM password is never sent; one of Flight SQL is.
 fn refuse_open_passwords(config: &FlightConfig, address: SocketAddr) -> Result<()> {
     match (&config.auth, &config.tls) {
         (Auth::Scram(_), None) if !address.ip().is_loopback() => Err(Error::new(
             SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
-            format!("Flight SQL on {address} would have passwords travel as plain text"),
+            format!("Flight SQL on {address} would transmit passwords as plain text"),
         )
         .with_hint("Give a certificate and its key, or listen on the loopback interface.")),
         _ => Ok(()),

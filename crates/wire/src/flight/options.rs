@@ -1,6 +1,6 @@
-//! Session options: settings under Flight's actions, whose messages arrow-flight does not know yet.
+//! Session options: settings under Flight's actions, whose messages arrow-flight does not support yet.
 //!
-//! `catalog` and `schema` are Flight SQL's names for the database and the schema that names are looked up in;
+//! `catalog` and `schema` are Flight SQL's names for the database and for the schema in which names are looked up;
 //! every other name is that of a setting. Messages and numbers as in Flight.proto (Arrow format 1.5).
 
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use super::state::CATALOG;
 
 /// Sets options of the session.
 pub(super) const SET_SESSION_OPTIONS: &str = "SetSessionOptions";
-/// Tells the options of the session.
+/// Returns the options of the session.
 pub(super) const GET_SESSION_OPTIONS: &str = "GetSessionOptions";
 /// Ends the session.
 pub(super) const CLOSE_SESSION: &str = "CloseSession";
@@ -85,7 +85,7 @@ impl CloseSessionResult {
 }
 
 impl OptionValue {
-    /// As a setting is written; a list as `search_path` is.
+    /// As the text of a setting; a list like that of `search_path`.
     fn text(&self) -> String {
         match self {
             OptionValue::Text(text) => text.clone(),
@@ -99,7 +99,7 @@ impl OptionValue {
     }
 }
 
-/// Sets what can be set; the others are in the result, each with its error.
+/// Sets the options that are valid; the others are in the result, each with its error.
 pub(super) fn set(
     connection: &mut Connection,
     request: &SetSessionOptionsRequest,
@@ -128,7 +128,7 @@ fn set_one(connection: &mut Connection, name: &str, value: &OptionValue) -> Resu
     }
 }
 
-/// The settings that are not what they are by default, and those that Flight SQL names.
+/// The settings that differ from their defaults, and those that Flight SQL names.
 pub(super) fn get(connection: &mut Connection) -> Result<GetSessionOptionsResult> {
     let mut session_options = HashMap::new();
     let mut tell = |name: &str, value: String| {
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_settings_and_each_error_is_told() {
+    fn options_are_settings_and_each_error_is_reported() {
         let mut connection = firn_session::Database::memory().unwrap().connect();
         let option = |value| SessionOptionValue { value: Some(value) };
         let list = StringListValue { values: vec!["a".into(), "B c".into()] };
@@ -167,7 +167,7 @@ mod tests {
             ("nonsense".to_owned(), option(OptionValue::Boolean(true))),
             ("catalog".to_owned(), option(OptionValue::Text("other".into()))),
         ]);
-        // There and back through the bytes of the protocol.
+        // Encoded and decoded again.
         let bytes = SetSessionOptionsRequest { session_options }.encode_to_vec();
         let request = SetSessionOptionsRequest::decode(&bytes[..]).unwrap();
         let result = set(&mut connection, &request);
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(connection.setting("statement_timeout").unwrap(), "1500ms");
         assert_eq!((error("nonsense"), error("catalog")), (Some(INVALID_NAME), Some(INVALID_VALUE)));
         assert_eq!(result.errors.len(), 2);
-        let told = get(&mut connection).unwrap().session_options;
-        assert_eq!(told["statement_timeout"].value, Some(OptionValue::Text("1500ms".into())));
+        let sent_options = get(&mut connection).unwrap().session_options;
+        assert_eq!(sent_options["statement_timeout"].value, Some(OptionValue::Text("1500ms".into())));
     }
 }

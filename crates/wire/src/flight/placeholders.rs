@@ -1,7 +1,7 @@
 //! JDBC's placeholders. The Flight SQL driver for JDBC sends a statement as its program wrote it, with `?` for
-//! parameters; PostgreSQL's drivers make `$1`, `$2`, … of them before they send it, and so it is done here.
+//! parameters. PostgreSQL's drivers replace these with `$1`, `$2`, … before they send it, and this module does the same.
 
-/// The statement with `$1`, `$2`, … for every `?` that stands outside quotes and comments. No operator of ours has
+/// The statement with `$1`, `$2`, … for every `?` outside quotes and comments. No operator of ours has
 /// one in its name.
 pub(super) fn numbered(sql: &str) -> String {
     let mut numbered = String::with_capacity(sql.len() + 8);
@@ -39,7 +39,7 @@ fn ends_in_escape_prefix(before: &str) -> bool {
         && !letters.next().is_some_and(|letter| letter.is_alphanumeric() || letter == '_')
 }
 
-/// The length of what stands in quotes. A doubled quote ends it and begins it again, which comes to the same.
+/// The length of quoted text. A doubled quote ends it and begins it again, which has the same effect.
 fn quoted(text: &str, quote: char, backslashes: bool) -> usize {
     let mut escaped = false;
     for (position, character) in text.char_indices().skip(1) {

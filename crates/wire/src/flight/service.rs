@@ -1,7 +1,7 @@
-//! The calls of Flight SQL, each handed to what answers it.
+//! The calls of Flight SQL, each dispatched to its implementation.
 //!
-//! arrow-flight's `FlightSqlService` would do the sorting, but leaves out `GetSchema`, which ADBC calls, and the
-//! actions of newer versions; so the lower interface is implemented, over the same messages.
+//! arrow-flight's `FlightSqlService` would dispatch them, but lacks `GetSchema`, which ADBC calls, and the
+//! actions of newer versions. So the lower interface is implemented, with the same messages.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -43,10 +43,10 @@ use super::status::status;
 /// Batches that may wait to be stored.
 const BATCHES_AHEAD: usize = 2;
 
-/// How long a stranger may take for his handshake.
+/// How long an unknown client may take for its handshake.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(60);
 
-/// How long the end of a session waits for what runs in its transactions.
+/// How long the end of a session waits for running statements of its transactions.
 const CLOSING_GRACE: Duration = Duration::from_secs(5);
 
 /// Answers the calls.
@@ -57,13 +57,13 @@ pub(super) struct Service {
 type Answered<T> = std::result::Result<T, Status>;
 type Messages<T> = Pin<Box<dyn Stream<Item = Answered<T>> + Send>>;
 
-/// What `GetFlightInfo` says of a statement.
+/// What `GetFlightInfo` returns for a statement.
 enum Described {
     /// A query, which runs when its rows are fetched.
     Later(SchemaRef),
-    /// A statement without rows, which is done; how many it touched, if it tells.
+    /// A statement without rows, which has run; how many rows it changed, if its tag says so.
     Done(u64),
-    /// A statement with rows, which is done and whose rows are kept.
+    /// A statement with rows, which has run and whose rows are kept.
     Kept { schema: SchemaRef, handle: Handle, rows: u64 },
 }
 
@@ -72,7 +72,7 @@ impl Service {
         Service { state }
     }
 
-    /// The statement of a command and where it is to run: of one that is text, or that was prepared.
+    /// Describes the statement of a command, which is text or was prepared, and runs it if it is no query.
     async fn describe(&self, caller: &Caller, command: Command) -> Answered<Described> {
         match command {
             Command::CommandStatementQuery(query) => {
@@ -183,14 +183,14 @@ impl Service {
         let longest = self.state.config.transaction_timeout;
         let feeding = async move {
             let mut messages = decoded(messages, most_bytes);
-            // What is being stored has a transaction, which a client that sends nothing is not to keep.
+            // The statement that stores the rows has a transaction, which a silent client must not keep open.
             let too_slow =
                 |_| status(Error::new(SqlState::QUERY_CANCELED, "the client sent nothing for too long"));
             while let Some(next) =
                 tokio::time::timeout(longest, messages.try_next()).await.map_err(too_slow)??
             {
                 if feed.send(Fed::Next(next)).await.is_err() {
-                    return Ok(()); // The statement has failed and says why.
+                    return Ok(()); // The statement has failed and returns its error.
                 }
             }
             let _ = feed.send(Fed::End).await;
@@ -199,7 +199,7 @@ impl Service {
         let (stored, sent) = futures::join!(storing, feeding);
         match (stored, sent) {
             (Ok(record_count), _) => Ok(DoPutUpdateResult { record_count }),
-            // What could not be read is why the statement was given up.
+            // An error of the messages is the reason why the statement was abandoned.
             (Err(error), Err(cause)) if error.code() == tonic::Code::Cancelled => Err(cause),
             (Err(error), _) => Err(error),
         }
@@ -217,7 +217,7 @@ impl Service {
         let statement =
             call(&self.state, caller, transaction.as_deref(), move |run| run.prepare(&sql)).await?;
         let result = || {
-            // A statement without rows has no schema at all, by which JDBC knows that it is an update.
+            // A statement without rows has no schema at all, by which JDBC recognizes an update.
             let dataset_schema = match statement.columns() {
                 Some(columns) => schema_bytes(&schema_of(columns, caller.strings))?,
                 None => Bytes::new(),
@@ -257,7 +257,7 @@ impl Service {
             EndTransaction::Unspecified => return Err(malformed("the action of EndTransaction is missing")),
         };
         let Some(transaction) = self.state.transactions.take(&request.transaction_id) else {
-            // One that went by itself is rolled back; who wants to commit it must know.
+            // A transaction that was dropped is rolled back; a client that wants to commit it gets an error.
             return match commit {
                 true => {
                     Err(status(self.state.transaction(&request.transaction_id).err().unwrap_or_else(gone)))
@@ -278,7 +278,7 @@ impl Service {
         ended.await.map_err(|error| Status::internal(error.to_string()))?.map_err(status)
     }
 
-    /// A savepoint is known by its transaction and its name.
+    /// A savepoint is identified by its transaction and its name.
     async fn begin_savepoint(
         &self,
         caller: &Caller,
@@ -310,7 +310,7 @@ impl Service {
         done.await.map(|_| ())
     }
 
-    /// Stops the query that a client was told of; whether it runs.
+    /// Stops the query whose info a client got. Returns whether it runs.
     fn cancel(&self, info: &FlightInfo) -> bool {
         let tickets = info.endpoint.iter().filter_map(|endpoint| endpoint.ticket.as_ref());
         let handles = tickets.filter_map(|ticket| {
@@ -321,7 +321,7 @@ impl Service {
         handles.fold(false, |found, handle| self.state.running.cancel(&handle) | found)
     }
 
-    /// The rows of parameters in a stream; `None` if it holds no table, with however few rows.
+    /// The rows of parameters in a stream; `None` if it contains no table, not even an empty one.
     async fn parameters(
         &self,
         messages: impl Stream<Item = Answered<FlightData>> + Send + 'static,
@@ -344,7 +344,7 @@ impl Service {
     }
 }
 
-/// Rows on their way to the door, among the extensions of a response, which have to be clonable.
+/// Rows for the door, among the extensions of a response, which must implement `Clone`.
 #[derive(Clone)]
 pub(super) struct Fetched(Arc<Mutex<Option<Answer>>>);
 
@@ -358,7 +358,7 @@ impl Fetched {
     }
 }
 
-/// What a ticket of ours names: a query to be run, with its command, or rows that are kept.
+/// The content of a ticket of ours: a query to be run, with its command, or rows that are kept.
 struct Named<'a> {
     is_kept: bool,
     handle: Handle,
@@ -383,13 +383,13 @@ impl Named<'_> {
     }
 }
 
-/// Who calls: the door has found out.
+/// The caller, which the door has identified.
 fn caller_of<T>(request: &Request<T>) -> Answered<Caller> {
     request
         .extensions()
         .get::<Caller>()
         .cloned()
-        .ok_or_else(|| Status::internal("nobody has asked who calls"))
+        .ok_or_else(|| Status::internal("the caller was not identified"))
 }
 
 fn describe(
@@ -402,7 +402,7 @@ fn describe(
         return Ok(Described::Later(schema_of(columns, run.caller.strings)));
     }
     if statement.columns().is_some() {
-        // Before it has done anything: afterwards its rows would be lost.
+        // Before the statement runs: afterwards its rows would be lost.
         run.state.refuse_hoarding(&run.caller, 0)?;
     }
     let done = run.execute(statement, rows, true)?;
@@ -416,7 +416,7 @@ fn describe(
     })
 }
 
-/// 42P02 for a statement that wants parameters and gets none.
+/// 42P02 for a statement that needs parameters and gets none.
 fn refuse_parameters(statement: &Statement) -> firn_base::Result<()> {
     match statement.parameters() {
         [] => Ok(()),
@@ -459,7 +459,7 @@ fn packed(message: &impl ProstMessageExt) -> Messages<arrow_flight::Result> {
     result(message.as_any().encode_to_vec())
 }
 
-/// A stream again, with the message that was read ahead.
+/// The stream with the message that was read ahead.
 fn from_first(
     first: FlightData,
     rest: Streaming<FlightData>,
@@ -472,18 +472,18 @@ fn from_first(
     stream::iter([Ok(first)]).chain(rest).filter(has_data)
 }
 
-/// The actions, with what they say of themselves.
+/// The actions, with their descriptions.
 const ACTIONS: [(&str, &str); 11] = [
     ("BeginSavepoint", "Begins a savepoint in a transaction."),
     ("BeginTransaction", "Begins a transaction, which starts with its first statement."),
     ("CancelFlightInfo", "Stops a query."),
     ("CancelQuery", "Stops a query."),
-    ("ClosePreparedStatement", "Lets go of a prepared statement."),
+    ("ClosePreparedStatement", "Closes a prepared statement."),
     (options::CLOSE_SESSION, "Ends the session."),
     ("CreatePreparedStatement", "Prepares a statement."),
     ("EndSavepoint", "Releases a savepoint or rolls back to it."),
     ("EndTransaction", "Commits a transaction or rolls it back."),
-    (options::GET_SESSION_OPTIONS, "Tells the options of the session."),
+    (options::GET_SESSION_OPTIONS, "Returns the options of the session."),
     (options::SET_SESSION_OPTIONS, "Sets options of the session."),
 ];
 
@@ -569,15 +569,15 @@ impl FlightService for Service {
         let rows = match command(&request.into_inner().ticket)? {
             Command::TicketStatementQuery(ticket) => {
                 let named = Named::read(&ticket.statement_handle)
-                    .ok_or_else(|| malformed("the ticket is none of this server's"))?;
+                    .ok_or_else(|| malformed("the ticket is not from this server"))?;
                 if named.is_kept {
                     let kept = self.state.results.take(&named.handle).ok_or_else(|| {
                         status(
                             Error::new(
                                 SqlState::INVALID_CURSOR_NAME,
-                                "the rows have been fetched, or were left for too long",
+                                "the rows have been fetched, or were not fetched in time",
                             )
-                            .with_hint("The statement was run; running it again would do it twice."),
+                            .with_hint("The statement was executed, and executing it again would repeat its changes."),
                         )
                     })?;
                     answer(&self.state, &caller, None, Some(named.handle), move |_, output| {
@@ -589,7 +589,7 @@ impl FlightService for Service {
             }
             command => self.rows(&caller, command, None)?,
         };
-        // The door takes it as the body of the answer.
+        // The door uses it as the body of the reply.
         let mut response = Response::new(Box::pin(stream::empty()) as Self::DoGetStream);
         response.extensions_mut().insert(Fetched::new(rows));
         Ok(response)
@@ -599,7 +599,7 @@ impl FlightService for Service {
         let caller = caller_of(&request)?;
         let mut messages = request.into_inner();
         let first = messages.message().await?.ok_or_else(|| {
-            // A client that has no batch to ingest does not even say of which table.
+            // A client that has no batch to ingest does not even name the table.
             let error = Error::new(SqlState::PROTOCOL_VIOLATION, "nothing was sent");
             status(error.with_hint("Use CREATE TABLE for a table without rows."))
         })?;
@@ -626,7 +626,7 @@ impl FlightService for Service {
             }
             Command::CommandPreparedStatementUpdate(update) => {
                 let prepared = self.state.statement(&update.prepared_statement_handle).map_err(status)?;
-                // They come along, or were bound before.
+                // They are in this message, or were bound before.
                 let rows = match self.parameters(messages).await? {
                     Some(bound) => bound.rows,
                     None => prepared.bound.lock().rows.clone(),
@@ -674,7 +674,7 @@ impl FlightService for Service {
             "CancelQuery" => {
                 let request: ActionCancelQueryRequest = unpacked(&action)?;
                 let info = FlightInfo::decode(&*request.info).map_err(malformed)?;
-                // Cancelled, or not to be cancelled.
+                // Cancelled, or not cancellable.
                 let result = if self.cancel(&info) { 1 } else { 3 };
                 packed(&ActionCancelQueryResult { result })
             }
@@ -697,13 +697,13 @@ impl FlightService for Service {
                 result(errors.await?.encode_to_vec())
             }
             options::GET_SESSION_OPTIONS => {
-                let told = call(&self.state, &caller, None, |run| run.connection(options::get));
-                result(told.await?.encode_to_vec())
+                let values = call(&self.state, &caller, None, |run| run.connection(options::get));
+                result(values.await?.encode_to_vec())
             }
             options::CLOSE_SESSION => {
                 let (state, client) = (self.state.clone(), caller.clone());
                 let ending = tokio::task::spawn_blocking(move || state.end_client(&client));
-                // It comes to its end, even if nobody waits for what does not stop at once.
+                // It runs to its end in the background, although this call does not wait for statements that do not stop at once.
                 let _ = tokio::time::timeout(CLOSING_GRACE, ending).await;
                 result(options::CloseSessionResult::closed().encode_to_vec())
             }

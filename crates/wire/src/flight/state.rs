@@ -1,8 +1,8 @@
 //! What a server keeps for its clients between two calls: sessions, transactions, prepared statements,
-//! results that wait to be fetched, and what runs.
+//! results that wait to be fetched, and running statements.
 //!
-//! Each is known by a handle of 16 secret bytes: who has it may use it. A client that goes away says nothing,
-//! so that everything has an end: a number that may be there, and a time that it may lie idle.
+//! Each has a handle of 16 secret bytes, which permits its use. A client that disconnects is not noticed,
+//! so everything has two limits: a number of entries, and a time that an entry may be idle.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -20,16 +20,16 @@ use super::auth::{self, Caller};
 use super::statements::Queue;
 use super::stopping::{Stop, Turns};
 
-/// What `current_database()` says, and the one catalog.
+/// The result of `current_database()`, and the only catalog.
 pub(super) const CATALOG: &str = "firn";
 
-/// How often is looked for what has been idle for too long.
+/// How often idle entries are searched.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The setting that says how long a transaction may be idle.
+/// The setting for how long a transaction may be idle.
 const IDLE_TIMEOUT: &str = "idle_in_transaction_session_timeout";
 
-/// The name of a thing that is kept.
+/// The name of an entry.
 pub(super) type Handle = [u8; 16];
 
 /// What a server keeps.
@@ -41,9 +41,9 @@ pub(super) struct State {
     pub statements: Shelf<Prepared>,
     pub results: Shelf<Ready>,
     pub running: Running,
-    /// What waits to be fetched by clients.
+    /// Messages that wait to be fetched by clients.
     pub queues: Mutex<Vec<Weak<Queue>>>,
-    /// A place for each statement that may run.
+    /// A place for each statement that may run at once.
     pub places: Arc<Semaphore>,
     stopping: AtomicBool,
 }
@@ -75,7 +75,7 @@ impl State {
         self.stopping.load(Ordering::SeqCst)
     }
 
-    /// Lets go of everything.
+    /// Drops everything.
     pub fn clear(&self) {
         self.transactions.clear();
         self.statements.clear();
@@ -85,8 +85,8 @@ impl State {
 
     fn sweep(&self) {
         let longest = self.config.transaction_timeout;
-        let goes_on = |queue: Arc<Queue>| queue.end_unless_fetched(longest);
-        self.queues.lock().retain(|queue| queue.upgrade().is_some_and(goes_on));
+        let remains = |queue: Arc<Queue>| queue.end_unless_fetched(longest);
+        self.queues.lock().retain(|queue| queue.upgrade().is_some_and(remains));
         self.sessions.sweep();
         self.transactions
             .sweep_unless_used_for(|transaction| transaction.longest_idle(self.config.transaction_timeout));
@@ -109,13 +109,13 @@ impl State {
         connection
     }
 
-    /// Begins a session; its token.
+    /// Begins a session. Returns its token.
     pub fn begin_session(&self, user: String) -> Result<String> {
         let handle = self.sessions.put(Session { user, settings: Mutex::new(None) }, None)?;
         Ok(auth::token_text(&handle))
     }
 
-    /// The session that a token stands for; 28000 if there is none.
+    /// The session of a token; 28000 if there is none.
     pub fn session(&self, token: &str) -> Result<Arc<Session>> {
         auth::token_bytes(token).and_then(|handle| self.sessions.get(&handle)).ok_or_else(|| {
             Error::new(
@@ -126,8 +126,8 @@ impl State {
         })
     }
 
-    /// Ends what a client has here: his session, whose token stands for nothing any more, transactions, which
-    /// are rolled back, prepared statements, and results. Waits until what runs in his transactions has stopped.
+    /// Ends everything of a client: its session, whose token becomes invalid, transactions, which
+    /// are rolled back, prepared statements, and results. Waits until the running statements of its transactions have stopped.
     pub fn end_client(&self, client: &Caller) {
         if let Some(session) = &client.session {
             self.sessions.remove(session);
@@ -142,15 +142,17 @@ impl State {
         }
     }
 
-    /// 54000 if a client has so much kept for him already that so many bytes more would be too many.
+    /// 54000 if `more` bytes more would exceed the memory that a client may use.
     pub fn refuse_hoarding(&self, client: &Caller, more: usize) -> Result<()> {
         let kept = self.statements.bytes_of(client) + self.results.bytes_of(client);
         match kept.saturating_add(more) > self.config.max_kept_bytes {
             true => Err(Error::new(
                 SqlState::PROGRAM_LIMIT_EXCEEDED,
-                "too much is kept for this client: prepared statements, parameters, rows that were not fetched",
+                "this client's prepared statements, parameters and unfetched rows exceed the limit",
             )
-            .with_hint("Close prepared statements, and fetch rows of RETURNING, that are not needed any more.")),
+            .with_hint(
+                "Close prepared statements that are no longer needed, and fetch the rows of RETURNING.",
+            )),
             false => Ok(()),
         }
     }
@@ -167,15 +169,15 @@ impl State {
     }
 
     /// The transaction that a prepared statement runs in, if any: the one that it was prepared in. ADBC keeps
-    /// prepared statements when it commits, begins the next transaction by itself, and goes on with them; so once
-    /// theirs has ended, they run in the one that the same client has open, if there is exactly one.
+    /// prepared statements when it commits, begins the next transaction by itself, and continues to use them. So once
+    /// their transaction has ended, they run in the one that the same client has open, if there is exactly one.
     pub fn transaction_of(&self, prepared: &Prepared, caller: &Caller) -> Option<Vec<u8>> {
         let first = prepared.transaction.as_ref()?;
         if self.transactions.get(first).is_some() {
             return Some(first.clone());
         }
         let mut open = self.transactions.handles_of(caller);
-        // With none, and where it cannot be told which, looking for the first one yields the error.
+        // If there is none or more than one, the lookup of the first one returns the error.
         Some(if open.len() == 1 { open.remove(0).to_vec() } else { first.clone() })
     }
 
@@ -191,7 +193,7 @@ impl State {
     }
 }
 
-/// Ends what has been idle for too long, as long as there is a server.
+/// Drops entries that have been idle for too long, as long as the server exists.
 pub(super) async fn sweep_until_stopped(state: Weak<State>) {
     let interval = match state.upgrade() {
         Some(state) => SWEEP_INTERVAL.min(state.config.handle_timeout.min(state.config.transaction_timeout)),
@@ -200,49 +202,49 @@ pub(super) async fn sweep_until_stopped(state: Weak<State>) {
     loop {
         tokio::time::sleep(interval).await;
         let Some(state) = state.upgrade() else { return };
-        // Rolling back may take a while.
+        // A rollback may take some time.
         if tokio::task::spawn_blocking(move || state.sweep()).await.is_err() {
             return;
         }
     }
 }
 
-/// A client, from his handshake on.
+/// A client, from its handshake on.
 pub(super) struct Session {
     pub user: String,
-    /// What he has set; `None` before he has.
+    /// The settings that it has changed; `None` before the first.
     pub settings: Mutex<Option<SessionSettings>>,
 }
 
-/// A transaction. It begins with its first statement, so that one which a client keeps at hand (ADBC begins the
-/// next one at every commit) reads nothing old and holds nothing up.
+/// A transaction. It begins with its first statement. So one that a client keeps in reserve (ADBC begins the
+/// next one at every commit) has no old snapshot and does not hold up garbage collection.
 pub(super) struct Transaction {
     pub state: Mutex<TransactionState>,
     pub cancel: CancelHandle,
-    /// Whose turn it is, of the calls that run in it.
+    /// The turns of the calls that run in it.
     pub turns: Arc<Turns>,
-    /// The place of a statement, so that one may always run: who has begun a transaction is to get to its end.
+    /// Its own place for a statement: a client that has begun a transaction must be able to end it.
     pub place: Arc<Semaphore>,
 }
 
 pub(super) struct TransactionState {
     pub connection: Connection,
-    /// Whether there is a block, or was one that has ended by itself.
+    /// Whether there is a block, or was one that has ended automatically.
     pub begun: bool,
-    /// Whether settings were changed, which last if it commits.
+    /// Whether settings were changed, which are kept if it commits.
     pub sets: bool,
-    /// Whether it was idle for too long and has been rolled back: its client is not to go on in another.
+    /// Whether it was idle for too long and has been rolled back: its client must not continue in another one unnoticed.
     pub lost: bool,
-    /// Whether its client has ended it. A call that waited meanwhile is not to begin another one, which nobody
-    /// would ever commit.
+    /// Whether its client has ended it. A call that waited meanwhile must not begin another one, which would
+    /// never be committed.
     ended: bool,
-    /// The timeout that it was given because its session has none, as the setting shows it.
+    /// The timeout that it was given because its session has none, as the text of the setting.
     own_timeout: Option<String>,
 }
 
 impl Transaction {
     pub fn new(mut connection: Connection, timeout: Duration) -> Result<Transaction> {
-        // Nobody else tells when its client has gone.
+        // Nothing else shows that its client has gone.
         let mut own_timeout = None;
         if connection.setting(IDLE_TIMEOUT)? == "0" {
             let milliseconds = timeout.as_millis().max(1).to_string();
@@ -263,12 +265,12 @@ impl Transaction {
         Ok(Transaction { state: Mutex::new(state), cancel, turns, place })
     }
 
-    /// How long it may go unused before it is forgotten; `None` if it is in use.
+    /// How long it may be unused before it is dropped; `None` if it is in use.
     fn longest_idle(&self, default: Duration) -> Option<Duration> {
         let state = self.state.try_lock()?;
         let own = state.connection.idle_in_transaction_timeout();
         Some(match own {
-            // It has ended itself by then. Its client is told so when he comes back.
+            // The timeout has ended it by then. Its client gets that error when it returns.
             Some(limit) if state.begun => 2 * limit,
             own => own.unwrap_or(default),
         })
@@ -280,7 +282,7 @@ impl TransactionState {
     pub fn begin(&mut self) -> Result<&mut Connection> {
         if self.ended {
             return Err(Error::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, "the transaction has ended")
-                .with_hint("Its end was asked for before this call could run. Begin another."));
+                .with_hint("Its end was requested before this call could run. Begin another."));
         }
         if self.lost {
             return Err(Error::new(
@@ -303,7 +305,7 @@ impl TransactionState {
         result
     }
 
-    /// What lasts of its settings. The timeout that it was given is none of them.
+    /// The settings that outlive it. The timeout that it was given is not among them.
     pub fn settings(&mut self) -> Result<SessionSettings> {
         if let Some(own) = &self.own_timeout
             && self.connection.setting(IDLE_TIMEOUT)? == *own
@@ -315,7 +317,7 @@ impl TransactionState {
 
     fn end_block(&mut self, commit: bool) -> Result<()> {
         if !commit {
-            // One that was idle for too long has been rolled back already.
+            // A transaction that was idle for too long has been rolled back already.
             if std::mem::take(&mut self.begun) && !self.lost {
                 let _ = self.connection.execute("ROLLBACK");
             }
@@ -327,7 +329,7 @@ impl TransactionState {
         if !std::mem::take(&mut self.begun) {
             return Ok(());
         }
-        // COMMIT of a failed block rolls back and is no error in SQL; who asked for a commit must know.
+        // COMMIT of a failed block rolls back and is no error in SQL; a client that has requested a commit needs one.
         if self.connection.status() == TransactionStatus::Failed {
             self.connection.execute("ROLLBACK")?;
             return Err(Error::new(
@@ -347,7 +349,7 @@ pub(super) struct Prepared {
     pub text_bytes: usize,
     /// The transaction that it was prepared in, and runs in.
     pub transaction: Option<Vec<u8>>,
-    /// The rows of parameters that it runs with next.
+    /// The rows of parameters for its next run.
     pub bound: Mutex<Bound>,
 }
 
@@ -358,11 +360,11 @@ pub(super) struct Bound {
     pub bytes: usize,
 }
 
-/// How many bytes of a plan come to a byte of text, roughly.
+/// The approximate number of bytes of a plan for each byte of text.
 const PLAN_BYTES: usize = 32;
 
 impl Prepared {
-    /// About how many bytes a prepared statement with such a text takes.
+    /// The approximate number of bytes of a prepared statement with a text of this length.
     pub fn bytes_of(text_bytes: usize) -> usize {
         text_bytes.saturating_mul(PLAN_BYTES)
     }
@@ -374,7 +376,7 @@ impl Weigh for Prepared {
     }
 }
 
-/// Rows that are there, of a statement that was run when its client asked what it would yield.
+/// The rows of a statement that was run when its client requested its description.
 pub(super) struct Ready {
     pub schema: SchemaRef,
     pub batches: Vec<RecordBatch>,
@@ -386,7 +388,7 @@ impl Weigh for Ready {
     }
 }
 
-/// Things by handle, with the client whose they are and the time of their last use.
+/// Entries by handle, with the client that owns each and the time of its last use.
 pub(super) struct Shelf<T> {
     things: Mutex<HashMap<Handle, Kept<T>>>,
     most: usize,
@@ -400,16 +402,16 @@ struct Kept<T> {
     used: clock::Instant,
 }
 
-/// What takes memory that counts for the client who has it kept.
+/// An entry whose memory counts for the client that owns it.
 pub(super) trait Weigh {
-    /// About how many bytes it takes.
+    /// Its approximate number of bytes.
     fn bytes(&self) -> usize;
 }
 
-/// What happens when one more is to be kept than may be.
+/// What happens when an entry exceeds the limit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Full {
-    /// The one goes that was unused for longest.
+    /// The entry that was unused for longest is dropped.
     Replace,
     /// 53300
     Refuse,
@@ -420,7 +422,7 @@ impl<T> Shelf<T> {
         Shelf { things: Mutex::new(HashMap::new()), most, full, longest_idle }
     }
 
-    /// Keeps a thing for a client; its handle.
+    /// Stores an entry for a client. Returns its handle.
     pub fn put(&self, thing: T, owner: Option<&Caller>) -> Result<Handle> {
         let mut things = self.things.lock();
         let mut gone = None;
@@ -447,7 +449,7 @@ impl<T> Shelf<T> {
         Some(kept.thing.clone())
     }
 
-    /// The handles of a client's things.
+    /// The handles of a client's entries.
     fn handles_of(&self, client: &Caller) -> Vec<Handle> {
         let things = self.things.lock();
         things.iter().filter(|(_, kept)| kept.is_of(client)).map(|(handle, _)| *handle).collect()
@@ -457,27 +459,27 @@ impl<T> Shelf<T> {
         self.things.lock().remove(<&Handle>::try_from(handle).ok()?).map(|kept| kept.thing)
     }
 
-    /// Takes all things of a client.
+    /// Removes all entries of a client.
     fn take_all_of(&self, client: &Caller) -> Vec<Arc<T>> {
         let gone: Vec<_> = self.things.lock().extract_if(|_, kept| kept.is_of(client)).collect();
         gone.into_iter().map(|(_, kept)| kept.thing).collect()
     }
 
-    /// Lets go of a thing, whatever its handle.
+    /// Drops an entry, whatever its handle.
     fn remove(&self, thing: &Arc<T>) {
         self.things.lock().retain(|_, kept| !Arc::ptr_eq(&kept.thing, thing));
     }
 
-    /// Lets go of what has been idle for too long.
+    /// Drops entries that have been idle for too long.
     fn sweep(&self) {
         self.sweep_unless_used_for(|_| Some(self.longest_idle));
     }
 
-    /// As [`Shelf::sweep`], where each thing has a limit of its own. Those without one are in use.
+    /// As [`Shelf::sweep`], where each entry has a limit of its own. Entries without one are in use.
     fn sweep_unless_used_for(&self, limit: impl Fn(&T) -> Option<Duration>) {
         let now = clock::now();
         let is_idle = |kept: &mut Kept<T>| {
-            // What somebody uses now is not idle, however long ago he came for it.
+            // An entry that a call uses now is not idle, however long ago the call began.
             let limit = if Arc::strong_count(&kept.thing) == 1 { limit(&kept.thing) } else { None };
             if limit.is_none() {
                 kept.used = now;
@@ -495,7 +497,7 @@ impl<T> Shelf<T> {
 }
 
 impl<T: Weigh> Shelf<T> {
-    /// How many bytes a client's things take.
+    /// How many bytes a client's entries use.
     fn bytes_of(&self, client: &Caller) -> usize {
         let things = self.things.lock();
         things.values().filter(|kept| kept.is_of(client)).map(|kept| kept.thing.bytes()).sum()
@@ -508,7 +510,7 @@ impl<T> Kept<T> {
     }
 }
 
-/// What runs, and how to stop it.
+/// The running statements, and how to stop each.
 #[derive(Default)]
 pub(super) struct Running {
     next: AtomicU64,
@@ -516,18 +518,18 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Notes a statement until what is returned is dropped. A query is known by the handle of its ticket.
+    /// Registers a statement until the return value is dropped. A query is identified by the handle of its ticket.
     pub fn note(state: &Arc<State>, query: Option<Handle>, stop: Stop) -> Noted {
         let number = state.running.next.fetch_add(1, Ordering::Relaxed);
         state.running.statements.lock().insert(number, (query, stop.clone()));
-        // It may have come between the two steps of `State::stop`.
+        // It may have been registered between the two steps of `State::stop`.
         if state.is_stopping() {
             stop.ask_once();
         }
         Noted { state: state.clone(), number }
     }
 
-    /// Stops a query; whether it runs.
+    /// Stops a query. Returns whether it runs.
     pub fn cancel(&self, query: &Handle) -> bool {
         let statements = self.statements.lock();
         let mut found = false;
@@ -545,7 +547,7 @@ impl Running {
     }
 }
 
-/// A statement that runs.
+/// A registered statement.
 pub(super) struct Noted {
     state: Arc<State>,
     number: u64,
@@ -577,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_gives_its_own_timeout_to_nobody() {
+    fn a_transactions_timeout_applies_to_no_other() {
         let database = Database::memory().unwrap();
         let state = transaction(&database).state;
         let mut state = state.lock();
@@ -599,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_idle_for_too_long_goes_unless_somebody_uses_it() {
+    fn idle_entries_are_dropped_unless_they_are_in_use() {
         let shelf = Shelf::new(10, Full::Refuse, Duration::ZERO);
         let (idle, used) = (shelf.put(1, None).unwrap(), shelf.put(2, None).unwrap());
         let user = shelf.get(&used);

@@ -1,8 +1,8 @@
-//! Running statements for calls: where, with which parameters, and how their rows go out.
+//! Running statements for calls: where, with which parameters, and how their rows are sent.
 //!
-//! A query runs when somebody fetches its rows. Everything else runs when its client asks what it would yield
-//! (`GetFlightInfo`), once: clients may never fetch what a statement without rows, or with rows that they do
-//! not want, has to give, and expect it to be done all the same.
+//! A query runs when a client fetches its rows. Every other statement runs once, when its client asks for its
+//! description (`GetFlightInfo`). Clients may never fetch the result of a statement without rows, or rows that they do
+//! not need, and still expect the statement to have run.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,10 +28,10 @@ use super::status::status;
 use super::stopping::{Stop, StopOnDrop};
 use crate::parameters::read_text;
 
-/// Messages that may wait for a client: enough that encoding and sending go on side by side.
+/// Messages that may wait for a client: enough for encoding and sending to overlap.
 const MESSAGES_AHEAD: usize = 4;
 
-/// How long a transaction's query may go on when nobody wants its rows any more.
+/// How long a transaction's query may continue after its client has dropped the stream.
 const UNREAD_GRACE: Duration = Duration::from_millis(500);
 
 /// How often several rows of parameters are run again after conflicts.
@@ -55,12 +55,12 @@ pub(super) struct Run {
     _permit: OwnedSemaphorePermit,
 }
 
-/// What a statement that is no query has done.
+/// The result of a statement that is no query.
 #[derive(Default)]
 pub(super) struct Done {
-    /// Rows that it touched, as its tag tells.
+    /// The number of rows that it changed, from its tag.
     pub rows: u64,
-    /// What it yields, if it yields rows.
+    /// The rows that it yields, if any.
     pub ready: Option<Ready>,
 }
 
@@ -78,12 +78,12 @@ impl Run {
         if state.is_stopping() {
             return Err(shut_down());
         }
-        // Some clients send no handle as an empty one.
+        // Some clients send an empty handle for none.
         let (place, stop, permit) = match transaction.filter(|handle| !handle.is_empty()) {
             Some(handle) => {
                 let transaction = state.transaction(handle)?;
-                // A transaction can always go on, however many statements run; for those of it that run side by
-                // side there have to be places.
+                // A transaction can always continue, however many statements run. Further statements of it that run at the
+                // same time need places.
                 let permit = match transaction.place.clone().try_acquire_owned() {
                     Ok(permit) => permit,
                     Err(_) => place_of(state)?,
@@ -111,7 +111,7 @@ impl Run {
         }
     }
 
-    /// Works in a transaction: the one that there is, or one of its own that commits at the end.
+    /// Runs `work` in the current transaction, or in one of its own that commits at the end.
     pub fn atomically<T>(&mut self, work: impl FnOnce(&mut Connection) -> Result<T>) -> Result<T> {
         match &mut self.place {
             Place::Block(transaction) => in_turn(transaction, &self.stop, |state| work(state.begin()?)),
@@ -120,7 +120,7 @@ impl Run {
                 match work(connection) {
                     Ok(value) => connection.execute("COMMIT").map(|_| value),
                     Err(error) => {
-                        // What went wrong first says more than what goes wrong now.
+                        // The first error is more useful than one of the rollback.
                         let _ = connection.execute("ROLLBACK");
                         Err(error)
                     }
@@ -135,7 +135,7 @@ impl Run {
 
     /// Runs a statement with one row of parameters.
     fn run(&mut self, statement: &Statement, parameters: &[Value]) -> Result<Outcome> {
-        self.stop.heed()?;
+        self.stop.check()?;
         match &mut self.place {
             Place::Alone(connection) => {
                 let outcome = connection.run(statement, parameters)?;
@@ -152,8 +152,8 @@ impl Run {
         }
     }
 
-    /// Rows of parameters with texts read as what the statement wants, as PostgreSQL reads parameters that are
-    /// sent as texts: dates, for one, are often written out.
+    /// Reads texts in rows of parameters as the types of the statement's parameters, as PostgreSQL does with parameters that are
+    /// sent as texts: dates, for example, are often sent so.
     fn read_texts(&mut self, statement: &Statement, rows: &mut [Vec<Value>]) -> Result<()> {
         let types = statement.parameters();
         let is_read = |value: &Value, ty: &Type| {
@@ -173,8 +173,8 @@ impl Run {
         Ok(())
     }
 
-    /// Runs a statement that is no query, or one whose rows nobody wants, with each row of parameters: all of
-    /// them or none.
+    /// Runs a statement that is no query, or one whose rows are not needed, with each row of parameters: all of
+    /// them succeed or none.
     pub fn execute(&mut self, statement: &Statement, rows: &[Vec<Value>], keep: bool) -> Result<Done> {
         let mut rows = rows.to_vec();
         self.read_texts(statement, &mut rows)?;
@@ -192,8 +192,8 @@ impl Run {
             let all = self.atomically(|connection| {
                 let mut done = Done::default();
                 for row in &rows {
-                    if let Err(stopped) = stop.heed() {
-                        // The rows before it are not to be committed by themselves.
+                    if let Err(stopped) = stop.check() {
+                        // The rows before it must not be committed alone.
                         connection.fail_block();
                         return Err(stopped);
                     }
@@ -229,7 +229,7 @@ impl Run {
                 return Ok(());
             }
             while let Some(batch) = drawn.next_batch()? {
-                self.stop.heed()?;
+                self.stop.check()?;
                 if !encoder.batch(&batch, &mut |message| output.send(message))? {
                     return Ok(());
                 }
@@ -239,7 +239,7 @@ impl Run {
     }
 }
 
-/// Works in a transaction, when it is the call's turn.
+/// Runs `work` in a transaction, when it is the call's turn.
 fn in_turn<T>(
     transaction: &Transaction,
     stop: &Stop,
@@ -262,7 +262,7 @@ fn place_of(state: &State) -> Result<OwnedSemaphorePermit> {
 }
 
 impl TransactionState {
-    /// What a statement has changed about the transaction itself.
+    /// Records how a statement has changed the transaction itself.
     fn note(&mut self, outcome: &Result<Outcome>) {
         match outcome {
             Ok(Outcome::Done(tag)) if is_setting(tag) => self.sets = true,
@@ -306,7 +306,7 @@ fn is_setting(tag: &CommandTag) -> bool {
     matches!(tag.verb, "SET" | "RESET" | "DISCARD ALL")
 }
 
-/// After a statement on a connection that goes with it: what is to last goes to the session, or is refused.
+/// After a statement on a connection that is dropped: settings are saved in the session; other lasting effects are refused.
 fn keep_what_lasts(connection: &Connection, tag: &CommandTag, caller: &Caller) -> Result<()> {
     if connection.status() != TransactionStatus::Idle {
         return Err(Error::unsupported(format!("{} as a statement", tag.verb)).with_hint(
@@ -340,11 +340,11 @@ pub(super) fn shut_down() -> Error {
     Error::new(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
 }
 
-/// Where rows go.
+/// Sends rows.
 pub(super) struct Output(mpsc::Sender<std::result::Result<Message, Status>>);
 
 impl Output {
-    /// Waits for a place; false if nobody wants more.
+    /// Waits for a place in the queue; false if the client has gone.
     pub fn send(&mut self, message: Message) -> bool {
         self.0.blocking_send(Ok(message)).is_ok()
     }
@@ -364,17 +364,17 @@ impl Output {
     }
 }
 
-/// Messages on their way to a client, as the body of an answer in HTTP. Dropping it stops what makes them.
+/// Messages that are sent to a client, as the body of an HTTP reply. Dropping it stops the statement.
 pub(super) struct Answer {
     queue: Arc<Queue>,
-    /// What of a message has not been taken yet.
+    /// The rest of the current message.
     current: Message,
     has_ended: bool,
     _stop: StopOnDrop,
 }
 
 impl Answer {
-    /// The next of its messages or a part of one, and after the last how it ended.
+    /// The next message or a part of one, and after the last one the status.
     pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Frame<Message>>> {
         let end = loop {
             if let Some(chunk) = self.current.next_chunk() {
@@ -392,13 +392,13 @@ impl Answer {
         self.has_ended = true;
         let mut trailers = HeaderMap::new();
         if end.add_header(&mut trailers).is_err() {
-            // What it says cannot be sent; that something is wrong can.
+            // The text of the status cannot be sent, but its code can.
             trailers.insert(Status::GRPC_STATUS, HeaderValue::from(i32::from(Code::Internal)));
         }
         Poll::Ready(Some(Frame::trailers(trailers)))
     }
 
-    /// Whether all of it has been taken.
+    /// Whether the whole body has been taken.
     pub fn has_ended(&self) -> bool {
         self.has_ended
     }
@@ -409,9 +409,9 @@ pub(super) struct Queue(Mutex<Queued>);
 
 struct Queued {
     messages: mpsc::Receiver<std::result::Result<Message, Status>>,
-    /// Since when a message was seen to wait.
+    /// The time since which a message waits.
     waits_since: Option<clock::Instant>,
-    /// Why the rest of them does not come.
+    /// Why the remaining messages are not sent.
     given_up: Option<Status>,
 }
 
@@ -429,8 +429,8 @@ impl Queue {
         }
     }
 
-    /// Ends the stream if its client has fetched nothing for so long: its query holds a place, a thread and a
-    /// snapshot. Whether it goes on.
+    /// Ends the stream if its client has fetched nothing for so long: its query occupies a place, a thread and a
+    /// snapshot. Returns whether it continues.
     pub fn end_unless_fetched(&self, longest: Duration) -> bool {
         let mut queued = self.0.lock();
         if queued.messages.is_empty() {
@@ -442,7 +442,7 @@ impl Queue {
         if now.saturating_duration_since(since) <= longest {
             return true;
         }
-        // Whoever waits for a place in it finds that nobody wants more.
+        // A statement that waits for a place in the queue finds it closed.
         queued.messages.close();
         while queued.messages.try_recv().is_ok() {}
         queued.given_up = Some(status(
@@ -456,7 +456,7 @@ impl Queue {
     }
 }
 
-/// Runs something on a thread that may block.
+/// Runs `work` on a thread that may block.
 pub(super) async fn call<T: Send + 'static>(
     state: &Arc<State>,
     caller: &Caller,
@@ -476,7 +476,7 @@ pub(super) async fn call<T: Send + 'static>(
     }
 }
 
-/// Runs something on a thread that may block, and that sends messages.
+/// Runs `work`, which sends messages, on a thread that may block.
 pub(super) fn answer(
     state: &Arc<State>,
     caller: &Caller,
@@ -488,26 +488,26 @@ pub(super) fn answer(
     let (sender, messages) = mpsc::channel(MESSAGES_AHEAD);
     let queue = Arc::new(Queue(Mutex::new(Queued { messages, waits_since: None, given_up: None })));
     state.queues.lock().push(Arc::downgrade(&queue));
-    // Cancelling fails a transaction. Who leaves rows of his transaction unread wants to go on with it, and
-    // what makes them finds out with the next message; only if none comes, it is cancelled.
+    // Cancelling fails a transaction. A client that leaves rows of its transaction unread wants to continue with it. The
+    // statement finds out with the next message; only if none follows, it is cancelled.
     let grace = if matches!(run.place, Place::Block(_)) { UNREAD_GRACE } else { Duration::ZERO };
     let stop = StopOnDrop { stop: run.stop.clone(), grace };
     tokio::task::spawn_blocking(move || {
         let mut output = Output(sender);
         if let Err(error) = guarded(&mut run, |run| work(run, &mut output)) {
-            // Nobody is there to be told, if this fails.
+            // If this fails, the client has gone.
             let _ = output.0.blocking_send(Err(status(error)));
         }
         run.stop.end();
-        // What runs ends before its client sees that: he may count on it.
+        // The statement ends before its client sees the end of the stream, as the client may rely on that.
         drop(run);
         drop(output);
     });
     Ok(Answer { queue, current: Message::default(), has_ended: false, _stop: stop })
 }
 
-/// A panic is a mistake of ours and ends this call and nothing else. What was cancelled because the server
-/// stops says so.
+/// A panic is a bug of the server and ends only this call. A statement that was cancelled because the server
+/// stops returns that error.
 fn guarded<T>(run: &mut Run, work: impl FnOnce(&mut Run) -> Result<T>) -> Result<T> {
     let result = catch_unwind(AssertUnwindSafe(|| work(run))).unwrap_or_else(|panic| Err(panicked(&*panic)));
     result.map_err(|error| match error.state() {

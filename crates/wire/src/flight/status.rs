@@ -1,17 +1,17 @@
-//! Errors as gRPC has them: a code that tells programs what to do, and a text that tells people everything.
+//! Errors in the form of gRPC: a code for programs, and a text with all details for people.
 //!
-//! The SQLSTATE stands in the text and, for programs, in the header `sqlstate`, with `sqlhint` beside it if
-//! there is a hint. ADBC shows the headers as the details of its errors.
+//! The SQLSTATE is in the text and, for programs, in the header `sqlstate`. A hint is in `sqlhint`
+//! beside it. ADBC shows the headers as the details of its errors.
 
 use firn_base::{Error, SqlState};
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 
-/// Headers have little room, 8 KiB with some clients for all of them, and the text of an error travels in one: so
-/// many bytes of it, as they are sent.
+/// Headers have little room, 8 KiB in total with some clients, and the text of an error is sent in one: so
+/// many bytes of it, in their encoded form.
 const MOST_TEXT_BYTES: usize = 5000;
 
-/// The hint stands in the text as well.
+/// The hint is in the text as well.
 const MOST_HINT_BYTES: usize = 1000;
 
 /// The error as a status.
@@ -41,8 +41,8 @@ pub(super) fn status(error: Error) -> Status {
     Status::with_metadata(code(error.state()), text, headers)
 }
 
-/// Cuts a text where it gets too long for a header. What is no letter or digit of ASCII is sent there as three
-/// characters for each byte, or as one.
+/// Cuts a text that is too long for a header. Each byte that is no letter or digit of ASCII is sent there as three
+/// characters, or as one.
 fn cut(text: &mut String) {
     let mut sent = 0;
     let end = text.char_indices().find(|(_, character)| {
@@ -55,7 +55,7 @@ fn cut(text: &mut String) {
     }
 }
 
-/// The code for a state: what a client can do about it.
+/// The code of a SQLSTATE, which says what a client can do about it.
 fn code(state: SqlState) -> Code {
     match state {
         SqlState::UNDEFINED_TABLE
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_says_all_it_has_and_its_code_says_what_to_do() {
+    fn an_error_has_all_its_fields_and_a_fitting_status() {
         let error = Error::new(SqlState::SERIALIZATION_FAILURE, "could not serialize access")
             .with_detail("Another transaction came first.")
             .with_hint("Retry the transaction.");

@@ -1,14 +1,14 @@
-//! Stopping what runs for a call, and nothing else.
+//! Stopping the statements of one call, and of no other.
 //!
-//! A call may run many statements, one for each row of parameters, and each of them begins with its connection's
-//! flag for cancelling taken down. So a call has a flag of its own that stays up, which whatever runs for it asks.
-//! The calls of a transaction share a connection, and take turns: it asks the flag of the call whose turn it is, so
-//! that stopping one that still waits does not hit the one before it, which runs.
+//! A call may run many statements, one for each row of parameters, and each of them begins by lowering the cancel flag
+//! of its connection. So a call has a flag of its own that remains raised, which all statements of the call check.
+//! The calls of a transaction share a connection, and take turns. The connection checks the flag of the call that has the turn,
+//! so stopping a call that still waits does not affect the call before it, which runs.
 //!
-//! The rows of a query are drawn after its turn, while other calls may have theirs. Who draws looks at the flag
-//! between batches; where that takes long the connection is cancelled, as soon as nobody has his turn. A change, or
-//! a commit, reads what is left of such rows before it does anything: if they still do not end while somebody has his
-//! turn, he waits for them, and cancelling is what lets him go on.
+//! The rows of a query are read after its turn, while other calls may have theirs. The reader checks the flag
+//! between batches. If a batch takes long, the connection is cancelled as soon as no call has the turn. A change, or
+//! a commit, first reads the rest of such rows: if they do not end while a call has the
+//! turn, that call waits for them, and only cancelling lets it continue.
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ use firn_base::{Error, Result, SqlState};
 use firn_session::server::ServerConnection as _;
 use firn_session::{CancelHandle, Connection};
 
-/// How often it is tried to stop what draws rows.
+/// How often the cancellation of a query whose rows are read is retried.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// After how many times whoever has his turn is taken to wait for the rows.
+/// After how many retries the call that has the turn is assumed to wait for the rows.
 const PATIENCE: u32 = 10;
 
 /// Stops one call.
@@ -32,12 +32,12 @@ pub(super) struct Stop {
     turns: Option<Arc<Turns>>,
 }
 
-/// How far a call in a transaction is.
+/// The phase of a call in a transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// It waits for its turn, or has it: its flag is enough.
+    /// It waits for its turn, or has it: its flag suffices.
     Waiting,
-    /// It has had a turn and draws rows, if there are any.
+    /// It has had a turn and its rows are read, if it has any.
     Drawing,
     Ended,
 }
@@ -66,7 +66,7 @@ impl Stop {
         }
     }
 
-    /// Stops the call, after a while in which it may end by itself.
+    /// Stops the call, after a time in which it may end by itself.
     pub fn ask(&self, grace: Duration) {
         if self.turns.is_none() {
             self.ask_once();
@@ -90,7 +90,7 @@ impl Stop {
         });
     }
 
-    /// Whether nothing is left to be stopped.
+    /// Tries to stop the call. Returns whether nothing is left to stop.
     pub fn ask_once(&self) -> bool {
         self.ask_again(false)
     }
@@ -111,34 +111,34 @@ impl Stop {
         }
     }
 
-    /// 57014 if the call is to stop.
-    pub fn heed(&self) -> Result<()> {
+    /// 57014 if the call must stop.
+    pub fn check(&self) -> Result<()> {
         match self.asked.load(Ordering::Relaxed) {
             true => Err(Error::new(SqlState::QUERY_CANCELED, "canceling statement due to user request")),
             false => Ok(()),
         }
     }
 
-    /// Begins a turn, which lasts as long as what is returned; 57014 if it is too late for that.
+    /// Begins a turn, which lasts until the return value is dropped; 57014 if the call was stopped before.
     pub fn begin_turn<'t>(&self, turns: &'t Turns) -> Result<Turn<'t>> {
-        self.heed()?;
+        self.check()?;
         *self.phase.lock() = Phase::Waiting;
         *turns.0.lock() = Some(self.asked.clone());
         Ok(Turn { turns, phase: Some(self.phase.clone()) })
     }
 
-    /// The call has ended: stopping it does nothing any more.
+    /// The call has ended: stopping it has no effect any more.
     pub fn end(&self) {
         *self.phase.lock() = Phase::Ended;
     }
 }
 
-/// Whose turn it is in a transaction: the flag of that call.
+/// The flag of the call that has the turn in a transaction.
 #[derive(Default)]
 pub(super) struct Turns(Mutex<Option<Arc<AtomicBool>>>);
 
 impl Turns {
-    /// Has the connection of a transaction ask the flag of the call whose turn it is.
+    /// Makes the connection of a transaction check the flag of the call that has the turn.
     pub fn of(connection: &Connection) -> Arc<Turns> {
         let turns = Arc::new(Turns::default());
         let watched = turns.clone();
@@ -148,21 +148,21 @@ impl Turns {
         turns
     }
 
-    /// Stops the call whose turn it is.
+    /// Stops the call that has the turn.
     pub fn stop(&self) {
         if let Some(asked) = &*self.0.lock() {
             asked.store(true, Ordering::Relaxed);
         }
     }
 
-    /// A turn that nobody can stop: that of a commit.
+    /// A turn that cannot be stopped: that of a commit.
     pub fn begin(&self) -> Turn<'_> {
         *self.0.lock() = Some(Arc::default());
         Turn { turns: self, phase: None }
     }
 }
 
-/// A call's turn. Whoever has one holds the lock of the transaction's state.
+/// A call's turn. The call that has it holds the lock of the transaction's state.
 pub(super) struct Turn<'t> {
     turns: &'t Turns,
     phase: Option<Arc<Mutex<Phase>>>,
@@ -177,10 +177,10 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Stops a call whose caller has gone.
+/// Stops a call whose client has gone.
 pub(super) struct StopOnDrop {
     pub stop: Stop,
-    /// How long it may go on.
+    /// How long it may continue.
     pub grace: Duration,
 }
 
@@ -198,7 +198,7 @@ mod tests {
     use firn_session::Database;
 
     #[test]
-    fn who_waits_for_his_turn_is_stopped_without_hitting_whose_turn_it_is() {
+    fn a_waiting_call_is_stopped_without_stopping_the_running_one() {
         let mut connection = Database::memory().unwrap().connect();
         let turns = Turns::of(&connection);
         let (first, second) = (
@@ -210,14 +210,14 @@ mod tests {
         connection.execute("SELECT count(*) FROM generate_series(1, 100000)").unwrap();
         drop(turn);
         assert_eq!(second.begin_turn(&turns).err().unwrap().state(), SqlState::QUERY_CANCELED);
-        // What is over is not stopped.
+        // A call that has ended is not stopped.
         first.end();
         assert!(first.ask_once());
     }
 
-    /// Each run of a statement takes the flag of its connection down.
+    /// Each run of a statement lowers the flag of its connection.
     #[test]
-    fn a_call_that_was_stopped_stays_stopped_whatever_it_runs_next() {
+    fn a_stopped_call_remains_stopped() {
         let mut connection = Database::memory().unwrap().connect();
         let stop = Stop::alone(&connection);
         connection.execute("SELECT 1").unwrap();
@@ -227,6 +227,6 @@ mod tests {
                 "SELECT count(*) FROM generate_series(1, 10000000) a, generate_series(1, 10000000) b";
             assert_eq!(connection.execute(silent).unwrap_err().state(), SqlState::QUERY_CANCELED);
         }
-        assert!(stop.heed().is_err());
+        assert!(stop.check().is_err());
     }
 }

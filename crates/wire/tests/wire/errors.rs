@@ -13,8 +13,8 @@ const SETUP: &str = "
     INSERT INTO parent VALUES (1);
     INSERT INTO t VALUES (1, 'x', 1)";
 
-/// The fields as `C42P01 P15`: code and value of each that was asked for, in that order; a field that
-/// is missing is left out.
+/// The fields as `C42P01 P15`: code and value of each of the given codes, in their order; a missing field
+/// is left out.
 fn fields(body: &[u8], codes: &str) -> String {
     let each = codes.bytes().filter_map(|code| Some(format!("{}{}", char::from(code), field(body, code)?)));
     each.collect::<Vec<_>>().join(" | ")
@@ -110,7 +110,7 @@ fn a_kept_statement_whose_columns_have_changed_names_the_routine_of_postgresql()
 }
 
 #[test]
-fn an_error_in_the_data_of_a_copy_says_where_it_was() {
+fn an_error_in_the_data_of_a_copy_has_its_place() {
     let server = serve_plainly();
     let mut raw = Raw::connect(&server);
     raw.answers(&query("CREATE TABLE t (a integer, b text)"));

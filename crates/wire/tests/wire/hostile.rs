@@ -1,4 +1,4 @@
-//! Bytes that no honest client sends. Each connection may fail; the server and the others may not.
+//! Bytes that no correct client sends. Each connection may fail; the server and the others may not.
 
 use firn_base::random::Random;
 use std::io::Write;
@@ -24,7 +24,7 @@ fn malformed_start_up_packets_end_their_connection_with_08p01() {
     for bytes in bad {
         let mut raw = Raw::silent(&server);
         raw.send(bytes);
-        assert_eq!(raw.last_words().as_deref(), Some("08P01"), "{bytes:?}");
+        assert_eq!(raw.last_error().as_deref(), Some("08P01"), "{bytes:?}");
     }
     still_serves(&server);
 }
@@ -49,14 +49,14 @@ fn malformed_messages_end_their_connection_with_08p01() {
     for bytes in bad {
         let mut raw = Raw::connect(&server);
         raw.send(&bytes);
-        assert_eq!(raw.last_words().as_deref(), Some("08P01"), "{bytes:?}");
+        assert_eq!(raw.last_error().as_deref(), Some("08P01"), "{bytes:?}");
     }
     assert_eq!(bystander.answers(&query("SELECT 1")), "T D C ZI");
 }
 
-/// Sends every prefix of an honest conversation and hangs up.
+/// Sends every prefix of a correct conversation and disconnects.
 #[test]
-fn a_conversation_cut_anywhere_harms_nobody() {
+fn a_conversation_that_is_cut_anywhere_affects_no_others() {
     let server = serve(|config| config.max_connections = 10_000);
     let conversation = [
         startup(3 << 16, b"user\0tester\0application_name\0x\0\0"),
@@ -79,7 +79,7 @@ fn a_conversation_cut_anywhere_harms_nobody() {
 }
 
 #[test]
-fn random_bytes_neither_hang_nor_harm_the_server() {
+fn random_bytes_neither_block_nor_damage_the_server() {
     let server = serve(|config| config.max_connections = 10_000);
     let seed = 0xf1a4;
     let mut random = Random::seeded(seed);
@@ -87,7 +87,7 @@ fn random_bytes_neither_hang_nor_harm_the_server() {
         let mut raw = if round % 3 == 0 { Raw::silent(&server) } else { Raw::connect(&server) };
         let mut bytes = Vec::new();
         for _ in 0..random.uniform(1, 20) {
-            // Half of them look like messages, so that they get past the frame.
+            // Half of them look like messages, so that their frames are accepted.
             if random.next_u64().is_multiple_of(2) {
                 let tags = b"BCDEHPSQFdcfp";
                 let tag = tags[random.uniform(0, tags.len() as i64 - 1) as usize];
@@ -97,7 +97,7 @@ fn random_bytes_neither_hang_nor_harm_the_server() {
                 bytes.extend((0..random.uniform(0, 10)).map(|_| random.next_u64() as u8));
             }
         }
-        // The server may have hung up already.
+        // The server may have disconnected already.
         let _ = raw.stream.write_all(&bytes);
         let _ = raw.stream.shutdown(Shutdown::Write);
         while raw.receive().is_some() {}
@@ -106,7 +106,7 @@ fn random_bytes_neither_hang_nor_harm_the_server() {
 }
 
 #[test]
-fn text_that_is_no_utf8_is_the_statements_mistake_only() {
+fn text_that_is_no_utf8_fails_only_its_statement() {
     let server = serve_plainly();
     let mut raw = Raw::connect(&server);
     assert_eq!(raw.answers(&message(b'Q', b"SELECT '\xff'\0")), "E22021 ZI");

@@ -21,7 +21,7 @@ fn open(server: &firn_wire::Server) -> Result<Raw, String> {
 }
 
 #[test]
-fn encryption_is_declined_and_the_session_goes_on_without() {
+fn encryption_is_declined_and_the_session_continues_without() {
     let server = serve_plainly();
     for request in [5679, 5680] {
         let mut raw = Raw::silent(&server);
@@ -41,9 +41,9 @@ fn a_newer_minor_version_is_negotiated_down() {
     assert!(answers.starts_with("v R S"), "{answers}");
 }
 
-/// What else SCRAM does is tested beside it and, with real drivers, in `tests/clients`.
+/// Other properties of SCRAM are tested in its module and, with real drivers, in `tests/clients`.
 #[test]
-fn nobody_gets_past_scram_without_its_conversation() {
+fn scram_cannot_be_skipped() {
     let users = Users::new([("ada".to_owned(), Verifier::from_password("lovelace"))]);
     let server = serve(|config| config.auth = Auth::Scram(users));
     for (user, words, state) in [
@@ -57,9 +57,9 @@ fn nobody_gets_past_scram_without_its_conversation() {
         raw.send(&startup(3 << 16, format!("user\0{user}\0\0").as_bytes()));
         assert_eq!(raw.receive().unwrap(), ('R', b"\0\0\0\x0aSCRAM-SHA-256\0\0".to_vec()));
         raw.send(&words);
-        assert_eq!(raw.last_words().as_deref(), Some(state), "{words:?}");
+        assert_eq!(raw.last_error().as_deref(), Some(state), "{words:?}");
     }
-    // A conversation that ends with a proof of nothing, for a user there is and one there is not.
+    // An authentication that ends with an invalid proof, for a user that exists and one that does not.
     for user in ["ada", "nobody"] {
         let mut raw = Raw::silent(&server);
         raw.send(&startup(3 << 16, format!("user\0{user}\0\0").as_bytes()));
@@ -70,7 +70,7 @@ fn nobody_gets_past_scram_without_its_conversation() {
         let nonce = server_first.split(',').next().unwrap();
         let proof = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
         raw.send(&message(b'p', format!("c=biws,{nonce},p={proof}").as_bytes()));
-        assert_eq!(raw.last_words().as_deref(), Some("28P01"));
+        assert_eq!(raw.last_error().as_deref(), Some("28P01"));
     }
 }
 
@@ -113,7 +113,7 @@ fn a_cancel_request_stops_the_statement_and_keeps_the_session() {
     assert_eq!(raw.answers(&query("SELECT 1")), "T D C ZI");
 }
 
-/// The number that cancel requests name is the one that others see.
+/// The number in cancel requests is the one that other sessions see.
 #[test]
 fn sessions_are_known_by_the_number_that_cancels_them() {
     let server = serve_plainly();
@@ -138,7 +138,7 @@ fn sessions_are_known_by_the_number_that_cancels_them() {
     }
 }
 
-/// By SQL, one session stops what another runs, or ends it: idle in a block, whose rows are free then, or busy.
+/// By SQL, one session cancels the statement of another, or ends the session: idle in a block, whose rows are released, or busy.
 #[test]
 fn sessions_stop_and_end_each_other() {
     let server = serve_plainly();
@@ -160,21 +160,21 @@ fn sessions_stop_and_end_each_other() {
     assert!(summary(&busy.until('Z')).ends_with("E57014 ZI"));
     busy.send(&query(ENDLESS));
     asked(&mut looking, "pg_terminate_backend", &format!("{running} AND state = 'active'"));
-    assert_eq!(busy.last_words().as_deref(), Some("57P01"));
+    assert_eq!(busy.last_error().as_deref(), Some("57P01"));
 
     let mut idle = Raw::connect(&server);
     idle.answers(&query("BEGIN; DELETE FROM t"));
     asked(&mut looking, "pg_terminate_backend", "query = 'DELETE FROM t'");
-    assert_eq!(idle.last_words().as_deref(), Some("57P01"));
+    assert_eq!(idle.last_error().as_deref(), Some("57P01"));
     assert_eq!(looking.answers(&query("UPDATE t SET a = 2")), "C ZI");
     let mut own = Raw::connect(&server);
     own.send(&query("SELECT pg_terminate_backend(pg_backend_pid())"));
     let received = own.until('E');
-    assert_eq!(summary(&received), "E57P01", "it is told nothing else");
-    assert_eq!(own.last_words(), None);
-    let nobody =
+    assert_eq!(summary(&received), "E57P01", "it gets nothing else");
+    assert_eq!(own.last_error(), None);
+    let unknown =
         "SELECT 1 / (CASE WHEN pg_terminate_backend(2000000) OR pg_cancel_backend(-1) THEN 0 ELSE 1 END)";
-    assert_eq!(looking.answers(&query(nobody)), "T D C ZI");
+    assert_eq!(looking.answers(&query(unknown)), "T D C ZI");
 }
 
 #[test]
@@ -187,9 +187,9 @@ fn a_cancel_request_with_a_wrong_key_does_nothing() {
     assert_eq!(raw.answers(&query("SELECT 1")), "T D C ZI");
 }
 
-/// A statement whose client has gone ends, whether or not that has said so; one whose client has only fallen silent goes on.
+/// A statement whose client has gone ends, whether or not the client has sent Terminate; one whose client is only silent continues.
 #[test]
-fn what_nobody_waits_for_is_cancelled() {
+fn statements_of_disconnected_clients_are_cancelled() {
     let server = serve_plainly();
     let mut holder = Raw::connect(&server);
     holder.answers(&query("CREATE TABLE t (a integer); INSERT INTO t VALUES (1)"));
@@ -224,7 +224,7 @@ fn what_nobody_waits_for_is_cancelled() {
     drop(left);
     drop(not_looked_for);
     wait_for(2, &mut running);
-    // Longer than the server looks once.
+    // Longer than the interval of the server's checks.
     std::thread::sleep(Duration::from_millis(600));
     assert!(running(2), "one whose client is there, and one of whom it is not looked for");
     drop(kept);
@@ -232,7 +232,7 @@ fn what_nobody_waits_for_is_cancelled() {
 }
 
 #[test]
-fn shutdown_tells_idle_and_busy_clients_and_joins_their_threads() {
+fn shutdown_notifies_idle_and_busy_clients_and_joins_their_threads() {
     let server = serve_plainly();
     let mut idle = Raw::connect(&server);
     let mut busy = Raw::connect(&server);
@@ -242,8 +242,8 @@ fn shutdown_tells_idle_and_busy_clients_and_joins_their_threads() {
     let began = Instant::now();
     server.shutdown();
     assert!(began.elapsed() < Duration::from_secs(4));
-    assert_eq!(idle.last_words().as_deref(), Some("57P01"));
-    assert_eq!(busy.last_words().as_deref(), Some("57P01"));
+    assert_eq!(idle.last_error().as_deref(), Some("57P01"));
+    assert_eq!(busy.last_error().as_deref(), Some("57P01"));
     assert!(std::net::TcpStream::connect(address).is_err());
 }
 
@@ -253,7 +253,7 @@ fn slow_to_plan() -> String {
     format!("SELECT count(*) FROM (VALUES (1)) t(x) WHERE {}", terms.join(" OR "))
 }
 
-/// Waits until so many sessions plan or run a statement.
+/// Waits until this number of sessions plans or runs a statement.
 fn wait_for_active(looking: &mut Raw, count: u32) {
     let look = format!(
         "SELECT 1 / (CASE WHEN count(*) = {count} THEN 1 ELSE 0 END) FROM pg_stat_activity WHERE state = 'active' \
@@ -287,7 +287,7 @@ fn planning_ends_by_a_cancel_request_and_with_its_client_and_with_the_server() {
     last.send(&query(&slow_to_plan()));
     wait_for_active(&mut looking, 1);
     server.shutdown();
-    assert_eq!(last.last_words().as_deref(), Some("57P01"));
+    assert_eq!(last.last_error().as_deref(), Some("57P01"));
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn a_statement_that_is_too_deep_leaves_others_their_connections() {
 }
 
 #[test]
-fn an_address_in_use_is_said_to_be() {
+fn an_address_in_use_is_reported() {
     let server = serve_plainly();
     let config = firn_wire::WireConfig {
         listen: vec![server.local_addr().to_string()],
@@ -348,12 +348,12 @@ fn a_unix_socket_that_a_killed_server_left_behind_is_taken_over() {
 }
 
 #[test]
-fn a_client_that_leaves_a_block_idle_is_told_and_its_rows_are_free_at_once() {
+fn an_idle_block_is_ended_and_its_rows_are_released_at_once() {
     let server = serve_plainly();
     let mut other = Raw::connect(&server);
     other.answers(&query("CREATE TABLE t (a integer PRIMARY KEY); INSERT INTO t VALUES (1)"));
     let idle = "SET idle_in_transaction_session_timeout = '50ms'";
-    // A failed block holds nothing, and is ended all the same, as in PostgreSQL.
+    // A failed block holds no locks, and is ended all the same, as in PostgreSQL.
     for (inside, status) in [("UPDATE t SET a = 2", "C ZT"), ("SELECT 1 / 0", "E22012 ZE")] {
         let mut sleeper = Raw::connect(&server);
         sleeper.answers(&query(idle));
@@ -361,17 +361,17 @@ fn a_client_that_leaves_a_block_idle_is_told_and_its_rows_are_free_at_once() {
         let answers = sleeper.answers(&query(inside));
         assert!(answers.ends_with(status), "{answers}");
         assert_eq!(other.answers(&query("SET lock_timeout = '8s'; UPDATE t SET a = 3")), "C C ZI");
-        assert_eq!(sleeper.last_words().as_deref(), Some("25P03"));
+        assert_eq!(sleeper.last_error().as_deref(), Some("25P03"));
     }
 }
 
 #[test]
-fn only_who_is_idle_is_ended_for_it() {
+fn only_idle_clients_are_ended_by_idle_timeouts() {
     let server = serve_plainly();
     let mut raw = Raw::connect(&server);
     let settings = "SET idle_in_transaction_session_timeout = '50ms'; SET idle_session_timeout = '300ms'";
     raw.answers(&query(&format!("{settings}; CREATE TABLE t (a integer)")));
-    // Outside a block the other timeout counts; COPY waits for its client as long as it takes.
+    // Outside a block the other timeout applies; COPY waits for its client without limit.
     std::thread::sleep(Duration::from_millis(150));
     raw.answers(&query("BEGIN"));
     raw.send(&query("COPY t FROM STDIN"));
@@ -379,5 +379,5 @@ fn only_who_is_idle_is_ended_for_it() {
     std::thread::sleep(Duration::from_millis(150));
     assert_eq!(raw.answers(&[message(b'd', b"1\n"), message(b'c', b"")].concat()), "C ZT");
     assert!(raw.answers(&query("COMMIT")).ends_with("ZI"));
-    assert_eq!(raw.last_words().as_deref(), Some("57P05"));
+    assert_eq!(raw.last_error().as_deref(), Some("57P05"));
 }

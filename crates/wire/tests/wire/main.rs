@@ -1,4 +1,4 @@
-//! The protocols against real clients and against bytes no client would send.
+//! The protocols with real clients and with bytes that no client would send.
 
 mod raw;
 

@@ -1,4 +1,4 @@
-//! The order of answers, message by message.
+//! The order of replies, message by message.
 
 use crate::raw::*;
 
@@ -12,7 +12,7 @@ fn a_script_answers_each_statement_and_is_ready_once() {
 }
 
 #[test]
-fn a_script_is_one_transaction_unless_it_says_otherwise() {
+fn a_script_is_one_transaction_without_transaction_control() {
     let server = serve_plainly();
     let mut raw = Raw::connect(&server);
     assert_eq!(raw.answers(&query("CREATE TABLE t (a int)")), "C ZI");
@@ -33,7 +33,7 @@ fn a_script_is_one_transaction_unless_it_says_otherwise() {
 
 /// By both protocols.
 #[test]
-fn a_commit_after_an_error_amid_rows_rolls_back_and_says_so() {
+fn a_commit_after_an_error_within_rows_rolls_back_and_reports_it() {
     let server = serve_plainly();
     let mut raw = Raw::connect(&server);
     assert_eq!(raw.answers(&query("CREATE TABLE t (a int)")), "C ZI");
@@ -87,7 +87,7 @@ fn the_extended_protocol_answers_in_order_and_only_after_sync_in_full() {
     let received = raw.until('Z');
     assert_eq!(summary(&received), "1 t T 2 T D C 3 ZI");
     assert_eq!(received[5].1, b"\0\x01\0\0\0\x0242");
-    // The statement stays, the portal is gone.
+    // The statement remains, the portal is dropped.
     assert_eq!(raw.answers(&[bind("", "s", &["1"]), execute("", 0), sync()].concat()), "2 D C ZI");
     assert_eq!(raw.answers(&[execute("p", 0), sync()].concat()), "E34000 ZI");
     assert_eq!(raw.answers(&[execute("", 0), sync()].concat()), "E34000 ZI");
@@ -102,7 +102,7 @@ fn after_an_error_everything_up_to_sync_is_skipped() {
     let one = [parse("", "SELECT 1"), bind("", "", &[]), execute("", 0)].concat();
     let bad = [parse("", "SELECT 1/0"), bind("", "", &[]), execute("", 0)].concat();
     let answers = raw.answers(&[one.clone(), bad, one.clone(), query("SELECT 1"), sync()].concat());
-    // Division by zero may be found when planning or when running.
+    // Division by zero may be found during planning or at run time.
     assert!(
         ["1 2 D C E22012 ZI", "1 2 D C 1 E22012 ZI", "1 2 D C 1 2 E22012 ZI"].contains(&answers.as_str())
     );
@@ -123,7 +123,7 @@ fn everything_between_two_syncs_is_one_transaction() {
 }
 
 #[test]
-fn a_mistake_found_by_the_protocol_fails_the_transaction_block_too() {
+fn a_protocol_error_fails_the_transaction_block_too() {
     let server = serve_plainly();
     let mut raw = Raw::connect(&server);
     assert_eq!(raw.answers(&query("BEGIN")), "C ZT");
@@ -176,7 +176,7 @@ fn copy_goes_both_ways_in_both_protocols() {
     let data = |bytes: &[u8]| message(b'd', bytes);
     let done = message(b'c', b"");
 
-    // Cut anywhere, with a statement behind it in the same script.
+    // Cut anywhere, with another statement in the same script.
     raw.send(&query("COPY t FROM STDIN; SELECT 1"));
     raw.until('G');
     assert_eq!(raw.answers(&[data(b"1\n2"), data(b"\n3\n"), done.clone()].concat()), "C T D C ZI");
@@ -185,20 +185,20 @@ fn copy_goes_both_ways_in_both_protocols() {
     let csv = "COPY (SELECT 'x' || chr(10) || 'y' FROM t) TO STDOUT WITH (FORMAT csv, HEADER)";
     assert_eq!(raw.answers(&query(csv)), "H d d d d c C ZI");
 
-    // libpq's way: Sync comes with Execute and is ignored while data is awaited.
+    // As in libpq, Sync is sent with Execute, and is ignored while the server waits for data.
     let open = [parse("", "COPY t FROM STDIN"), bind("", "", &[]), execute("", 0), sync()].concat();
     raw.send(&open);
     raw.until('G');
     assert_eq!(raw.answers(&[data(b"4\n"), done.clone(), sync()].concat()), "C ZI");
     assert_eq!(count(&mut raw), "4");
 
-    // A client that gives up, and one that sends nonsense.
+    // A client that aborts, and one that sends invalid data.
     raw.send(&query("COPY t FROM STDIN"));
     raw.until('G');
     assert_eq!(raw.answers(&[data(b"5\n"), message(b'f', b"no more\0")].concat()), "E57014 ZI");
     raw.send(&query("COPY t FROM STDIN"));
     raw.until('G');
-    // The error may come with the data or at its end; what follows it is ignored.
+    // The error may be found with the data or at its end; what follows it is ignored.
     raw.send(&[data(b"5\n!\n"), done].concat());
     let answers = summary(&raw.until('Z'));
     assert!(answers.starts_with("E22") && answers.ends_with(" ZI"), "{answers}");
@@ -361,7 +361,7 @@ fn the_function_call_protocol_is_refused_politely() {
 }
 
 #[test]
-fn statements_whose_rows_nobody_counts_tell_no_number() {
+fn statements_without_row_counts_have_tags_without_numbers() {
     let server = serve_plainly();
     let mut raw = Raw::connect(&server);
     raw.send(&query("SHOW TimeZone; EXPLAIN SELECT 1; SELECT 1"));
@@ -418,7 +418,7 @@ fn rows_of_short_queries_come_alike_whichever_way_they_are_asked_for() {
         let once = [bind.clone(), execute("", 0)].concat();
         let (rows, tags) = rows_and_tags(&[once.clone(), once, sync()]);
         assert_eq!((rows, tags), ([expected.clone(), expected.clone()].concat(), vec![tag.clone(), tag]));
-        // What was suspended tells the rows since.
+        // The tag of a suspended portal counts the rows since.
         let (rows, tags) = rows_and_tags(&[bind, execute("", 14), execute("", 0), sync()]);
         let rest = if count < 14 { 0 } else { count - 14 };
         assert_eq!((rows, tags.last().unwrap()), (expected, &format!("SELECT {rest}\0")));
@@ -460,7 +460,7 @@ fn sql_and_messages_share_the_names_of_prepared_statements() {
     assert_eq!(raw.answers(&[bind("", "p", &["7"]), execute("", 0), sync()].concat()), "2 D C ZI");
     assert_eq!(raw.answers(&[parse("p", "SELECT 1"), sync()].concat()), "E42P05 ZI");
     assert_eq!(raw.answers(&query("DISCARD ALL")), "C ZI");
-    // The name is free again, and what it meant before is forgotten.
+    // The name is free again, and its earlier meaning is dropped.
     assert_eq!(raw.answers(&[parse("p", "SELECT 1, 2"), describe('S', "p"), sync()].concat()), "1 t T ZI");
     assert_eq!(raw.answers(&[close('S', "p"), bind("", "p", &[]), sync()].concat()), "3 E26000 ZI");
 }
@@ -477,7 +477,7 @@ fn a_binary_cursor_sends_binary_values() {
 }
 
 #[test]
-fn notifications_come_to_who_is_idle_and_after_the_block_of_who_is_not() {
+fn notifications_arrive_when_idle_or_after_the_block() {
     let server = serve_plainly();
     let (mut listening, mut sending) = (Raw::connect(&server), Raw::connect(&server));
     assert_eq!(listening.answers(&query("LISTEN news")), "C ZI");
@@ -534,7 +534,7 @@ fn rows_of_returning_are_copied_out() {
     assert_eq!(count(&mut raw), "2");
 }
 
-/// Strings come and go in `client_encoding`: of statements, parameters, rows, names and errors.
+/// Strings are received and sent in `client_encoding`: of statements, parameters, rows, names and errors.
 #[test]
 fn strings_are_in_the_encoding_of_the_client() {
     let server = serve_plainly();
@@ -556,7 +556,7 @@ fn strings_are_in_the_encoding_of_the_client() {
     let parameter = [parse("", "SELECT upper($1), $1 = chr(228)"), bound, execute("", 0), sync()];
     raw.send(&parameter.concat());
     assert_eq!(cell(&raw.until('Z')), b"\xc4\0\0\0\x01t");
-    // What has no code fails with its row, and in an error it is a question mark.
+    // A character without a code is an error of its row, and becomes a question mark in an error.
     assert_eq!(raw.answers(&query("SELECT chr(8364)")), "T E22P05 ZI");
     raw.send(&latin(b"SELECT \"\xe4\""));
     let received = raw.until('Z');

@@ -1,4 +1,4 @@
-//! A client that says exactly what a test tells it to.
+//! A client that sends exactly the bytes that a test gives it.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -28,7 +28,7 @@ pub struct Raw {
 pub type Received = (char, Vec<u8>);
 
 impl Raw {
-    /// Connects and says nothing. No test waits longer than ten seconds for an answer.
+    /// Connects and sends nothing. No test waits longer than ten seconds for a reply.
     pub fn silent(server: &Server) -> Raw {
         let stream = TcpStream::connect(server.local_addr()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -77,14 +77,14 @@ impl Raw {
         }
     }
 
-    /// What the server answers, as one character per message; errors as `E<SQLSTATE>`.
+    /// The server's replies, as one character per message; errors as `E<SQLSTATE>`.
     pub fn answers(&mut self, bytes: &[u8]) -> String {
         self.send(bytes);
         summary(&self.until('Z'))
     }
 
     /// The SQLSTATE of the error that ends the connection.
-    pub fn last_words(&mut self) -> Option<String> {
+    pub fn last_error(&mut self) -> Option<String> {
         let mut state = None;
         while let Some((tag, body)) = self.receive() {
             if tag == 'E' {
@@ -137,13 +137,13 @@ pub fn parse(name: &str, sql: &str) -> Vec<u8> {
     message(b'P', format!("{name}\0{sql}\0\0\0").as_bytes())
 }
 
-/// Binds text parameters and asks for text results.
+/// Binds text parameters and requests text results.
 pub fn bind(portal: &str, statement: &str, parameters: &[&str]) -> Vec<u8> {
     let parameters: Vec<_> = parameters.iter().map(|parameter| Some(parameter.as_bytes())).collect();
     bind_in(portal, statement, &parameters, 0, 0)
 }
 
-/// Binds parameters in a format and asks for results in one: 0 is text, 1 is binary.
+/// Binds parameters in a format and requests results in one: 0 is text, 1 is binary.
 pub fn bind_in(
     portal: &str,
     statement: &str,

@@ -37,9 +37,9 @@ fn one_cell(raw: &mut Raw, series: &[Vec<u8>]) -> Option<Vec<u8>> {
     cells(row).remove(0)
 }
 
-/// Text goes in and binary comes out; that goes in again and the text comes out.
+/// A parameter is sent as text and the result is returned in binary format; that is sent again and returned as text.
 #[test]
-fn every_type_goes_through_both_formats_and_stays_the_same() {
+fn every_type_is_unchanged_through_both_formats() {
     let server = serve_plainly();
     let mut raw = Raw::connect(&server);
     for (ty, text, binary) in VALUES {
@@ -125,13 +125,13 @@ fn parameters_of_a_type_that_is_not_served_are_refused() {
     assert_eq!(raw.answers(&[point, sync()].concat()), "E0A000 ZI");
 }
 
-/// An array of one value and NULL goes in as text and comes out as binary; that goes in again.
+/// An array of one value and NULL is sent as text and returned in binary format; that is sent again.
 #[test]
 fn arrays_of_every_type_are_parameters_in_both_formats() {
     let server = serve_plainly();
     let mut raw = Raw::connect(&server);
     for (ty, text, _) in VALUES {
-        // Elements are of any length: blanks behind char(4) are part of a text.
+        // Elements have any length: blanks at the end of char(4) are part of a text.
         let ty = ty.split('(').next().unwrap().replace("char", "text").replace("vartext", "text");
         raw.answers(&[parse("s", &format!("SELECT $1::{ty}[], $1")), sync()].concat());
         let array = format!("{{\"{}\",NULL}}", text.replace('\\', "\\\\"));

@@ -5,7 +5,7 @@ use crate::coverage::{OperatorKind, Place};
 use crate::schema::Ty;
 
 impl Generator {
-    /// An aggregate or window function that gives this type, where one may stand; else something simpler.
+    /// An aggregate or window function that returns this type, where one is permitted; else a simpler expression.
     pub(super) fn call(&mut self, ty: Ty, depth: usize) -> String {
         let Some(level) = self.levels.last() else { return self.expression(ty, depth) };
         let (can_group, can_window) = (level.grouped.is_some(), level.windows);
@@ -162,7 +162,7 @@ impl Generator {
                 // A plain number would not be a column here, but a constant.
                 let key = self.expression(ty, 1);
                 keys.push(format!("{key}{direction}"));
-                // Distances are of one key.
+                // Distances require one key.
                 if !needs_total && self.choices.chance(15) {
                     parts.push(format!("ORDER BY {}", keys[0]));
                     if let Some(frame) = self.distances(ty) {

@@ -1,7 +1,7 @@
 //! Row changes: INSERT, ON CONFLICT, UPDATE, DELETE, MERGE, with RETURNING, alone and in WITH.
 //!
-//! What SQL leaves to the engine is avoided: a row that a change meets joins one row at most, by a key of the other table, and new
-//! keys are numbers that do not depend on the order of rows.
+//! Statements whose result depends on a choice of the engine are avoided: a row that a change finds joins one row at most, by a key of
+//! the other table, and new keys are numbers that do not depend on the order of rows.
 
 use super::expression::paren;
 use super::{Atom, Common, Generator, Level};
@@ -13,13 +13,13 @@ const RULE: u32 = 400;
 
 type Column = (&'static str, Ty, Constraint);
 
-/// The table that a change is of.
+/// The target table of a change.
 #[derive(Clone)]
 struct Target {
     table: &'static Table,
-    /// What other clauses call it.
+    /// Its name in other clauses.
     alias: String,
-    /// How the statement names it.
+    /// Its text in the statement.
     text: String,
 }
 
@@ -29,16 +29,16 @@ impl Target {
     }
 }
 
-/// What RETURNING is to give; nothing, if the change is a statement.
+/// The columns of RETURNING; `None`, if the change is a statement.
 type Returned<'a> = Option<(&'a [Ty], &'a [String])>;
 
 impl Generator {
-    /// A change of rows, and the table that it is of.
+    /// A change of rows, and its target table.
     pub(super) fn change(&mut self) -> (String, Ordering, &'static str) {
         let weights: Vec<usize> = TABLES.iter().map(|table| if table.name == "e" { 3 } else { 10 }).collect();
         let table = &TABLES[self.choices.weighted(&weights)];
         if self.choices.chance(12) {
-            // The query reads what was there before.
+            // The query reads the rows from before.
             let types = self.types(3);
             let columns = self.names(&types);
             let names: Vec<String> = columns.iter().map(|(name, _)| name.clone()).collect();
@@ -105,7 +105,7 @@ impl Generator {
         })
     }
 
-    /// What a column may be given: a value, DEFAULT, a parameter or a string whose type nothing says.
+    /// What may be assigned to a column: a value, DEFAULT, a parameter or a string of unknown type.
     fn assigned(&mut self, column: &Column, depth: usize, may_default: bool) -> String {
         let (_, ty, constraint) = *column;
         if constraint == Constraint::NotNull {
@@ -118,7 +118,7 @@ impl Generator {
             1 if may_default => "DEFAULT".to_owned(),
             2 => self.bare_parameter(ty),
             3 => self.text_of(ty),
-            // By assignment other types will do.
+            // Assignment accepts other types.
             4 => match ty {
                 Ty::Int => paren(self.expression(Ty::Num, depth)),
                 Ty::Big => self.expression(Ty::Int, depth),
@@ -133,7 +133,7 @@ impl Generator {
         }
     }
 
-    /// A parameter whose type follows from where it stands.
+    /// A parameter whose type is inferred from its context.
     pub(super) fn bare_parameter(&mut self, ty: Ty) -> String {
         let text = self.text_of(ty);
         let value = (text != "NULL").then(|| text.trim_matches('\'').to_owned());
@@ -141,7 +141,7 @@ impl Generator {
         format!("${}", self.parameters.len())
     }
 
-    /// A string that any place of this type reads.
+    /// A string that any context of this type reads.
     fn text_of(&mut self, ty: Ty) -> String {
         let text = match ty {
             Ty::Int | Ty::Big => self.choices.pick(&["'1'", "'2'", "'30'"]),
@@ -158,7 +158,7 @@ impl Generator {
         text.to_owned()
     }
 
-    /// A value of a key: a new one, seldom one that is there.
+    /// A value of a key: a new one, rarely an existing one.
     fn key_value(&mut self, column: &Column, fresh: &str) -> String {
         let (_, ty, constraint) = *column;
         match self.choices.weighted(&[75, 12, 13]) {
@@ -218,7 +218,7 @@ impl Generator {
         format!("INSERT INTO {}{list} {rows}{conflict}{returning}", target.text)
     }
 
-    /// A query of a table with a key, of which new keys are made.
+    /// A query of a table with a key, from which new keys are made.
     fn inserted_query(&mut self, columns: &[Column]) -> String {
         let (table, key) = self.keyed();
         let level = level(vec![("y".to_owned(), atoms(table, "y"))]);
@@ -274,7 +274,7 @@ impl Generator {
         }
     }
 
-    /// What follows SET.
+    /// The assignments after SET.
     fn assignments(&mut self, table: &'static Table) -> String {
         let free: Vec<Column> = table
             .columns
@@ -332,7 +332,7 @@ impl Generator {
         keyed[self.choices.below(keyed.len() - 1)]
     }
 
-    /// Another relation of which a row of the target meets one row at most: its text, its columns, and the condition.
+    /// Another relation of which at most one row joins a row of the target: its text, its columns, and the condition.
     fn met(&mut self, target: &Target) -> (String, (String, Vec<Atom>), String) {
         let (table, key) = self.keyed();
         let is_number = |column: &&Column| matches!(column.1, Ty::Int | Ty::Big);
@@ -464,7 +464,7 @@ fn atoms(table: &Table, alias: &str) -> Vec<Atom> {
     table.columns.iter().map(atom).collect()
 }
 
-/// What expressions over relations see.
+/// The scope of expressions over relations.
 fn level(relations: Vec<(String, Vec<Atom>)>) -> Level {
     let (aliases, atoms): (Vec<String>, Vec<Vec<Atom>>) = relations.into_iter().unzip();
     Level { atoms: atoms.concat(), aliases, ..Level::default() }

@@ -1,4 +1,4 @@
-//! Conditions: comparisons, tests, and what sub-queries are asked.
+//! Conditions: comparisons, tests, and predicates with sub-queries.
 
 use super::Generator;
 use super::expression::paren;
@@ -6,7 +6,7 @@ use crate::schema::Ty;
 
 const RULE: u32 = 150;
 
-/// Types whose comparisons are made often.
+/// Types whose comparisons are generated often.
 const COMPARED: [Ty; 11] = [
     Ty::Int,
     Ty::Text,
@@ -57,7 +57,7 @@ impl Generator {
         Ty::ALL[self.choices.below(Ty::ALL.len())]
     }
 
-    /// Two values of one type, or of two that compare.
+    /// Two values of one type, or of two comparable types.
     fn compared(&mut self, depth: usize) -> (String, String) {
         let ty = COMPARED[self.choices.below(COMPARED.len())];
         let other = match ty {
@@ -77,7 +77,7 @@ impl Generator {
     fn comparison(&mut self, depth: usize) -> String {
         let depth = depth.saturating_sub(1);
         if self.choices.chance(6) {
-            // The parameter has the type of what it is compared with.
+            // The parameter has the type of the other operand.
             let ty = COMPARED[self.choices.below(COMPARED.len())];
             let left = self.expression(ty, depth);
             let operator = self.choices.pick(&["=", "<=", "<>", ">", "IS DISTINCT FROM"]);

@@ -5,11 +5,11 @@ use crate::coverage::Place;
 use crate::engine::Parameter;
 use crate::schema::Ty;
 
-/// Rules of expressions have the type's number; others come above.
+/// Rules of expressions have the type's number; other rules have larger numbers.
 const RULE: u32 = 100;
 
 impl Generator {
-    /// An expression of a type, with so many levels of operators at most.
+    /// An expression of a type, with at most this number of levels of operators.
     pub(super) fn expression(&mut self, ty: Ty, depth: usize) -> String {
         self.rule(RULE + ty as u32, |generator| {
             if depth == 0 {
@@ -39,7 +39,7 @@ impl Generator {
         }
     }
 
-    /// A column that can be seen here.
+    /// A column that is visible here.
     pub(super) fn column(&mut self, ty: Ty) -> Option<Atom> {
         let depth = self.levels.len();
         // Of the innermost query, or of one around it.
@@ -65,7 +65,7 @@ impl Generator {
         }
     }
 
-    /// The columns that the query so many levels up shows to this place.
+    /// The columns that the query this number of levels up makes visible here.
     fn visible(&self, up: usize) -> Option<Vec<Atom>> {
         let place = self.levels.len().checked_sub(up + 1)?;
         let hidden = |alias: &str| {
@@ -120,7 +120,7 @@ impl Generator {
         }
     }
 
-    /// A parameter whose type the client says, the text says, or nothing says.
+    /// A parameter whose type the client declares, the text casts, or neither.
     fn parameter(&mut self, ty: Ty) -> String {
         let value = match ty {
             Ty::Int | Ty::Big => self.choices.pick(&["1", "2", "5"]).to_owned(),
@@ -144,7 +144,7 @@ impl Generator {
         }
     }
 
-    /// What stands for any type.
+    /// An expression that exists for any type.
     fn general(&mut self, ty: Ty, depth: usize) -> String {
         match self.choices.weighted(&[30, 25, 15, 10, 8, 6]) {
             0 => {
@@ -185,7 +185,7 @@ impl Generator {
         }
     }
 
-    /// An operator or function that gives this type.
+    /// An operator or function that returns this type.
     fn operation(&mut self, ty: Ty, depth: usize) -> String {
         let choice = self.choices.below(8);
         let mut one = |ty| self.expression(ty, depth);
@@ -254,7 +254,7 @@ impl Generator {
             (Ty::Texts, 0) => format!("ARRAY[{}]", one(Ty::Text)),
             (Ty::Texts, 1) => format!("array_append({}, {})", one(Ty::Texts), one(Ty::Text)),
             (Ty::Texts, 2) => format!("string_to_array({}, 'b')", one(Ty::Text)),
-            // A literal without a type would be one of an array.
+            // A literal without a type would be read as an array.
             (Ty::Texts, _) => format!("({}::text || {})", paren(one(Ty::Text)), one(Ty::Texts)),
             (Ty::Bool, _) => paren(self.condition(depth)),
         }

@@ -7,14 +7,14 @@ use crate::schema::{Constraint, TABLES, Ty};
 const RULE: u32 = 200;
 const ITEM: u32 = 201;
 
-/// What FROM has come to.
+/// A FROM clause so far.
 #[derive(Default)]
 pub(super) struct From {
     pub text: String,
     pub items: Vec<Item>,
-    /// The names that can be said without a relation, once for each column that they may mean.
+    /// The names that can be used without a relation, once for each column that they may denote.
     bare: Vec<(String, Ty)>,
-    /// Whether a comma stands outside of parentheses.
+    /// Whether it has a comma outside of parentheses.
     has_comma: bool,
 }
 
@@ -23,14 +23,14 @@ pub(super) struct From {
 pub(super) struct Item {
     pub alias: String,
     pub columns: Vec<(String, Ty)>,
-    /// Columns by which no two of its rows are equal.
+    /// Columns whose values are unique.
     pub total: Option<Vec<String>>,
-    /// A primary key: GROUP BY that gives all columns.
+    /// A primary key: GROUP BY of it permits all columns.
     pub primary: Option<String>,
 }
 
 impl From {
-    /// What expressions over it see.
+    /// The scope of expressions over it.
     pub fn level(&self) -> Level {
         let mut atoms = Vec::new();
         for item in &self.items {
@@ -57,7 +57,7 @@ impl From {
         From { text, bare: item.columns.clone(), items: vec![item], has_comma: false }
     }
 
-    /// The names that both sides have once, with types that compare.
+    /// The names that both sides have once, with comparable types.
     fn common(&self, other: &From) -> Option<Vec<(String, Ty)>> {
         let mut common = Vec::new();
         for (name, ty) in &self.bare {
@@ -119,7 +119,7 @@ impl Generator {
         }
     }
 
-    /// Joins more relations. Where no comma may stand, the text is for parentheses or for one side of a join.
+    /// Joins more relations. Where no comma is permitted, the text is for parentheses or for one side of a join.
     fn joins(&mut self, mut left: From, joins: usize, used: &mut Vec<String>, may_comma: bool) -> From {
         for _ in 0..joins {
             left = self.join(left, used, may_comma);
@@ -231,7 +231,7 @@ impl Generator {
         left.merged(right, text, &[])
     }
 
-    /// A LATERAL sub-query or function that uses what stands to its left.
+    /// A LATERAL sub-query or function that uses the relations to its left.
     fn lateral(&mut self, left: From, used: &mut Vec<String>, may_comma: bool) -> From {
         let level = left.level();
         let right = self.inside(level, |generator| generator.item(used, Some(Place::Lateral)));
@@ -292,7 +292,7 @@ impl Generator {
         }
     }
 
-    /// A relation; `lateral` if it may use what stands to its left.
+    /// A relation; `lateral` if it may use the relations to its left.
     fn item(&mut self, used: &mut Vec<String>, lateral: Option<Place>) -> From {
         self.rule(ITEM, |generator| {
             let readable = generator.common.iter().filter(|common| common.uses > 0).count();
@@ -388,7 +388,7 @@ impl Generator {
         (0..count).map(|_| Ty::ALL[self.choices.weighted(&[30, 16, 12, 12, 8, 6, 6, 6, 3, 2, 3])]).collect()
     }
 
-    /// Names for columns of these types: such as tables have, each once.
+    /// Names for columns of these types: names of columns of tables, each once.
     pub(super) fn names(&mut self, types: &[Ty]) -> Vec<(String, Ty)> {
         const NAMES: [&str; 10] = ["a", "b", "s", "id", "n", "d", "f", "x", "r", "g"];
         let first = self.choices.below(4);

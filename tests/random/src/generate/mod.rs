@@ -1,6 +1,6 @@
 //! The generator: typed statements over the tables of [`crate::schema`], most of them SELECT.
 //!
-//! Types and scopes are kept while the text is written, so that most statements are valid and give rows. Aliases come
+//! Types and scopes are kept while the text is written, so that most statements are valid and return rows. Aliases are
 //! from a small set, so that names of an inner query hide those of outer ones. Where SQL leaves a choice to the engine
 //! (rows at a LIMIT, ROWS frames over peers, the order of aggregated values) the text orders by enough columns.
 //!
@@ -21,15 +21,15 @@ use crate::engine::{Parameter, Statement};
 use crate::schema::Ty;
 use std::collections::BTreeSet;
 
-/// A statement, and how its answers compare.
+/// A statement, and how its results compare.
 pub struct Generated {
     /// The statement.
     pub statement: Statement,
     /// How its rows are ordered.
     pub ordering: Ordering,
-    /// What it covers.
+    /// The cells that it covers.
     pub cells: BTreeSet<Cell>,
-    /// The choices that it is made of.
+    /// The choices from which it was made.
     pub record: Vec<u32>,
     /// The rules that made them.
     pub spans: Vec<Span>,
@@ -47,7 +47,7 @@ impl Generated {
     }
 }
 
-/// How many statements of a hundred change rows, where an engine is there that can.
+/// How many statements of a hundred change rows, if an engine can run them.
 const CHANGES: usize = 25;
 
 /// Makes the statement of these choices; one in four changes rows if `changes` is set.
@@ -78,43 +78,43 @@ pub fn generate(choices: Choices, changes: bool) -> Generated {
     Generated { statement, ordering, cells: generator.cells, record, spans }
 }
 
-/// The state of making one statement.
+/// The state while one statement is made.
 struct Generator {
     choices: Choices,
-    /// The queries around the place at hand, the innermost last.
+    /// The queries around the current position, the innermost last.
     levels: Vec<Level>,
     parameters: Vec<Parameter>,
     /// Common tables that FROM may name.
     common: Vec<Common>,
-    /// What the queries around the place at hand cover.
+    /// The coverage of the queries around the current position.
     frames: Vec<Frame>,
     cells: BTreeSet<Cell>,
-    /// Which clause is being made.
+    /// The current clause.
     place: Place,
-    /// How many queries there are within the one at hand, itself included.
+    /// How many queries are within the current one, itself included.
     queries: usize,
 }
 
-/// What expressions of a query see of it.
+/// The scope of expressions of a query.
 #[derive(Clone, Default)]
 struct Level {
     atoms: Vec<Atom>,
     /// The names of its relations, which hide those of outer queries.
     aliases: Vec<String>,
-    /// The columns before grouping, of which aggregates are made; `None` where aggregates may not stand.
+    /// The columns before grouping, of which aggregates are made; `None` where aggregates are not permitted.
     grouped: Option<Vec<Atom>>,
-    /// Whether window functions may stand here.
+    /// Whether window functions are permitted here.
     windows: bool,
-    /// Columns by which no two rows are equal, if that is known.
+    /// Columns whose values are unique, if known.
     total: Option<Vec<String>>,
 }
 
-/// An expression that can be used as it stands.
+/// An expression that can be used unchanged.
 #[derive(Clone, Debug)]
 struct Atom {
     text: String,
     ty: Ty,
-    /// The relation that it is of. Without one it is only good in its own query: inner names would hide it.
+    /// Its relation. Without one it can only be used in its own query: inner names would hide it.
     alias: Option<String>,
 }
 
@@ -123,11 +123,11 @@ struct Atom {
 struct Common {
     name: String,
     columns: Vec<(String, Ty)>,
-    /// How often it may be read still.
+    /// How many more times it may be read.
     uses: usize,
 }
 
-/// What a query covers.
+/// The coverage of a query.
 #[derive(Default)]
 struct Frame {
     places: BTreeSet<Place>,
@@ -135,11 +135,11 @@ struct Frame {
     joins: BTreeSet<JoinKind>,
 }
 
-/// How many queries a statement has at most.
+/// The most queries of a statement.
 const QUERIES: usize = 9;
 
 impl Generator {
-    /// Makes something in another clause.
+    /// Makes a part in another clause.
     fn at<T>(&mut self, place: Place, make: impl FnOnce(&mut Self) -> T) -> T {
         let before = std::mem::replace(&mut self.place, place);
         let made = make(self);
@@ -147,7 +147,7 @@ impl Generator {
         made
     }
 
-    /// Makes what a rule of the grammar makes.
+    /// Makes a part by a rule of the grammar.
     fn rule<T>(&mut self, rule: u32, make: impl FnOnce(&mut Self) -> T) -> T {
         let opened = self.choices.open(rule);
         let made = make(self);
@@ -155,7 +155,7 @@ impl Generator {
         made
     }
 
-    /// Makes something that is used only if it is made: what is not leaves no parameters.
+    /// Makes a part that is optional: one that is not made leaves no parameters.
     fn or_none<T>(&mut self, make: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
         let parameters = self.parameters.len();
         let made = make(self);
@@ -165,7 +165,7 @@ impl Generator {
         made
     }
 
-    /// Makes something that sees another query as the innermost one.
+    /// Makes a part for which another query is the innermost one.
     fn inside<T>(&mut self, level: Level, make: impl FnOnce(&mut Self) -> T) -> T {
         self.levels.push(level);
         let made = make(self);

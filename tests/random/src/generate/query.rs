@@ -14,7 +14,7 @@ pub(super) struct Query {
     pub text: String,
 }
 
-/// What may stand around and after a SELECT.
+/// The context of a SELECT.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
     /// The statement.
@@ -41,7 +41,7 @@ impl Generator {
         self.query(types, &[], Use::Statement)
     }
 
-    /// A sub-query of an expression that gives these types.
+    /// A sub-query of an expression that returns these types.
     pub(super) fn sub_query(&mut self, types: &[Ty], at_most_one: bool) -> Query {
         let used = if at_most_one { Use::One } else { Use::Rows };
         Query { text: self.nested(types, &[], used) }
@@ -76,7 +76,7 @@ impl Generator {
         self.at(Place::None, |generator| generator.query(types, names, used).0)
     }
 
-    /// WITH, with a blank after it; one of its tables may be called as another table is.
+    /// WITH, with a blank after it; one of its tables may have the name of another table.
     pub(super) fn with(&mut self, may_hide: bool) -> String {
         let is_recursive = self.choices.chance(30);
         // One hides a table, unless it would be read where the table is meant.
@@ -410,7 +410,7 @@ impl Generator {
                 atoms.push(Atom { text, ty: Ty::Int, alias: None });
             }
         }
-        // What a primary key determines.
+        // The columns that a primary key determines.
         if !has_sets {
             let is_key = |item: &&Item| keys.iter().any(|key| Some(&key.text) == item.primary.as_ref());
             for item in from.items.iter().filter(is_key) {
@@ -532,7 +532,7 @@ impl Generator {
         };
         self.covers_operator(if limit.is_empty() { OperatorKind::Sort } else { OperatorKind::Limit });
         let mut parts: Vec<String> = distinct_on.map(str::to_owned).into_iter().collect();
-        // The statement's order may be one that leaves rows open.
+        // The statement's order may be partial.
         let is_partial =
             used == Use::Statement && keys.is_empty() && distinct_on.is_none() && self.choices.chance(35);
         parts.extend(keys.iter().cloned());
@@ -559,7 +559,7 @@ impl Generator {
     }
 }
 
-/// Whether ORDER BY and GROUP BY would take it for the number of a column, or refuse it.
+/// Whether ORDER BY and GROUP BY would take the text for the number of a column, or refuse it.
 fn is_constant(text: &str) -> bool {
     let is_plain = !text.contains("::");
     is_plain

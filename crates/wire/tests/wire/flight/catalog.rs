@@ -69,9 +69,9 @@ fn tables_are_listed_by_schema_pattern_and_kind() {
             include_schema,
         };
         let info = client.get_tables(tables(None, &["TABLE", "VIEW"], true)).await.unwrap();
-        let told = info.clone().try_decode_schema().unwrap();
+        let described = info.clone().try_decode_schema().unwrap();
         let rows = fetch(&mut client, info).await.unwrap();
-        assert_eq!(told, *rows[0].schema());
+        assert_eq!(described, *rows[0].schema());
         assert_eq!(
             cells(&rows, &["db_schema_name", "table_name", "table_type"]),
             [
@@ -98,7 +98,7 @@ fn tables_are_listed_by_schema_pattern_and_kind() {
 }
 
 #[test]
-fn keys_are_told_with_their_columns_in_order() {
+fn keys_are_listed_with_their_columns_in_order() {
     let fixture = shop();
     fixture.run(async {
         let mut client = fixture.client().await;
@@ -161,7 +161,7 @@ fn keys_are_told_with_their_columns_in_order() {
 }
 
 #[test]
-fn the_server_tells_what_it_can_do_and_its_types() {
+fn the_server_describes_its_features_and_types() {
     let fixture = serve();
     fixture.run(async {
         let mut client = fixture.client().await;
@@ -171,7 +171,7 @@ fn the_server_tells_what_it_can_do_and_its_types() {
         assert_eq!(cells(&rows, &["info_name"]), [["0"], ["8"]]);
         let all = client.get_sql_info(vec![]).await.unwrap();
         let all = cells(&fetch(&mut client, all).await.unwrap(), &["info_name"]).concat();
-        // All that Flight SQL knows of, but for which versions of Substrait there are.
+        // Every fact that Flight SQL defines, except for the supported versions of Substrait.
         let known = (0..=u32::from(u16::MAX)).filter(|number| SqlInfo::try_from(*number as i32).is_ok());
         let substrait =
             [SqlInfo::FlightSqlServerSubstraitMinVersion, SqlInfo::FlightSqlServerSubstraitMaxVersion];
@@ -220,7 +220,7 @@ fn facts_have_the_types_and_bits_that_drivers_expect() {
     });
 }
 
-/// The limits by what happens at them, words by what quotes names, functions by the error that they do not make.
+/// Limits are tested by exceeding them, keywords by quoted names, functions by the absence of an error.
 #[test]
 fn facts_are_true() {
     let fixture = serve();
@@ -269,7 +269,7 @@ fn facts_are_true() {
     assert!(failure("SELECT no_function()").unwrap().contains("does not exist"));
 }
 
-/// As JDBC's programs ask for the one table whose name has an underscore.
+/// As programs with JDBC ask for the only table whose name has an underscore.
 #[test]
 fn a_backslash_makes_a_pattern_character_stand_for_itself() {
     let fixture = serve();

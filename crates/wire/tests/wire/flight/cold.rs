@@ -1,5 +1,5 @@
-//! Rows of frozen and of compact blocks: a client gets of them what it gets of hot ones, and goes on getting what its snapshot
-//! sees when somebody writes to them.
+//! Rows of frozen and of compact blocks: a client gets the same from them as from hot ones, and still gets the rows of its
+//! snapshot while a transaction writes to them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,13 +13,13 @@ use futures::TryStreamExt;
 
 use super::*;
 
-/// A server whose blocks become cold when a test says so.
+/// A server whose blocks become cold only when a test requests it.
 fn serve_patiently() -> Fixture {
     let config = Config { freeze_after: None, compact_after: None, ..Config::default() };
     serve_database(Database::open_with(config).unwrap(), |_| {})
 }
 
-/// Has all blocks be frozen, or compact; asserts that those of the table are, and that there are some.
+/// Makes all blocks frozen, or compact; asserts that those of the table are, and that there are some.
 fn cool(fixture: &Fixture, table: &str, state: &str) {
     let blocks = |condition: &str| {
         let of_table = format!("FROM firn_blocks WHERE relname = '{table}' AND rows > 0");
@@ -34,22 +34,22 @@ fn cool(fixture: &Fixture, table: &str, state: &str) {
         if state == "compact" {
             engine.compact(Duration::ZERO);
         }
-        // Guards of other tests may be in the way.
+        // Guards of other tests may delay it.
         pin().flush();
         std::thread::sleep(Duration::from_millis(1));
     }
     assert!(blocks("true") > 0, "{table} has no rows");
 }
 
-/// What a client gets: the schema that it is told, and its rows in their order.
+/// The schema and the rows that a client gets, in their order.
 async fn answer(client: &mut Client, sql: &str) -> (SchemaRef, Vec<Vec<String>>) {
     let info = client.execute(sql.to_owned(), None).await.unwrap();
-    let told = info.clone().try_decode_schema().unwrap();
+    let described = info.clone().try_decode_schema().unwrap();
     let batches = fetch(client, info).await.unwrap();
     for batch in &batches {
-        assert_eq!(told, *batch.schema(), "{sql}");
+        assert_eq!(described, *batch.schema(), "{sql}");
     }
-    (told.into(), shown(&batches))
+    (described.into(), shown(&batches))
 }
 
 /// As [`answer`], of a prepared statement with a parameter.
@@ -79,7 +79,7 @@ const VALUES: &str = "k, k % 2 = 0, k % 100, k * 1000000007::bigint, k / 4.0, k 
 fn cold_rows_arrive_as_hot_ones_do_whatever_their_types_and_their_strings_layout() {
     let fixture = serve_patiently();
     fixture.execute(&format!("CREATE TABLE t ({COLUMNS})"));
-    // Of a third of the rows only the key is there.
+    // Of a third of the rows all columns but the key are NULL.
     fixture.execute(&format!("INSERT INTO t SELECT {VALUES} FROM generate_series(1, 2000) AS s(k)"));
     fixture.execute("INSERT INTO t (k) SELECT k FROM generate_series(2001, 3000) AS s(k)");
     let answers = |strings| {
@@ -96,11 +96,11 @@ fn cold_rows_arrive_as_hot_ones_do_whatever_their_types_and_their_strings_layout
             ] {
                 all.push(answer(&mut client, sql).await);
             }
-            // As they lie there.
-            let (told, mut rows) = answer(&mut client, "SELECT * FROM t").await;
+            // In the order of storage.
+            let (described, mut rows) = answer(&mut client, "SELECT * FROM t").await;
             rows.sort();
-            all.push((told.clone(), rows));
-            all.push((told, prepared(&mut client, "SELECT * FROM t WHERE b = $1 ORDER BY k", 42).await));
+            all.push((described.clone(), rows));
+            all.push((described, prepared(&mut client, "SELECT * FROM t WHERE b = $1 ORDER BY k", 42).await));
             all
         })
     };
@@ -135,7 +135,7 @@ fn rows_that_are_on_their_way_stay_while_their_blocks_are_written_to() {
     for state in ["hot", "frozen", "compact"] {
         let fixture = serve_patiently();
         fixture.execute("CREATE TABLE t (k integer PRIMARY KEY, s text)");
-        // More than a client that does not read is sent.
+        // More than is sent to a client that does not read.
         let text = "'of row ' || k || repeat(' and so on', 20)";
         fixture.execute(&format!("INSERT INTO t SELECT k, {text} FROM generate_series(1, {ROWS}) AS s(k)"));
         if state != "hot" {

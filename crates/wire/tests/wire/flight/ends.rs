@@ -1,4 +1,4 @@
-//! How things end: cancelled, left behind, shut down, too many.
+//! How calls end: cancelled, abandoned, shut down, refused.
 
 use std::time::{Duration, Instant};
 
@@ -9,21 +9,21 @@ use prost::Message;
 
 use super::*;
 
-/// Hours of rows.
+/// A query that returns rows for hours.
 const ENDLESS: &str =
     "SELECT a, b FROM generate_series(1, 10000000) a, generate_series(1, 10000000) b WHERE a >= 0";
-/// As many rows as anybody may want, each batch of which takes next to no time.
+/// A query with a practically endless result, whose batches are computed quickly.
 const EASY: &str = "SELECT g FROM generate_series(1, 1000000000000) g";
-/// Hours without a row.
+/// A query that runs for hours without a row.
 const SILENT: &str = "SELECT count(*) FROM generate_series(1, 10000000) a, generate_series(1, 10000000) b";
 
-/// Waits until nothing of a query is left that others could see.
+/// Waits until no trace of a query is visible to other sessions.
 fn wait_until_nothing_runs(fixture: &Fixture) {
     let until = Instant::now() + Duration::from_secs(30);
     let sql = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%generate_series%' \
                AND query NOT LIKE '%pg_stat_activity%'";
     while fixture.number(sql) > 0 {
-        assert!(Instant::now() < until, "a query goes on for nobody");
+        assert!(Instant::now() < until, "a query runs without a client");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -48,7 +48,7 @@ fn a_query_stops_when_its_rows_are_no_longer_wanted() {
         rows.try_next().await.unwrap().unwrap();
     });
     wait_until_nothing_runs(&fixture);
-    // One that has not yet yielded a row is stopped as well.
+    // A query that has not yet yielded a row is stopped as well.
     fixture.run(async {
         let info = client.execute(SILENT.into(), None).await.unwrap();
         let ticket = info.endpoint[0].ticket.clone().unwrap();
@@ -78,14 +78,14 @@ fn a_transaction_with_an_error_amid_rows_is_not_committed() {
     });
 }
 
-/// As ADBC does when a program fetches one row and goes on.
+/// As ADBC does when a program fetches one row and continues.
 #[test]
-fn a_transaction_goes_on_after_rows_that_nobody_read() {
+fn a_transaction_continues_after_unread_rows() {
     let fixture = serve();
     let mut client = fixture.run(fixture.client());
     fixture.run(async {
         let transaction = client.begin_transaction().await.unwrap();
-        // Not one whose next batch may take longer, beside other tests, than unread queries are given to end by themselves.
+        // Not a query whose next batch may take longer, beside other tests, than unread queries are given to end by themselves.
         for sql in [EASY, "SELECT g FROM generate_series(1, 10) g", EASY] {
             let info = client.execute(sql.into(), Some(transaction.clone())).await.unwrap();
             let mut rows = client.do_get(info.endpoint[0].ticket.clone().unwrap()).await.unwrap();
@@ -99,7 +99,7 @@ fn a_transaction_goes_on_after_rows_that_nobody_read() {
 }
 
 #[test]
-fn a_query_is_cancelled_by_what_its_client_was_told_of_it() {
+fn a_query_is_cancelled_by_its_flight_info() {
     let fixture = serve();
     fixture.run(async {
         for action in ["CancelFlightInfo", "CancelQuery"] {
@@ -116,7 +116,7 @@ fn a_query_is_cancelled_by_what_its_client_was_told_of_it() {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     let mut answers = other.do_action(Action::new(action, body.clone())).await.unwrap();
                     let answer = answers.message().await.unwrap().unwrap().body;
-                    // "cancelled" is 1; it is not to be cancelled before it runs, and after.
+                    // 1 is "cancelled". Before the query runs, and after its end, it cannot be cancelled.
                     if answer.ends_with(&[1]) {
                         break;
                     }
@@ -145,7 +145,7 @@ fn a_transaction_that_is_left_behind_is_rolled_back() {
             assert!(Instant::now() < until, "the transaction stays");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        // Its client is told, and does not go on in another one without knowing.
+        // Its client gets an error, and does not continue in another one unnoticed.
         let first = state(client.execute_update(insert.clone(), Some(transaction.clone())).await);
         assert!(["25P03", "25P01"].contains(&&*first), "{first}");
         assert_eq!(state(client.execute_update(insert, Some(transaction.clone())).await), "25P01");
@@ -184,7 +184,7 @@ fn too_many_transactions_and_statements_are_refused() {
 }
 
 #[test]
-fn a_prepared_statement_that_was_forgotten_says_so() {
+fn a_dropped_prepared_statement_is_an_error() {
     let fixture = serve_with(|config| config.max_handles = 2);
     fixture.run(async {
         let mut client = fixture.client().await;
@@ -198,9 +198,9 @@ fn a_prepared_statement_that_was_forgotten_says_so() {
     });
 }
 
-/// A stream that is read, a query without rows yet, and a transaction, at the moment of the shutdown.
+/// A stream that is read, a query without rows yet, and a transaction, during the shutdown.
 #[test]
-fn shutting_down_tells_clients_and_leaves_the_database_to_be_closed() {
+fn a_shutdown_notifies_clients_and_does_not_close_the_database() {
     let fixture = serve();
     fixture.execute("CREATE TABLE t (a bigint)");
     let mut client = fixture.run(fixture.client());
@@ -238,13 +238,13 @@ fn shutting_down_tells_clients_and_leaves_the_database_to_be_closed() {
     database.close().unwrap();
 }
 
-/// A change of one row that has its transaction to itself until so many have been counted.
+/// A change of one row that occupies its transaction until this number of rows has been counted.
 fn slow_change(rows: u64) -> String {
     format!("INSERT INTO slow SELECT count(*) FROM generate_series(1, {rows}) g WHERE g % 7 = 0")
 }
 
-/// A write and the commit of its transaction both wait for a statement. Whichever comes first: what the client was
-/// told is done is in what was committed.
+/// A write and the commit of its transaction both wait for a statement. Whichever runs first: if the write was
+/// acknowledged to the client, it is committed.
 #[test]
 fn a_write_that_was_acknowledged_is_in_the_commit_of_its_transaction() {
     let fixture = serve();
@@ -265,7 +265,7 @@ fn a_write_that_was_acknowledged_is_in_the_commit_of_its_transaction() {
                 third.end_transaction(transaction.clone(), EndTransaction::Commit).await
             };
             let (slow, write, end) = futures::join!(slow, write, end);
-            // Where many want the cores even it may come after the commit.
+            // On a busy machine it may even run after the commit.
             if let Err(error) = slow {
                 assert_eq!(state::<()>(Err(error)), "25P01");
             }
@@ -284,7 +284,7 @@ fn a_write_that_was_acknowledged_is_in_the_commit_of_its_transaction() {
 }
 
 #[test]
-fn who_gives_up_waiting_for_his_turn_stops_nobody_else() {
+fn a_call_that_stops_waiting_stops_no_other() {
     let fixture = serve();
     fixture.execute("CREATE TABLE slow (a bigint)");
     fixture.run(async {
@@ -340,13 +340,13 @@ fn stopping_a_call_stops_all_that_it_would_have_run() {
     let until = Instant::now() + Duration::from_secs(5);
     while fixture.number("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'INSERT INTO t SELECT%'") > 0
     {
-        assert!(Instant::now() < until, "it goes on for nobody");
+        assert!(Instant::now() < until, "it runs without a client");
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(fixture.number("SELECT count(*) FROM t"), 0);
 }
 
-/// As ADBC closes a connection amid a transaction, with a user name and without.
+/// As ADBC closes a connection inside a transaction, with a user name and without.
 #[test]
 fn closing_a_session_ends_what_its_client_has_left_open_and_nothing_else() {
     let fixture = serve();
@@ -366,7 +366,7 @@ fn closing_a_session_ends_what_its_client_has_left_open_and_nothing_else() {
             let foreign = other.begin_transaction().await.unwrap();
             other.execute_update(insert.clone(), Some(foreign.clone())).await.unwrap();
             assert_eq!(fixture.number(open), 2);
-            // A statement that runs in it is stopped.
+            // A running statement of the transaction is stopped.
             let mut second = client.clone();
             let slow = second.execute_update(slow_change(10_000_000_000), Some(transaction.clone()));
             let close = async {
@@ -434,7 +434,7 @@ fn what_is_kept_for_one_client_has_a_bound() {
         let column = std::sync::Arc::new(rows) as arrow_array::ArrayRef;
         insert.set_parameters(RecordBatch::try_from_iter([("$1", column)]).unwrap()).unwrap();
         assert_eq!(state(insert.execute().await), "54000");
-        // Rows of changes that nobody fetches: the one too many has not changed anything.
+        // Rows of changes that are not fetched: the statement beyond the limit has not changed anything.
         let returning = "INSERT INTO t VALUES (1, repeat('x', 300000)) RETURNING b";
         let mut third = fixture.client().await;
         let mut changed = 0;
@@ -470,7 +470,7 @@ fn a_query_whose_rows_are_not_fetched_gives_its_place_back() {
         std::thread::sleep(Duration::from_millis(20));
     }
     wait_until_nothing_runs(&fixture);
-    // He is told when he goes on.
+    // The client gets the error when it continues.
     fixture.run(async {
         let error = loop {
             match rows.try_next().await {
@@ -482,7 +482,7 @@ fn a_query_whose_rows_are_not_fetched_gives_its_place_back() {
     });
 }
 
-/// Two batches, then silence, from a client that stays.
+/// Two batches, then silence, from a client that remains connected.
 #[test]
 fn an_ingestion_whose_client_falls_silent_is_given_up() {
     let fixture = serve_with(|config| config.transaction_timeout = Duration::from_millis(300));
@@ -507,7 +507,7 @@ fn an_ingestion_whose_client_falls_silent_is_given_up() {
     });
 }
 
-/// What comes next in the transaction waits for the rows of a query whose client has gone: none has come yet.
+/// The next statement in the transaction waits for the rows of a query whose client has gone: none has been sent yet.
 #[test]
 fn a_transaction_ends_although_a_query_of_it_was_given_up_that_yields_nothing() {
     let fixture = serve();
@@ -521,7 +521,7 @@ fn a_transaction_ends_although_a_query_of_it_was_given_up_that_yields_nothing() 
             wait_until_something_runs(&fixture);
             drop(rows);
             if next == "change" {
-                // It may be hit when the query is stopped; waiting for hours would be worse.
+                // It may be cancelled together with the query; waiting for hours would be worse.
                 let insert = "INSERT INTO t VALUES (1)".to_owned();
                 let _ = client.execute_update(insert, Some(transaction.clone())).await;
             }

@@ -154,7 +154,7 @@ fn an_ingestion_belongs_to_its_transaction() {
     });
 }
 
-/// The client goes away amid its stream, after many rows.
+/// The client disconnects in the middle of its stream, after many rows.
 #[test]
 fn what_a_client_gives_up_amid_its_stream_is_rolled_back() {
     use {TableExistsOption as If, TableNotExistOption as Else};
@@ -181,7 +181,7 @@ fn what_a_client_gives_up_amid_its_stream_is_rolled_back() {
             () = fed.notified() => {}
         }
         drop(client);
-        // Nothing is left that holds the table, and nothing was stored.
+        // Nothing pins the table any more, and nothing was stored.
         let mut client = fixture.client().await;
         client.execute_update("ALTER TABLE t ADD COLUMN more text".into(), None).await.unwrap();
         assert_eq!(fixture.number("SELECT count(*) FROM t"), 0);

@@ -1,5 +1,5 @@
-//! Flight SQL over the loopback interface, by arrow-flight's client. ADBC and JDBC are tried in
-//! `tests/clients`.
+//! Flight SQL over the loopback interface, with arrow-flight's client. `tests/clients` tests ADBC and
+//! JDBC.
 
 mod catalog;
 mod cold;
@@ -68,7 +68,7 @@ impl Fixture {
         std::thread::scope(|scope| scope.spawn(|| work(database)).join().unwrap())
     }
 
-    /// Runs what talks to the server; nothing takes longer than a minute.
+    /// Runs a test of a client; nothing takes longer than a minute.
     pub fn run<T>(&self, work: impl Future<Output = T>) -> T {
         let limit = std::time::Duration::from_secs(60);
         self.runtime.block_on(async { tokio::time::timeout(limit, work).await.expect("it ends in time") })
@@ -83,7 +83,7 @@ impl Fixture {
     }
 }
 
-/// The rows that a client was told of.
+/// The rows of an info that a client got.
 pub async fn fetch(client: &mut Client, info: FlightInfo) -> Result<Vec<RecordBatch>> {
     let mut batches = Vec::new();
     for endpoint in info.endpoint {

@@ -1,4 +1,4 @@
-//! Who calls, and what a session keeps; encryption.
+//! Authentication, and what a session keeps; encryption.
 
 use arrow_flight::Action;
 use firn_wire::{Auth, FlightConfig, FlightServer, FlightTls, Users, Verifier};
@@ -12,7 +12,7 @@ fn with_users(config: &mut FlightConfig) {
 }
 
 #[test]
-fn only_who_knows_a_password_gets_in() {
+fn only_clients_with_a_password_are_accepted() {
     let fixture = serve_with(with_users);
     fixture.run(async {
         let mut client = fixture.client().await;
@@ -28,7 +28,7 @@ fn only_who_knows_a_password_gets_in() {
         let rows = query(&mut client, "SELECT current_user::text", None).await.unwrap();
         assert_eq!(rows[0].column(0).as_string::<i32>().value(0), "ada");
 
-        // Every call may show the password, too.
+        // Every call may carry the password, too.
         let mut client = fixture.client().await;
         client.set_header("authorization", "Basic YWRhOmxvdmU6bGFjZSwg0YHQvdC10LM=");
         number(&mut client, "SELECT 1::bigint", None).await.unwrap();
@@ -39,9 +39,9 @@ fn only_who_knows_a_password_gets_in() {
     });
 }
 
-/// A message that is too long would be refused for its length, had anybody read it.
+/// A message that is too long would be refused for its length, if it were read.
 #[test]
-fn a_stranger_is_turned_away_before_his_message_is_read() {
+fn an_unknown_client_is_refused_before_its_message_is_read() {
     let fixture = serve_with(|config| {
         with_users(config);
         config.max_message_bytes = 1000;
@@ -83,7 +83,7 @@ fn settings_last_as_long_as_the_session_that_they_were_made_in() {
             other.end_transaction(transaction, end).await.unwrap();
             assert_eq!(query(&mut other, "SELECT x FROM t", None).await.is_ok(), works);
         }
-        // Closed, its token stands for nothing.
+        // After the session was closed, its token is invalid.
         other.do_action(Action::new("CloseSession", "")).await.unwrap().message().await.unwrap().unwrap();
         assert_eq!(state(query(&mut other, "SELECT 1", None).await), "28000");
         assert_eq!(number(&mut client, "SELECT x FROM t", None).await.unwrap(), 7);
@@ -103,14 +103,14 @@ fn session_options_are_settings() {
         let answer = client.do_action(set()).await.unwrap().message().await.unwrap().unwrap();
         assert!(answer.body.is_empty(), "no option was refused");
         assert_eq!(number(&mut client, "SELECT x FROM t", None).await.unwrap(), 7);
-        let told = client.do_action(Action::new("GetSessionOptions", "")).await.unwrap();
-        let told = { told }.message().await.unwrap().unwrap().body;
-        assert!(told.windows(6).any(|bytes| bytes == b"schema"));
+        let reply = client.do_action(Action::new("GetSessionOptions", "")).await.unwrap();
+        let reply = { reply }.message().await.unwrap().unwrap().body;
+        assert!(reply.windows(6).any(|bytes| bytes == b"schema"));
     });
 }
 
 #[test]
-fn strings_are_views_for_who_asks_and_cost_about_their_bytes_either_way() {
+fn strings_are_views_on_request_and_cost_about_their_bytes() {
     let fixture = serve();
     fixture.execute("CREATE TABLE t (id bigint PRIMARY KEY, name text)");
     fixture.execute("INSERT INTO t SELECT g, repeat('firn ', 20) || g FROM generate_series(1, 50000) g");
@@ -156,7 +156,7 @@ fn certificate() -> (String, String) {
 }
 
 #[test]
-fn with_a_certificate_nobody_is_served_in_the_clear() {
+fn with_a_certificate_plain_text_is_refused() {
     let (certificate, key) = certificate();
     let fixture = serve_with(|config| {
         with_users(config);
@@ -173,7 +173,7 @@ fn with_a_certificate_nobody_is_served_in_the_clear() {
         let mut client = Client::new(channel);
         client.handshake("ada", "love:lace, снег").await.unwrap();
         assert_eq!(number(&mut client, "SELECT 1::bigint", None).await.unwrap(), 1);
-        // In the clear, and with a certificate that the client does not trust.
+        // Without TLS, and with a certificate that the client does not trust.
         if let Ok(channel) = endpoint(format!("http://127.0.0.1:{port}")).connect().await {
             assert!(Client::new(channel).handshake("ada", "love:lace, снег").await.is_err());
         }

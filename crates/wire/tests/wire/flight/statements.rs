@@ -33,11 +33,11 @@ fn every_type_arrives_as_what_clients_can_read() {
     fixture.run(async {
         let mut client = fixture.client().await;
         let info = client.execute("SELECT * FROM t ORDER BY a NULLS LAST".into(), None).await.unwrap();
-        let told = info.clone().try_decode_schema().unwrap();
+        let announced = info.clone().try_decode_schema().unwrap();
         let batches = fetch(&mut client, info).await.unwrap();
-        // What was told is what comes, names and types.
+        // The described schema is that of the rows: names and types.
         let came = batches[0].schema();
-        assert_eq!(told, *came);
+        assert_eq!(announced, *came);
         let types: Vec<&DataType> = came.fields().iter().map(|field| field.data_type()).collect();
         assert!(!types.iter().any(|ty| matches!(ty, DataType::Utf8View | DataType::BinaryView)), "{types:?}");
         let name = came.field(6).metadata().get("ARROW:FLIGHT:SQL:TYPE_NAME").cloned();
@@ -77,13 +77,13 @@ fn arrays_arrive_as_lists() {
         let mut client = fixture.client().await;
         let sql = "SELECT ARRAY['a', NULL] AS strings, '{1,2}'::numeric[] AS numbers";
         let info = client.execute(sql.into(), None).await.unwrap();
-        let told = info.clone().try_decode_schema().unwrap();
+        let announced = info.clone().try_decode_schema().unwrap();
         let batches = fetch(&mut client, info).await.unwrap();
-        assert_eq!(told, *batches[0].schema());
+        assert_eq!(announced, *batches[0].schema());
         let lists = batches[0].column(0).as_list::<i32>().value(0);
         assert_eq!(lists.as_string::<i32>(), &StringArray::from(vec![Some("a"), None]));
         assert_eq!(batches[0].column(1).as_list::<i32>().value(0).len(), 2);
-        // The type of a column does not tell how many dimensions its values have.
+        // The type of a column does not determine how many dimensions its values have.
         let nested = query(&mut client, "SELECT ARRAY[ARRAY[1, 2], ARRAY[3, 4]]", None).await;
         assert_eq!(state(nested), "0A000");
     });
@@ -131,7 +131,7 @@ fn a_change_happens_once_whether_its_rows_are_fetched_or_not() {
         let info = client.execute(returning.into(), None).await.unwrap();
         let rows = fetch(&mut client, info.clone()).await.unwrap();
         assert_eq!(shown(&rows), [["30"]]);
-        // Fetched rows are gone: running the statement again would insert again.
+        // Fetched rows are dropped: running the statement again would insert again.
         assert_eq!(state(fetch(&mut client, info).await), "34000");
         assert_eq!(client.execute_update("UPDATE t SET a = a + 1".into(), None).await.unwrap(), 4);
         assert_eq!(client.execute_update("DROP TABLE IF EXISTS other".into(), None).await.unwrap(), 0);
@@ -159,7 +159,7 @@ fn errors_have_their_sqlstate_and_hint() {
         ] {
             assert_eq!(state(query(&mut client, sql, None).await), expected, "{sql}");
         }
-        // One that shows itself amid the rows.
+        // An error amid the rows.
         let sql = "SELECT 1 / (a - 1) FROM t";
         assert_eq!(state(query(&mut client, sql, None).await), "22012");
         let status = client
@@ -174,7 +174,7 @@ fn errors_have_their_sqlstate_and_hint() {
         assert_eq!(status.code(), tonic::Code::Unimplemented);
         assert_eq!(status.metadata().get("sqlstate").unwrap(), "0A000");
         assert!(status.message().contains("\nHINT: Begin a transaction with"), "{}", status.message());
-        // What is no message of Flight SQL's at all.
+        // Bytes that are no message of Flight SQL.
         let nonsense = client.inner_mut().get_flight_info(FlightDescriptor::new_cmd("nonsense")).await;
         assert_eq!(nonsense.unwrap_err().code(), tonic::Code::InvalidArgument);
         let nonsense = client.inner_mut().do_get(arrow_flight::Ticket::new("nonsense")).await;
@@ -199,7 +199,7 @@ fn prepared_statements_take_rows_of_parameters() {
             .collect();
         assert_eq!(types, [DataType::Int32, DataType::Utf8, DataType::Decimal128(38, 16), DataType::Date32]);
         assert!(insert.dataset_schema().unwrap().fields().is_empty());
-        // The types that a program happens to have, rather than those that were asked for.
+        // The types that a program happens to have, rather than those of the parameters.
         let rows = |ids: Vec<i64>| {
             let names: StringArray = ids.iter().map(|id| Some(format!("n{id}"))).collect();
             let days: StringArray = ids.iter().map(|_| Some("2024-02-29")).collect();
@@ -268,7 +268,7 @@ fn a_transaction_is_seen_by_others_when_it_commits() {
         client.end_transaction(transaction, EndTransaction::Rollback).await.unwrap();
         assert_eq!(count(), 2);
 
-        // A failed one cannot be committed, and says so.
+        // A failed transaction cannot be committed, and the client gets an error.
         let transaction = client.begin_transaction().await.unwrap();
         client.execute_update(insert(4), Some(transaction.clone())).await.unwrap();
         assert_eq!(state(client.execute_update(insert(1), Some(transaction.clone())).await), "23505");
@@ -283,7 +283,7 @@ fn a_transaction_is_seen_by_others_when_it_commits() {
         assert_eq!(count(), 2);
         client.end_transaction(transaction, EndTransaction::Commit).await.unwrap();
         assert_eq!(count(), 3);
-        // Afterwards to the one that the same client has open, as ADBC expects; to none by chance.
+        // Afterwards to the one that the same client has open, as ADBC expects; never to an arbitrary one.
         client.execute_update("DELETE FROM t WHERE a = 6".into(), None).await.unwrap();
         assert_eq!(state(prepared.execute_update().await), "25P01");
         let mut other = fixture.client().await;
@@ -297,7 +297,7 @@ fn a_transaction_is_seen_by_others_when_it_commits() {
     });
 }
 
-/// ADBC begins the next transaction at every commit and may leave it for long.
+/// ADBC begins the next transaction at every commit and may leave it open for long.
 #[test]
 fn a_transaction_reads_what_was_there_when_its_first_statement_came() {
     let fixture = serve();
@@ -313,9 +313,9 @@ fn a_transaction_reads_what_was_there_when_its_first_statement_came() {
     });
 }
 
-/// A stream of a transaction's rows, and a statement of it before they have all come.
+/// A stream of a transaction's rows, and a statement of it before all of them have been sent.
 #[test]
-fn a_transaction_goes_on_while_its_rows_are_fetched() {
+fn a_transaction_continues_while_its_rows_are_fetched() {
     let fixture = serve();
     fixture.execute("CREATE TABLE t (a bigint)");
     fixture.execute("INSERT INTO t SELECT g FROM generate_series(1, 300000) g");
@@ -362,7 +362,7 @@ fn savepoints_undo_a_part_of_a_transaction() {
 }
 
 #[test]
-fn get_schema_tells_the_columns_and_runs_nothing() {
+fn get_schema_returns_the_columns_and_runs_nothing() {
     let fixture = serve();
     fixture.execute("CREATE TABLE t (a bigint, b text)");
     fixture.run(async {

@@ -1,0 +1,122 @@
+//! What planning costs: statements whose text is new each time, and statements that are prepared.
+//!
+//! Everything runs in process, over tables with few rows, so that the time is that of parsing, binding, optimising and starting.
+
+use crate::queries::TPCH;
+use crate::tpcc::load::LoadProgress;
+use crate::{median, tpch};
+use firn_base::{Result, Value};
+use firn_session::{Connection, Database};
+use std::time::{Duration, Instant};
+
+/// A line of the report.
+pub struct Line {
+    /// What was planned.
+    pub name: String,
+    /// How long it took to prepare, the median.
+    pub plan: Duration,
+    /// How long it took to prepare and run; `None` if it was not run.
+    pub whole: Option<Duration>,
+}
+
+/// How many rows the tables have whose keys are looked up.
+const ROWS: i32 = 1000;
+
+/// Plans statements of each kind so many times.
+pub fn run(rounds: usize) -> Result<Vec<Line>> {
+    let database = Database::memory()?;
+    tpch::load(database.engine(), 0.01, 2, &LoadProgress::default())?;
+    let mut connection = database.connect();
+    connection.execute(&format!(
+        "CREATE TABLE items (id integer PRIMARY KEY, maker integer NOT NULL, price bigint, name text);
+         CREATE TABLE makers (id integer PRIMARY KEY, name text);
+         INSERT INTO items SELECT i, i % 100, i * 7, 'item ' || i FROM generate_series(1, {ROWS}) AS i;
+         INSERT INTO makers SELECT i, 'maker ' || i FROM generate_series(0, 99) AS i"
+    ))?;
+    let mut lines = Vec::new();
+    let by_key = |round| format!("SELECT name, price FROM items WHERE id = {}", 1 + round as i32 % ROWS);
+    lines.push(new_texts(&mut connection, "by primary key, a new text", rounds, true, by_key)?);
+    let key = |round: usize| vec![Value::Integer(1 + round as i32 % ROWS)];
+    for (name, sql) in [
+        ("by primary key, prepared", "SELECT name, price FROM items WHERE id = $1"),
+        (
+            "a join by keys, prepared",
+            "SELECT i.name, m.name FROM items i JOIN makers m ON m.id = i.maker WHERE i.id = $1",
+        ),
+        ("ORDER BY … LIMIT 1, prepared", "SELECT id FROM items WHERE id >= $1 ORDER BY price LIMIT 1"),
+    ] {
+        lines.push(prepared(&mut connection, name, sql, rounds, key)?);
+    }
+    let wide = |what: &str, count: usize, separator: &str| vec![what; count].join(separator);
+    let fresh = |text: String| move |round: usize| format!("{text} -- {round}");
+    let few = rounds.div_ceil(50);
+    let sum = format!("SELECT {} FROM items WHERE id = 1", wide("price", 1000, " + "));
+    lines.push(new_texts(&mut connection, "a sum of 1,000 columns", few, true, fresh(sum))?);
+    let conditions: Vec<String> = (0..2000).map(|n| format!("price = {n}")).collect();
+    let or = format!("SELECT id FROM items WHERE {}", conditions.join(" OR "));
+    lines.push(new_texts(&mut connection, "2,000 ORs", few, true, fresh(or))?);
+    let calls = format!("SELECT {}price{} FROM items WHERE id = 1", "abs(".repeat(90), ")".repeat(90));
+    lines.push(new_texts(&mut connection, "90 nested calls", few, true, fresh(calls))?);
+    for (number, sql) in (1..).zip(TPCH) {
+        let text = sql.trim_end().trim_end_matches(';').to_owned();
+        lines.push(new_texts(&mut connection, &format!("TPC-H {number}"), few, false, fresh(text))?);
+    }
+    Ok(lines)
+}
+
+/// Statements whose texts have not been seen before.
+fn new_texts(
+    connection: &mut Connection,
+    name: &str,
+    rounds: usize,
+    runs: bool,
+    text: impl Fn(usize) -> String,
+) -> Result<Line> {
+    let (mut plans, mut wholes) = (Vec::new(), Vec::new());
+    for round in 0..rounds {
+        // Blanks make it another text.
+        let prepared = format!(" {}", text(round));
+        let start = Instant::now();
+        connection.prepare(&prepared)?;
+        plans.push(start.elapsed());
+        if runs {
+            let text = format!("  {}", text(round));
+            let start = Instant::now();
+            connection.query_values(text.as_str(), ())?;
+            wholes.push(start.elapsed());
+        }
+    }
+    let whole = runs.then(|| median(&mut wholes));
+    Ok(Line { name: name.to_owned(), plan: median(&mut plans), whole })
+}
+
+fn prepared(
+    connection: &mut Connection,
+    name: &str,
+    sql: &str,
+    rounds: usize,
+    parameters: impl Fn(usize) -> Vec<Value>,
+) -> Result<Line> {
+    let start = Instant::now();
+    let statement = connection.prepare(sql)?;
+    let plan = start.elapsed();
+    let mut wholes = Vec::new();
+    for round in 0..rounds {
+        let parameters = parameters(round);
+        let start = Instant::now();
+        let rows = connection.query_values(&statement, parameters)?;
+        wholes.push(start.elapsed());
+        assert_eq!(rows.len(), 1, "{sql}");
+    }
+    Ok(Line { name: name.to_owned(), plan, whole: Some(median(&mut wholes)) })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_statement_is_planned() {
+        let lines = super::run(3).unwrap();
+        assert_eq!(lines.len(), 7 + 22);
+        assert!(lines.iter().all(|line| !line.plan.is_zero()));
+    }
+}
