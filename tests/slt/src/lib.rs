@@ -253,6 +253,22 @@ pub fn shown(value: Option<&str>) -> String {
     }
 }
 
+/// What is expected and what was got, if they differ.
+fn difference(expected: &[String], got: &[String]) -> Option<String> {
+    if expected == got {
+        return None;
+    }
+    let mut complaint = String::from("  expected:\n");
+    for row in expected {
+        let _ = writeln!(complaint, "    {row}");
+    }
+    complaint.push_str("  got:\n");
+    for row in got {
+        let _ = writeln!(complaint, "    {row}");
+    }
+    Some(complaint)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
