@@ -246,6 +246,7 @@ impl TableSchema {
             name,
             columns,
             unique,
+            nulls_not_distinct: false,
             values: true,
             deferral: Deferral::Never,
             condition: None,
@@ -274,6 +275,7 @@ impl TableSchema {
             name: index.name.clone(),
             columns,
             unique: index.unique,
+            equal_nulls_from: None,
             values: index.values,
         }
     }

@@ -167,6 +167,7 @@ mod tests {
                 name: "index".to_owned(),
                 columns,
                 unique: true,
+                equal_nulls_from: None,
                 values: true,
             });
             // Of few numbers near zero: many runs, of either sign, and keys that are not in order.
