@@ -25,6 +25,8 @@ pub struct Statements {
     /// Texts as the engine wants them, if they are written with question marks.
     numbered: HashMap<String, Option<Arc<Numbered>>>,
     prepared: HashMap<(String, Types), Statement>,
+    /// The settings under which they were prepared: literals are read as these say.
+    settings: u64,
     /// Whether an error that a frame of the program may cure leaves the transaction block as it is.
     pub spares_block: bool,
 }
@@ -98,6 +100,11 @@ impl Statements {
     }
 
     fn prepare(&mut self, connection: &mut Connection, text: &str, types: Types) -> Result<Statement> {
+        let settings = connection.settings_version();
+        if self.settings != settings {
+            self.clear();
+            self.settings = settings;
+        }
         let key = (text.to_owned(), types);
         if let Some(statement) = self.prepared.get(&key) {
             return Ok(statement.clone());

@@ -16,6 +16,9 @@ pub struct SessionFacts {
     pub database: String,
     /// How literals are read, and values that are folded are written.
     pub style: TextStyle,
+    /// How literals are read otherwise: those of a prepared statement mean what they meant when it was prepared. Facts of a session
+    /// have none.
+    pub literals: Option<TextStyle>,
     /// Whether backslashes are ordinary characters in strings.
     pub standard_strings: bool,
     /// Names that are resolved before any schema is searched, and what they stand for.
@@ -31,6 +34,7 @@ impl Default for SessionFacts {
             user: "firn".to_owned(),
             database: "firn".to_owned(),
             style: TextStyle::DEFAULT,
+            literals: None,
             standard_strings: true,
             sources: Sources::default(),
             zones: ZoneMaps::default(),
