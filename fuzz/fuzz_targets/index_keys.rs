@@ -92,6 +92,7 @@ fuzz_target!(|bytes: &[u8]| {
         name: "fuzz".into(),
         columns: columns.to_vec(),
         unique: false,
+        equal_nulls_from: None,
         values: true,
     };
     let index = Index::new(spec);

@@ -198,7 +198,11 @@ impl Bench {
         let id = IndexId(if values { 1 << 20 } else { 2 << 20 });
         let name = format!("lines_info_{values}");
         let mut tx = self.engine.begin();
-        tx.create_index(table, IndexSpec { id, name, columns: vec![info], unique: false, values }, 2)?;
+        tx.create_index(
+            table,
+            IndexSpec { id, name, columns: vec![info], unique: false, equal_nulls_from: None, values },
+            2,
+        )?;
         let _in_memory = tx.commit()?;
         if self.temperature == Temperature::Compact {
             // Once to index the compact rows, and once to drop their keys.

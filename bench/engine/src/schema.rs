@@ -245,6 +245,7 @@ impl TableSchema {
             name,
             columns,
             unique,
+            nulls_not_distinct: false,
             values: true,
             deferral: Deferral::Never,
             condition: None,
@@ -273,6 +274,7 @@ impl TableSchema {
             name: index.name.clone(),
             columns,
             unique: index.unique,
+            equal_nulls_from: None,
             values: index.values,
         }
     }

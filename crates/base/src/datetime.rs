@@ -188,10 +188,10 @@ fn read_date(text: &str, manner: Manner<'_>) -> Result<i32> {
     if let Some(days) = iso_date(text.as_bytes()) {
         return Ok(days);
     }
-    if let Some(is_positive) = read::infinity(text) {
+    let fields = Fields::read(text, SqlType::Date, manner)?;
+    if let Some(is_positive) = fields.infinity {
         return Ok(if is_positive { DATE_INFINITY } else { DATE_MINUS_INFINITY });
     }
-    let fields = Fields::read(text, SqlType::Date, manner)?;
     let (year, month, day) = fields.date.ok_or_else(|| syntax(text, SqlType::Date))?;
     check_date(days_from_civil(year, month, day))
         .map_err(|_| Error::new(SqlState::DATETIME_FIELD_OVERFLOW, format!("date out of range: \"{text}\"")))
@@ -226,9 +226,6 @@ fn read_timestamp(text: &str, manner: Manner<'_>) -> Result<i64> {
     if let Some(micros) = iso_timestamp(text.as_bytes()) {
         return Ok(micros);
     }
-    if let Some(infinite) = infinite_timestamp(text) {
-        return Ok(infinite);
-    }
     let fields = Fields::read(text, SqlType::Timestamp, manner)?;
     fields.timestamp(text, SqlType::Timestamp)
 }
@@ -243,15 +240,7 @@ pub fn parse_timestamptz_at(text: &str, present: Present<'_>) -> Result<i64> {
     read_timestamptz(text, present.into())
 }
 
-fn infinite_timestamp(text: &str) -> Option<i64> {
-    let is_positive = read::infinity(text)?;
-    Some(if is_positive { TIMESTAMP_INFINITY } else { TIMESTAMP_MINUS_INFINITY })
-}
-
 fn read_timestamptz(text: &str, manner: Manner<'_>) -> Result<i64> {
-    if let Some(infinite) = infinite_timestamp(text) {
-        return Ok(infinite);
-    }
     let utc = match iso_timestamp(text.as_bytes()) {
         Some(local) => to_utc(local, &manner.style.zone),
         None => {

@@ -26,11 +26,10 @@ impl SqlState {
         std::str::from_utf8(&self.0).expect("codes are made from str")
     }
 
-    /// Whether a message with this code, without an error, is a warning: class 01, and statements about
-    /// transactions at the wrong time (class 25). The others (such as "already exists, skipping") are
-    /// notices.
+    /// Whether what is told under this code, without anything having failed, is a warning: class 01, statements about
+    /// transactions that came at the wrong time (class 25), and values that are changed (class 22). The rest (such as "already exists, skipping") are notices.
     pub fn is_warning(&self) -> bool {
-        matches!(&self.0[..2], b"01" | b"25")
+        matches!(&self.0[..2], b"01" | b"22" | b"25")
     }
 }
 
@@ -56,6 +55,7 @@ macro_rules! sql_states {
 
 sql_states! {
     SUCCESSFUL_COMPLETION = "00000";
+    WARNING = "01000";
     PROTOCOL_VIOLATION = "08P01";
     CONNECTION_FAILURE = "08006";
     FEATURE_NOT_SUPPORTED = "0A000";

@@ -108,6 +108,7 @@ impl Tables {
                 columns: key.split(' ').map(number).collect(),
                 is_primary: true,
                 is_deferrable: false,
+                nulls_not_distinct: false,
                 expressions: Vec::new(),
                 condition: None,
             }];

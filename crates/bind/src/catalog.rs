@@ -153,6 +153,8 @@ pub struct Key {
     pub is_primary: bool,
     /// DEFERRABLE
     pub is_deferrable: bool,
+    /// Whether NULLs are equal to each other.
+    pub nulls_not_distinct: bool,
     /// The condition of a partial index, as canonical text.
     pub condition: Option<Arc<str>>,
 }

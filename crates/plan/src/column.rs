@@ -74,6 +74,11 @@ impl Columns {
         self.0.iter().map(|info| info.ty)
     }
 
+    /// All of them, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut ColumnInfo> {
+        self.0.iter_mut()
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len()

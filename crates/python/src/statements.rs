@@ -23,7 +23,9 @@ pub struct Statements {
     /// Texts in the engine's syntax, of those that are written with question marks.
     numbered: HashMap<String, Option<Arc<Numbered>>>,
     prepared: HashMap<(String, Types), Statement>,
-    /// Whether an error that a frame of the program may remedy leaves the transaction block as it is.
+    /// The settings under which they were prepared: literals are read as these say.
+    settings: u64,
+    /// Whether an error that a frame of the program may cure leaves the transaction block as it is.
     pub spares_block: bool,
 }
 
@@ -94,6 +96,11 @@ impl Statements {
     }
 
     fn prepare(&mut self, connection: &mut Connection, text: &str, types: Types) -> Result<Statement> {
+        let settings = connection.settings_version();
+        if self.settings != settings {
+            self.clear();
+            self.settings = settings;
+        }
         let key = (text.to_owned(), types);
         if let Some(statement) = self.prepared.get(&key) {
             return Ok(statement.clone());

@@ -36,6 +36,8 @@ pub struct Names<'a> {
     /// The name of the database.
     pub database: &'a str,
     /// How literals are read.
+    pub literals: &'a TextStyle,
+    /// How values that are folded are read and written.
     pub style: &'a TextStyle,
     /// What `now` in a literal means, if that is not for each execution to say.
     pub present: Option<i64>,
@@ -176,6 +178,7 @@ impl<'a> Binding<'a> {
                 .collect(),
             is_primary: is_primary(table, index.oid),
             is_deferrable: index.deferral != Deferral::Never,
+            nulls_not_distinct: index.nulls_not_distinct,
             condition: index.condition.as_deref().map(Arc::from),
         };
         Relation {
@@ -288,7 +291,7 @@ impl Asked for Binding<'_> {
     }
 
     fn style(&self) -> &TextStyle {
-        self.names.style
+        self.names.literals
     }
 
     fn present(&self) -> Option<i64> {

@@ -590,7 +590,6 @@ CREATE TABLE public.t (
     id integer NOT NULL,
     name text COLLATE pg_catalog."C"
 );
-ALTER TABLE public.t OWNER TO postgres;
 ALTER TABLE public.t ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME public.other_name
     START WITH 1

@@ -913,6 +913,7 @@ impl Connection {
     /// `client_min_messages` excludes are left out.
     pub fn take_notices(&mut self) -> Vec<Error> {
         let mut notices = std::mem::take(&mut self.notices);
+        notices.append(&mut self.services.take_warnings());
         if !notices.is_empty() {
             match self.setting("client_min_messages").as_deref() {
                 Ok("error") => notices.clear(),

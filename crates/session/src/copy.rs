@@ -606,11 +606,11 @@ impl Connection {
     ) -> Result<CopyOut> {
         // A COPY to a file lasts until the file is written.
         let is_drawn = matches!(copy.target, CopyTarget::Standard);
-        let has_effects = self.with_planner(|connection, transaction| {
-            CopyTo::has_effects(transaction, &connection.facts, parsed, &connection.options)
+        let command = self.with_planner(|connection, transaction| {
+            CopyTo::command_with_effects(transaction, &connection.facts, parsed, &connection.options)
         })?;
-        if has_effects {
-            self.refuse_read_only("COPY TO")?;
+        if let Some(command) = command {
+            self.refuse_read_only(&command)?;
             let to = self.in_transaction(|connection, transaction| {
                 CopyTo::changed(
                     transaction,

@@ -31,6 +31,7 @@ use crate::database::Database;
 use crate::statement::Statement;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, TextStyle, TypeId, Value};
+use firn_sql::named::NamedCursor;
 use firn_sql::session_facts::SessionFacts;
 use firn_sql::settings::Settings;
 use firn_sql::statement::TransactionModes;
@@ -87,7 +88,15 @@ pub trait ServerConnection {
     /// statement reaches the session. Only ROLLBACK ends the block then.
     fn fail_block(&mut self);
 
-    // What other sessions see of this one.
+    // Portals.
+
+    /// Lists a portal that the protocol has bound under a name, for `pg_cursors`.
+    fn list_portal(&self, name: &str, statement: &Statement);
+
+    /// Takes a portal off the list, or all.
+    fn forget_portal(&self, name: Option<&str>);
+
+    // What others see of the session.
 
     /// Reports that the session waits for its client: after every statement, and once the rows of a query have been
     /// sent or are left for later.
@@ -192,6 +201,18 @@ impl ServerConnection for Connection {
 
     fn finish_copy(&mut self, copy: CopyIn) -> Result<CommandTag> {
         self.end_copy(copy)
+    }
+
+    fn list_portal(&self, name: &str, statement: &Statement) {
+        let portal = NamedCursor::portal(statement.prepared.text.0.as_str().into());
+        self.services.with_named(|named| named.portals.insert(name.to_owned(), portal));
+    }
+
+    fn forget_portal(&self, name: Option<&str>) {
+        self.services.with_named(|named| match name {
+            Some(name) => drop(named.portals.remove(name)),
+            None => named.portals.clear(),
+        });
     }
 
     fn open_block(&mut self) -> Result<()> {

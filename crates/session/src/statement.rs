@@ -30,9 +30,10 @@ use crate::connection::Connection;
 use crate::positioned::{self, Positioned};
 use firn_base::stack::Tree;
 use firn_base::sync::{Arc, AtomicBool, Mutex, OnceLock, Ordering, RwLock, RwLockReadGuard, Spread, Weak};
-use firn_base::{Error, Result, SqlState, Type, TypeId};
+use firn_base::{Error, Result, SqlState, TextStyle, Type, TypeId};
 use firn_sql::activity::QueryText;
 use firn_sql::parse::{self, Parsed};
+use firn_sql::session_facts::SessionFacts;
 use firn_sql::statement::{change_tag, is_query, without_into};
 use firn_sql::tree::TableSource;
 use firn_sql::{Plan, QueryEffect, tree};
@@ -84,6 +85,8 @@ pub(crate) struct Prepared {
     pub kind: Kind,
     /// The parameter types that were declared.
     declared: Box<[Option<TypeId>]>,
+    /// What the session knew when it was prepared: its literals are read so ever after.
+    facts: Arc<SessionFacts>,
     /// The types that the parameters have.
     pub parameters: Vec<Type>,
     /// The columns that it yields: those of its plan, or of SHOW, EXPLAIN, FETCH and EXECUTE, which have none.
@@ -270,8 +273,9 @@ impl Connection {
         let (plan, columns) = match &parsed {
             Some(_) if is_positioned => (None, inner.as_ref().and_then(|inner| inner.columns().cloned())),
             Some(parsed) if kind != Kind::Utility => {
-                let plan =
-                    self.with_planner(|connection, transaction| connection.plan(parsed, types, transaction))?;
+                let plan = self.with_planner(|connection, transaction| {
+                    connection.plan(parsed, types, transaction, None)
+                })?;
                 let columns = plan.columns.clone();
                 (Some(plan), columns)
             }
@@ -284,6 +288,7 @@ impl Connection {
             parsed: parsed.map(Tree::new),
             kind,
             declared: Box::from(types),
+            facts: self.facts.clone(),
             parameters: match (&plan, &inner) {
                 (Some(plan), _) => plan.parameters.clone(),
                 (None, Some(inner)) => {
@@ -313,28 +318,35 @@ impl Connection {
         parsed: &Parsed,
         types: &[Option<TypeId>],
         transaction: &Transaction,
+        literals: Option<&TextStyle>,
     ) -> Result<Arc<Plan>> {
-        if !self.facts.sources.is_empty() {
-            // No other session could use the plan, and the cache would keep its sources alive.
-            return self.new_plan(parsed, types, transaction).map(Arc::new);
+        // No other session could use the plan, and the cache would keep what its sources hold.
+        if !self.facts.sources.is_empty() || literals.is_some() {
+            return self.new_plan(parsed, types, transaction, literals).map(Arc::new);
         }
         let is_old = transaction.catalog_version() < self.shared.engine.catalog_version();
         let cache = self.block.old_plans().filter(|_| is_old).unwrap_or(&self.shared.plans);
-        let usable = |plan: &Plan| plan.is_current(transaction, &self.facts);
+        let usable = |plan: &Plan| plan.is_current(transaction, &self.facts, None);
         if let Some(plan) = cache.get(parsed.text(), types, usable) {
             return Ok(plan);
         }
-        let plan = Arc::new(self.new_plan(parsed, types, transaction)?);
+        let plan = Arc::new(self.new_plan(parsed, types, transaction, None)?);
         cache.put(parsed.text(), types, plan.clone());
         Ok(plan)
     }
 
     /// Plans a statement. Planning can take long: other sessions see it like a running statement, and it ends once the client has gone.
     #[cold]
-    fn new_plan(&self, parsed: &Parsed, types: &[Option<TypeId>], transaction: &Transaction) -> Result<Plan> {
-        let is_reported = self.report_planning(|| Arc::new(Text(parsed.text().to_owned())));
-        let plan = Plan::new(transaction, &self.facts, parsed, types, &self.options);
-        if is_reported {
+    fn new_plan(
+        &self,
+        parsed: &Parsed,
+        types: &[Option<TypeId>],
+        transaction: &Transaction,
+        literals: Option<&TextStyle>,
+    ) -> Result<Plan> {
+        let is_told = self.report_planning(|| Arc::new(Text(parsed.text().to_owned())));
+        let plan = Plan::new(transaction, &self.facts, parsed, types, &self.options, literals);
+        if is_told {
             self.note_idle();
         }
         plan
@@ -348,11 +360,19 @@ impl Connection {
         transaction: &Transaction,
     ) -> Result<PlanInUse<'p>> {
         let kept = prepared.place_for(self.activity.id()).read();
-        if kept.as_ref().is_some_and(|plan| plan.is_current(transaction, &self.facts)) {
+        let literals = self.literals_of(prepared);
+        if kept.as_ref().is_some_and(|plan| plan.is_current(transaction, &self.facts, literals)) {
             return Ok(PlanInUse::Kept(kept));
         }
         drop(kept);
         self.replan(prepared, transaction).map(PlanInUse::Other)
+    }
+
+    /// How the literals of a statement are read, if the session by now reads those of others in another way.
+    #[inline]
+    fn literals_of<'p>(&self, prepared: &'p Prepared) -> Option<&'p TextStyle> {
+        let is_same = Arc::ptr_eq(&prepared.facts, &self.facts) || prepared.facts.style == self.facts.style;
+        (!is_same).then_some(&prepared.facts.style)
     }
 
     #[cold]
@@ -363,7 +383,7 @@ impl Connection {
         prepared.take_plans_if(|plan| plan.catalog_version < version, &mut gone);
         drop(gone);
         let parsed = prepared.parsed.as_ref().expect("only statements with a text have a plan");
-        let plan = self.plan(parsed, &prepared.declared, transaction)?;
+        let plan = self.plan(parsed, &prepared.declared, transaction, self.literals_of(prepared))?;
         if !yield_alike(&plan.columns, &prepared.columns) || plan.parameters != prepared.parameters {
             return Err(Error::new(
                 SqlState::FEATURE_NOT_SUPPORTED,

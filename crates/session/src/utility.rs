@@ -15,7 +15,7 @@ use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, Type, TypeId, Value, clock};
 use firn_sql::explain::Run;
 use firn_sql::named::NamedStatement;
-use firn_sql::names::Names;
+use firn_sql::names::{Names, Relation};
 use firn_sql::notifications::Listening;
 use firn_sql::options::{ExplainOptions, check_options, setting_name, setting_value};
 use firn_sql::parse::Parsed;
@@ -161,11 +161,7 @@ impl Connection {
             Tree::Reindex(reindex) => {
                 let known = ["verbose", "concurrently", "tablespace"];
                 check_options("REINDEX", &known, &reindex.options, &parsed.script)?;
-                let name = match &reindex.target {
-                    ReindexTarget::Index(name) | ReindexTarget::Table(name) => Some(name),
-                    ReindexTarget::Schema(_) | ReindexTarget::System(_) | ReindexTarget::Database(_) => None,
-                };
-                self.done_already("REINDEX", name.into_iter())
+                self.reindex(&reindex.target)
             }
             change @ (Tree::Update(_) | Tree::Delete(_)) => {
                 let positioned = Positioned::of(change).expect("others have plans");
@@ -178,7 +174,35 @@ impl Connection {
         }
     }
 
-    /// A statement for work that the engine does automatically: the relations that it names must exist.
+    /// REINDEX, which the engine does by itself: what it names must exist, and have an index.
+    fn reindex(&mut self, target: &ReindexTarget) -> Result<Outcome> {
+        let (name, is_index) = match target {
+            ReindexTarget::Index(name) => (QualifiedName::from(name), true),
+            ReindexTarget::Table(name) => (QualifiedName::from(name), false),
+            ReindexTarget::Schema(_) | ReindexTarget::System(_) | ReindexTarget::Database(_) => {
+                return done("REINDEX");
+            }
+        };
+        let wrong = |what: &str| {
+            let message = format!("\"{}\" is not {what}", name.name);
+            Error::new(SqlState::WRONG_OBJECT_TYPE, message)
+        };
+        let has_index = self.with_reader(|connection, transaction| {
+            match Names::new(transaction.catalog(), &connection.facts).relation(&name)? {
+                Relation::Index(..) if is_index => Ok(true),
+                _ if is_index => Err(wrong("an index")),
+                Relation::Table(table) => Ok(table.visible_indexes().next().is_some()),
+                _ => Err(wrong("a table or materialized view")),
+            }
+        })?;
+        if !has_index {
+            let message = format!("table \"{}\" has no indexes to reindex", name.name);
+            self.notices.push(Error::new(SqlState::SUCCESSFUL_COMPLETION, message));
+        }
+        done("REINDEX")
+    }
+
+    /// A statement that asks for what the engine does by itself: the relations that it names must exist.
     fn done_already<'n>(
         &mut self,
         tag: &'static str,
@@ -351,7 +375,8 @@ impl Connection {
                 SqlState::NO_ACTIVE_SQL_TRANSACTION,
                 "SET LOCAL can only be used in transaction blocks",
             ));
-            return Ok(());
+            // The value must be one all the same.
+            return self.services.with_settings(|settings| settings.clone().set(name, value, true));
         }
         // These belong to the transaction. An invalid value falls through, and the setting refuses it.
         let modes = match name {
@@ -705,13 +730,16 @@ impl Connection {
         }
         let is_first = self.block.is_unused();
         self.in_transaction(|connection, transaction| {
+            let mut tables = Vec::with_capacity(names.len());
             for name in &names {
-                let table = Names::new(transaction.catalog(), &connection.facts).table(name)?;
+                tables.extend(ddl::locked_by(&Names::new(transaction.catalog(), &connection.facts), name)?);
+            }
+            for table in tables {
                 let storage = transaction.table(table.storage());
                 let for_ddl = transaction.has_ddl();
                 let mut patience = |waited| match nowait {
-                    true => Err(Patience::nowait(&name.name)),
-                    false => connection.patience.go_on(&name.name, for_ddl, waited),
+                    true => Err(Patience::nowait(&table.name)),
+                    false => connection.patience.go_on(&table.name, for_ddl, waited),
                 };
                 match mode {
                     TableLock::Reading => {}

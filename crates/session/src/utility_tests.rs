@@ -274,3 +274,42 @@ fn parameters_are_types_as_postgres_has_them() {
     let (Value::Number(found), Value::Number(long)) = (found, long) else { panic!("a number is a number") };
     assert!(found.is_identical(long));
 }
+
+/// As in PostgreSQL 15.
+#[test]
+fn functions_and_utilities_say_what_they_have_not_found() {
+    let mut connection = connection();
+    connection.execute("CREATE TABLE bare (a integer)").unwrap();
+    for (sql, code, message) in [
+        ("SELECT pg_advisory_unlock(1)", "01000", "you don't own a lock of type ExclusiveLock"),
+        ("SELECT pg_advisory_unlock_shared(1, 2)", "01000", "you don't own a lock of type ShareLock"),
+        ("SELECT pg_cancel_backend(-5)", "01000", "PID -5 is not a PostgreSQL backend process"),
+        ("SELECT pg_terminate_backend(-5)", "01000", "PID -5 is not a PostgreSQL backend process"),
+        ("SELECT pg_rotate_logfile()", "01000", "rotation not possible because log collection not active"),
+        ("ALTER TABLE t ALTER s SET STATISTICS 20000", "22023", "lowering statistics target to 10000"),
+        (
+            "DROP FUNCTION IF EXISTS nope(int)",
+            "00000",
+            "function nope(pg_catalog.int4) does not exist, skipping",
+        ),
+        ("DROP TYPE IF EXISTS nope.x", "00000", "schema \"nope\" does not exist, skipping"),
+        (
+            "DROP CAST IF EXISTS (int AS bytea)",
+            "00000",
+            "cast from type pg_catalog.int4 to type bytea does not exist, skipping",
+        ),
+        ("REINDEX TABLE bare", "00000", "table \"bare\" has no indexes to reindex"),
+        ("SET LOCAL work_mem = '1MB'", "25P01", "SET LOCAL can only be used in transaction blocks"),
+    ] {
+        connection.execute(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let notices = connection.take_notices();
+        let [notice] = &notices[..] else { panic!("{sql}: {} notices", notices.len()) };
+        assert_eq!((notice.state().as_str(), notice.message()), (code, message), "{sql}");
+        let is_warning = code != "00000";
+        assert_eq!(notice.state().is_warning(), is_warning, "{sql}");
+    }
+    connection
+        .execute("ALTER TABLE t OWNER TO current_user; ALTER INDEX t_pkey SET TABLESPACE pg_default")
+        .unwrap();
+    assert!(connection.take_notices().is_empty());
+}

@@ -7,9 +7,10 @@
 use crate::advisory::AdvisoryLocks;
 use crate::copy::Progress;
 use crate::notifications::Notifications;
-use firn_base::Cancel;
 use firn_base::clock::coarse_wall_clock_micros;
 use firn_base::sync::{Arc, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Mutex, Ordering, Weak};
+use firn_base::{Cancel, SqlState};
+use firn_txn::{Abort, Engine};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -238,6 +239,60 @@ pub struct Sessions {
     all: Mutex<BTreeMap<u32, Weak<Activity>>>,
     advisory: AdvisoryLocks,
     notifications: Notifications,
+    resets: Mutex<Resets>,
+}
+
+/// What `pg_stat_database` counts.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct DatabaseCounts {
+    /// Transactions that have committed.
+    pub commits: u64,
+    /// Transactions that had written and were rolled back.
+    pub rollbacks: u64,
+    /// Those of them that were in conflict with others.
+    pub conflicts: u64,
+    /// Deadlocks
+    pub deadlocks: u64,
+}
+
+impl DatabaseCounts {
+    /// Those since the engine was opened.
+    pub fn of(engine: &Engine) -> DatabaseCounts {
+        let statistics = engine.statistics();
+        let rollbacks = statistics.rollbacks.get();
+        let is_conflict = |abort: &Abort| abort.state == Some(SqlState::SERIALIZATION_FAILURE);
+        let aborts = statistics.aborts();
+        DatabaseCounts {
+            // PostgreSQL counts those that only read as well.
+            commits: engine.ended_transactions().saturating_sub(rollbacks),
+            rollbacks,
+            conflicts: aborts.iter().filter(|(abort, _)| is_conflict(abort)).map(|(_, count)| count).sum(),
+            deadlocks: statistics.deadlocks.get(),
+        }
+    }
+
+    /// Those since earlier ones.
+    pub fn since(self, earlier: DatabaseCounts) -> DatabaseCounts {
+        DatabaseCounts {
+            commits: self.commits.saturating_sub(earlier.commits),
+            rollbacks: self.rollbacks.saturating_sub(earlier.rollbacks),
+            conflicts: self.conflicts.saturating_sub(earlier.conflicts),
+            deadlocks: self.deadlocks.saturating_sub(earlier.deadlocks),
+        }
+    }
+}
+
+/// When counts were reset since the database was opened, in microseconds since 1970 UTC, and what they were.
+#[derive(Default, Debug)]
+pub struct Resets {
+    /// Those of `pg_stat_database`.
+    pub database: Option<(i64, DatabaseCounts)>,
+    /// Those of `pg_stat_archiver`.
+    pub archiver: Option<i64>,
+    /// Those of `pg_stat_bgwriter`.
+    pub writer: Option<i64>,
+    /// The bytes of `pg_stat_wal`.
+    pub log: Option<(i64, u64)>,
 }
 
 impl Default for Sessions {
@@ -248,6 +303,7 @@ impl Default for Sessions {
             all: Mutex::default(),
             advisory: AdvisoryLocks::default(),
             notifications: Notifications::default(),
+            resets: Mutex::default(),
         }
     }
 }
@@ -268,7 +324,17 @@ impl Sessions {
         &self.notifications
     }
 
-    /// A number for a future session.
+    /// Lends when counts were reset.
+    pub fn with_resets<T>(&self, work: impl FnOnce(&mut Resets) -> T) -> T {
+        work(&mut self.resets.lock())
+    }
+
+    /// Whether there is a session of that number.
+    pub fn has(&self, id: u32) -> bool {
+        self.all.lock().get(&id).is_some_and(|activity| activity.strong_count() > 0)
+    }
+
+    /// A number for a session to come.
     pub fn reserve(&self) -> u32 {
         let all = self.all.lock();
         // Numbers start again after 4 billion sessions, so one may still be in use.

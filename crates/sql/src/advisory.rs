@@ -48,6 +48,16 @@ pub enum Mode {
     Exclusive,
 }
 
+impl Mode {
+    /// PostgreSQL's name of such a lock.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Shared => "ShareLock",
+            Mode::Exclusive => "ExclusiveLock",
+        }
+    }
+}
+
 /// How long a lock is held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {

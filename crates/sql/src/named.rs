@@ -11,6 +11,8 @@ pub struct Named {
     pub statements: BTreeMap<String, NamedStatement>,
     /// The cursors.
     pub cursors: BTreeMap<String, NamedCursor>,
+    /// The portals of the protocol that have names.
+    pub portals: BTreeMap<String, NamedCursor>,
 }
 
 /// A prepared statement. Timestamps are microseconds since 1970 UTC.
@@ -39,6 +41,14 @@ pub struct NamedCursor {
     pub is_binary: bool,
     /// Whether it can go backward.
     pub is_scrollable: bool,
+}
+
+impl NamedCursor {
+    /// A portal of the protocol that is bound now.
+    pub fn portal(text: Arc<str>) -> NamedCursor {
+        let declared_at = clock::wall_clock_micros();
+        NamedCursor { text, declared_at, is_holdable: false, is_binary: false, is_scrollable: false }
+    }
 }
 
 impl NamedStatement {

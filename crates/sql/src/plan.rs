@@ -10,7 +10,7 @@ use crate::run::RunOptions;
 use crate::session_facts::SessionFacts;
 use firn_base::stack::Tree;
 use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlState, Type, TypeId, Value};
+use firn_base::{Error, Result, SqlState, TextStyle, Type, TypeId, Value};
 use firn_executor::Measures;
 use firn_plan::operator::LockStrength;
 use firn_query::Stream;
@@ -31,6 +31,8 @@ pub struct Plan {
     pub catalog_version: u64,
     /// The facts of the session that it is bound to.
     pub facts: Arc<SessionFacts>,
+    /// How its literals have been read, if that is not as these facts say.
+    literals: Option<TextStyle>,
     /// The files that it reads as tables.
     files: Box<[FileVersions]>,
     prepared: Tree<Prepared>,
@@ -48,7 +50,12 @@ pub enum QueryEffect {
 }
 
 impl QueryEffect {
-    /// The clause with this effect.
+    /// What a query does beside reading rows, if anything.
+    pub(crate) fn of(query: &Prepared) -> Option<QueryEffect> {
+        query.has_effects().then(|| query.lock_strength().map_or(QueryEffect::Changes, QueryEffect::Locks))
+    }
+
+    /// The clause that says so.
     pub fn clause(self) -> Option<&'static str> {
         match self {
             QueryEffect::Locks(LockStrength::KeyShare) => Some("FOR KEY SHARE"),
@@ -74,33 +81,45 @@ pub struct Changed {
 }
 
 impl Plan {
-    /// Binds a query or a change. Types of parameters that are not given are inferred. Panics for other statements.
+    /// Binds a query or a change. Types of parameters that are not given are inferred. `literals` is how literals are read, if
+    /// that is not as the facts say. Panics for other statements.
     pub fn new(
         transaction: &Transaction,
         facts: &Arc<SessionFacts>,
         parsed: &Parsed,
         types: &[Option<TypeId>],
         options: &RunOptions,
+        literals: Option<&TextStyle>,
     ) -> Result<Plan> {
-        let prepared = Prepared::new(parsed, types, transaction, facts, &options.cancel)?;
+        let read_so = literals.map(|literals| {
+            Arc::new(SessionFacts { literals: Some(literals.clone()), ..SessionFacts::clone(facts) })
+        });
+        let seen = read_so.as_ref().unwrap_or(facts);
+        let prepared = Prepared::new(parsed, types, transaction, seen, &options.cancel)?;
         let is_query = matches!(parsed.statement, Statement::Query(_));
-        let effect = (is_query && prepared.has_effects())
-            .then(|| prepared.lock_strength().map_or(QueryEffect::Changes, QueryEffect::Locks));
+        let effect = QueryEffect::of(&prepared).filter(|_| is_query);
         Ok(Plan {
             parameters: prepared.parameters().to_vec(),
             columns: (is_query || !prepared.columns().is_empty()).then(|| prepared.columns().clone()),
             catalog_version: transaction.catalog_version(),
             facts: facts.clone(),
+            literals: literals.cloned(),
             files: prepared.files(),
             effect,
             prepared: Tree::new(prepared),
         })
     }
 
-    /// Whether it is still valid for its text, and tables have about as many rows as it was planned for.
+    /// Whether it still means what its text means, if literals are read so, and tables have about as many rows as it was planned for.
     #[inline]
-    pub fn is_current(&self, transaction: &Transaction, facts: &Arc<SessionFacts>) -> bool {
+    pub fn is_current(
+        &self,
+        transaction: &Transaction,
+        facts: &Arc<SessionFacts>,
+        literals: Option<&TextStyle>,
+    ) -> bool {
         self.catalog_version == transaction.catalog_version()
+            && self.literals.as_ref() == literals
             && (Arc::ptr_eq(&self.facts, facts) || *self.facts == **facts)
             && self.files.iter().all(FileVersions::is_current)
             && !self.prepared.has_outgrown()

@@ -4,7 +4,7 @@
 //! them. Sequences are looked up in the newest catalog, or in the transaction's own once it has
 //! run DDL.
 
-use crate::activity::{Activity, Sessions};
+use crate::activity::{Activity, DatabaseCounts, Sessions};
 use crate::advisory::{Key, Mode, Scope, Waiting};
 use crate::named::Named;
 use crate::names::{Names, parse_qualified};
@@ -12,6 +12,7 @@ use crate::notifications::{Listening, Mark, Pending};
 use crate::run::SessionServices;
 use crate::session_facts::SessionFacts;
 use crate::settings::Settings;
+use firn_base::clock::coarse_wall_clock_micros;
 use firn_base::random::Random;
 use firn_base::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
 use firn_base::{Cancel, Error, Result, SqlState};
@@ -39,6 +40,10 @@ pub struct Services {
     touched: AtomicBool,
     /// Whether the transaction may only read; `nextval` is refused then.
     read_only: AtomicBool,
+    /// The warnings of functions that the session has not taken.
+    warnings: Mutex<Vec<Error>>,
+    /// Whether there are some.
+    has_warnings: AtomicBool,
 }
 
 /// A position in a transaction, to which ROLLBACK TO returns.
@@ -87,6 +92,8 @@ impl Services {
             random: Mutex::new(None),
             touched: AtomicBool::new(false),
             read_only: AtomicBool::new(false),
+            warnings: Mutex::default(),
+            has_warnings: AtomicBool::new(false),
         }
     }
 
@@ -155,6 +162,50 @@ impl Services {
         state.last = None;
     }
 
+    /// A warning of a function for the client.
+    pub fn warn(&self, message: impl Into<String>) {
+        self.warnings.lock().push(Error::new(SqlState::WARNING, message));
+        // Relaxed: the session's thread runs the functions or waits for them.
+        self.has_warnings.store(true, Ordering::Relaxed);
+    }
+
+    /// The warnings of functions since the last call.
+    #[inline]
+    pub fn take_warnings(&self) -> Vec<Error> {
+        match self.has_warnings.load(Ordering::Relaxed) && self.has_warnings.swap(false, Ordering::Relaxed) {
+            false => Vec::new(),
+            true => std::mem::take(&mut self.warnings.lock()),
+        }
+    }
+
+    /// `pg_stat_reset`: what `pg_stat_database` counts begins at 0.
+    pub fn reset_statistics(&self) {
+        let counts = DatabaseCounts::of(&self.engine);
+        let reset = (coarse_wall_clock_micros(), counts);
+        self.sessions.with_resets(|resets| resets.database = Some(reset));
+    }
+
+    /// `pg_stat_reset_shared`
+    pub fn reset_shared_statistics(&self, target: &str) -> Result<()> {
+        let now = coarse_wall_clock_micros();
+        let log = self.engine.log_bytes().0;
+        self.sessions.with_resets(|resets| match target {
+            "archiver" => resets.archiver = Some(now),
+            "bgwriter" => resets.writer = Some(now),
+            "wal" => resets.log = Some((now, log)),
+            _ => {}
+        });
+        match target {
+            "archiver" | "bgwriter" | "wal" | "recovery_prefetch" => Ok(()),
+            _ => {
+                let message = format!("unrecognized reset target: \"{target}\"");
+                Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message).with_hint(
+                    "Target must be \"archiver\", \"bgwriter\", \"recovery_prefetch\", or \"wal\".",
+                ))
+            }
+        }
+    }
+
     // Advisory locks and notifications.
 
     /// Takes an advisory lock, and waits for it. Errors as for [`AdvisoryLocks::lock`](crate::advisory::AdvisoryLocks::lock).
@@ -171,9 +222,13 @@ impl Services {
         self.sessions.advisory().try_lock(key, self.activity.id(), mode, scope)
     }
 
-    /// Releases an advisory lock of the session; false if it holds none.
+    /// Gives an advisory lock of the session back; false, and a warning, if it holds none.
     pub fn unlock(&self, key: Key, mode: Mode) -> bool {
-        self.sessions.advisory().unlock(key, self.activity.id(), mode)
+        let is_unlocked = self.sessions.advisory().unlock(key, self.activity.id(), mode);
+        if !is_unlocked {
+            self.warn(format!("you don't own a lock of type {}", mode.name()));
+        }
+        is_unlocked
     }
 
     /// Releases all advisory locks of the session, except those of its transaction.
@@ -386,6 +441,12 @@ impl SessionServices for Services {
     }
 
     fn interrupt(&self, session: i32, ends: bool) -> Result<bool> {
-        Ok(u32::try_from(session).is_ok_and(|session| self.sessions.interrupt(session, ends)))
+        match u32::try_from(session).ok().filter(|session| self.sessions.has(*session)) {
+            Some(session) => Ok(self.sessions.interrupt(session, ends)),
+            None => {
+                self.warn(format!("PID {session} is not a PostgreSQL backend process"));
+                Ok(false)
+            }
+        }
     }
 }

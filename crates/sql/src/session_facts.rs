@@ -17,9 +17,12 @@ pub struct SessionFacts {
     pub database: String,
     /// The style in which literals are read, and folded values are written.
     pub style: TextStyle,
+    /// How literals are read otherwise: those of a prepared statement mean what they meant when it was prepared. Facts of a session
+    /// have none.
+    pub literals: Option<TextStyle>,
     /// The options with which statements are parsed.
     pub syntax: Options,
-    /// The sources, whose names take precedence over all schemas.
+    /// Names that are resolved before any schema is searched, and what they stand for.
     pub sources: Sources,
     /// The zone maps of files that statements have read. All sessions of a database share them.
     pub zones: ZoneMaps,
@@ -32,6 +35,7 @@ impl Default for SessionFacts {
             user: "firn".to_owned(),
             database: "firn".to_owned(),
             style: TextStyle::DEFAULT,
+            literals: None,
             syntax: Options::default(),
             sources: Sources::default(),
             zones: ZoneMaps::default(),

@@ -3,6 +3,7 @@
 //! Only values that differ from the defaults are stored. A SET inside a transaction block is undone when the
 //! block rolls back; SET LOCAL is undone when it ends either way.
 
+mod numbers;
 mod parameters;
 
 use firn_base::encoding::Encoding;
@@ -11,13 +12,14 @@ use firn_base::text_style::{ByteaStyle, DateOrder, DateStyle, IntervalStyle};
 use firn_base::time_zone::{self, PosixZone};
 use firn_base::{Error, Result, SqlState, TextStyle, TimeZoneSetting};
 use firn_txn::Isolation;
+use numbers::{Unit, Wrong};
 use parameters::{Kind, PARAMETERS, Parameter};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The default of `max_stack_depth`.
-const DEFAULT_STACK_KB: i64 = 2048;
+const DEFAULT_STACK_KB: i32 = 2048;
 
 /// A setting and its description.
 pub struct Described<'s> {
@@ -33,7 +35,9 @@ pub struct Described<'s> {
     pub default: Cow<'static, str>,
     /// PostgreSQL's word for its type.
     pub kind: &'static str,
-    /// The words that it accepts, if it accepts only some.
+    /// The least and the greatest number that it takes.
+    pub range: Option<(String, String)>,
+    /// The words that it takes, if it takes only some.
     pub choices: Option<&'static [&'static str]>,
     /// Whether it cannot be set.
     pub is_fixed: bool,
@@ -153,24 +157,23 @@ impl Settings {
         PARAMETERS.iter().map(|parameter| Described {
             name: parameter.name,
             value: in_units(parameter, self.known(parameter.name)),
-            unit: parameter.kind.unit(),
+            unit: parameter.kind.unit().map(Unit::name),
             reset: in_units(
                 parameter,
                 self.default_of(&parameter.name.to_lowercase()).unwrap_or(parameter.default),
             ),
             default: in_units(parameter, parameter.default),
-            kind: match parameter.kind {
-                Kind::Boolean => "bool",
-                Kind::Integer(..) | Kind::Duration | Kind::Memory => "integer",
-                Kind::Real => "real",
-                Kind::Choice(_) => "enum",
-                _ => "string",
+            kind: parameter.kind.word(),
+            range: match parameter.kind {
+                Kind::Integer(_, low, high) => Some((low.to_string(), high.to_string())),
+                Kind::Real(_, low, high) => Some((numbers::general(low), numbers::general(high))),
+                _ => None,
             },
             choices: match parameter.kind {
                 Kind::Choice(choices) => Some(choices),
                 _ => None,
             },
-            is_fixed: matches!(parameter.kind, Kind::Fixed),
+            is_fixed: matches!(parameter.kind, Kind::Fixed(_)),
             about: parameter.about,
         })
     }
@@ -190,8 +193,8 @@ impl Settings {
             Some(parameter @ Parameter { kind: Kind::DateStyle, .. }) => {
                 value.map(|value| self.check_date_style(parameter, value)).transpose()?
             }
-            Some(parameter) => value.map(|value| check(parameter, value)).transpose()?,
-            // As in PostgreSQL, a name with a point in it is a custom setting.
+            Some(parameter) => value.map(|value| check(parameter, name, value)).transpose()?,
+            // As in PostgreSQL, a name with a point in it belongs to somebody else.
             None if key.contains('.') => value.map(str::to_owned),
             None => return Err(unknown(name)),
         };
@@ -275,7 +278,7 @@ impl Settings {
 
     /// Sets the value of a setting that cannot be set: it was decided when the database was opened.
     pub fn fix(&mut self, name: &'static str, value: String) {
-        assert!(find(name).is_some_and(|parameter| matches!(parameter.kind, Kind::Fixed)));
+        assert!(find(name).is_some_and(|parameter| matches!(parameter.kind, Kind::Fixed(_))));
         Arc::make_mut(&mut self.defaults).insert(name.to_owned(), value);
     }
 
@@ -338,7 +341,9 @@ impl Settings {
 
     /// How many bytes the session's queries may hold in temporary files.
     pub fn temporary_file_limit(&self) -> Option<u64> {
-        kilobytes(self.known("temp_file_limit")).map(|kilobytes| (kilobytes as u64) << 10)
+        let kilobytes = numbers::integer(self.known("temp_file_limit"), Some(Unit::Kilobytes));
+        let kilobytes = kilobytes.expect("checked when it was set");
+        u64::try_from(kilobytes).ok().map(|kilobytes| kilobytes << 10)
     }
 
     fn duration(&self, name: &str) -> Option<Duration> {
@@ -380,9 +385,9 @@ impl Settings {
     /// The options with which statements are parsed. The default of `max_stack_depth` allows all levels of nesting, and a smaller
     /// value proportionally fewer; a larger value allows no more.
     pub fn syntax(&self) -> firn_syntax::Options {
-        let depth =
-            kilobytes(self.known("max_stack_depth")).unwrap_or(DEFAULT_STACK_KB).min(DEFAULT_STACK_KB);
-        let levels = i64::from(firn_syntax::DEPTH_LIMIT) * depth / DEFAULT_STACK_KB;
+        let depth = numbers::integer(self.known("max_stack_depth"), Some(Unit::Kilobytes));
+        let depth = depth.expect("checked when it was set").min(DEFAULT_STACK_KB);
+        let levels = firn_syntax::DEPTH_LIMIT as i32 * depth / DEFAULT_STACK_KB;
         firn_syntax::Options {
             standard_conforming_strings: self.known("standard_conforming_strings") == "on",
             depth_limit: levels.max(1) as u32,
@@ -472,82 +477,210 @@ fn split_list(text: &str) -> Vec<String> {
     }
 }
 
-/// The value in its stored form, or 22023 with the accepted values.
-fn check(parameter: &Parameter, value: &str) -> Result<String> {
-    let invalid = || invalid(parameter, value);
+/// The value as it is kept, or 22023 saying what the setting takes. `name` is how the statement calls the setting.
+fn check(parameter: &Parameter, name: &str, value: &str) -> Result<String> {
+    let refused = |message: String| Error::new(SqlState::INVALID_PARAMETER_VALUE, message);
+    let invalid_as = |name: &str| refused(format!("invalid value for parameter \"{name}\": \"{value}\""));
+    let wrong = |Wrong(hint): Wrong| match hint {
+        Some(hint) => invalid_as(name).with_hint(hint),
+        None => invalid_as(name),
+    };
+    let outside = |value: String, unit: Option<Unit>, (low, high): (String, String)| {
+        let unit = unit.map_or_else(String::new, |unit| format!(" {}", unit.name()));
+        let message =
+            format!("{value}{unit} is outside the valid range for parameter \"{name}\" ({low} .. {high})");
+        refused(message)
+    };
     match parameter.kind {
-        Kind::Text => Ok(value.to_owned()),
-        Kind::Fixed if value == parameter.default => Ok(value.to_owned()),
-        Kind::Fixed => Err(Error::new(
+        Kind::Text => check_text(parameter, value),
+        Kind::Locale if is_locale(value) => Ok(value.to_owned()),
+        Kind::Locale => Err(invalid_as(parameter.name)),
+        Kind::Fixed(_) if value == parameter.default => Ok(value.to_owned()),
+        Kind::Fixed(_) => Err(Error::new(
             SqlState::new("55P02"),
             format!("parameter \"{}\" cannot be changed", parameter.name),
         )),
-        Kind::Boolean => match boolean(value) {
-            Some(value) => Ok(if value { "on" } else { "off" }.to_owned()),
-            None => Err(Error::new(
-                SqlState::INVALID_PARAMETER_VALUE,
-                format!("parameter \"{}\" requires a Boolean value", parameter.name),
-            )),
+        Kind::Boolean | Kind::Off => match (boolean(value), parameter.kind) {
+            (Some(true), Kind::Off) => {
+                Err(Error::unsupported(format!("{} = '{value}'", parameter.name)).with_hint(parameter.about))
+            }
+            (Some(value), _) => Ok(if value { "on" } else { "off" }.to_owned()),
+            (None, _) => Err(refused(format!("parameter \"{name}\" requires a Boolean value"))),
         },
-        Kind::Integer(low, high) => match value.trim().parse::<i64>() {
-            Ok(number) if (low..=high).contains(&number) => Ok(number.to_string()),
-            Ok(number) => Err(Error::new(
-                SqlState::INVALID_PARAMETER_VALUE,
-                format!(
-                    "{number} is outside the valid range for parameter \"{}\" ({low} .. {high})",
-                    parameter.name
-                ),
-            )),
-            Err(_) => Err(invalid()),
-        },
-        Kind::Real => value.trim().parse::<f64>().map(|_| value.trim().to_owned()).map_err(|_| invalid()),
-        Kind::Duration => match duration_ms(value) {
-            Some(ms) if ms > 0 && parameter.name == "transaction_timeout" => {
+        Kind::Integer(unit, low, high) => match numbers::integer(value, unit).map_err(wrong)? {
+            number if !(low..=high).contains(&number) => {
+                Err(outside(number.to_string(), unit, (low.to_string(), high.to_string())))
+            }
+            ms if ms > 0 && parameter.name == "transaction_timeout" => {
                 Err(Error::unsupported("a transaction_timeout other than 0").with_hint(
                     "Use statement_timeout for statements, and idle_in_transaction_session_timeout for idle transactions.",
                 ))
             }
-            Some(ms) if ms >= 0 => Ok(print_duration(ms)),
-            _ => Err(invalid().with_hint(
-                "Valid units for this parameter are \"us\", \"ms\", \"s\", \"min\", \"h\", and \"d\".",
-            )),
+            number => Ok(numbers::print_integer(number, unit)),
         },
-        Kind::MemoryLimit if value.trim() == "-1" => Ok("-1".to_owned()),
-        Kind::Memory | Kind::MemoryLimit => match kilobytes(value) {
-            Some(kilobytes) => Ok(print_memory((kilobytes as u64) << 10)),
-            None => Err(invalid()
-                .with_hint("Valid units for this parameter are \"B\", \"kB\", \"MB\", \"GB\", and \"TB\".")),
+        Kind::Real(unit, low, high) => match numbers::real(value, unit).map_err(wrong)? {
+            number if !(low..=high).contains(&number) => {
+                Err(outside(numbers::general(number), unit, (numbers::general(low), numbers::general(high))))
+            }
+            number => Ok(numbers::print_real(number, unit)),
         },
         Kind::Choice(choices) => {
             let lower = value.to_lowercase();
-            let lower = match (boolean(&lower), choices.contains(&"on")) {
-                (Some(value), true) => if value { "on" } else { "off" }.to_owned(),
-                _ => lower,
-            };
-            if matches!(parameter.name, "transaction_isolation" | "default_transaction_isolation") {
-                return Level::named(&lower).map(|level| level.name().to_owned()).ok_or_else(invalid);
-            }
-            if choices.contains(&lower.as_str()) {
-                return Ok(lower);
-            }
-            Err(match choices {
-                [_] => {
-                    Error::unsupported(format!("{} = '{value}'", parameter.name)).with_hint(parameter.about)
+            match choices.iter().find(|choice| **choice == lower).copied().or_else(|| hidden(choices, &lower)) {
+                Some(choice) => Ok(choice.to_owned()),
+                None => {
+                    Err(invalid_as(name).with_hint(format!("Available values: {}.", choices.join(", "))))
                 }
-                _ => invalid().with_hint(format!("Available values: {}.", choices.join(", "))),
-            })
+            }
         }
         Kind::Role | Kind::DateStyle => panic!("what it may be depends on the session"),
-        Kind::TimeZone => zone_name(value).ok_or_else(invalid),
+        Kind::TimeZone => zone_name(value).ok_or_else(|| invalid_as(parameter.name)),
         Kind::Encoding if value.eq_ignore_ascii_case("default") => Ok("UTF8".to_owned()),
         Kind::Encoding => {
-            let number = firn_vector::encoding_number(value).ok_or_else(invalid)?;
+            let number = firn_vector::encoding_number(value).ok_or_else(|| invalid_as(parameter.name))?;
             let name = firn_vector::encoding_name(number).expect("it is a number of an encoding");
             match Encoding::of(name) {
                 Some(encoding) => Ok(encoding.name().to_owned()),
                 None => Err(Error::unsupported(format!("client_encoding {value}"))
                     .with_hint("Strings are sent as UTF8, LATIN1, LATIN9 or WIN1252.")),
             }
+        }
+    }
+}
+
+/// What a word means that PostgreSQL takes but does not list.
+fn hidden(choices: &[&'static str], word: &str) -> Option<&'static str> {
+    let has = |choice: &str| choices.contains(&choice);
+    match word {
+        "true" | "yes" | "1" if has("on") => Some("on"),
+        "false" | "no" | "0" if has("off") => Some("off"),
+        "debug" if has("debug2") => Some("debug2"),
+        "info" if has("debug2") => Some("info"),
+        _ => None,
+    }
+}
+
+/// A text: some settings name objects.
+fn check_text(parameter: &Parameter, value: &str) -> Result<String> {
+    let invalid = || invalid(parameter, value);
+    let is_tablespace = |name: &str| name.is_empty() || name == "pg_default";
+    match parameter.name {
+        // As in PostgreSQL, only printable ASCII.
+        "application_name" => {
+            let printable = |byte: u8| if (b' '..=b'~').contains(&byte) { char::from(byte) } else { '?' };
+            return Ok(value.bytes().map(printable).collect());
+        }
+        "default_table_access_method" if value.is_empty() => {
+            return Err(invalid().with_detail("\"default_table_access_method\" cannot be empty."));
+        }
+        "default_table_access_method" if value != "heap" => {
+            return Err(invalid().with_detail(format!("Table access method \"{value}\" does not exist.")));
+        }
+        "default_tablespace" if !is_tablespace(value) => {
+            return Err(invalid().with_detail(format!("Tablespace \"{value}\" does not exist.")));
+        }
+        "temp_tablespaces" | "search_path" if !is_list(value) => {
+            return Err(invalid().with_detail("List syntax is invalid."));
+        }
+        "temp_tablespaces" => {
+            if let Some(missing) = split_list(value).into_iter().find(|name| !is_tablespace(name)) {
+                let message = format!("tablespace \"{missing}\" does not exist");
+                return Err(Error::new(SqlState::UNDEFINED_OBJECT, message));
+            }
+        }
+        "default_text_search_config" => {
+            let name = value.strip_prefix("pg_catalog.").unwrap_or(value);
+            return match TEXT_SEARCH_CONFIGURATIONS.contains(&name) {
+                true => Ok(format!("pg_catalog.{name}")),
+                false => Err(invalid()),
+            };
+        }
+        "timezone_abbreviations" if !["Default", "Australia", "India"].contains(&value) => {
+            return Err(invalid());
+        }
+        _ => {}
+    }
+    Ok(value.to_owned())
+}
+
+/// Those of PostgreSQL 15.
+const TEXT_SEARCH_CONFIGURATIONS: [&str; 29] = [
+    "arabic",
+    "armenian",
+    "basque",
+    "catalan",
+    "danish",
+    "dutch",
+    "english",
+    "finnish",
+    "french",
+    "german",
+    "greek",
+    "hindi",
+    "hungarian",
+    "indonesian",
+    "irish",
+    "italian",
+    "lithuanian",
+    "nepali",
+    "norwegian",
+    "portuguese",
+    "romanian",
+    "russian",
+    "serbian",
+    "simple",
+    "spanish",
+    "swedish",
+    "tamil",
+    "turkish",
+    "yiddish",
+];
+
+/// Whether it is `C`, `POSIX`, or formed as the names of locales are: `de_DE.utf8@euro`. Which of these there are is
+/// known to PostgreSQL's operating system alone.
+fn is_locale(text: &str) -> bool {
+    let all = |text: &str, is: fn(&char) -> bool| !text.is_empty() && text.chars().all(|c| is(&c));
+    let (text, modifier) = text.split_once('@').unwrap_or((text, "none"));
+    let (text, encoding) = text.split_once('.').unwrap_or((text, "none"));
+    let is_named = matches!(text, "C" | "POSIX")
+        || text.split_once('_').is_some_and(|(language, territory)| {
+            (2..=3).contains(&language.len())
+                && all(language, char::is_ascii_lowercase)
+                && all(territory, char::is_ascii_uppercase)
+        });
+    is_named
+        && all(modifier, char::is_ascii_alphanumeric)
+        && all(encoding, |c| c.is_ascii_alphanumeric() || *c == '-')
+}
+
+/// Whether it is a list of names with commas between them, which may be quoted.
+fn is_list(text: &str) -> bool {
+    let mut rest = text.trim_ascii_start();
+    if rest.is_empty() {
+        return true;
+    }
+    loop {
+        rest = match rest.strip_prefix('"') {
+            Some(mut quoted) => loop {
+                let Some(end) = quoted.find('"') else { return false };
+                quoted = &quoted[end + 1..];
+                match quoted.strip_prefix('"') {
+                    Some(further) => quoted = further,
+                    None => break quoted,
+                }
+            },
+            None => {
+                let end = rest.find(|c: char| c == ',' || c.is_ascii_whitespace()).unwrap_or(rest.len());
+                if end == 0 {
+                    return false;
+                }
+                &rest[end..]
+            }
+        }
+        .trim_ascii_start();
+        match rest.strip_prefix(',') {
+            Some(further) => rest = further.trim_ascii_start(),
+            None => return rest.is_empty(),
         }
     }
 }
@@ -561,14 +694,19 @@ pub fn isolation_name(level: Isolation) -> &'static str {
     }
 }
 
-/// A length of time or of memory as a number of its kind's units; any other value unchanged.
+/// A number with a unit as a number of its setting's units; any other value as it is.
 fn in_units<'s>(parameter: &Parameter, value: &'s str) -> Cow<'s, str> {
-    let number = match parameter.kind {
-        Kind::Duration => duration_ms(value),
-        Kind::Memory => kilobytes(value),
-        _ => None,
-    };
-    number.map_or(Cow::Borrowed(value), |number| Cow::Owned(number.to_string()))
+    match parameter.kind {
+        Kind::Integer(unit @ Some(_), ..) => {
+            let number = numbers::integer(value, unit).expect("checked when it was set");
+            Cow::Owned(number.to_string())
+        }
+        Kind::Real(unit @ Some(_), ..) => {
+            let number = numbers::real(value, unit).expect("checked when it was set");
+            Cow::Owned(numbers::general(number))
+        }
+        _ => Cow::Borrowed(value),
+    }
 }
 
 /// PostgreSQL's words for true and false, and their unambiguous prefixes.
@@ -582,21 +720,17 @@ pub fn boolean(text: &str) -> Option<bool> {
 
 /// A time with one of PostgreSQL's units, in milliseconds if it has none.
 pub fn duration_ms(text: &str) -> Option<i64> {
-    let text = text.trim();
-    let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(unit_at);
-    let number: f64 = number.trim().parse().ok()?;
-    let factor = match unit.trim() {
-        "" | "ms" => 1.0,
-        "us" => 0.001,
-        "s" => 1e3,
-        "min" => 60e3,
-        "h" => 3600e3,
-        "d" => 86_400e3,
-        _ => return None,
-    };
-    let ms = (number * factor).round();
-    (ms.abs() < 2_147_483_648.0).then_some(ms as i64)
+    numbers::integer(text, Some(Unit::Milliseconds)).ok().map(i64::from)
+}
+
+/// A whole number of a storage parameter, which has no unit.
+pub(crate) fn option_integer(text: &str) -> Option<i32> {
+    numbers::integer(text, None).ok()
+}
+
+/// Likewise, a number with a fraction.
+pub(crate) fn option_real(text: &str) -> Option<f64> {
+    numbers::real(text, None).ok()
 }
 
 /// The time after which blocks become cold: one with a unit, or `never`, which is `None`. SQL, the command
@@ -638,31 +772,12 @@ pub fn parse_memory(text: &str) -> Option<u64> {
     (0.0..9e18).contains(&bytes).then_some(bytes as u64)
 }
 
-/// An amount of memory.
-fn kilobytes(text: &str) -> Option<i64> {
-    let text = text.trim();
-    let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(unit_at);
-    let number: i64 = number.trim().parse().ok().filter(|number| *number >= 0)?;
-    let kilobytes = match unit {
-        "B" => number / 1024,
-        "" | "kB" => number,
-        "MB" => number.checked_mul(1 << 10)?,
-        "GB" => number.checked_mul(1 << 20)?,
-        "TB" => number.checked_mul(1 << 30)?,
-        _ => return None,
-    };
-    (kilobytes <= i64::MAX >> 10).then_some(kilobytes)
-}
-
-/// A time in the largest unit without a fraction, as PostgreSQL prints it.
-pub(crate) fn print_duration(ms: i64) -> String {
-    for (unit, factor) in [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)] {
-        if ms > 0 && ms % factor == 0 {
-            return format!("{}{unit}", ms / factor);
-        }
+/// In the largest unit that says it without a fraction, as PostgreSQL does.
+pub(crate) fn print_duration(ms: u32) -> String {
+    match i32::try_from(ms) {
+        Ok(ms) => numbers::print_integer(ms, Some(Unit::Milliseconds)),
+        Err(_) => format!("{ms}ms"),
     }
-    if ms == 0 { "0".to_owned() } else { format!("{ms}ms") }
 }
 
 /// A name of the IANA database in its own spelling, or rules as POSIX writes them.

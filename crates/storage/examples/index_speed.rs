@@ -25,6 +25,7 @@ fn index(unique: bool) -> std::sync::Arc<Index> {
         name: "speed".into(),
         columns: vec![column; 3],
         unique,
+        equal_nulls_from: None,
         values: true,
     })
 }

@@ -32,7 +32,7 @@ fn index(representation: Representation, unique: bool) -> Arc<Index> {
         nulls_first: false,
     };
     let (id, name) = (IndexId(1), "speed".into());
-    Index::new(IndexSpec { id, name, columns: vec![column], unique, values: true })
+    Index::new(IndexSpec { id, name, columns: vec![column], unique, equal_nulls_from: None, values: true })
 }
 
 /// Loads the keys; waiting keys are entered by `threads` threads.

@@ -32,6 +32,7 @@ fn create(engine: &Arc<Engine>) -> Result<Arc<Table>> {
         name: "rows_pkey".into(),
         columns: vec![part],
         unique: true,
+        nulls_not_distinct: false,
         values: true,
         deferral: Default::default(),
         condition: None,

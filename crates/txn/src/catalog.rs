@@ -143,6 +143,13 @@ pub enum ConstraintKind {
         on_delete: ReferentialAction,
         /// ON UPDATE.
         on_update: ReferentialAction,
+        /// The columns that ON DELETE SET NULL and SET DEFAULT set, if they are not all. Older logs and checkpoints do not have this
+        /// field.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        on_delete_columns: Vec<u16>,
+        /// MATCH FULL: all of the referencing columns are NULL, or none. Older logs and checkpoints do not have this field.
+        #[serde(default, skip_serializing_if = "is_no")]
+        match_full: bool,
         /// When it is tested. Older logs and checkpoints do not have this field.
         #[serde(default)]
         deferral: Deferral,
@@ -176,6 +183,9 @@ pub struct IndexDef {
     pub condition: Option<String>,
     /// Whether it keeps keys unique.
     pub unique: bool,
+    /// NULLS NOT DISTINCT: whether keys with NULLs are kept unique as well. Older logs and checkpoints do not have this field.
+    #[serde(default, skip_serializing_if = "is_no")]
+    pub nulls_not_distinct: bool,
     /// Whether it has the keys of all rows, and not only of those outside of compact blocks. Older logs and checkpoints do not
     /// have this field.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
@@ -245,6 +255,11 @@ impl IndexDef {
     /// The columns that its definition shows.
     pub fn key_columns(&self) -> &[IndexColumnDef] {
         &self.columns[usize::from(self.condition.is_some())..]
+    }
+
+    /// From which column on NULLs are equal: not that of the condition, which is NULL for all rows that are not to be unique.
+    pub fn equal_nulls_from(&self) -> Option<usize> {
+        self.nulls_not_distinct.then_some(usize::from(self.condition.is_some()))
     }
 
     /// Whether no snapshot ever sees two rows under one key without NULLs. Rows under a deferrable constraint may
@@ -669,6 +684,7 @@ impl IndexDef {
             name: self.name.clone(),
             columns: self.columns.iter().map(column).collect(),
             unique: self.is_always_unique(),
+            equal_nulls_from: self.equal_nulls_from(),
             values: self.values,
         }
     }
@@ -770,6 +786,8 @@ mod tests {
             parent_columns: vec![0],
             on_delete: ReferentialAction::NoAction,
             on_update: ReferentialAction::Cascade,
+            on_delete_columns: Vec::new(),
+            match_full: false,
             deferral: Deferral::Never,
         };
         let written = r#"{"ForeignKey":{"columns":[1],"parent":20000,"parent_columns":[0],"on_delete":"NoAction","on_update":"Cascade"}}"#;

@@ -52,7 +52,7 @@ impl Transaction {
         let mut last = KeyBuffer::new();
         let mut found = false;
         index.range(Bound::Unbounded, Bound::Unbounded, false, &pin(), &mut |key, _| {
-            found = last.as_slice() == key && !index.holds_null(key);
+            found = last.as_slice() == key && !index.has_distinct_null(key);
             last = KeyBuffer::from_slice(key);
             !found
         });

@@ -14,10 +14,10 @@
 //! # let column = |name: &str| ColumnDef { name: name.into(), ty: SqlType::Integer.into(), not_null: true, default: None, identity: None, generated: None, hidden: false, dropped: false };
 //! # let spec = ColumnSpec { representation: Representation::Int32, nullable: false };
 //! # let storage = tx.create_storage("accounts", vec![spec.clone(), spec])?;
-//! # let index = IndexDef { oid: engine.allocate_oid(), name: "accounts_pkey".into(), columns: vec![IndexColumnDef { column: 0, descending: false, nulls_first: false }], unique: true, values: true, deferral: Default::default(), condition: None, internal: false, annotations: Default::default() };
+//! # let index = IndexDef { oid: engine.allocate_oid(), name: "accounts_pkey".into(), columns: vec![IndexColumnDef { column: 0, descending: false, nulls_first: false }], unique: true, nulls_not_distinct: false, values: true, deferral: Default::default(), condition: None, internal: false, annotations: Default::default() };
 //! # let part = IndexColumn { column: firn_base::ColumnId(0), representation: Representation::Int32, nullable: false, descending: false, nulls_first: false };
 //! # let table = tx.table(storage);
-//! # tx.create_index(&table, IndexSpec { id: index.id(), name: index.name.clone(), columns: vec![part], unique: true, values: true }, 2)?;
+//! # tx.create_index(&table, IndexSpec { id: index.id(), name: index.name.clone(), columns: vec![part], unique: true, equal_nulls_from: None, values: true }, 2)?;
 //! # let oid = engine.allocate_oid();
 //! # tx.catalog_mut()?.tables.insert(oid, std::sync::Arc::new(TableDef { oid, schema: Oid::PUBLIC, name: "accounts".into(), columns: vec![column("id"), column("balance")], constraints: vec![], indexes: vec![index], storage: storage.0, settings: Default::default() }));
 //! # engine.wait(tx.commit()?)?;

@@ -280,9 +280,12 @@ impl Portals {
         }
     }
 
-    fn close_all(&mut self) {
+    /// Whether any has had a name.
+    fn close_all(&mut self) -> bool {
         self.unnamed.close();
+        let had_named = !self.named.is_empty();
         self.named.clear();
+        had_named
     }
 }
 
@@ -508,7 +511,7 @@ impl Client {
             Message::Close(target) => {
                 match target {
                     Target::Statement(name) => self.close_statement(name)?,
-                    Target::Portal(name) => self.portals.close(name),
+                    Target::Portal(name) => self.close_portal(name)?,
                 }
                 encode::close_complete(&mut sink.output);
             }
@@ -764,6 +767,9 @@ impl Client {
         }
         portal.formats.clear();
         portal.formats.extend(bind.result_formats.iter());
+        if !bind.portal.is_empty() {
+            self.session.list_portal(utf8(bind.portal)?, &prepared.statement);
+        }
         portal.prepared = Some(prepared);
         Ok(())
     }
@@ -873,10 +879,18 @@ impl Client {
         Ok(Next::Continue)
     }
 
+    fn close_portal(&mut self, name: &[u8]) -> Result<()> {
+        if !name.is_empty() && self.portals.get(name).is_some() {
+            self.session.forget_portal(Some(utf8(name)?));
+        }
+        self.portals.close(name);
+        Ok(())
+    }
+
     /// Portals live as long as their transaction.
     fn drop_portals_outside_a_block(&mut self) {
-        if self.session.status() == TransactionStatus::Idle {
-            self.portals.close_all();
+        if self.session.status() == TransactionStatus::Idle && self.portals.close_all() {
+            self.session.forget_portal(None);
         }
     }
 

@@ -3,8 +3,8 @@
 //! rules are PostgreSQL's (appendix "Date/Time Input Interpretation" of its manual).
 
 use super::{
-    MICROS_PER_DAY, MICROS_PER_SECOND, Manner, Present, civil_from_days, days_from_civil, days_in_month,
-    to_local,
+    MICROS_PER_DAY, MICROS_PER_SECOND, Manner, Present, TIMESTAMP_INFINITY, TIMESTAMP_MINUS_INFINITY,
+    civil_from_days, days_from_civil, days_in_month, to_local,
 };
 use crate::error::{Error, Result, SqlState};
 use crate::text_style::DateOrder;
@@ -20,6 +20,8 @@ pub(super) struct Fields {
     pub time: Option<i64>,
     /// The zone, if one was written.
     pub zone: Option<TimeZoneSetting>,
+    /// Whether it is `infinity`, or `-infinity`, whatever else there is.
+    pub infinity: Option<bool>,
 }
 
 impl Fields {
@@ -34,23 +36,15 @@ impl Fields {
     }
 
     pub(super) fn timestamp(&self, text: &str, ty: SqlType) -> Result<i64> {
+        if let Some(is_positive) = self.infinity {
+            return Ok(if is_positive { TIMESTAMP_INFINITY } else { TIMESTAMP_MINUS_INFINITY });
+        }
         let (year, month, day) = self.date.ok_or_else(|| syntax(text, ty))?;
         let micros = days_from_civil(year, month, day)
             .checked_mul(MICROS_PER_DAY)
             .and_then(|midnight| midnight.checked_add(self.time.unwrap_or(0)));
         super::check_timestamp(micros).map_err(|_| out_of_range(text))
     }
-}
-
-/// Whether a text is `infinity` or `-infinity`, and which. In other texts, and for times, the word has no
-/// meaning.
-pub(super) fn infinity(text: &str) -> Option<bool> {
-    let sole = text.trim_ascii();
-    let (unsigned, is_positive) = match sole.strip_prefix('-') {
-        Some(unsigned) => (unsigned.trim_ascii_start(), false),
-        None => (sole, true),
-    };
-    unsigned.eq_ignore_ascii_case("infinity").then_some(is_positive)
 }
 
 /// A part of a text.
@@ -70,6 +64,8 @@ enum Kind {
     /// A sign and digits.
     Offset,
     Word,
+    /// `-infinity`
+    MinusInfinity,
 }
 
 /// The largest number of tokens of a text.
@@ -93,12 +89,18 @@ impl<'a> Token<'a> {
                 '0'..='9' => of_digit(rest),
                 'a'..='z' | 'A'..='Z' => of_letter(rest),
                 '.' => (Kind::Number, 1 + span(&rest[1..], |c| c.is_ascii_digit())),
-                '+' | '-' => match rest[1..].starts_with(|c: char| c.is_ascii_digit()) {
-                    true => {
-                        (Kind::Offset, 1 + span(&rest[1..], |c| c.is_ascii_digit() || matches!(c, ':' | '.')))
+                '+' | '-' if rest[1..].starts_with(|c: char| c.is_ascii_digit()) => {
+                    (Kind::Offset, 1 + span(&rest[1..], |c| c.is_ascii_digit() || matches!(c, ':' | '.')))
+                }
+                // Of words with a sign there is one.
+                '-' => {
+                    let word = rest[1..].trim_ascii_start();
+                    let length = span(word, |c| c.is_ascii_alphabetic());
+                    if !word[..length].eq_ignore_ascii_case("infinity") {
+                        return None;
                     }
-                    false => return None,
-                },
+                    (Kind::MinusInfinity, rest.len() - word.len() + length)
+                }
                 _ => return None,
             };
             if tokens.len() == MOST_TOKENS {
@@ -158,7 +160,7 @@ enum Word {
     BeforeChrist(bool),
     Afternoon(bool),
     Ignored,
-    Epoch,
+    Special(Special),
     Allballs,
     Now,
     /// This many days after the current one.
@@ -169,6 +171,14 @@ enum Word {
     IsoTime,
 }
 
+/// A value that is said by one word, beside which all else means nothing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Special {
+    Epoch,
+    Infinity,
+    MinusInfinity,
+}
+
 /// The meaning of a word in lower case.
 fn word(lower: &str) -> Option<Word> {
     Some(match lower {
@@ -177,7 +187,8 @@ fn word(lower: &str) -> Option<Word> {
         "am" => Word::Afternoon(false),
         "pm" => Word::Afternoon(true),
         "at" | "on" => Word::Ignored,
-        "epoch" => Word::Epoch,
+        "epoch" => Word::Special(Special::Epoch),
+        "infinity" => Word::Special(Special::Infinity),
         "allballs" => Word::Allballs,
         "now" => Word::Now,
         "yesterday" => Word::Today(-1),
@@ -200,6 +211,7 @@ const DAY_OF_YEAR: Mask = 1 << 3;
 const TIME: Mask = 1 << 4;
 const ZONE: Mask = 1 << 5;
 const ERA: Mask = 1 << 6;
+const SPECIAL: Mask = 1 << 7;
 
 /// The state of reading.
 struct Reading<'a> {
@@ -224,6 +236,7 @@ struct Reading<'a> {
     is_counted: bool,
     /// What the word before determines about the next token.
     expected: Option<Word>,
+    special: Option<Special>,
 }
 
 impl<'a> Reading<'a> {
@@ -245,6 +258,7 @@ impl<'a> Reading<'a> {
             is_named_month: false,
             is_counted: false,
             expected: None,
+            special: None,
         }
     }
 
@@ -310,6 +324,7 @@ impl<'a> Reading<'a> {
                 Ok(())
             }
             Kind::Word => self.word(token.text),
+            Kind::MinusInfinity => self.special(Special::MinusInfinity),
         }
     }
 
@@ -359,7 +374,8 @@ impl<'a> Reading<'a> {
             }
             self.number(part)?;
         }
-        if self.given & DATE != DATE {
+        // Only a zone may stand before it.
+        if self.given & !(DAY_OF_YEAR | ZONE) != DATE {
             return Err(self.wrong());
         }
         Ok(())
@@ -479,11 +495,7 @@ impl<'a> Reading<'a> {
                 self.before_christ = is_before;
             }
             Some(Word::Afternoon(is_afternoon)) => self.afternoon = Some(is_afternoon),
-            Some(Word::Epoch) => {
-                self.give(DATE | TIME | ZONE)?;
-                self.set_day(0);
-                self.zone = Some(TimeZoneSetting::UTC);
-            }
+            Some(Word::Special(special)) => self.special(special)?,
             Some(Word::Allballs) => {
                 self.give(TIME | ZONE)?;
                 self.zone = Some(TimeZoneSetting::UTC);
@@ -491,6 +503,7 @@ impl<'a> Reading<'a> {
             Some(Word::Now) => {
                 let present = self.present(&lower)?;
                 self.give(DATE | TIME | ZONE)?;
+                self.special = None;
                 let local = to_local(present.moment, &present.style.zone)?;
                 self.set_day(local.div_euclid(MICROS_PER_DAY));
                 self.time = local.rem_euclid(MICROS_PER_DAY);
@@ -499,6 +512,7 @@ impl<'a> Reading<'a> {
             Some(Word::Today(after)) => {
                 let present = self.present(&lower)?;
                 self.give(DATE)?;
+                self.special = None;
                 self.set_day(
                     to_local(present.moment, &present.style.zone)?.div_euclid(MICROS_PER_DAY) + after,
                 );
@@ -518,6 +532,16 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
+    /// Times have no such values.
+    fn special(&mut self, special: Special) -> Result<()> {
+        if self.ty == SqlType::Time {
+            return Err(self.wrong());
+        }
+        self.give(SPECIAL)?;
+        self.special = Some(special);
+        Ok(())
+    }
+
     fn present(&self, word: &str) -> Result<Present<'a>> {
         let present = |moment| Present { moment, style: self.manner.style };
         self.manner.moment.map(present).ok_or_else(|| {
@@ -527,6 +551,15 @@ impl<'a> Reading<'a> {
     }
 
     fn finish(mut self) -> Result<Fields> {
+        if let Some(special) = self.special {
+            let infinity = match special {
+                Special::Epoch => None,
+                Special::Infinity => Some(true),
+                Special::MinusInfinity => Some(false),
+            };
+            let (date, zone) = (Some((1970, 1, 1)), Some(TimeZoneSetting::UTC));
+            return Ok(Fields { date, time: Some(0), zone, infinity });
+        }
         if self.expected.is_some() {
             return Err(self.wrong());
         }
@@ -538,12 +571,12 @@ impl<'a> Reading<'a> {
         }
         let time = (self.given & TIME != 0).then_some(self.time);
         if self.ty == SqlType::Time {
-            return Ok(Fields { date: None, time, zone: self.zone });
+            return Ok(Fields { date: None, time, zone: self.zone, infinity: None });
         }
         if self.given & DATE != DATE {
             return Err(self.wrong());
         }
-        Ok(Fields { date: Some(self.civil()?), time, zone: self.zone })
+        Ok(Fields { date: Some(self.civil()?), time, zone: self.zone, infinity: None })
     }
 
     /// Year, month and day after a check.

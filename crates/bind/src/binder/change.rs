@@ -368,8 +368,8 @@ impl Binder<'_> {
         images
     }
 
-    /// The ids of inserted rows, as a column of the item that was added last.
-    fn id_image(&mut self) -> Image {
+    /// The ids of inserted or merged rows, as a column of the item that was added last.
+    pub(super) fn id_image(&mut self) -> Image {
         let info = ColumnInfo::new(Type::new(TypeId::TID), false).named("ctid");
         let output = self.new_column(info);
         let table = self.level().tables.last_mut().expect("the item has been added");

@@ -139,7 +139,7 @@ impl Binder<'_> {
             Some(cast) => Ok(Operand { at: start, ..cast }),
             None => Err(self.error(
                 SqlState::CANNOT_COERCE,
-                format!("cannot cast type {} to {}", name(from.id), name(target.id)),
+                format!("cannot cast type {} to {}", self.type_name(from), name(target.id)),
                 at,
             )),
         }
@@ -222,8 +222,10 @@ fn target_of(ty: Type, target: Type) -> Type {
 }
 
 /// A type with the modifier that all of these have, if they are of that type.
-pub(super) fn common_modifier(mut types: impl Iterator<Item = Type>, id: TypeId) -> Type {
+pub(super) fn common_modifier(types: impl Iterator<Item = Type>, id: TypeId) -> Type {
     let none = Type::new(id);
+    // What NULL is beside rows of a table is another of them.
+    let mut types = types.filter(|ty| id != TypeId::RECORD || ty.id != TypeId::UNKNOWN);
     let Some(first) = types.next().filter(|first| first.id == id) else { return none };
     if types.all(|ty| ty.id == id && ty.modifier == first.modifier) {
         none.with_modifier(first.modifier)

@@ -195,6 +195,7 @@ impl Binder<'_> {
         at: u32,
     ) -> Result<Vec<Scalar>> {
         let key = &keys[0];
+        let equal_nulls = keys.iter().any(|key| key.nulls_not_distinct);
         let mut same = Vec::with_capacity(key.columns.len() + key.expressions.len());
         for number in &key.columns {
             let of = |columns: &[(Column, i16)]| {
@@ -205,12 +206,12 @@ impl Binder<'_> {
             let (old, new) = (of(existing), of(excluded));
             let ty = self.plan.columns[old].ty;
             let operand = |column| Operand { scalar: Scalar::Column(column), ty, at };
-            same.push(self.comparison(&tree::Operator::Equal, operand(new), operand(old), at)?);
+            same.push(self.same_part(operand(new), operand(old), equal_nulls, at)?);
         }
         for text in &key.expressions {
             let new = self.over_row(relation, excluded, text, Clause::IndexExpression)?;
             let old = self.over_row(relation, existing, text, Clause::IndexExpression)?;
-            let mut compared = self.comparison(&tree::Operator::Equal, new, old, at)?;
+            let mut compared = self.same_part(new, old, equal_nulls, at)?;
             self.inline(&mut compared);
             same.push(compared);
         }
@@ -231,6 +232,14 @@ impl Binder<'_> {
             _ => same.push(Scalar::Or(any)),
         }
         Ok(same)
+    }
+
+    /// Whether a part of two keys is the same.
+    fn same_part(&mut self, new: Operand, old: Operand, equal_nulls: bool, at: u32) -> Result<Scalar> {
+        match equal_nulls {
+            true => self.distinct(new, old, true, at),
+            false => self.comparison(&tree::Operator::Equal, new, old, at),
+        }
     }
 
     /// An expression that the catalog keeps, over the columns of a row.

@@ -33,7 +33,7 @@ impl Binder<'_> {
         self.deeper(|binder| binder.any_expression(expression))
     }
 
-    /// Expressions, in which `t.*` stands for all columns.
+    /// Expressions, in which `t.*` and `(row).*` stand for all columns and fields.
     pub(super) fn expressions(&mut self, list: &[Expr]) -> Result<Vec<Operand>> {
         let mut operands = Vec::with_capacity(list.len());
         for expression in list {
@@ -41,7 +41,10 @@ impl Binder<'_> {
                 ExprKind::AllColumns(name) => {
                     operands.extend(self.qualified_star(name)?.into_iter().map(|(_, operand)| operand));
                 }
-                _ => operands.push(self.expression(expression)?),
+                _ => match self.expanded(expression)? {
+                    Some(fields) => operands.extend(fields.into_iter().map(|(_, operand)| operand)),
+                    None => operands.push(self.expression(expression)?),
+                },
             }
         }
         Ok(operands)
@@ -80,7 +83,7 @@ impl Binder<'_> {
             ExprKind::Column(name) => self.column_reference(name),
             ExprKind::AllColumns(name) => {
                 let columns = self.qualified_star(name)?;
-                Ok(self.row(columns.into_iter().map(|(_, operand)| operand).collect(), at))
+                Ok(self.named_row(None, columns, at))
             }
             ExprKind::Prefix(prefix) => self.prefix(prefix, at),
             ExprKind::Chain(chain) => self.chain(chain),
@@ -563,31 +566,9 @@ impl Binder<'_> {
         Ok(Operand { scalar: Scalar::Array(ty, list), ty, at })
     }
 
-    fn access(&mut self, left: Operand, accessor: &Accessor, at: u32) -> Result<Operand> {
-        let start = left.at;
+    fn access(&self, left: Operand, accessor: &Accessor, at: u32) -> Result<Operand> {
         match accessor {
-            Accessor::Field(name) => {
-                if let Some(fields) = self.row_type(&left.scalar)
-                    && let Some(place) = fields.iter().position(|(field, _)| **field == *name.text)
-                {
-                    return Ok(self.row_field(&left, place, fields[place].1));
-                }
-                let message = if left.ty.id == TypeId::RECORD {
-                    format!("could not identify column \"{}\" in record data type", name.text)
-                } else {
-                    let error = self.error(
-                        SqlState::WRONG_OBJECT_TYPE,
-                        format!(
-                            "column notation .{} applied to type {}, which is not a composite type",
-                            name.text,
-                            crate::resolve::name(left.ty.id)
-                        ),
-                        start,
-                    );
-                    return Err(error);
-                };
-                Err(self.error(SqlState::UNDEFINED_COLUMN, message, name.span.start))
-            }
+            Accessor::Field(name) => self.field_named(&left, &name.text),
             Accessor::AllFields => {
                 Err(self.error(SqlState::SYNTAX_ERROR, "row expansion via \"*\" is not supported here", at))
             }
@@ -745,7 +726,10 @@ impl Binder<'_> {
                         at,
                     ));
                 }
-                Ok(self.scalar_call(overload, at))
+                match (&*overload.function.name, &overload.arguments[..]) {
+                    ("pg_collation_for", [argument]) => self.collation_for(argument, at),
+                    _ => Ok(self.scalar_call(overload, at)),
+                }
             }
             Body::Set(_) => {
                 self.refuse_aggregate_syntax(call, &display, at)?;

@@ -111,7 +111,8 @@ impl Binder<'_> {
         // RETURNING sees the source, then images of the target.
         self.level().items.remove(item);
         let alias = merge.alias.as_ref().map(|alias| &*alias.text);
-        let images = self.image_table(&relation, alias, false, None, false);
+        let mut images = self.image_table(&relation, alias, false, None, false);
+        images.push(self.id_image());
         let node = self.plan.add(Operator::Merge(Merge { input: node, target, row, arms, images }));
         self.returning(node, &merge.returning)
     }

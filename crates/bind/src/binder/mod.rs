@@ -11,6 +11,7 @@ mod attach;
 mod call;
 mod change;
 mod coerce;
+mod collation;
 mod conflict;
 mod copy;
 mod definition;
@@ -116,11 +117,14 @@ fn bind_with<'a>(mut binder: Binder<'a>, statement: &Statement) -> Result<(Bound
     );
     let described = |output: &Output| OutputColumn {
         name: output.name.to_string(),
-        ty: output.ty,
+        ty: row::outside(output.ty),
         origin: output.value.as_column().and_then(|column| plan.columns[column].origin),
     };
     let columns = output.iter().map(described).collect();
     plan.output = output.iter().map(|output| output.value.as_column().expect("it is projected")).collect();
+    if !binder.row_types.is_empty() {
+        plan.columns.iter_mut().for_each(|info| info.ty = row::outside(info.ty));
+    }
     attach::drop_unused_columns(&mut plan);
     if binder.uses_may_be_null {
         firn_plan::properties::widen_nullability(&mut plan);
@@ -129,8 +133,14 @@ fn bind_with<'a>(mut binder: Binder<'a>, statement: &Statement) -> Result<(Bound
     Ok((Bound { plan, columns, parameters, depth: binder.deepest }, binder))
 }
 
-/// The names and types of the fields of a row.
-type RowType = Rc<[(Rc<str>, Type)]>;
+/// What is known of the fields of rows. The modifier of the type `record` is its place in [`Binder::row_types`].
+#[derive(PartialEq, Debug)]
+struct RowType {
+    /// The table whose rows they are.
+    relation: Option<Rc<str>>,
+    /// Names and types.
+    fields: Vec<(Rc<str>, Type)>,
+}
 
 /// What a statement is bound with.
 pub(crate) struct Binder<'a> {
@@ -165,8 +175,8 @@ pub(crate) struct Binder<'a> {
     uses_may_be_null: bool,
     /// Locking clauses that apply to the sub-query or view that is bound next.
     pushed_locks: Vec<Locking>,
-    /// The names and types of the fields of rows, by the column of such rows, or by the first column of the fields.
-    row_types: HashMap<Column, RowType>,
+    /// The types of rows whose fields are known.
+    row_types: Vec<Rc<RowType>>,
     /// What the text at hand uses, if that is asked.
     uses: Option<Box<Uses>>,
     next_level: u32,
@@ -350,7 +360,7 @@ impl<'a> Binder<'a> {
             padded: Default::default(),
             uses_may_be_null: false,
             pushed_locks: Vec::new(),
-            row_types: HashMap::new(),
+            row_types: Vec::new(),
             uses: None,
             next_level: 0,
             next_shared: 0,
@@ -476,11 +486,7 @@ impl<'a> Binder<'a> {
     fn column_for(&mut self, scalar: &Scalar, ty: Type, name: Option<&str>) -> Column {
         let origin = scalar.as_column().and_then(|column| self.plan.columns[column].origin);
         let info = ColumnInfo { ty, nullable: self.nullable(scalar), name: name.map(Into::into), origin };
-        let column = self.new_column(info);
-        if let Some(fields) = self.row_type(scalar) {
-            self.row_types.insert(column, fields);
-        }
-        column
+        self.new_column(info)
     }
 
     fn new_shared(&mut self) -> SharedId {

@@ -168,7 +168,6 @@ impl Binder<'_> {
                 return Ok(Some(self.reference(column, alias, owner, at)));
             }
             let scalar = match number {
-                ROW_ID => return Err(self.unsupported("ctid in RETURNING of MERGE", at)),
                 TABLE_OID => Scalar::Constant(id, Value::Oid(relation.oid)),
                 XMIN => self.row_version(found, at),
                 _ => Scalar::Constant(id, Value::Oid(0)),
@@ -344,8 +343,8 @@ impl Binder<'_> {
         if table.is_scalar_function() {
             return Ok(Operand { at, ..columns.into_iter().next().expect("it has a column").1 });
         }
-        let fields = columns.into_iter().map(|(_, operand)| operand.scalar).collect();
-        Ok(Operand { scalar: Scalar::Row(fields), ty: Type::new(TypeId::RECORD), at })
+        let relation = table.relation.as_ref().map(|relation| (&*relation.name).into());
+        Ok(self.named_row(relation, columns, at))
     }
 
     /// The columns of an item: `t.*`.

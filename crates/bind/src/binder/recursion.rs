@@ -99,7 +99,10 @@ impl Binder<'_> {
             }
         };
         let named = self.named_columns(table, initial.columns.clone())?;
-        let known = |ty: Type| if ty.id == TypeId::UNKNOWN { Type::new(TypeId::TEXT) } else { ty };
+        let known = |ty: Type| match ty.id {
+            TypeId::UNKNOWN => Type::new(TypeId::TEXT),
+            _ => self.without_fields(ty),
+        };
         let mut columns: Vec<(Rc<str>, Type)> =
             named.iter().map(|(name, output)| (name.clone(), known(output.ty))).collect();
         let whole = if body.is_empty() { first(query) } else { &query.body };
@@ -107,7 +110,7 @@ impl Binder<'_> {
         if let Some(added) = &added {
             initial = self.with_added_columns(initial, added, true)?;
             let more = initial.columns[columns.len()..].iter();
-            columns.extend(more.map(|output| (output.name.clone(), output.ty)));
+            columns.extend(more.map(|output| (output.name.clone(), self.without_fields(output.ty))));
         }
         let iterate = self.new_iterate();
         let unexpanded = added.as_ref().map_or(0, Added::count);
@@ -180,7 +183,7 @@ impl Binder<'_> {
                     );
                     self.error(SqlState::DATATYPE_MISMATCH, message, output.at)
                 })?;
-            let overall = common_modifier([*ty, output.ty].into_iter(), overall);
+            let overall = common_modifier([*ty, self.without_fields(output.ty)].into_iter(), overall);
             if (overall.id, overall.modifier) != (ty.id, ty.modifier) {
                 let message = format!(
                     "recursive query \"{}\" column {} has type {ty} in non-recursive term but type {overall} overall",

@@ -1,10 +1,11 @@
-//! Rows: how they compare, field by field.
+//! Rows: how they compare, field by field, and what their fields are called.
 
-use super::{Binder, Operand};
+use super::{Binder, Operand, RowType};
 use firn_base::{Error, Result, SqlState, Type, TypeId};
 use firn_plan::Scalar;
 use firn_plan::scalar::Case;
-use firn_syntax::tree::{self, Operator};
+use firn_syntax::tree::{self, Accessor, Chain, Expr, ExprKind, Operator, StepKind};
+use std::rc::Rc;
 
 impl Binder<'_> {
     /// A comparison of rows of operands; of one field each it is that of the values.
@@ -153,24 +154,121 @@ impl Binder<'_> {
         }
     }
 
-    /// The names and types of the fields of a row, if they are known: of one that a function returns, as it is or as a column of a
-    /// sub-query.
-    pub(super) fn row_type(&self, row: &Scalar) -> Option<super::RowType> {
-        let column = match row {
-            Scalar::Column(column) => *column,
-            Scalar::Row(fields) => fields.first()?.as_column()?,
-            _ => return None,
+    /// The type of rows with these fields.
+    pub(super) fn row_type(&mut self, relation: Option<Rc<str>>, fields: Vec<(Rc<str>, Type)>) -> Type {
+        let ty = RowType { relation, fields };
+        let known = self.row_types.iter().position(|known| **known == ty);
+        let place = known.unwrap_or_else(|| {
+            self.row_types.push(Rc::new(ty));
+            self.row_types.len() - 1
+        });
+        Type::new(TypeId::RECORD).with_modifier(place as i32)
+    }
+
+    /// What is known of the fields of rows of a type.
+    fn known_row_type(&self, ty: Type) -> Option<&Rc<RowType>> {
+        match ty.id {
+            TypeId::RECORD => self.row_types.get(usize::try_from(ty.modifier).ok()?),
+            _ => None,
+        }
+    }
+
+    /// A type whose rows may have other fields, unless they are those of a table.
+    pub(super) fn without_fields(&self, ty: Type) -> Type {
+        let of = if ty.id == TypeId::RECORD_ARRAY { Type { id: TypeId::RECORD, ..ty } } else { ty };
+        match self.known_row_type(of) {
+            Some(row) if row.relation.is_none() => Type::new(ty.id),
+            _ => ty,
+        }
+    }
+
+    /// The names and types of the fields of a row, if they are known. Rows of tables keep them; those of other rows are known of
+    /// the row itself, of what a function returns, and of a column of a sub-query.
+    pub(super) fn known_fields(&self, row: &Operand) -> Option<Rc<RowType>> {
+        let ty = self.known_row_type(row.ty)?;
+        let is_known = match &row.scalar {
+            Scalar::Row(_) => true,
+            Scalar::Column(_) => !self.has_pending(&row.scalar),
+            _ => false,
         };
-        let fields = self.row_types.get(&column)?;
-        let is_whole = match row {
-            Scalar::Row(values) => values.len() == fields.len(),
-            _ => self.plan.columns[column].ty.id == TypeId::RECORD,
+        (is_known || ty.relation.is_some()).then(|| ty.clone())
+    }
+
+    /// The name of a type in messages: of the rows of a table that of the table.
+    pub(super) fn type_name(&self, ty: Type) -> String {
+        let relation = self.known_row_type(ty).and_then(|ty| ty.relation.as_deref());
+        relation.map_or_else(|| crate::resolve::name(ty.id), str::to_owned)
+    }
+
+    /// `row.field`
+    pub(super) fn field_named(&self, row: &Operand, name: &str) -> Result<Operand> {
+        if let Some(ty) = self.known_fields(row)
+            && let Some(place) = ty.fields.iter().position(|(field, _)| **field == *name)
+        {
+            return Ok(self.row_field(row, place, ty.fields[place].1));
+        }
+        let (state, message) = match self.known_row_type(row.ty).and_then(|ty| ty.relation.as_deref()) {
+            Some(relation) => {
+                (SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" not found in data type {relation}"))
+            }
+            None if row.ty.id == TypeId::RECORD => {
+                let message = format!("could not identify column \"{name}\" in record data type");
+                (SqlState::UNDEFINED_COLUMN, message)
+            }
+            None => {
+                let message = format!(
+                    "column notation .{name} applied to type {}, which is not a composite type",
+                    crate::resolve::name(row.ty.id)
+                );
+                (SqlState::WRONG_OBJECT_TYPE, message)
+            }
         };
-        is_whole.then(|| fields.clone())
+        Err(self.error(state, message, row.at))
+    }
+
+    /// The fields of a row that is written with `.*` behind it, with their names. `None` of another expression.
+    pub(super) fn expanded(&mut self, expression: &Expr) -> Result<Option<Vec<(Rc<str>, Operand)>>> {
+        let ExprKind::Chain(chain) = &expression.kind else { return Ok(None) };
+        let Some((StepKind::Access(Accessor::AllFields), before)) =
+            chain.steps.split_last().map(|(last, before)| (&last.kind, before))
+        else {
+            return Ok(None);
+        };
+        let row = match (before, &chain.first.kind) {
+            ([], ExprKind::Column(name)) => match self.qualified_star(name) {
+                Ok(columns) => return Ok(Some(columns)),
+                // It may be a column whose values are rows.
+                Err(error) => match self.column_reference(name) {
+                    Ok(row) => row,
+                    Err(_) => return Err(error),
+                },
+            },
+            ([], _) => self.expression(&chain.first)?,
+            _ => {
+                let chain = Chain { first: chain.first.clone(), steps: before.to_vec() };
+                let kind = ExprKind::Chain(Box::new(chain));
+                self.expression(&Expr { kind, span: expression.span })?
+            }
+        };
+        let Some(ty) = self.known_fields(&row) else {
+            let error = match row.ty.id {
+                TypeId::RECORD => {
+                    Error::new(SqlState::WRONG_OBJECT_TYPE, "record type has not been registered")
+                }
+                _ => {
+                    let message = format!("type {} is not composite", crate::resolve::name(row.ty.id));
+                    Error::new(SqlState::WRONG_OBJECT_TYPE, message)
+                }
+            };
+            return Err(error);
+        };
+        let field =
+            |(place, (name, ty)): (usize, &(Rc<str>, Type))| (name.clone(), self.row_field(&row, place, *ty));
+        Ok(Some(ty.fields.iter().enumerate().map(field).collect()))
     }
 
     /// The value of one field of a row whose type is known.
-    pub(super) fn row_field(&self, row: &Operand, place: usize, ty: Type) -> Operand {
+    fn row_field(&self, row: &Operand, place: usize, ty: Type) -> Operand {
         let scalar = match &row.scalar {
             Scalar::Row(fields) => fields[place].clone(),
             row => Scalar::Field(Box::new(row.clone()), place as u16, ty),
@@ -178,9 +276,32 @@ impl Binder<'_> {
         Operand { scalar, ty, at: row.at }
     }
 
-    /// A row as one value.
-    pub(super) fn row(&self, fields: Vec<Operand>, at: u32) -> Operand {
+    /// A row whose fields have names: one of a table, if it is named.
+    pub(super) fn named_row(
+        &mut self,
+        relation: Option<Rc<str>>,
+        fields: Vec<(Rc<str>, Operand)>,
+        at: u32,
+    ) -> Operand {
+        let names = fields.iter().map(|(name, field)| (name.clone(), field.ty)).collect();
+        let ty = self.row_type(relation, names);
+        let fields = fields.into_iter().map(|(_, field)| field.scalar).collect();
+        Operand { scalar: Scalar::Row(fields), ty, at }
+    }
+
+    /// ROW(…)
+    pub(super) fn row(&mut self, fields: Vec<Operand>, at: u32) -> Operand {
+        let named = |(place, field): (usize, &Operand)| (format!("f{}", place + 1).into(), field.ty);
+        let ty = self.row_type(None, fields.iter().enumerate().map(named).collect());
         let fields = fields.into_iter().map(|field| field.scalar).collect();
-        Operand { scalar: Scalar::Row(fields), ty: Type::new(TypeId::RECORD), at }
+        Operand { scalar: Scalar::Row(fields), ty, at }
+    }
+}
+
+/// A type as those have it that do not know the fields of rows.
+pub(super) fn outside(ty: Type) -> Type {
+    match ty.id {
+        TypeId::RECORD | TypeId::RECORD_ARRAY => Type::new(ty.id),
+        _ => ty,
     }
 }

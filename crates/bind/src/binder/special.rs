@@ -281,7 +281,7 @@ impl Binder<'_> {
             }
             Special::CollationFor(value) => {
                 let value = self.expression(value)?;
-                self.call_named("pg_collation_for", vec![value], at)
+                self.collation_for(&value, at)
             }
             Special::Treat { value, type_name } => {
                 let target = self.type_named(type_name, false)?;
@@ -332,8 +332,7 @@ impl Binder<'_> {
         let outputs: Vec<Column> =
             columns.map(|(name, ty)| self.new_column(ColumnInfo::new(*ty, true).named(&**name))).collect();
         let row = Scalar::Row(outputs.iter().map(|column| Scalar::Column(*column)).collect());
-        let fields = names.into_iter().zip(overload.columns).collect();
-        self.row_types.insert(outputs[0], fields);
+        let ty = self.row_type(None, names.into_iter().zip(overload.columns).collect());
         self.level().sets.push(SetCallPlace { outputs, function, arguments, at });
         Ok(Operand { scalar: row, ty, at })
     }

@@ -2,22 +2,19 @@
 
 use super::output::column_name;
 use super::{Binder, Clause, Operand, Output};
-use firn_base::{Result, SqlState, Type};
+use firn_base::Result;
 use firn_syntax::Span;
-use firn_syntax::tree::{Accessor, Expr, ExprKind, StepKind, Target};
+use firn_syntax::tree::{Accessor, Chain, ExprKind, StepKind, Target};
 use std::rc::Rc;
 
 /// A column of a select list.
 #[derive(Clone, Debug)]
 pub(super) struct BoundTarget {
-    pub name: std::rc::Rc<str>,
+    pub name: Rc<str>,
     pub operand: Operand,
     /// Where its expression stands.
     pub span: Span,
 }
-
-/// The fields of a row by their names.
-type Fields = Vec<(Rc<str>, Operand)>;
 
 impl Binder<'_> {
     /// The columns of a select list, or of RETURNING.
@@ -38,37 +35,12 @@ impl Binder<'_> {
                             columns.into_iter().map(|(name, operand)| star(name, operand, value.span)),
                         );
                     }
-                    ExprKind::Chain(chain)
-                        if matches!(
-                            (&chain.first.kind, &chain.steps[..]),
-                            (ExprKind::Column(_), [step])
-                                if matches!(step.kind, StepKind::Access(Accessor::AllFields))
-                        ) =>
-                    {
-                        let ExprKind::Column(name) = &chain.first.kind else { unreachable!("it was seen") };
-                        let columns = match self.qualified_star(name) {
-                            // It may be a column whose values are rows.
-                            Err(error) => self
-                                .within(clause, |binder| binder.row_fields(&chain.first))
-                                .ok()
-                                .flatten()
-                                .ok_or(error)?,
-                            Ok(columns) => {
-                                self.note_star(value.span, Some(name));
-                                columns
-                            }
-                        };
-                        bound.extend(
-                            columns.into_iter().map(|(name, operand)| star(name, operand, value.span)),
-                        );
-                    }
-                    ExprKind::Chain(chain) if matches!(&chain.steps[..], [step] if matches!(step.kind, StepKind::Access(Accessor::AllFields))) =>
-                    {
-                        let fields = self.within(clause, |binder| binder.row_fields(&chain.first))?;
-                        let fields = fields.ok_or_else(|| {
-                            let message = "row expansion via \"*\" is not supported here";
-                            self.error(SqlState::SYNTAX_ERROR, message, value.span.start)
-                        })?;
+                    ExprKind::Chain(chain) if is_expansion(chain) => {
+                        if let (ExprKind::Column(name), [_]) = (&chain.first.kind, &chain.steps[..]) {
+                            self.note_star(value.span, Some(name));
+                        }
+                        let fields = self.within(clause, |binder| binder.expanded(value))?;
+                        let fields = fields.expect("it ends with a star");
                         bound.extend(
                             fields.into_iter().map(|(name, operand)| star(name, operand, value.span)),
                         );
@@ -86,18 +58,15 @@ impl Binder<'_> {
         }
         Ok(bound)
     }
-
-    /// The fields of an expression that is a row whose type is known.
-    fn row_fields(&mut self, expression: &Expr) -> Result<Option<Fields>> {
-        let row = self.expression(expression)?;
-        let Some(fields) = self.row_type(&row.scalar) else { return Ok(None) };
-        let field =
-            |(place, (name, ty)): (usize, &(Rc<str>, Type))| (name.clone(), self.row_field(&row, place, *ty));
-        Ok(Some(fields.iter().enumerate().map(field).collect()))
-    }
 }
 
-fn star(name: std::rc::Rc<str>, operand: Operand, span: Span) -> BoundTarget {
+/// Whether it ends with `.*`.
+fn is_expansion(chain: &Chain) -> bool {
+    let last = chain.steps.last();
+    last.is_some_and(|step| matches!(step.kind, StepKind::Access(Accessor::AllFields)))
+}
+
+fn star(name: Rc<str>, operand: Operand, span: Span) -> BoundTarget {
     BoundTarget { name, operand, span }
 }
 

@@ -220,9 +220,6 @@ impl Binder<'_> {
                     };
                     let ty = info.ty;
                     let column = self.new_column(info);
-                    if let Some(fields) = self.row_types.get(&of).cloned() {
-                        self.row_types.insert(column, fields);
-                    }
                     pairs.push((column, of));
                     items.push(ItemColumn { name, value: Scalar::Column(column), ty });
                 }

@@ -112,6 +112,7 @@ fn table(text: &str, place: u32) -> Relation {
             columns: key,
             is_primary: true,
             is_deferrable: false,
+            nulls_not_distinct: false,
             expressions: Vec::new(),
             condition: None,
         });

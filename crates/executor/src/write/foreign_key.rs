@@ -41,7 +41,8 @@ pub(super) struct GoneKey {
     pub new: Option<Vec<Value>>,
 }
 
-/// Tests that the row exists that one of `table` references whose columns of the foreign key have these values, none of them NULL.
+/// Tests that the row exists that one of `table` references whose columns of the foreign key have these values. Some are NULL only
+/// under MATCH FULL, which does not allow that.
 pub(super) fn check_reference(
     transaction: &Transaction,
     table: &TableDef,
@@ -49,6 +50,18 @@ pub(super) fn check_reference(
     values: &[Value],
     guard: &Guard,
 ) -> Result<()> {
+    let violation = |detail: String| {
+        let message = format!(
+            "insert or update on table \"{}\" violates foreign key constraint \"{}\"",
+            table.name, reference.name
+        );
+        let error = Error::new(SqlState::FOREIGN_KEY_VIOLATION, message);
+        error.with_constraint(reference.name.clone()).with_detail(detail)
+    };
+    if values.iter().any(Value::is_null) {
+        let detail = "MATCH FULL does not allow mixing of null and nonnull key values.";
+        return Err(violation(detail.to_owned()));
+    }
     let own_type = |position: usize| table.columns[reference.columns[position].index()].ty;
     let parts: Option<Vec<Value>> = reference
         .key
@@ -63,15 +76,7 @@ pub(super) fn check_reference(
             return Ok(());
         }
     }
-    Err(Error::new(
-        SqlState::FOREIGN_KEY_VIOLATION,
-        format!(
-            "insert or update on table \"{}\" violates foreign key constraint \"{}\"",
-            table.name, reference.name
-        ),
-    )
-    .with_constraint(reference.name.clone())
-    .with_detail(format!(
+    Err(violation(format!(
         "Key {} is not present in table \"{}\".",
         described_key(&column_names(table, &reference.columns), values),
         reference.parent_name
@@ -151,7 +156,7 @@ pub(super) fn check_row(
     let guard = pin();
     let mut cells: Cells<'_> = SmallVec::from_elem(Cell::Null, reference.columns.len());
     if transaction.read(table, row, &reference.columns, &mut cells, &guard)
-        && !cells.iter().any(Cell::is_null)
+        && reference.refers(cells.iter().map(Cell::is_null))
     {
         let stored = |column: &ColumnId| definition.columns[column.index()].ty.stored;
         let values = cells.iter().zip(&reference.columns).map(|(cell, column)| cell.to_value(stored(column)));
@@ -173,11 +178,13 @@ pub(super) fn check_unique(
     let mut cells: Cells<'_> = SmallVec::from_elem(Cell::Null, key.columns.len());
     // A row that the transaction has written: no other one can change it.
     let is_there = table.read(transaction.snapshot(), row, &key.columns, &mut cells, &guard);
-    if !is_there || cells.iter().any(Cell::is_null) {
+    let mut encoded = KeyBuffer::new();
+    if is_there {
+        key.index.encode(&cells, &mut encoded);
+    }
+    if !is_there || key.index.has_distinct_null(&encoded) {
         return Ok(());
     }
-    let mut encoded = KeyBuffer::new();
-    key.index.encode(&cells, &mut encoded);
     if !transaction.is_duplicate(table, &key.index, &encoded, row, &guard)? {
         return Ok(());
     }
@@ -250,6 +257,10 @@ fn act(
             if !writer.transaction.read(&referrer.child, row, &[], &mut [], &guard) {
                 continue;
             }
+            let columns = match &keys[key].new {
+                None => &referrer.set_on_delete,
+                Some(_) => &referrer.child_columns,
+            };
             let values: Vec<Value> = match (action, &keys[key].new) {
                 (ReferentialAction::Cascade, None) => {
                     let needed = writer.set.target(child).columns_to_delete();
@@ -263,7 +274,7 @@ fn act(
                         .map(|((value, from), to)| refitted(value, *from, *to).ok_or_else(numeric::overflow))
                         .collect::<Result<_>>()?
                 }
-                (ReferentialAction::SetNull, _) => vec![Value::Null; referrer.child_columns.len()],
+                (ReferentialAction::SetNull, _) => vec![Value::Null; columns.len()],
                 _ => {
                     let default = |column: &ColumnId| {
                         let column = &child_target.columns[column.index()];
@@ -271,10 +282,10 @@ fn act(
                             column.default.as_ref().expect("columns that are set to defaults have one");
                         default.value(context)
                     };
-                    referrer.child_columns.iter().map(default).collect::<Result<_>>()?
+                    columns.iter().map(default).collect::<Result<_>>()?
                 }
             };
-            writer.update_to_values(child, row, &referrer.child_columns, &values, context, &guard)?;
+            writer.update_to_values(child, row, columns, &values, context, &guard)?;
         }
         if action == ReferentialAction::SetDefault {
             // The default may be the very key that was removed; deferred or not, actions end with the statement.

@@ -228,12 +228,12 @@ pub(crate) struct UniqueIndex {
 }
 
 impl UniqueIndex {
-    /// The key of a row, unless it has a NULL and so conflicts with no other.
+    /// The key of a row, unless it has a distinct NULL and so conflicts with no other.
     pub fn key(&self, cells: &[Cell<'_>]) -> Option<KeyBuffer> {
         let parts: Cells<'_> = self.columns.iter().map(|column| cells[column.index()]).collect();
         let mut key = KeyBuffer::new();
         self.index.encode(&parts, &mut key);
-        (!parts.iter().any(Cell::is_null)).then_some(key)
+        (!self.index.has_distinct_null(&key)).then_some(key)
     }
 }
 
@@ -260,8 +260,21 @@ pub(super) struct Reference {
     pub index: Arc<Index>,
     /// For each column of the index: which of `columns` it corresponds to, and its type.
     pub key: Vec<(usize, ColumnType)>,
+    /// MATCH FULL
+    pub match_full: bool,
     /// Whether the table references itself.
     pub to_itself: bool,
+}
+
+impl Reference {
+    /// Whether a row has to be tested some of whose columns of the key are NULL, or none: under MATCH SIMPLE a key with a NULL
+    /// references nothing, under MATCH FULL one of NULLs alone.
+    pub fn refers(&self, mut nulls: impl Iterator<Item = bool>) -> bool {
+        match self.match_full {
+            true => !nulls.all(|is_null| is_null),
+            false => !nulls.any(|is_null| is_null),
+        }
+    }
 }
 
 /// A foreign key that references the table: rows of `child` reference its rows.
@@ -286,6 +299,8 @@ pub(super) struct Referrer {
     /// Where the child is in the set, if an action may change it.
     pub child_target: Option<usize>,
     pub on_delete: ReferentialAction,
+    /// The columns of the child that this sets, if it sets any.
+    pub set_on_delete: Vec<ColumnId>,
     pub on_update: ReferentialAction,
 }
 
@@ -637,7 +652,8 @@ impl Reference {
         constraint: &ConstraintDef,
         tables: &dyn Fn(TableId) -> Arc<Table>,
     ) -> Result<Reference> {
-        let ConstraintKind::ForeignKey { columns, parent, parent_columns, deferral, .. } = &constraint.kind
+        let ConstraintKind::ForeignKey { columns, parent, parent_columns, match_full, deferral, .. } =
+            &constraint.kind
         else {
             unreachable!("only foreign keys refer")
         };
@@ -654,6 +670,7 @@ impl Reference {
             parent: parent_table,
             index,
             key: order.iter().map(|&position| (position, parent_types[position])).collect(),
+            match_full: *match_full,
             to_itself: parent.oid == child.oid,
         })
     }
@@ -668,8 +685,15 @@ impl Referrer {
         child_target: Option<usize>,
         tables: &dyn Fn(TableId) -> Arc<Table>,
     ) -> Result<Referrer> {
-        let ConstraintKind::ForeignKey { columns, parent_columns, on_delete, on_update, deferral, .. } =
-            &constraint.kind
+        let ConstraintKind::ForeignKey {
+            columns,
+            parent_columns,
+            on_delete,
+            on_delete_columns,
+            on_update,
+            deferral,
+            ..
+        } = &constraint.kind
         else {
             unreachable!("only foreign keys refer")
         };
@@ -695,6 +719,7 @@ impl Referrer {
             child_index,
             child_target,
             on_delete: *on_delete,
+            set_on_delete: ids(if on_delete_columns.is_empty() { columns } else { on_delete_columns }),
             on_update: *on_update,
         })
     }

@@ -412,9 +412,8 @@ impl<'a> Writer<'a> {
     ) -> Result<()> {
         let table = self.set.target(target);
         let reference = &table.references[position];
-        // MATCH SIMPLE: a key with a NULL references nothing.
-        let has_null = reference.columns.iter().any(|column| row.datum(*column).is_null());
-        if has_null || self.transaction.trusts_references() {
+        let refers = reference.refers(reference.columns.iter().map(|column| row.datum(*column).is_null()));
+        if !refers || self.transaction.trusts_references() {
             return Ok(());
         }
         if self.transaction.defers(reference.constraint, reference.deferral) {

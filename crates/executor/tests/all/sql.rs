@@ -255,6 +255,8 @@ impl Database {
                         parent_columns,
                         on_delete: action(&reference.on_delete),
                         on_update: action(&reference.on_update),
+                        on_delete_columns: Vec::new(),
+                        match_full: false,
                         deferral,
                     }
                 }
@@ -273,6 +275,7 @@ impl Database {
             name: name.to_owned(),
             columns: places.iter().map(column).collect(),
             unique,
+            nulls_not_distinct: false,
             values: true,
             deferral,
             condition: None,
@@ -531,6 +534,7 @@ impl firn_bind::Catalog for View<'_> {
             columns: index.columns.iter().map(|column| column.column as i16 + 1).collect(),
             is_primary: Some(index.oid) == primary,
             is_deferrable: !index.is_always_unique(),
+            nulls_not_distinct: false,
             expressions: Vec::new(),
             condition: None,
         };

@@ -91,6 +91,7 @@ impl Database {
                     })
                     .collect(),
                 unique: *unique,
+                nulls_not_distinct: false,
                 values: true,
                 deferral: Deferral::Never,
                 condition: None,
@@ -112,6 +113,7 @@ impl Database {
                 name: definition.name.clone(),
                 columns: definition.columns.iter().map(part).collect(),
                 unique: *unique,
+                equal_nulls_from: None,
                 values: true,
             };
             build.create_index(&self.table, spec, 1).unwrap();
@@ -381,6 +383,7 @@ fn the_planner_learns_keys_indexes_and_references_of_tables() {
             .map(|column| IndexColumnDef { column: *column, descending: false, nulls_first: false })
             .collect(),
         unique,
+        nulls_not_distinct: false,
         values: true,
         deferral: Deferral::Never,
         condition: None,

@@ -6,7 +6,7 @@
 //! What is compared with a constant on one side of an equality of a join is compared on the other side as well.
 //!
 //! Errors are lazy: a condition that can fail stays where it is, above all that can remove its
-//! rows, while others pass it by. A volatile condition stays as well.
+//! rows, while others pass it by. A volatile condition stays as well. All conditions right above locks of rows go below them.
 
 use crate::column::Column;
 use crate::operator::{Join, JoinKind, Operator};
@@ -60,10 +60,17 @@ impl Pusher<'_> {
                 let (moving, staying): (Vec<_>, Vec<_>) = own.into_iter().partition(may_move);
                 conditions.splice(0..0, moving);
                 let input = self.push(input, conditions);
+                let staying = self.below_locks(input, staying);
                 if staying.is_empty() {
                     return input;
                 }
                 self.plan[node] = Operator::Filter { input, conditions: staying };
+                node
+            }
+            // Rows that are left out are not locked.
+            Operator::Lock { input, targets } => {
+                let input = self.push(input, conditions);
+                self.plan[node] = Operator::Lock { input, targets };
                 node
             }
             Operator::Scan(mut scan) => {
@@ -161,6 +168,39 @@ impl Pusher<'_> {
                 other.for_each_input_mut(|input| *input = pushed.next().expect("one for each"));
                 self.plan[node] = other;
                 self.filter(node, conditions)
+            }
+        }
+    }
+
+    /// Puts conditions that stay where they are below locks that they are right above. The others are returned.
+    fn below_locks(&mut self, node: NodeId, conditions: Vec<Scalar>) -> Vec<Scalar> {
+        if conditions.is_empty() {
+            return conditions;
+        }
+        match self.plan.take(node) {
+            Operator::Lock { input, targets } => {
+                let input = self.filter(input, conditions);
+                self.plan[node] = Operator::Lock { input, targets };
+                Vec::new()
+            }
+            Operator::Map { input, outputs } => {
+                let made: HashMap<Column, &Scalar> =
+                    outputs.iter().map(|(column, scalar)| (*column, scalar)).collect();
+                let inlined: Option<Vec<Scalar>> =
+                    conditions.iter().map(|condition| inlined(condition, &made)).collect();
+                let left = match inlined {
+                    Some(inlined) => match self.below_locks(input, inlined).is_empty() {
+                        true => Vec::new(),
+                        false => conditions,
+                    },
+                    None => conditions,
+                };
+                self.plan[node] = Operator::Map { input, outputs };
+                left
+            }
+            other => {
+                self.plan[node] = other;
+                conditions
             }
         }
     }

@@ -83,6 +83,7 @@ impl Database {
                 },
                 columns: text.split(' ').map(part).collect(),
                 unique: number == 0,
+                nulls_not_distinct: false,
                 values: true,
                 deferral: Deferral::Never,
                 condition: None,
@@ -104,6 +105,7 @@ impl Database {
                 name: index.name.clone(),
                 columns: index.columns.iter().map(physical).collect(),
                 unique: index.unique,
+                equal_nulls_from: None,
                 values: true,
             };
             transaction.create_index(&table, spec, 1).expect("an empty table takes any index");
@@ -162,6 +164,7 @@ impl Database {
             names: Names {
                 search_path: &PATH,
                 database: "firn",
+                literals: &self.surroundings.style,
                 style: &self.surroundings.style,
                 present: None,
             },

@@ -7,6 +7,7 @@ use super::rows_out::{Piece, RowsOut};
 use super::{CopiedColumn, Progress, channel, columns};
 use crate::names::{Names, Relation};
 use crate::parse::Parsed;
+use crate::plan::QueryEffect;
 use crate::query::Prepared;
 use crate::run::RunOptions;
 use crate::session_facts::SessionFacts;
@@ -47,8 +48,11 @@ impl CopyTo {
     ) -> Result<CopyTo> {
         let prepared = Outgoing::prepare(transaction, facts, parsed, options, style)?;
         if prepared.statement.has_effects() {
-            let error = Error::unsupported("COPY of rows that a sub-query locks");
-            return Err(error.with_hint("Lock the rows in a separate statement, and copy them afterwards."));
+            // A view has been replaced since [`CopyTo::command_with_effects`] looked.
+            let message = "could not serialize access: a view of the query has changed";
+            return Err(
+                Error::new(SqlState::SERIALIZATION_FAILURE, message).with_hint("Retry the transaction.")
+            );
         }
         let rows = prepared.statement.start(transaction, facts, &[], options)?;
         Ok(prepared.with(rows))
@@ -67,24 +71,26 @@ impl CopyTo {
         Ok(prepared.with(rows))
     }
 
-    /// Whether the copied statement changes or locks rows.
-    pub fn has_effects(
+    /// If what is copied is of a statement that changes or locks rows: what the refusal of a read-only transaction calls it.
+    pub fn command_with_effects(
         transaction: &Transaction,
         facts: &Arc<SessionFacts>,
         parsed: &Parsed,
         options: &RunOptions,
-    ) -> Result<bool> {
-        match &copy_of(parsed).source {
-            CopySource::Table { .. } => Ok(false),
-            CopySource::Query(statement) => match &**statement {
-                Statement::Query(query) if query.with.is_none() && query.locking.is_empty() => Ok(false),
-                Statement::Query(_) => {
-                    let query = parsed.inner((**statement).clone());
-                    Ok(Prepared::new(&query, &[], transaction, facts, &options.cancel)?.has_effects())
-                }
-                _ => Ok(true),
-            },
-        }
+    ) -> Result<Option<String>> {
+        let CopySource::Query(statement) = &copy_of(parsed).source else { return Ok(None) };
+        let command = match &**statement {
+            Statement::Query(_) => {
+                let query = parsed.inner((**statement).clone());
+                let prepared = Prepared::new(&query, &[], transaction, facts, &options.cancel)?;
+                return Ok(QueryEffect::of(&prepared).map(QueryEffect::command));
+            }
+            Statement::Insert(_) => "INSERT",
+            Statement::Update(_) => "UPDATE",
+            Statement::Delete(_) => "DELETE",
+            _ => "MERGE",
+        };
+        Ok(Some(command.to_owned()))
     }
 
     /// Its progress, for other sessions.

@@ -12,21 +12,21 @@ use crate::statement::{ObjectKind, QualifiedName, quote_ident};
 use firn_base::sync::Arc;
 use firn_base::{ColumnId, Error, Result, SqlState};
 use firn_syntax::tree::{
-    AlterTable, AlterTableKind, ChangeOwner, ColumnChange, ColumnDef, Name, ObjectReference, ObjectType,
-    TableConstraintKind, TriggerChoice,
+    AlterTable, AlterTableKind, ChangeOwner, ColumnChange, ColumnDef, MoveAll, Name, ObjectReference,
+    ObjectType, Role, TableConstraintKind, TriggerChoice,
 };
 use firn_txn::catalog::{ConstraintKind, IndexDef, Oid, TableDef, TableSettings};
-
-const OWNERS: &str = "owners are not kept: every user may do everything";
 
 /// ALTER TABLE and its relatives.
 pub(super) fn relation(context: &mut Context<'_>, text: &str, alter: &AlterTable) -> Result<()> {
     let name = QualifiedName::from(&alter.relation.name);
     match alter.object_type {
         ObjectType::Table => {
-            // ALTER TABLE also changes the owner of other relations, as in PostgreSQL, whose dumps use TABLE for them.
-            if alter.actions.iter().all(|action| matches!(action.kind, AlterTableKind::OwnerTo(_))) {
-                return owner(context, ObjectKind::Table, alter.if_exists, &name);
+            // ALTER TABLE also changes the owner of other relations, as in PostgreSQL, whose dumps say TABLE of them.
+            if let [action] = &alter.actions[..]
+                && let AlterTableKind::OwnerTo(role) = &action.kind
+            {
+                return owner(context, ObjectKind::Table, alter.if_exists, &name, role);
             }
             match table_to_alter(context, alter.if_exists, &name)? {
                 Some(table) => actions(context, text, table.oid, alter),
@@ -52,7 +52,19 @@ fn other_relation(
     action: &AlterTableKind,
 ) -> Result<()> {
     match action {
-        AlterTableKind::OwnerTo(_) => owner(context, kind, if_exists, name),
+        AlterTableKind::OwnerTo(role) => owner(context, kind, if_exists, name, role),
+        AlterTableKind::SetTablespace(space) if kind == ObjectKind::Index => {
+            match index_to_alter(context, if_exists, name)? {
+                Some(_) => kinds::check_tablespace(Some(space)),
+                None => Ok(()),
+            }
+        }
+        AlterTableKind::SetStatisticsOfNumber { number, target } if kind == ObjectKind::Index => {
+            match index_to_alter(context, if_exists, name)? {
+                Some((table, index)) => check_statistics_of(context, table, &index, *number, *target),
+                None => Ok(()),
+            }
+        }
         AlterTableKind::SetOptions(options) | AlterTableKind::ResetOptions(options)
             if kind == ObjectKind::Index =>
         {
@@ -63,29 +75,63 @@ fn other_relation(
             };
             // Errors in the parameters are raised before the index is looked up.
             change(&mut Vec::new())?;
-            match context.names().find(name) {
-                Some(Relation::Index(table, index)) => {
-                    let (table, index) = (table.oid, index.oid);
-                    let mut table = TableDef::clone(&context.table(table));
-                    let index = table.indexes.iter_mut().find(|known| known.oid == index);
-                    change(&mut index.expect("it was found").annotations.parameters)?;
-                    context.put_table(table)
-                }
-                Some(_) => Err(wrong_kind(kind, &name.name)),
-                None if if_exists => {
-                    context.notice(SqlState::SUCCESSFUL_COMPLETION, skipped(name));
-                    Ok(())
-                }
-                None => Err(missing_relation(name)),
-            }
+            let Some((table, index)) = index_to_alter(context, if_exists, name)? else { return Ok(()) };
+            let mut table = TableDef::clone(&context.table(table));
+            let index = table.indexes.iter_mut().find(|known| known.oid == index.oid);
+            change(&mut index.expect("it was found").annotations.parameters)?;
+            context.put_table(table)
         }
         _ => Err(Error::unsupported(format!("this form of ALTER {}", kind.word().to_uppercase())).with_hint(
             match kind {
-                ObjectKind::Index => "RENAME TO, OWNER TO, SET and RESET are supported.",
-                _ => "RENAME TO, SET SCHEMA and OWNER TO are supported.",
+                ObjectKind::Index => "RENAME TO, OWNER TO, SET TABLESPACE, SET and RESET are known.",
+                _ => "RENAME TO, SET SCHEMA and OWNER TO are known.",
             },
         )),
     }
+}
+
+/// The index that ALTER names, and its table; nothing if there is none and that is fine.
+fn index_to_alter(
+    context: &mut Context<'_>,
+    if_exists: bool,
+    name: &QualifiedName,
+) -> Result<Option<(Oid, IndexDef)>> {
+    match context.names().find(name) {
+        Some(Relation::Index(table, index)) => Ok(Some((table.oid, index.clone()))),
+        Some(_) => Err(wrong_kind(ObjectKind::Index, &name.name)),
+        None if if_exists => {
+            context.notice(SqlState::SUCCESSFUL_COMPLETION, skipped(name));
+            Ok(None)
+        }
+        None => Err(missing_relation(name)),
+    }
+}
+
+/// ALTER INDEX … ALTER COLUMN number SET STATISTICS, which has no effect.
+fn check_statistics_of(
+    context: &mut Context<'_>,
+    table: Oid,
+    index: &IndexDef,
+    number: i32,
+    target: i32,
+) -> Result<()> {
+    alter_column::check_statistics(context, target)?;
+    let place = usize::try_from(number - 1).expect("the parser has checked it");
+    let Some(part) = index.key_columns().get(place) else {
+        let message = format!("column number {number} of relation \"{}\" does not exist", index.name);
+        return Err(Error::new(SqlState::UNDEFINED_COLUMN, message));
+    };
+    let table = context.table(table);
+    let column = &table.columns[usize::from(part.column)];
+    if column.hidden {
+        return Ok(());
+    }
+    let message = format!(
+        "cannot alter statistics on non-expression column \"{}\" of index \"{}\"",
+        column.name, index.name
+    );
+    let error = Error::new(SqlState::FEATURE_NOT_SUPPORTED, message);
+    Err(error.with_hint("Alter statistics on table column instead."))
 }
 
 fn skipped(name: &QualifiedName) -> String {
@@ -220,11 +266,8 @@ fn operate(
             let settings = parameter::reset(table.settings, options)?;
             put_settings(context, table, settings)
         }
-        AlterTableKind::OwnerTo(_) => {
-            context.notice(SqlState::SUCCESSFUL_COMPLETION, OWNERS);
-            Ok(())
-        }
-        // How PostgreSQL stores, logs, sorts and replicates; FirnDB does so in its own way.
+        AlterTableKind::OwnerTo(role) => context.check_role(role),
+        // How PostgreSQL stores, logs, sorts and replicates, which FirnDB does in its own way.
         AlterTableKind::SetWithoutOids
         | AlterTableKind::SetWithoutCluster
         | AlterTableKind::SetLogged
@@ -261,9 +304,10 @@ fn operate(
             Err(Error::unsupported("table inheritance and partitioning")
                 .with_hint("The rows of a table are limited only by the memory."))
         }
-        AlterTableKind::SetStatisticsOfNumber { .. } | AlterTableKind::Options(_) => {
-            Err(Error::unsupported("this form of ALTER TABLE"))
+        AlterTableKind::SetStatisticsOfNumber { .. } => {
+            Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, "cannot refer to non-index column by number"))
         }
+        AlterTableKind::Options(_) => Err(Error::unsupported("this form of ALTER TABLE")),
     }
 }
 
@@ -316,6 +360,9 @@ fn add_column(
         return Err(create::too_many_columns());
     }
     let mut parts = column::parts(context, text, &table.name, definition)?;
+    let before: Vec<String> = table.visible_columns().map(|(_, column)| column.name.clone()).collect();
+    let schema = context.schema_name(table.schema).to_owned();
+    view::keep_names_apart(context, table.oid, (&schema, &table.name), &before, &name)?;
     let mut identity_sequence = None;
     if let Some(options) = &parts.sequence {
         let owner = (table.oid, table.columns.len() as u16);
@@ -382,6 +429,8 @@ fn drop_column(
         drop::refuse_or_drop_foreign_keys(context, &what, &keys, cascade)?;
     }
     let mut table = TableDef::clone(&context.table(table.oid));
+    let place = table.visible_columns().position(|(id, _)| id == column).expect("it is visible");
+    view::forget_column_name(context, &table, place)?;
     let involved: Vec<Oid> = table
         .constraints
         .iter()
@@ -480,27 +529,35 @@ fn drop_constraint(
     context.put_table(table)
 }
 
-/// ALTER … OWNER TO: the object must exist.
-fn owner(context: &mut Context<'_>, kind: ObjectKind, if_exists: bool, name: &QualifiedName) -> Result<()> {
-    let found = match kind {
-        ObjectKind::Table => context.names().find(name).map(|_| ()).ok_or_else(|| missing_relation(name)),
-        _ => context.names().object(kind, name).map(|_| ()),
-    };
-    let message = match found {
-        Err(_) if if_exists => skipped(name),
-        found => {
-            found?;
-            OWNERS.to_owned()
+/// ALTER … OWNER TO: the object and the role must exist.
+fn owner(
+    context: &mut Context<'_>,
+    kind: ObjectKind,
+    if_exists: bool,
+    name: &QualifiedName,
+    role: &Role,
+) -> Result<()> {
+    match context.names().find(name) {
+        Some(relation) if kind == ObjectKind::Table || relation.kind() == kind => context.check_role(role),
+        Some(_) => Err(wrong_kind(kind, &name.name)),
+        None if if_exists => {
+            context.notice(SqlState::SUCCESSFUL_COMPLETION, skipped(name));
+            Ok(())
         }
-    };
-    context.notice(SqlState::SUCCESSFUL_COMPLETION, message);
-    Ok(())
+        None => Err(missing_relation(name)),
+    }
 }
 
 /// ALTER SCHEMA … OWNER TO. Schemas are the only objects with owners that are not relations.
 pub(super) fn owner_of_schema(context: &mut Context<'_>, change: &ChangeOwner) -> Result<()> {
     let ObjectReference::Name(name) = &change.object.name else { panic!("it is a schema") };
-    context.names().schema(&name.name.text)?;
-    context.notice(SqlState::SUCCESSFUL_COMPLETION, OWNERS);
-    Ok(())
+    context.check_role(&change.owner)?;
+    context.names().schema(&name.name.text).map(|_| ())
+}
+
+/// ALTER … ALL IN TABLESPACE: all are in the one that there is.
+pub(super) fn move_all(context: &Context<'_>, change: &MoveAll) -> Result<()> {
+    change.owners.iter().try_for_each(|owner| context.check_role(owner))?;
+    kinds::check_tablespace(Some(&change.from))?;
+    kinds::check_tablespace(Some(&change.to))
 }

@@ -2,7 +2,8 @@
 
 use super::alter::identity_sources;
 use super::{
-    Context, column, constraint, create, drop, expression, index, parameter, rewrite, sequence, view,
+    Context, column, constraint, create, drop, expression, foreign_key, index, parameter, rewrite, sequence,
+    view,
 };
 use crate::names::missing_column;
 use crate::statement::quote_ident;
@@ -69,20 +70,37 @@ pub(super) fn alter(
                 false => Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)),
             }
         }
-        // How PostgreSQL samples and stores; FirnDB does so in its own way.
-        ColumnChange::SetStatistics(_) | ColumnChange::SetStorage(_) | ColumnChange::SetCompression(_) => {
-            Ok(())
+        // How PostgreSQL samples and stores, which FirnDB does in its own way.
+        ColumnChange::SetStatistics(target) => check_statistics(context, *target),
+        ColumnChange::SetStorage(storage) => {
+            column::check_storage(table.columns[column].ty.declared, &storage.text)
         }
-        ColumnChange::SetOptions(options) | ColumnChange::ResetOptions(options) => {
-            parameter::check_of_column(options)
+        ColumnChange::SetCompression(method) => {
+            column::check_compression(table.columns[column].ty.declared, &method.text)
         }
+        ColumnChange::SetOptions(options) => parameter::check_of_column(options),
+        ColumnChange::ResetOptions(options) => parameter::refuse_values_of_reset(options),
         ColumnChange::Options(_) => {
             Err(Error::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{}\" is not a foreign table", table.name)))
         }
     }
 }
 
-/// 42601 for a default of an identity column.
+/// 22023 for a statistics target that is too low; a warning for one that is too high.
+pub(super) fn check_statistics(context: &mut Context<'_>, target: i32) -> Result<()> {
+    const MOST: i32 = 10_000;
+    if target < -1 {
+        let message = format!("statistics target {target} is too low");
+        return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    }
+    if target > MOST {
+        let message = format!("lowering statistics target to {MOST}");
+        context.notice(SqlState::INVALID_PARAMETER_VALUE, message);
+    }
+    Ok(())
+}
+
+/// 42601 for a default of a column whose values come from its sequence.
 fn refuse_identity(table: &TableDef, column: ColumnId) -> Result<()> {
     let found = &table.columns[column.index()];
     match found.identity {
@@ -260,18 +278,29 @@ fn set_type(
         )
         .with_detail(format!("rule _RETURN on view {} depends on column \"{name}\"", view.name)));
     }
-    let in_foreign_key = table.constraints.iter().any(|constraint| {
-        matches!(&constraint.kind, ConstraintKind::ForeignKey { columns, .. } if columns.contains(&position))
-    });
-    let pointed_to = context.transaction.catalog().tables.values().any(|child| {
-        child.constraints.iter().any(|constraint| {
-            matches!(&constraint.kind, ConstraintKind::ForeignKey { parent, parent_columns, .. }
-                if *parent == table.oid && parent_columns.contains(&position))
-        })
-    });
-    if in_foreign_key || pointed_to {
-        return Err(Error::unsupported("changing the type of a column in a foreign key")
-            .with_hint("Drop the foreign key, change the column on both sides, and add the key again."));
+    let keys = foreign_key::keys_with(context, table.oid, position);
+    for (child, key) in &keys {
+        let ConstraintKind::ForeignKey { columns, parent, parent_columns, .. } = &key.kind else {
+            unreachable!("only foreign keys refer")
+        };
+        let (child, parent) = (context.table(*child), context.table(*parent));
+        for other in [&child, &parent].into_iter().filter(|other| other.oid != table.oid) {
+            context.lock(other)?;
+        }
+        let with_type = |of: &TableDef, number: u16| {
+            let mut column = of.columns[usize::from(number)].clone();
+            if (of.oid, number) == (table.oid, position) {
+                column.ty = ty;
+            }
+            column
+        };
+        for (ours, theirs) in columns.iter().zip(parent_columns) {
+            foreign_key::check_comparable(
+                &key.name,
+                &with_type(&child, *ours),
+                &with_type(&parent, *theirs),
+            )?;
+        }
     }
     if table.columns[column].identity.is_some() {
         column::check_identity_type(ty.declared)?;
@@ -310,7 +339,12 @@ fn set_type(
         )),
         _ => error,
     })?;
-    check_again(context, &TableDef::clone(&context.table(oid)), position)
+    check_again(context, &TableDef::clone(&context.table(oid)), position)?;
+    for (child, key) in keys.iter().filter(|(_, key)| key.valid) {
+        let child = context.table(*child);
+        foreign_key::verify(context, &child, key)?;
+    }
+    Ok(())
 }
 
 /// Conditions over a column whose type has changed are those of the new type.

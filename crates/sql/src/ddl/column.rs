@@ -63,7 +63,45 @@ const OTHER_TYPES: &[&str] = &[
     "citext",
 ];
 
-/// Splits a column definition of a table into parts and checks its default. `text` is the text from which it was parsed.
+/// Whether PostgreSQL may store long values of a type apart from their rows.
+fn may_be_long(ty: Type) -> bool {
+    ty.info().is_some_and(|info| info.length == -1)
+        && !matches!(ty.id, TypeId::INT2VECTOR | TypeId::OIDVECTOR)
+}
+
+/// SET STORAGE, which has no effect.
+pub(super) fn check_storage(ty: Type, storage: &str) -> Result<()> {
+    let lower = storage.to_lowercase();
+    if !["plain", "external", "extended", "main"].contains(&&*lower) {
+        let message = format!("invalid storage type \"{storage}\"");
+        return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    }
+    if lower != "plain" && !may_be_long(ty) {
+        let message = format!("column data type {} can only have storage PLAIN", Type::new(ty.id));
+        return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+    }
+    Ok(())
+}
+
+/// COMPRESSION, which has no effect.
+pub(super) fn check_compression(ty: Type, method: &str) -> Result<()> {
+    if method == "default" {
+        return Ok(());
+    }
+    if !may_be_long(ty) {
+        let message = format!("column data type {} does not support compression", Type::new(ty.id));
+        return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+    }
+    match method {
+        "pglz" | "lz4" => Ok(()),
+        _ => {
+            let message = format!("invalid compression method \"{method}\"");
+            Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message))
+        }
+    }
+}
+
+/// Takes a column definition of a table apart and checks its default. `text` is what it was parsed from.
 pub(super) fn parts(
     context: &Context<'_>,
     text: &str,
@@ -85,6 +123,9 @@ pub(super) fn parts(
     };
     if let Some(collation) = &definition.collation {
         check_collation(collation)?;
+    }
+    if let Some(method) = &definition.compression {
+        check_compression(ty.declared, &method.text)?;
     }
     let column = ColumnDef { not_null: serial, ..create::plain_column(name, ty) };
     let sequence = serial.then(SequenceOptions::default);

@@ -38,7 +38,7 @@ pub(super) fn add(
     match &constraint.kind {
         TableConstraintKind::Check(condition) => add_check(context, text, table, given, condition, rows),
         TableConstraintKind::Unique { is_primary, nulls_not_distinct, columns, include, index } => {
-            let parameters = check_index(index, *nulls_not_distinct)?;
+            let parameters = check_index(index)?;
             let mut annotations = IndexAnnotations { parameters, ..IndexAnnotations::default() };
             for column in include {
                 let (id, _) = table.column(&column.text).ok_or_else(|| missing_in_key(&column.text))?;
@@ -53,7 +53,13 @@ pub(super) fn add(
                     set_not_null(context, table, column.column, rows)?;
                 }
             }
-            let key = Key { columns, primary: *is_primary, deferral: deferral(attributes), annotations };
+            let key = Key {
+                columns,
+                primary: *is_primary,
+                nulls_not_distinct: *nulls_not_distinct,
+                deferral: deferral(attributes),
+                annotations,
+            };
             add_key(context, table, given, key)
         }
         TableConstraintKind::UsingIndex { is_primary, index } => {
@@ -87,11 +93,8 @@ pub(super) fn deferral(attributes: &ConstraintAttributes) -> Deferral {
 }
 
 /// The parameters of a constraint's index that are only shown.
-fn check_index(index: &ConstraintIndex, nulls_not_distinct: bool) -> Result<Vec<(String, String)>> {
+fn check_index(index: &ConstraintIndex) -> Result<Vec<(String, String)>> {
     super::kinds::check_tablespace(index.tablespace.as_ref())?;
-    if nulls_not_distinct {
-        return Err(Error::unsupported("NULLS NOT DISTINCT"));
-    }
     match parameter::of_index(&index.options)? {
         (true, shown) => Ok(shown),
         (false, _) => Err(index::unique_without_values()),
@@ -161,6 +164,7 @@ pub(super) fn name(
 pub(super) struct Key {
     pub columns: Vec<IndexColumnDef>,
     pub primary: bool,
+    pub nulls_not_distinct: bool,
     pub deferral: Deferral,
     pub annotations: IndexAnnotations,
 }
@@ -172,7 +176,7 @@ pub(super) fn add_key(
     given: Option<&Name>,
     key: Key,
 ) -> Result<()> {
-    let Key { columns, primary, deferral, annotations } = key;
+    let Key { columns, primary, nulls_not_distinct, deferral, annotations } = key;
     let name = match primary {
         true => name(context, table, given, &table.name, "pkey")?,
         false => {
@@ -187,6 +191,7 @@ pub(super) fn add_key(
         name: name.clone(),
         columns,
         unique: true,
+        nulls_not_distinct,
         values: true,
         deferral,
         condition: None,

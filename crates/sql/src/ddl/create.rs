@@ -20,6 +20,7 @@ pub(super) const MOST_COLUMNS: usize = 1600;
 
 /// CREATE SCHEMA, with the objects that it creates.
 pub(super) fn schema(context: &mut Context<'_>, text: &str, create: &CreateSchema) -> Result<()> {
+    create.owner.iter().try_for_each(|owner| context.check_role(owner))?;
     let name = match (&create.name, &create.owner) {
         (Some(name), _) => name.text.to_string(),
         (None, Some(owner)) => role_name(context, owner),

@@ -5,12 +5,11 @@
 //! 2BP01 and names them, CASCADE drops them too and reports them.
 
 use super::foreign_key::index_all;
-use super::{Context, expression, index, kinds, rewrite, view};
+use super::{Context, absent, expression, index, kinds, rewrite, view};
 use crate::names::{Relation, missing};
 use crate::statement::{ObjectKind, QualifiedName};
 use firn_base::sync::Arc;
 use firn_base::{ColumnId, Error, Result, SqlState};
-use firn_syntax::print;
 use firn_syntax::tree::{DropObjects, ObjectReference, Truncate};
 use firn_txn::catalog::{ConstraintKind, IndexDef, Oid, SequenceDef, TableDef, ViewDef};
 
@@ -29,7 +28,7 @@ enum Object {
 
 /// DROP
 pub(super) fn objects(context: &mut Context<'_>, objects: &DropObjects) -> Result<()> {
-    let Some(kind) = kinds::object_kind(objects.object_type) else { return skip(context, objects) };
+    let Some(kind) = kinds::object_kind(objects.object_type) else { return absent::drop(context, objects) };
     let mut wanted: Vec<Object> = Vec::new();
     for object in &objects.objects {
         let name = match object {
@@ -37,6 +36,13 @@ pub(super) fn objects(context: &mut Context<'_>, objects: &DropObjects) -> Resul
             ObjectReference::Relation(relation) => QualifiedName::from(&relation.name),
             other => panic!("{other:?} names no object of ours"),
         };
+        if let Err(error) = absent::check_schema(context, &name) {
+            if !objects.if_exists {
+                return Err(error);
+            }
+            context.notice(SqlState::SUCCESSFUL_COMPLETION, format!("{}, skipping", error.message()));
+            continue;
+        }
         let found = match kind {
             ObjectKind::Schema => {
                 context.names().schema(&name.name).map(|schema| Some(Object::Schema(schema.oid)))
@@ -57,34 +63,20 @@ pub(super) fn objects(context: &mut Context<'_>, objects: &DropObjects) -> Resul
                 let message = format!("{} \"{}\" does not exist, skipping", kind.word(), name.name);
                 context.notice(SqlState::SUCCESSFUL_COMPLETION, message);
             }
-            Err(error) => return Err(error),
+            Err(error) => {
+                let other =
+                    context.names().find(&name).filter(|_| error.state() == SqlState::WRONG_OBJECT_TYPE);
+                return Err(match other {
+                    Some(other) => error.with_hint(absent::remove_hint(&other)),
+                    None => error,
+                });
+            }
         }
     }
     drop_all(context, wanted, objects.cascade)
 }
 
-/// DROP … IF EXISTS of a kind of object that FirnDB lacks.
-fn skip(context: &mut Context<'_>, objects: &DropObjects) -> Result<()> {
-    let word = objects.object_type.words().to_lowercase();
-    for object in &objects.objects {
-        let name = match object {
-            ObjectReference::Name(name) => format!("\"{}\"", QualifiedName::from(name)),
-            ObjectReference::Relation(relation) => format!("\"{}\"", QualifiedName::from(&relation.name)),
-            ObjectReference::On { name, relation } => {
-                format!("\"{}\" for relation \"{}\"", name.text, QualifiedName::from(relation))
-            }
-            ObjectReference::Type(name) => format!("\"{}\"", print::type_name(name)),
-            ObjectReference::Function(function) => format!("\"{}\"", QualifiedName::from(&function.name)),
-            ObjectReference::Aggregate(aggregate) => format!("\"{}\"", QualifiedName::from(&aggregate.name)),
-            ObjectReference::Class { name, .. } => format!("\"{}\"", QualifiedName::from(name)),
-            _ => String::from("of that name"),
-        };
-        context.notice(SqlState::SUCCESSFUL_COMPLETION, format!("{word} {name} does not exist, skipping"));
-    }
-    Ok(())
-}
-
-/// Drops objects with all their dependents, or refuses.
+/// Drops objects with all that depends on them, or refuses.
 fn drop_all(context: &mut Context<'_>, wanted: Vec<Object>, cascade: bool) -> Result<()> {
     if wanted.is_empty() {
         return Ok(());

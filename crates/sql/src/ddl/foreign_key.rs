@@ -7,8 +7,8 @@ use crate::statement::{ObjectKind, QualifiedName, quote_ident};
 use firn_base::{Error, Result, SqlState, TypeId};
 use firn_syntax::tree::{KeyAction, Name, Reference};
 use firn_txn::catalog::{
-    ColumnType, ConstraintDef, ConstraintKind, Deferral, IndexColumnDef, IndexDef, ReferentialAction,
-    TableDef,
+    ColumnDef, ColumnType, ConstraintDef, ConstraintKind, Deferral, IndexColumnDef, IndexDef, Oid,
+    ReferentialAction, TableDef,
 };
 use firn_vector::Datum;
 
@@ -36,13 +36,9 @@ fn referenced(table: &TableDef, column: &Name) -> Result<u16> {
 /// Adds a foreign key to a table that is in the catalog. The caller has locked the table.
 pub(super) fn add(context: &mut Context<'_>, table: &mut TableDef, key: &Key<'_>, rows: Rows) -> Result<()> {
     let Key { given, columns, reference, deferral } = *key;
-    // For one column FULL is the same as SIMPLE.
-    if reference.match_full && columns.len() > 1 {
-        return Err(Error::unsupported("MATCH FULL and MATCH PARTIAL")
-            .with_hint("Declare the columns NOT NULL, or add a CHECK that they are all NULL or none."));
-    }
-    let (on_delete, on_update) = (action(&reference.on_delete)?, action(&reference.on_update)?);
+    let (on_delete, on_update) = (action(&reference.on_delete), action(&reference.on_update));
     let columns: Vec<u16> = columns.iter().map(|column| referenced(table, column)).collect::<Result<_>>()?;
+    let on_delete_columns = set_columns(table, &columns, &reference.on_delete)?;
     let is_generated = |column: &u16| table.columns[usize::from(*column)].generated.is_some();
     if columns.iter().any(is_generated) {
         use ReferentialAction::{Cascade, SetDefault, SetNull};
@@ -118,16 +114,7 @@ pub(super) fn add(context: &mut Context<'_>, table: &mut TableDef, key: &Key<'_>
     for (column, parent_column) in columns.iter().zip(&parent_columns) {
         let (ours, theirs) =
             (&table.columns[usize::from(*column)], &parent.columns[usize::from(*parent_column)]);
-        if !comparable(ours.ty, theirs.ty) {
-            return Err(Error::new(
-                SqlState::DATATYPE_MISMATCH,
-                format!("foreign key constraint \"{name}\" cannot be implemented"),
-            )
-            .with_detail(format!(
-                "Key columns \"{}\" and \"{}\" are of incompatible types: {} and {}.",
-                ours.name, theirs.name, ours.ty, theirs.ty
-            )));
-        }
+        check_comparable(&name, ours, theirs)?;
     }
     if !to_itself {
         context.lock(&parent)?;
@@ -141,6 +128,8 @@ pub(super) fn add(context: &mut Context<'_>, table: &mut TableDef, key: &Key<'_>
             parent_columns: parent_columns.clone(),
             on_delete,
             on_update,
+            on_delete_columns,
+            match_full: reference.match_full,
             deferral,
         },
         valid: rows != Rows::Trust,
@@ -178,6 +167,7 @@ pub(super) fn index_all(context: &mut Context<'_>, table: &mut TableDef) -> Resu
                 .map(|column| IndexColumnDef { column: *column, descending: false, nulls_first: false })
                 .collect(),
             unique: false,
+            nulls_not_distinct: false,
             values: true,
             deferral: Deferral::Never,
             condition: None,
@@ -208,23 +198,71 @@ fn comparable(a: ColumnType, b: ColumnType) -> bool {
         || both(&[TypeId::TEXT, TypeId::VARCHAR, TypeId::BPCHAR])
 }
 
-fn action(action: &KeyAction) -> Result<ReferentialAction> {
-    Ok(match action {
+fn action(action: &KeyAction) -> ReferentialAction {
+    match action {
         KeyAction::NoAction => ReferentialAction::NoAction,
         KeyAction::Restrict => ReferentialAction::Restrict,
         KeyAction::Cascade => ReferentialAction::Cascade,
-        KeyAction::SetNull(columns) if columns.is_empty() => ReferentialAction::SetNull,
-        KeyAction::SetDefault(columns) if columns.is_empty() => ReferentialAction::SetDefault,
-        KeyAction::SetNull(_) | KeyAction::SetDefault(_) => {
-            return Err(Error::unsupported("an action of a foreign key on some of its columns"));
+        KeyAction::SetNull(_) => ReferentialAction::SetNull,
+        KeyAction::SetDefault(_) => ReferentialAction::SetDefault,
+    }
+}
+
+/// The columns that ON DELETE sets, if they are not all of the key's.
+fn set_columns(table: &TableDef, key: &[u16], action: &KeyAction) -> Result<Vec<u16>> {
+    let (KeyAction::SetNull(names) | KeyAction::SetDefault(names)) = action else { return Ok(Vec::new()) };
+    let mut columns = Vec::with_capacity(names.len());
+    for name in names {
+        let column = referenced(table, name)?;
+        if !key.contains(&column) {
+            let message = format!(
+                "column \"{}\" referenced in ON DELETE SET action must be part of foreign key",
+                name.text
+            );
+            return Err(Error::new(SqlState::INVALID_COLUMN_REFERENCE, message));
         }
-    })
+        if !columns.contains(&column) {
+            columns.push(column);
+        }
+    }
+    Ok(columns)
+}
+
+/// 42804 if values of the columns of a key cannot be compared.
+pub(super) fn check_comparable(key: &str, ours: &ColumnDef, theirs: &ColumnDef) -> Result<()> {
+    if comparable(ours.ty, theirs.ty) {
+        return Ok(());
+    }
+    let message = format!("foreign key constraint \"{key}\" cannot be implemented");
+    Err(Error::new(SqlState::DATATYPE_MISMATCH, message).with_detail(format!(
+        "Key columns \"{}\" and \"{}\" are of incompatible types: {} and {}.",
+        ours.name, theirs.name, ours.ty, theirs.ty
+    )))
+}
+
+/// The foreign keys that a column of a table belongs to, on either side, each with its own table.
+pub(super) fn keys_with(context: &Context<'_>, table: Oid, column: u16) -> Vec<(Oid, ConstraintDef)> {
+    let mut found = Vec::new();
+    for child in context.transaction.catalog().tables.values() {
+        let has_it = |constraint: &&ConstraintDef| match &constraint.kind {
+            ConstraintKind::ForeignKey { columns, parent, parent_columns, .. } => {
+                child.oid == table && columns.contains(&column)
+                    || *parent == table && parent_columns.contains(&column)
+            }
+            _ => false,
+        };
+        found.extend(
+            child.constraints.iter().filter(has_it).map(|constraint| (child.oid, constraint.clone())),
+        );
+    }
+    found
 }
 
 /// 23503 if a row references no existing one. `table` is as the catalog has it or will have it;
 /// the constraint need not be in it.
 pub(super) fn verify(context: &mut Context<'_>, table: &TableDef, constraint: &ConstraintDef) -> Result<()> {
-    let ConstraintKind::ForeignKey { columns, parent, parent_columns, .. } = &constraint.kind else {
+    let ConstraintKind::ForeignKey { columns, parent, parent_columns, match_full, .. } = &constraint.kind
+    else {
         panic!("{constraint:?} is no foreign key");
     };
     let parent = context.table(*parent);
@@ -244,16 +282,32 @@ pub(super) fn verify(context: &mut Context<'_>, table: &TableDef, constraint: &C
         "SELECT {} FROM {} AS child WHERE {} AND NOT EXISTS (SELECT 1 FROM {} AS parent WHERE {}) LIMIT 1",
         listed(", ", &|column| format!("child.{column}::text")),
         context.sql_name(table.schema, &table.name),
-        listed(" AND ", &|column| format!("child.{column} IS NOT NULL")),
+        // MATCH FULL: a key with some NULLs references nothing, and must not be.
+        format_args!(
+            "({})",
+            listed(if *match_full { " OR " } else { " AND " }, &|column| format!(
+                "child.{column} IS NOT NULL"
+            ))
+        ),
         context.sql_name(parent.schema, &parent.name),
         matches.join(" AND ")
     );
     let Some(missing) = context.first_rows(&text)? else { return Ok(()) };
     let values = missing.values.vectors().iter().map(|vector| match vector.datum(0) {
-        Datum::Text(text) => text.to_owned(),
+        Datum::Text(text) => Some(text.to_owned()),
+        Datum::Null => None,
         other => panic!("{other:?} was cast to text"),
     });
-    let values: Vec<String> = values.collect();
+    let values: Option<Vec<String>> = values.collect();
+    let detail = match values {
+        None => MIXED_NULLS.to_owned(),
+        Some(values) => format!(
+            "Key ({})=({}) is not present in table \"{}\".",
+            ours.join(", "),
+            values.join(", "),
+            parent.name
+        ),
+    };
     Err(Error::new(
         SqlState::FOREIGN_KEY_VIOLATION,
         format!(
@@ -261,11 +315,8 @@ pub(super) fn verify(context: &mut Context<'_>, table: &TableDef, constraint: &C
             table.name, constraint.name
         ),
     )
-    .with_detail(format!(
-        "Key ({})=({}) is not present in table \"{}\".",
-        ours.join(", "),
-        values.join(", "),
-        parent.name
-    ))
+    .with_detail(detail)
     .with_constraint(constraint.name.clone()))
 }
+
+const MIXED_NULLS: &str = "MATCH FULL does not allow mixing of null and nonnull key values.";

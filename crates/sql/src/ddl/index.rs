@@ -43,9 +43,6 @@ pub(super) fn create(context: &mut Context<'_>, text: &str, index: &CreateIndex)
             .with_hint("Leave USING out; indexes are ordered."));
     }
     kinds::check_tablespace(index.tablespace.as_ref())?;
-    if index.nulls_not_distinct {
-        return Err(Error::unsupported("NULLS NOT DISTINCT"));
-    }
     let (values, parameters) = parameter::of_index(&index.options)?;
     let mut annotations = IndexAnnotations { parameters, ..IndexAnnotations::default() };
     let condition = match &index.condition {
@@ -107,6 +104,7 @@ pub(super) fn create(context: &mut Context<'_>, text: &str, index: &CreateIndex)
         columns,
         condition,
         unique: index.is_unique,
+        nulls_not_distinct: index.is_unique && index.nulls_not_distinct,
         values,
         deferral: Deferral::Never,
         internal: false,
@@ -487,6 +485,13 @@ pub(super) fn build_again(context: &mut Context<'_>, table: &TableDef, index: &I
         })
         .collect();
     let unique = index.is_always_unique();
-    let spec = IndexSpec { id: index.id(), name: index.name.clone(), columns, unique, values: index.values };
+    let spec = IndexSpec {
+        id: index.id(),
+        name: index.name.clone(),
+        columns,
+        unique,
+        equal_nulls_from: index.equal_nulls_from(),
+        values: index.values,
+    };
     context.transaction.create_index(&storage, spec, context.options.threads)
 }

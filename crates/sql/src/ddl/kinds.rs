@@ -3,7 +3,7 @@
 use crate::statement::ObjectKind;
 use firn_base::{Error, Result, SqlState};
 use firn_syntax::tree::{
-    Comment, DropObjects, Into, ObjectType, Persistence, Query, QueryBody, RenamedPart, Statement, TableBody,
+    Comment, Into, ObjectType, Persistence, Query, QueryBody, RenamedPart, Statement, TableBody,
 };
 
 const ROLES: &str = "Roles and privileges come with a later release; every user may do everything.";
@@ -131,19 +131,12 @@ pub fn refuse(statement: &Statement) -> Result<()> {
         Statement::CreateSequence(sequence) => refuse_temporary(sequence.persistence)?,
         Statement::RefreshView(_) => return Err(unsupported("REFRESH", DIALECT)),
         Statement::AlterTable(table) => refuse_alter(table.object_type)?,
-        Statement::MoveAll(_) => {
-            return Err(unsupported(
-                "moving objects between tablespaces",
-                "One directory holds one database.",
-            ));
-        }
         Statement::Rename(rename) => refuse_alter(match rename.part {
             RenamedPart::Attribute(_) => ObjectType::Type,
             _ => rename.object.object_type,
         })?,
         Statement::SetSchema(change) => refuse_alter(change.object.object_type)?,
         Statement::ChangeOwner(change) => refuse_alter(change.object.object_type)?,
-        Statement::Drop(objects) => refuse_drop(objects)?,
         Statement::Comment(comment) => refuse_comment(comment)?,
         _ => {}
     }
@@ -180,14 +173,6 @@ fn refuse_alter(object_type: ObjectType) -> Result<()> {
     Err(unsupported(&format!("ALTER {}", object_type.words()), hint))
 }
 
-/// DROP IF EXISTS is accepted for kinds of objects that FirnDB lacks.
-fn refuse_drop(objects: &DropObjects) -> Result<()> {
-    match objects.if_exists || object_kind(objects.object_type).is_some() {
-        true => Ok(()),
-        false => Err(unsupported(&format!("DROP {}", objects.object_type.words()), DIALECT)),
-    }
-}
-
 fn refuse_comment(comment: &Comment) -> Result<()> {
     let object_type = comment.object.object_type;
     match object_type {
@@ -215,6 +200,10 @@ pub(super) fn check_access_method(name: Option<&firn_syntax::tree::Name>) -> Res
 /// 42704 for a tablespace other than that of the database.
 pub(super) fn check_tablespace(name: Option<&firn_syntax::tree::Name>) -> Result<()> {
     match name {
+        Some(name) if &*name.text == "pg_global" => Err(Error::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            "only shared relations can be placed in pg_global tablespace",
+        )),
         Some(name) if &*name.text != "pg_default" => Err(Error::new(
             SqlState::UNDEFINED_OBJECT,
             format!("tablespace \"{}\" does not exist", name.text),
@@ -261,14 +250,13 @@ mod tests {
             "CREATE MATERIALIZED VIEW m AS SELECT 1",
             "CREATE VIEW v WITH (security_barrier) AS SELECT 1",
             "ALTER MATERIALIZED VIEW m RENAME TO n",
-            "DROP FUNCTION f",
             "COMMENT ON FUNCTION f IS 'x'",
         ] {
             let error = refuse(&statement(text)).unwrap_err();
             assert_eq!(error.state(), SqlState::FEATURE_NOT_SUPPORTED, "{text}");
             assert!(error.hint().is_some(), "{text}");
         }
-        for text in ["DROP FUNCTION IF EXISTS f(int)", "CREATE UNLOGGED TABLE t (a int)", "SELECT 1 INTO t"] {
+        for text in ["DROP FUNCTION f(int)", "CREATE UNLOGGED TABLE t (a int)", "SELECT 1 INTO t"] {
             assert!(refuse(&statement(text)).is_ok(), "{text}");
         }
     }

@@ -130,7 +130,8 @@ fn copy_index(
             format!("multiple primary keys for table \"{}\" are not allowed", table.name),
         )),
         Some(primary) => {
-            let key = constraint::Key { columns, primary, deferral: known.deferral, annotations };
+            let (deferral, nulls_not_distinct) = (known.deferral, known.nulls_not_distinct);
+            let key = constraint::Key { columns, primary, nulls_not_distinct, deferral, annotations };
             constraint::add_key(context, table, None, key)
         }
         None => {

@@ -10,6 +10,7 @@
 //! In reading order: `kinds` (command tags, and what is refused), `create`, `column`, `expression`, `constraint`, `foreign_key`,
 //! `index`, `sequence`, `view`, `alter`, `alter_column`, `rename`, `rewrite`, `drop`, `comment`.
 
+mod absent;
 mod alter;
 mod alter_column;
 mod column;
@@ -23,6 +24,7 @@ mod index;
 mod kinds;
 mod like;
 pub(crate) mod parameter;
+mod relation_options;
 mod rename;
 mod rewrite;
 mod sequence;
@@ -43,12 +45,13 @@ pub(crate) use expression::columns_in;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, Type, TypeId, Value, stack};
 use firn_query::ResultChunk;
-use firn_syntax::tree::{Query, Statement};
+use firn_syntax::tree::{Query, Role, RoleKind, Statement};
 use firn_txn::catalog::{Oid, TableDef};
 use firn_txn::{Catalog, Check, Engine, Transaction};
 pub(crate) use index::{distinct_names, expression_name, looks_like_function};
 pub use kinds::{refuse, tag};
 use std::any::Any;
+pub use view::locked_by;
 
 /// The context of DDL.
 pub struct Context<'a> {
@@ -112,6 +115,7 @@ fn execute_statement(context: &mut Context<'_>, text: &str, statement: &Statemen
         Statement::Rename(rename) => rename::rename(context, rename)?,
         Statement::SetSchema(change) => rename::set_schema(context, change)?,
         Statement::ChangeOwner(change) => alter::owner_of_schema(context, change)?,
+        Statement::MoveAll(change) => alter::move_all(context, change)?,
         Statement::Drop(objects) => drop::objects(context, objects)?,
         Statement::Truncate(truncate) => drop::truncate(context, truncate)?,
         Statement::Comment(comment) => comment::set(context, comment)?,
@@ -201,7 +205,18 @@ impl Context<'_> {
         .with_hint("Deferred constraints are not yet checked. Use SET CONSTRAINTS ALL IMMEDIATE first."))
     }
 
-    /// The name of a schema; empty if it was dropped.
+    /// 42704 for a role that does not exist: there is one, the user.
+    fn check_role(&self, role: &Role) -> Result<()> {
+        let name = match &role.kind {
+            RoleKind::CurrentRole | RoleKind::CurrentUser | RoleKind::SessionUser => return Ok(()),
+            RoleKind::Name(name) if **name == *self.facts.user => return Ok(()),
+            RoleKind::Name(name) => name,
+            RoleKind::Public => "public",
+        };
+        Err(Error::new(SqlState::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist")))
+    }
+
+    /// The name of a schema; empty if it is gone.
     fn schema_name(&self, schema: Oid) -> &str {
         self.transaction.catalog().schemas.get(&schema).map_or("", |schema| &schema.name)
     }

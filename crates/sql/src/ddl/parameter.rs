@@ -1,6 +1,7 @@
 //! Storage parameters of tables: CREATE TABLE … WITH (…), ALTER TABLE … SET (…) and RESET (…); and of indexes: CREATE
 //! INDEX … WITH (…).
 
+use super::relation_options::{self, Owner};
 use crate::settings::{boolean, cooling_time, duration_ms, print_duration};
 use firn_base::{Error, Result, SqlState};
 use firn_syntax::print;
@@ -11,24 +12,50 @@ const FREEZE_AFTER: &str = "freeze_after";
 const COMPACT_AFTER: &str = "compact_after";
 const VALUES: &str = "values";
 
-/// Parameters of PostgreSQL's tables that have no effect here.
-const WITHOUT_EFFECT: [&str; 5] =
-    ["fillfactor", "parallel_workers", "user_catalog_table", "toast_tuple_target", "oids"];
-
-/// Parameters of PostgreSQL's columns that have no effect here.
-const OF_COLUMNS: [&str; 2] = ["n_distinct", "n_distinct_inherited"];
-
 /// The settings of a new table.
 pub(super) fn settings_of(parameters: &[RelOption]) -> Result<TableSettings> {
-    set(TableSettings::default(), parameters)
+    // Of tables with oids only the wish to have none is left.
+    let is_oids = |parameter: &&RelOption| parameter.namespace.is_none() && &*parameter.name.text == "oids";
+    if let Some(oids) = parameters.iter().find(is_oids) {
+        let value = value_of(oids, "true");
+        match boolean(&value) {
+            Some(false) => {}
+            Some(true) => {
+                let message = "tables declared WITH OIDS are not supported";
+                return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+            }
+            None => {
+                let message = "oids requires a Boolean value";
+                return Err(Error::new(SqlState::SYNTAX_ERROR, message));
+            }
+        }
+    }
+    let others: Vec<RelOption> = parameters.iter().filter(|parameter| !is_oids(parameter)).cloned().collect();
+    set(TableSettings::default(), &others)
 }
 
 /// SET (…)
 pub(super) fn set(mut settings: TableSettings, parameters: &[RelOption]) -> Result<TableSettings> {
+    refuse_repetition(parameters)?;
     for parameter in parameters {
-        let name = full_name(parameter);
-        if let Some(setting) = setting(&mut settings, &name)? {
-            *setting = Some(after(&name, &value_of(parameter, "true"))?);
+        let name = &*parameter.name.text;
+        let value = value_of(parameter, "true");
+        let owner = match parameter.namespace.as_ref().map(|namespace| &*namespace.text) {
+            None => Owner::Table,
+            Some("toast") => Owner::Toast,
+            Some(other) => {
+                let message = format!("unrecognized parameter namespace \"{other}\"");
+                return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
+            }
+        };
+        match name {
+            FREEZE_AFTER if owner == Owner::Table => settings.freeze_after = Some(after(name, &value)?),
+            COMPACT_AFTER if owner == Owner::Table => settings.compact_after = Some(after(name, &value)?),
+            _ if relation_options::check(owner, name, &value)? => {}
+            _ => {
+                let hint = format!("Tables have the parameters {FREEZE_AFTER} and {COMPACT_AFTER}.");
+                return Err(unrecognized(name, &hint));
+            }
         }
     }
     Ok(settings)
@@ -36,26 +63,52 @@ pub(super) fn set(mut settings: TableSettings, parameters: &[RelOption]) -> Resu
 
 /// RESET (…)
 pub(super) fn reset(mut settings: TableSettings, parameters: &[RelOption]) -> Result<TableSettings> {
-    for parameter in parameters {
-        if let Some(setting) = setting(&mut settings, &full_name(parameter))? {
-            *setting = None;
+    refuse_values_of_reset(parameters)?;
+    for parameter in parameters.iter().filter(|parameter| parameter.namespace.is_none()) {
+        match &*parameter.name.text {
+            FREEZE_AFTER => settings.freeze_after = None,
+            COMPACT_AFTER => settings.compact_after = None,
+            _ => {}
         }
     }
     Ok(settings)
 }
 
-/// SET (…) and RESET (…) of a column, which have no effect. 22023 if PostgreSQL's columns do not have a parameter either.
+/// SET (…) of a column, which has no effect.
 pub(super) fn check_of_column(parameters: &[RelOption]) -> Result<()> {
+    refuse_repetition(parameters)?;
     for parameter in parameters {
         let name = full_name(parameter);
-        if !OF_COLUMNS.contains(&name.as_str()) {
-            return Err(Error::new(
-                SqlState::INVALID_PARAMETER_VALUE,
-                format!("unrecognized parameter \"{name}\""),
-            ));
+        if !relation_options::check(Owner::Column, &name, &value_of(parameter, "true"))? {
+            let message = format!("unrecognized parameter \"{name}\"");
+            return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
         }
     }
     Ok(())
+}
+
+/// 42601 for a value in RESET.
+pub(super) fn refuse_values_of_reset(parameters: &[RelOption]) -> Result<()> {
+    match parameters.iter().any(|parameter| parameter.value.is_some()) {
+        false => Ok(()),
+        true => Err(Error::new(SqlState::SYNTAX_ERROR, "RESET must not include values for parameters")),
+    }
+}
+
+/// 22023 for a parameter that is there twice.
+fn refuse_repetition(parameters: &[RelOption]) -> Result<()> {
+    let name = |parameter: &RelOption| full_name(parameter);
+    let is_repeated = |place: usize| {
+        let before = &parameters[..place];
+        before.iter().any(|other| name(other) == name(&parameters[place]))
+    };
+    match (0..parameters.len()).find(|place| is_repeated(*place)) {
+        None => Ok(()),
+        Some(place) => {
+            let message = format!("parameter \"{}\" specified more than once", parameters[place].name.text);
+            Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message))
+        }
+    }
 }
 
 /// A parameter's name, such as `toast.autovacuum_enabled`.
@@ -82,7 +135,7 @@ fn value_of(parameter: &RelOption, default: &str) -> String {
 pub(crate) fn options(settings: &TableSettings) -> Vec<String> {
     let value = |after: After| match after {
         After::Never => "never".to_owned(),
-        After::Milliseconds(count) => print_duration(count.into()),
+        After::Milliseconds(count) => print_duration(count),
     };
     let all = [(FREEZE_AFTER, settings.freeze_after), (COMPACT_AFTER, settings.compact_after)];
     all.into_iter().filter_map(|(name, after)| Some(format!("{name}={}", value(after?)))).collect()
@@ -90,36 +143,20 @@ pub(crate) fn options(settings: &TableSettings) -> Vec<String> {
 
 /// The parameters of a new index: whether it keeps the values of all rows, and those that are only shown.
 pub(super) fn of_index(parameters: &[RelOption]) -> Result<(bool, Vec<(String, String)>)> {
+    refuse_repetition(parameters)?;
     let (mut keeps, mut shown) = (true, Vec::new());
     for parameter in parameters {
-        let (name, value) = (full_name(parameter), value_of(parameter, "on"));
-        match &name[..] {
-            VALUES => {
-                keeps = boolean(&value)
-                    .ok_or_else(|| invalid_value(&name, &value, "Valid values are on and off."))?
-            }
-            // Parameters of PostgreSQL's indexes that have no effect here.
-            "fillfactor" => match value.parse::<i64>() {
-                Ok(10..=100) => shown.push((name, value)),
-                Ok(_) => {
-                    let message = format!("value {value} out of bounds for option \"{name}\"");
-                    let error = Error::new(SqlState::INVALID_PARAMETER_VALUE, message);
-                    return Err(error.with_detail("Valid values are between \"10\" and \"100\"."));
-                }
-                Err(_) => {
-                    let message = format!("invalid value for integer option \"{name}\": {value}");
-                    return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
-                }
-            },
-            "deduplicate_items" => match boolean(&value) {
-                Some(_) => shown.push((name, value)),
-                None => {
-                    let message = format!("invalid value for boolean option \"{name}\": {value}");
-                    return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
-                }
-            },
-            _ => return Err(unrecognized(&name, "Indexes have the parameter values.")),
+        let name = full_name(parameter);
+        if name == VALUES {
+            let value = value_of(parameter, "on");
+            keeps = boolean(&value).ok_or_else(|| invalid_value(&name, &value, "Say on or off."))?;
+            continue;
         }
+        let value = value_of(parameter, "true");
+        if !relation_options::check(Owner::Index, &name, &value)? {
+            return Err(unrecognized(&name, "Indexes have the parameter values."));
+        }
+        shown.push((name, value));
     }
     Ok((keeps, shown))
 }
@@ -136,6 +173,7 @@ pub(super) fn set_of_index(shown: &mut Vec<(String, String)>, parameters: &[RelO
 
 /// RESET (…) of an index.
 pub(super) fn reset_of_index(shown: &mut Vec<(String, String)>, parameters: &[RelOption]) -> Result<()> {
+    refuse_values_of_reset(parameters)?;
     refuse_values(parameters)?;
     shown.retain(|(name, _)| parameters.iter().all(|parameter| full_name(parameter) != *name));
     Ok(())
@@ -156,24 +194,6 @@ pub(crate) fn index_options(index: &IndexDef) -> Vec<String> {
     let own = (!index.values).then(|| format!("{VALUES}=off"));
     let shown = index.annotations.parameters.iter().map(|(name, value)| format!("{name}={value}"));
     own.into_iter().chain(shown).collect()
-}
-
-/// The setting of a parameter; `None` if it has no effect here. 22023 if PostgreSQL does not have it either.
-fn setting<'s>(settings: &'s mut TableSettings, name: &str) -> Result<Option<&'s mut Option<After>>> {
-    let own = name.strip_prefix("toast.").unwrap_or(name);
-    let is_vacuums =
-        ["autovacuum_", "log_autovacuum_", "vacuum_"].into_iter().any(|prefix| own.starts_with(prefix));
-    if is_vacuums || WITHOUT_EFFECT.contains(&own) {
-        return Ok(None);
-    }
-    match name {
-        FREEZE_AFTER => Ok(Some(&mut settings.freeze_after)),
-        COMPACT_AFTER => Ok(Some(&mut settings.compact_after)),
-        _ => {
-            let hint = format!("Tables have the parameters {FREEZE_AFTER} and {COMPACT_AFTER}.");
-            Err(unrecognized(name, &hint))
-        }
-    }
 }
 
 fn unrecognized(name: &str, hint: &str) -> Error {

@@ -105,7 +105,8 @@ fn rename_column(context: &mut Context<'_>, mut table: TableDef, from: &str, to:
         return Err(alter::column_exists(&table.name, to));
     }
     let views = view::dependents_on(context, &table, column.0);
-    refuse_used(&views, from)?;
+    let names: Vec<String> = table.visible_columns().map(|(_, column)| column.name.clone()).collect();
+    let (schema, relation) = (context.schema_name(table.schema).to_owned(), table.name.clone());
     table.columns[column.index()].name = to.to_owned();
     for definition in &mut table.columns {
         if let Some(expression) = &mut definition.generated {
@@ -118,16 +119,8 @@ fn rename_column(context: &mut Context<'_>, mut table: TableDef, from: &str, to:
             *expression = expression::rename_column(expression, from, to)?;
         }
     }
-    context.put_table(table)
-}
-
-fn refuse_used(views: &[Arc<ViewDef>], column: &str) -> Result<()> {
-    match views.first() {
-        None => Ok(()),
-        Some(view) => Err(Error::unsupported("renaming a column that a view uses")
-            .with_detail(format!("View \"{}\" uses column \"{column}\".", view.name))
-            .with_hint("Drop the view, rename the column, and create the view again.")),
-    }
+    context.put_table(table)?;
+    view::keep_column_names(context, &views, (&schema, &relation), &names)
 }
 
 fn rename_view_column(context: &mut Context<'_>, view: &ViewDef, from: &Name, to: &str) -> Result<()> {
@@ -138,10 +131,12 @@ fn rename_view_column(context: &mut Context<'_>, view: &ViewDef, from: &Name, to
     if view.columns.iter().any(|column| column.name == to) {
         return Err(alter::column_exists(&view.name, to));
     }
-    refuse_used(&view::dependents_on_column(context, view.oid, place as i16 + 1), &from.text)?;
+    let views = view::dependents_on_column(context, view.oid, place as i16 + 1);
+    let names: Vec<String> = view.columns.iter().map(|column| column.name.clone()).collect();
+    let (schema, relation) = (context.schema_name(view.schema).to_owned(), view.name.clone());
     view.columns[place].name = to.to_owned();
     context.catalog_mut()?.views.insert(view.oid, Arc::new(view));
-    Ok(())
+    view::keep_column_names(context, &views, (&schema, &relation), &names)
 }
 
 fn rename_constraint(context: &mut Context<'_>, mut table: TableDef, from: &str, to: &str) -> Result<()> {

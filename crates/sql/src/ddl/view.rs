@@ -20,7 +20,6 @@ use firn_syntax::tree::{
 use firn_syntax::visit::{self, Visitor};
 use firn_txn::Catalog;
 use firn_txn::catalog::{ColumnDef, Oid, TableDef, ViewDef};
-use std::collections::BTreeSet;
 
 /// CREATE [OR REPLACE] VIEW
 pub(super) fn create(context: &mut Context<'_>, text: &str, create: &CreateView) -> Result<()> {
@@ -58,7 +57,15 @@ pub(super) fn create(context: &mut Context<'_>, text: &str, create: &CreateView)
     let query = canonical(context, &query, &described)?;
     let oid = old.as_ref().map_or_else(|| context.allocate(), |old| old.oid);
     let view = ViewDef { oid, schema, name: name.name.clone(), columns, query };
-    if old.is_some() && depends_on(context.transaction.catalog(), &view, oid) {
+    if let Some(old) = &old {
+        let mut before: Vec<String> = old.columns.iter().map(|column| column.name.clone()).collect();
+        let schema = context.schema_name(schema).to_owned();
+        for column in &view.columns[old.columns.len()..] {
+            keep_names_apart(context, oid, (&schema, &view.name), &before, &column.name)?;
+            before.push(column.name.clone());
+        }
+    }
+    if old.is_some() && relations_behind(context.transaction.catalog(), &view).contains(&oid) {
         return Err(Error::new(
             SqlState::INVALID_OBJECT_DEFINITION,
             format!("infinite recursion detected in rules for relation \"{}\"", name.name),
@@ -287,21 +294,36 @@ pub(crate) fn dependencies(catalog: &Catalog, view: &ViewDef) -> Vec<Oid> {
     relations.1
 }
 
-/// Whether a view names a relation, directly or through other views.
-fn depends_on(catalog: &Catalog, view: &ViewDef, relation: Oid) -> bool {
-    let mut todo = dependencies(catalog, view);
-    let mut seen: BTreeSet<Oid> = BTreeSet::new();
-    while let Some(next) = todo.pop() {
-        if next == relation {
-            return true;
+/// All that a view reads, directly or through other views.
+fn relations_behind(catalog: &Catalog, view: &ViewDef) -> Vec<Oid> {
+    let mut found = dependencies(catalog, view);
+    let mut next = 0;
+    while let Some(relation) = found.get(next) {
+        if let Some(view) = catalog.views.get(relation) {
+            let further = dependencies(catalog, view);
+            let new: Vec<Oid> = further.into_iter().filter(|relation| !found.contains(relation)).collect();
+            found.extend(new);
         }
-        if seen.insert(next)
-            && let Some(view) = catalog.views.get(&next)
-        {
-            todo.extend(dependencies(catalog, view));
-        }
+        next += 1;
     }
-    false
+    found
+}
+
+/// The tables that LOCK TABLE locks under a name: those of a view are all that it reads, directly or through other views.
+pub fn locked_by(names: &Names<'_>, name: &QualifiedName) -> Result<Vec<Arc<TableDef>>> {
+    let what = match names.relation(name)? {
+        Relation::Table(table) => return Ok(vec![table]),
+        Relation::View(view) => {
+            let relations = relations_behind(names.catalog, &view);
+            let tables = relations.iter().filter_map(|relation| names.catalog.tables.get(relation));
+            return Ok(tables.cloned().collect());
+        }
+        Relation::Sequence(_) => "sequences",
+        Relation::Index(..) => "indexes",
+    };
+    let message = format!("cannot lock relation \"{}\"", name.name);
+    let detail = format!("This operation is not supported for {what}.");
+    Err(Error::new(SqlState::WRONG_OBJECT_TYPE, message).with_detail(detail))
 }
 
 /// The views whose texts name a relation.
@@ -343,7 +365,154 @@ pub(super) fn rename_relation(context: &mut Context<'_>, from: (&str, &str), to:
     Ok(())
 }
 
-/// Replaces a relation's name, with its schema.
+/// Keeps the texts of views as they are when a column of a relation gets another name: those that use it call the columns as before,
+/// by names in FROM (`t AS t(a, b)`). `columns` are the names so far. Call it once the catalog has the new one.
+pub(super) fn keep_column_names(
+    context: &mut Context<'_>,
+    views: &[Arc<ViewDef>],
+    (schema, name): (&str, &str),
+    columns: &[String],
+) -> Result<()> {
+    for view in views {
+        let mut query = query_of(view)?;
+        visit::query(&mut NameColumns { relation: (schema, name), columns }, &mut query);
+        let view = ViewDef { query: print::query(&query), ..ViewDef::clone(view) };
+        let described = context.bound(|catalog| firn_bind::describe(&view.query, &query_of(&view)?, catalog));
+        if described.is_err() {
+            return Err(Error::unsupported("renaming a column of a relation that a view names twice")
+                .with_detail(format!("View \"{}\" uses the column.", view.name))
+                .with_hint("Drop the view, rename the column, and make the view again."));
+        }
+        context.catalog_mut()?.views.insert(view.oid, Arc::new(view));
+    }
+    Ok(())
+}
+
+fn query_of(view: &ViewDef) -> Result<Query> {
+    parsed(&view.query).ok_or_else(|| Error::internal("a view's text is no query"))
+}
+
+/// Writes names of columns behind a relation in FROM.
+struct NameColumns<'n> {
+    relation: (&'n str, &'n str),
+    columns: &'n [String],
+}
+
+impl Visitor for NameColumns<'_> {
+    fn table(&mut self, table: &mut Table) {
+        let TableKind::Relation { relation, .. } = &table.kind else { return };
+        let name = &relation.name;
+        let is_meant = name.schema().is_some_and(|schema| *schema.text == *self.relation.0)
+            && *name.name.text == *self.relation.1;
+        if !is_meant {
+            return;
+        }
+        let own = || Alias { name: Name::new(self.relation.1), columns: Vec::new() };
+        let alias = table.alias.get_or_insert_with(own);
+        let further = self.columns.iter().skip(alias.columns.len());
+        alias.columns.extend(further.map(|column| Name::new(column.as_str())));
+    }
+
+    fn expr(&mut self, expr: &mut Expr) {
+        // A relation with an alias goes by that alone.
+        let short = |qualifiers: &mut Vec<Name>| {
+            if let [.., schema, table] = &qualifiers[..]
+                && (&*schema.text, &*table.text) == self.relation
+            {
+                *qualifiers = vec![Name::new(self.relation.1)];
+            }
+        };
+        match &mut expr.kind {
+            ExprKind::Column(name) => short(&mut name.qualifiers),
+            ExprKind::AllColumns(name) => {
+                let mut parts: Vec<Name> = name.parts().cloned().collect();
+                short(&mut parts);
+                let last = parts.pop().expect("a name has parts");
+                **name = ObjectName { qualifiers: parts, name: last };
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A relation gets another column: views that give its columns names in FROM, one of which is that of the new one, give it another.
+/// `before` are the names of its columns so far.
+pub(super) fn keep_names_apart(
+    context: &mut Context<'_>,
+    relation: Oid,
+    (schema, name): (&str, &str),
+    before: &[String],
+    added: &str,
+) -> Result<()> {
+    struct Apart<'n>((&'n str, &'n str), &'n [String], &'n str, bool);
+    impl Visitor for Apart<'_> {
+        fn table(&mut self, table: &mut Table) {
+            let TableKind::Relation { relation, .. } = &table.kind else { return };
+            let is_meant = relation.name.schema().is_some_and(|schema| *schema.text == *self.0.0)
+                && *relation.name.name.text == *self.0.1;
+            let Some(alias) = table.alias.as_mut().filter(|_| is_meant) else { return };
+            let is_taken = |columns: &[Name], name: &str| columns.iter().any(|known| *known.text == *name);
+            if !is_taken(&alias.columns, self.2) {
+                return;
+            }
+            let further = self.1.iter().skip(alias.columns.len());
+            alias.columns.extend(further.map(|column| Name::new(column.as_str())));
+            let mut names = (1..).map(|number| format!("{}_{number}", self.2));
+            let free = names.find(|name| !is_taken(&alias.columns, name)).expect("numbers have no end");
+            alias.columns.push(Name::new(free));
+            self.3 = true;
+        }
+    }
+    let mut changed = Vec::new();
+    for view in dependents(context.transaction.catalog(), relation) {
+        let mut query = query_of(&view)?;
+        let mut apart = Apart((schema, name), before, added, false);
+        visit::query(&mut apart, &mut query);
+        if apart.3 {
+            changed.push(ViewDef { query: print::query(&query), ..ViewDef::clone(&view) });
+        }
+    }
+    put_all(context, changed)
+}
+
+fn put_all(context: &mut Context<'_>, views: Vec<ViewDef>) -> Result<()> {
+    if !views.is_empty() {
+        let catalog = context.catalog_mut()?;
+        catalog.views.extend(views.into_iter().map(|view| (view.oid, Arc::new(view))));
+    }
+    Ok(())
+}
+
+/// Takes the name of a column that goes out of the names that views give a table's columns in FROM. `place` is its place among the
+/// columns that users see.
+pub(super) fn forget_column_name(context: &mut Context<'_>, table: &TableDef, place: usize) -> Result<()> {
+    struct Forget<'n>((&'n str, &'n str), usize, bool);
+    impl Visitor for Forget<'_> {
+        fn table(&mut self, table: &mut Table) {
+            let TableKind::Relation { relation, .. } = &table.kind else { return };
+            let is_meant = relation.name.schema().is_some_and(|schema| *schema.text == *self.0.0)
+                && *relation.name.name.text == *self.0.1;
+            if let Some(alias) = table.alias.as_mut().filter(|alias| is_meant && alias.columns.len() > self.1)
+            {
+                alias.columns.remove(self.1);
+                self.2 = true;
+            }
+        }
+    }
+    let schema = context.schema_name(table.schema).to_owned();
+    let mut changed = Vec::new();
+    for view in dependents(context.transaction.catalog(), table.oid) {
+        let mut query = query_of(&view)?;
+        let mut forget = Forget((&schema, &table.name), place, false);
+        visit::query(&mut forget, &mut query);
+        if forget.2 {
+            changed.push(ViewDef { query: print::query(&query), ..ViewDef::clone(&view) });
+        }
+    }
+    put_all(context, changed)
+}
+
+/// Writes another name in the place of a relation's name, with its schema.
 struct RenameRelation<'n> {
     from: (&'n str, &'n str),
     to: (&'n str, &'n str),

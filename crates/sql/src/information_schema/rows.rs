@@ -393,6 +393,13 @@ fn table_name(source: &Source, table: &TableDef) -> Row {
 fn table_constraints(source: &Source) -> Vec<Row> {
     let row = |(table, constraint): (&TableDef, &ConstraintDef)| {
         let deferral = table.deferral(constraint);
+        let nulls_distinct = match constraint.kind {
+            ConstraintKind::Unique { index } => {
+                let index = table.indexes.iter().find(|known| known.oid == index);
+                Some(if index.is_some_and(|index| index.nulls_not_distinct) { "NO" } else { "YES" })
+            }
+            _ => None,
+        };
         let mut row = constraint_name(source, table, constraint);
         row.extend(table_name(source, table));
         row.extend(row! {
@@ -405,6 +412,7 @@ fn table_constraints(source: &Source) -> Vec<Row> {
             "is_deferrable": if deferral == Deferral::Never { "NO" } else { "YES" },
             "initially_deferred": if deferral == Deferral::InitiallyDeferred { "YES" } else { "NO" },
             "enforced": "YES",
+            "nulls_distinct": nulls_distinct,
         });
         row
     };
@@ -464,14 +472,14 @@ fn key_column_usage(source: &Source) -> Vec<Row> {
 fn referential_constraints(source: &Source) -> Vec<Row> {
     let mut rows = Vec::new();
     for (table, constraint) in constraints(source) {
-        let ConstraintKind::ForeignKey { parent, parent_columns, on_delete, on_update, .. } =
+        let ConstraintKind::ForeignKey { parent, parent_columns, on_delete, on_update, match_full, .. } =
             &constraint.kind
         else {
             continue;
         };
         let mut row = constraint_name(source, table, constraint);
         row.extend(row! {
-            "match_option": "NONE",
+            "match_option": if *match_full { "FULL" } else { "NONE" },
             "update_rule": action_rule(*on_update),
             "delete_rule": action_rule(*on_delete),
         });

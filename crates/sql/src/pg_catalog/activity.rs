@@ -3,7 +3,7 @@
 
 use super::rows::{PG_CLASS, row};
 use super::{Cell, DATABASE, OWNER, Row, Source};
-use crate::activity::{Activity, State};
+use crate::activity::{Activity, DatabaseCounts, Resets, State};
 use crate::advisory;
 use crate::copy::{Channel, Progress};
 use crate::named::{NamedCursor, NamedStatement};
@@ -201,30 +201,25 @@ fn advisory_lock(lock: &advisory::Listed) -> Row {
         "transactionid": Cell::Null,
         "virtualtransaction": format!("{}/0", lock.session),
         "pid": i64::from(lock.session),
-        "mode": match lock.mode {
-            advisory::Mode::Shared => "ShareLock",
-            advisory::Mode::Exclusive => "ExclusiveLock",
-        },
+        "mode": lock.mode.name(),
         "granted": lock.is_granted,
     }
 }
 
 pub(super) fn pg_stat_database(source: &Source) -> Vec<Row> {
     let Some(asking) = source.session() else { return Vec::new() };
-    let statistics = asking.engine().statistics();
-    let rollbacks = statistics.rollbacks.get();
-    let is_conflict = |abort: &Abort| abort.state == Some(SqlState::SERIALIZATION_FAILURE);
-    let conflicts: u64 =
-        statistics.aborts().iter().filter(|(abort, _)| is_conflict(abort)).map(|(_, count)| count).sum();
+    let reset = asking.sessions().with_resets(|resets| resets.database);
+    let counts =
+        DatabaseCounts::of(asking.engine()).since(reset.map_or_else(Default::default, |(_, counts)| counts));
     vec![row! {
         "datid": DATABASE,
         "datname": source.facts.database.as_str(),
         "numbackends": asking.sessions().list().len() as i64,
-        // PostgreSQL also counts transactions that only read.
-        "xact_commit": asking.engine().ended_transactions().saturating_sub(rollbacks) as i64,
-        "xact_rollback": rollbacks as i64,
-        "conflicts": conflicts as i64,
-        "deadlocks": statistics.deadlocks.get() as i64,
+        "xact_commit": counts.commits as i64,
+        "xact_rollback": counts.rollbacks as i64,
+        "conflicts": counts.conflicts as i64,
+        "deadlocks": counts.deadlocks as i64,
+        "stats_reset": reset.map(|(at, _)| at),
     }]
 }
 
@@ -232,7 +227,7 @@ pub(super) fn pg_stat_database(source: &Source) -> Vec<Row> {
 pub(super) fn pg_stat_archiver(source: &Source) -> Vec<Row> {
     let zero = |name: &'static str| (name, Cell::Integer(0));
     let mut row = vec![zero("archived_count"), zero("failed_count")];
-    row.push(("stats_reset", reset(source)));
+    row.push(("stats_reset", reset(source, |resets| resets.archiver)));
     vec![row]
 }
 
@@ -249,7 +244,7 @@ pub(super) fn pg_stat_bgwriter(source: &Source) -> Vec<Row> {
     ];
     let mut row: Row = COUNTS.iter().map(|name| (*name, Cell::Integer(0))).collect();
     row.extend(row! { "checkpoint_write_time": 0.0, "checkpoint_sync_time": 0.0 });
-    row.push(("stats_reset", reset(source)));
+    row.push(("stats_reset", reset(source, |resets| resets.writer)));
     vec![row]
 }
 
@@ -261,17 +256,18 @@ pub(super) fn pg_stat_database_conflicts(source: &Source) -> Vec<Row> {
     vec![row]
 }
 
-/// The growth of the log since the database was opened.
+/// What the log has grown by since the database was opened, or since it was reset.
 pub(super) fn pg_stat_wal(source: &Source) -> Vec<Row> {
     let Some(asking) = source.session() else { return Vec::new() };
+    let before = asking.sessions().with_resets(|resets| resets.log.map_or(0, |(_, bytes)| bytes));
     const COUNTS: [&str; 5] = ["wal_records", "wal_fpi", "wal_buffers_full", "wal_write", "wal_sync"];
     let mut row: Row = COUNTS.iter().map(|name| (*name, Cell::Integer(0))).collect();
     row.extend(row! {
-        "wal_bytes": asking.engine().log_bytes().0.to_string(),
+        "wal_bytes": asking.engine().log_bytes().0.saturating_sub(before).to_string(),
         "wal_write_time": 0.0,
         "wal_sync_time": 0.0,
     });
-    row.push(("stats_reset", reset(source)));
+    row.push(("stats_reset", reset(source, |resets| resets.log.map(|(at, _)| at))));
     vec![row]
 }
 
@@ -283,9 +279,12 @@ pub(super) fn pg_stat_ssl(source: &Source) -> Vec<Row> {
     asking.sessions().list().iter().map(row).collect()
 }
 
-/// Counts begin when the database is opened.
-fn reset(source: &Source) -> Cell {
-    source.session().map(|asking| asking.sessions().begun()).into()
+/// Counts begin when the database is opened, or when they are reset.
+fn reset(source: &Source, at: impl FnOnce(&Resets) -> Option<i64>) -> Cell {
+    let sessions = source.session().map(|asking| asking.sessions());
+    sessions
+        .map(|sessions| sessions.with_resets(|resets| at(resets)).unwrap_or_else(|| sessions.begun()))
+        .into()
 }
 
 pub(super) fn pg_stat_user_tables(source: &Source) -> Vec<Row> {
@@ -505,7 +504,7 @@ fn engine_figures(asking: &Services) -> Vec<(&'static str, u64, &'static str)> {
     ]
 }
 
-/// The cursors of the asking session.
+/// The cursors of the asking session, and the portals of its protocol.
 pub(super) fn pg_cursors(source: &Source) -> Vec<Row> {
     let Some(asking) = source.session() else { return Vec::new() };
     let row = |(name, cursor): (&String, &NamedCursor)| {
@@ -518,7 +517,7 @@ pub(super) fn pg_cursors(source: &Source) -> Vec<Row> {
             "creation_time": cursor.declared_at,
         }
     };
-    asking.with_named(|named| named.cursors.iter().map(row).collect())
+    asking.with_named(|named| named.cursors.iter().chain(&named.portals).map(row).collect())
 }
 
 /// The prepared statements of the asking session.
@@ -556,6 +555,8 @@ pub(super) fn pg_settings(source: &Source) -> Vec<Row> {
                 "short_desc": setting.about,
                 "context": if setting.is_fixed { "internal" } else { "user" },
                 "vartype": setting.kind,
+                "min_val": setting.range.as_ref().map(|(low, _)| low.as_str()),
+                "max_val": setting.range.as_ref().map(|(_, high)| high.as_str()),
                 "enumvals": setting.choices.map(|choices| choices.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()),
                 "boot_val": &*setting.default,
                 "reset_val": &*setting.reset,

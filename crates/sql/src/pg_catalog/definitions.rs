@@ -125,13 +125,15 @@ impl Source {
         let condition = index.condition.as_deref().map(|text| self.index_condition(table, text, false));
         let condition = condition.map(|condition| format!(" WHERE {condition}")).unwrap_or_default();
         format!(
-            "CREATE {}INDEX {} ON {}.{} USING btree ({}){}{condition}",
+            "CREATE {}INDEX {} ON {}.{} USING btree ({}){}{}{}{condition}",
             if index.unique { "UNIQUE " } else { "" },
             quote_identifier(&index.name),
             quote_identifier(self.schema_name(table.schema)),
             quote_identifier(&table.name),
             columns.join(", "),
-            include(table, index) + &with_options(index),
+            include(table, index),
+            if index.nulls_not_distinct { " NULLS NOT DISTINCT" } else { "" },
+            with_options(index),
         )
     }
 
@@ -161,9 +163,26 @@ impl Source {
     ) -> String {
         let mut text = match &constraint.kind {
             ConstraintKind::PrimaryKey { index } => format!("PRIMARY KEY {}", key(table, *index, options)),
-            ConstraintKind::Unique { index } => format!("UNIQUE {}", key(table, *index, options)),
+            ConstraintKind::Unique { index } => {
+                let is_it = |found: &&IndexDef| found.oid == *index;
+                let nulls =
+                    match table.indexes.iter().find(is_it).is_some_and(|index| index.nulls_not_distinct) {
+                        true => "NULLS NOT DISTINCT ",
+                        false => "",
+                    };
+                format!("UNIQUE {nulls}{}", key(table, *index, options))
+            }
             ConstraintKind::Check { expression } => format!("CHECK ({})", condition(expression)),
-            ConstraintKind::ForeignKey { columns, parent, parent_columns, on_delete, on_update, .. } => {
+            ConstraintKind::ForeignKey {
+                columns,
+                parent,
+                parent_columns,
+                on_delete,
+                on_delete_columns,
+                on_update,
+                match_full,
+                ..
+            } => {
                 let Some(parent) = self.catalog.tables.get(parent) else { return String::new() };
                 let mut text = format!(
                     "FOREIGN KEY ({}) REFERENCES {}({})",
@@ -171,10 +190,16 @@ impl Source {
                     self.name_to_find(&Object::Table(parent)),
                     column_names(parent, parent_columns),
                 );
+                if *match_full {
+                    text.push_str(" MATCH FULL");
+                }
                 for (event, action) in [("UPDATE", on_update), ("DELETE", on_delete)] {
                     if let Some(action) = action_name(*action) {
                         text.push_str(&format!(" ON {event} {action}"));
                     }
+                }
+                if !on_delete_columns.is_empty() {
+                    text.push_str(&format!(" ({})", column_names(table, on_delete_columns)));
                 }
                 text
             }

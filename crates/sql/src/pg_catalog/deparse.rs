@@ -70,8 +70,13 @@ fn bound(
     }
     let style = TextStyle::DEFAULT;
     let facts = &source.facts;
-    let names =
-        Names { search_path: &facts.search_path, database: &facts.database, style: &style, present: None };
+    let names = Names {
+        search_path: &facts.search_path,
+        database: &facts.database,
+        literals: &style,
+        style: &style,
+        present: None,
+    };
     let binding = Binding::new(source.registry, &source.catalog, names, &NoRelations);
     let relation = match table {
         None => None,

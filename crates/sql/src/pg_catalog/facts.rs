@@ -324,6 +324,11 @@ pub(super) fn pg_collation(_: &Source) -> Vec<Row> {
     COLLATIONS.into_iter().map(row).collect()
 }
 
+/// Whether there is a language of that name.
+pub(crate) fn has_language(name: &str) -> bool {
+    LANGUAGES.iter().any(|(_, known, _)| *known == name)
+}
+
 pub(super) fn pg_language(_: &Source) -> Vec<Row> {
     let row = |(oid, name, is_trusted): (i64, &str, bool)| {
         row! { "oid": oid, "lanname": name, "lanowner": OWNER, "lanpltrusted": is_trusted }

@@ -32,6 +32,7 @@ use firn_txn::catalog::{Oid, SchemaDef};
 use firn_vector::Registry;
 use std::any::Any;
 
+pub(crate) use facts::has_language;
 pub(crate) use relation::{Cell, Relation, Row, parse_relations};
 pub(crate) use source::CatalogRelation;
 

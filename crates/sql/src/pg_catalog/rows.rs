@@ -351,6 +351,7 @@ fn pg_index(source: &Source) -> Vec<Row> {
             "indnatts": columns.len() as i64,
             "indnkeyatts": key.len() as i64,
             "indisunique": index.unique,
+            "indnullsnotdistinct": index.nulls_not_distinct,
             "indisprimary": table.primary_key().is_some_and(|primary| primary.oid == index.oid),
             "indimmediate": index.deferral == Deferral::Never,
             "indisvalid": true,
@@ -410,18 +411,29 @@ fn pg_constraint(source: &Source) -> Vec<Row> {
                     check
                 }
                 ConstraintKind::ForeignKey {
-                    columns, parent, parent_columns, on_delete, on_update, ..
+                    columns,
+                    parent,
+                    parent_columns,
+                    on_delete,
+                    on_delete_columns,
+                    on_update,
+                    match_full,
+                    ..
                 } => {
-                    row! {
+                    let mut key = row! {
                         "contype": "f",
                         "confrelid": number(*parent),
                         "conindid": parent_index(source, *parent, parent_columns),
                         "confupdtype": action_letter(*on_update),
                         "confdeltype": action_letter(*on_delete),
-                        "confmatchtype": "s",
+                        "confmatchtype": if *match_full { "f" } else { "s" },
                         "conkey": attribute_numbers(columns),
                         "confkey": attribute_numbers(parent_columns),
+                    };
+                    if !on_delete_columns.is_empty() {
+                        key.extend(row! { "confdelsetcols": attribute_numbers(on_delete_columns) });
                     }
+                    key
                 }
             });
             rows.push(row);

@@ -21,6 +21,7 @@ pub fn with_catalog<T>(
     let names = Names {
         search_path: &facts.search_path,
         database: &facts.database,
+        literals: &facts.style,
         style: &facts.style,
         present: Some(clock::wall_clock_micros()),
     };

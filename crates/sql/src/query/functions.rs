@@ -45,6 +45,7 @@ pub fn register(builder: &mut RegistryBuilder) {
         },
     );
     session(builder);
+    statistics(builder);
     advisory_locks(builder);
     notifications(builder);
     sequences(builder);
@@ -190,9 +191,58 @@ fn session(builder: &mut RegistryBuilder) {
     builder.scalar::<(i32,), _>("pg_cancel_backend(int4)", |call, (session,)| {
         services(call)?.interrupt(session, false)
     });
-    builder.scalar::<(i32, i64), _>("pg_terminate_backend(int4,int8)", |call, (session, _)| {
+    builder.scalar::<(i32, i64), _>("pg_terminate_backend(int4,int8)", |call, (session, timeout)| {
+        if timeout < 0 {
+            let message = "\"timeout\" must not be negative";
+            return Err(Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message));
+        }
         services(call)?.interrupt(session, true)
     });
+    builder.scalar::<(), _>("current_query()", |call, ()| {
+        let query = own_session(call)?.activity().query();
+        call.text.push_str(&query);
+        Ok::<_, Error>(Text)
+    });
+    // The binder knows the collation of an expression, and leaves no call.
+    builder.scalar::<Rest, _>("pg_collation_for(any)", |_, _| None::<Text>);
+    builder.scalar::<(), _>("pg_reload_conf()", |_, ()| true);
+    builder.scalar::<(), _>("pg_rotate_logfile()", |call, ()| {
+        own_session(call)?.warn("rotation not possible because log collection not active");
+        Ok::<_, Error>(false)
+    });
+}
+
+/// What PostgreSQL counts and FirnDB does not is reset without effect.
+fn statistics(builder: &mut RegistryBuilder) {
+    builder.scalar::<(), _>("pg_stat_reset()", |call, ()| {
+        own_session(call)?.reset_statistics();
+        Ok::<_, Error>(Text)
+    });
+    builder.scalar::<(&str,), _>("pg_stat_reset_shared(text)", |call, (target,)| {
+        own_session(call)?.reset_shared_statistics(target).map(|()| Text)
+    });
+    builder.scalar::<(u32,), _>(
+        "pg_stat_reset_single_table_counters(oid) pg_stat_reset_single_function_counters(oid)",
+        |_, (_,)| Text,
+    );
+    builder.scalar::<Rest, _>("pg_stat_reset_slru(text)", |_, _| Text);
+    builder.scalar::<(Option<&str>,), _>("pg_stat_reset_replication_slot(text)", |_, (slot,)| match slot {
+        None => Ok(Text),
+        Some(slot) => {
+            let message = format!("replication slot \"{slot}\" does not exist");
+            Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message))
+        }
+    });
+    builder.scalar::<(Option<u32>,), _>("pg_stat_reset_subscription_stats(oid)", |_, (subscription,)| {
+        match subscription {
+            Some(0) => {
+                let message = "invalid subscription OID 0";
+                Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message))
+            }
+            _ => Ok(Text),
+        }
+    });
+    builder.scalar::<(), _>("pg_stat_clear_snapshot() pg_stat_force_next_flush()", |_, ()| Text);
 }
 
 /// The session that calls, with all its parts.

@@ -362,6 +362,7 @@ fn preparing<T>(
         names: Names {
             search_path: &facts.search_path,
             database: &facts.database,
+            literals: facts.literals.as_ref().unwrap_or(&facts.style),
             style: &facts.style,
             present: None,
         },

@@ -1,5 +1,6 @@
 //! The table of settings: the values that each accepts, and its purpose.
 
+use super::numbers::Unit::{self, Blocks, Kilobytes, Milliseconds, Seconds};
 use firn_base::text_style::IntervalStyle;
 
 /// The type of a setting.
@@ -7,20 +8,18 @@ use firn_base::text_style::IntervalStyle;
 pub(super) enum Kind {
     /// on or off
     Boolean,
-    /// A number in a range.
-    Integer(i64, i64),
-    /// A number with a fraction.
-    Real,
-    /// A number of milliseconds, or with a unit.
-    Duration,
-    /// A number of kilobytes, or with a unit.
-    Memory,
-    /// The same, or -1 for no limit.
-    MemoryLimit,
+    /// Only off.
+    Off,
+    /// A whole number in a range, of a unit.
+    Integer(Option<Unit>, i32, i32),
+    /// A number with a fraction in a range, of a unit.
+    Real(Option<Unit>, f64, f64),
     /// One of these words.
     Choice(&'static [&'static str]),
-    /// Any text.
+    /// A text, which its name may restrict.
     Text,
+    /// The name of a locale.
+    Locale,
     /// A time zone.
     TimeZone,
     /// A style of dates and the order of their fields.
@@ -29,17 +28,28 @@ pub(super) enum Kind {
     Encoding,
     /// A role, which is the user.
     Role,
-    /// Cannot be changed.
-    Fixed,
+    /// Cannot be changed; PostgreSQL's word for what it is.
+    Fixed(&'static str),
 }
 
 impl Kind {
-    /// The unit of its numbers without one.
-    pub(super) fn unit(self) -> Option<&'static str> {
+    /// What its numbers count.
+    pub(super) fn unit(self) -> Option<Unit> {
         match self {
-            Kind::Duration => Some("ms"),
-            Kind::Memory | Kind::MemoryLimit => Some("kB"),
+            Kind::Integer(unit, ..) | Kind::Real(unit, ..) => unit,
             _ => None,
+        }
+    }
+
+    /// PostgreSQL's word for what it takes.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Kind::Boolean | Kind::Off => "bool",
+            Kind::Integer(..) => "integer",
+            Kind::Real(..) => "real",
+            Kind::Choice(_) => "enum",
+            Kind::Fixed(word) => word,
+            _ => "string",
         }
     }
 }
@@ -58,60 +68,59 @@ const fn parameter(name: &'static str, default: &'static str, kind: Kind, about:
 const ISOLATION: Kind =
     Kind::Choice(&["serializable", "repeatable read", "read committed", "read uncommitted"]);
 
-/// Every setting, sorted by lower-case name. Those that only affect PostgreSQL's planner, memory or log are included because drivers
-/// and tools set them.
+const SERVER_MESSAGES: Kind = Kind::Choice(&[
+    "debug5", "debug4", "debug3", "debug2", "debug1", "info", "notice", "warning", "error", "log", "fatal",
+    "panic",
+]);
+
+/// Every setting, sorted by lower-case name. Those that steer only PostgreSQL's planner, memory or log are here because drivers and
+/// tools set them.
 pub(super) static PARAMETERS: &[Parameter] = &[
     parameter("application_name", "", Kind::Text, "The name of the client's application."),
     parameter("array_nulls", "on", Kind::Boolean, "Accepted; has no effect."),
-    parameter("backend_flush_after", "0", Kind::Memory, "Accepted; has no effect."),
-    parameter("backslash_quote", "safe_encoding", Kind::Text, "Accepted; has no effect."),
+    parameter("backend_flush_after", "0", Kind::Integer(Some(Blocks), 0, 256), "Accepted; has no effect."),
     parameter(
-        "bytea_output",
-        "hex",
-        Kind::Choice(&["escape", "hex"]),
-        "The format in which bytea is printed.",
+        "backslash_quote",
+        "safe_encoding",
+        Kind::Choice(&["safe_encoding", "on", "off"]),
+        "Accepted; has no effect.",
     ),
+    parameter("bytea_output", "hex", Kind::Choice(&["escape", "hex"]), "How bytea is printed."),
     parameter("check_function_bodies", "on", Kind::Boolean, "Accepted; has no effect."),
     parameter(
         "client_connection_check_interval",
         "1s",
-        Kind::Duration,
-        "Interval of checks whether the client of a running statement is still connected; 0 for none.",
-    ),
-    parameter(
-        "client_encoding",
-        "UTF8",
-        Kind::Encoding,
-        "The encoding of strings that the client sends and receives.",
+        Kind::Integer(Some(Milliseconds), 0, i32::MAX),
+        "How long a statement runs until it is looked whether its client is still there; 0 for ever.",
     ),
     parameter(
         "client_min_messages",
         "notice",
         Kind::Choice(&[
-            "debug5", "debug4", "debug3", "debug2", "debug1", "debug", "log", "notice", "warning", "error",
+            "debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error",
         ]),
         "The lowest severity of messages that are sent to the client.",
     ),
-    parameter("commit_delay", "0", Kind::Integer(0, 100000), "Accepted; has no effect."),
-    parameter("commit_siblings", "5", Kind::Integer(0, 1000), "Accepted; has no effect."),
+    parameter("commit_delay", "0", Kind::Integer(None, 0, 100000), "Accepted; has no effect."),
+    parameter("commit_siblings", "5", Kind::Integer(None, 0, 1000), "Accepted; has no effect."),
     parameter(
         "constraint_exclusion",
         "partition",
         Kind::Choice(&["partition", "on", "off"]),
         "Accepted; has no effect.",
     ),
-    parameter("cpu_index_tuple_cost", "0.005", Kind::Real, "Accepted; has no effect."),
-    parameter("cpu_operator_cost", "0.0025", Kind::Real, "Accepted; has no effect."),
-    parameter("cpu_tuple_cost", "0.01", Kind::Real, "Accepted; has no effect."),
-    parameter("cursor_tuple_fraction", "0.1", Kind::Real, "Accepted; has no effect."),
-    parameter("DateStyle", "ISO, MDY", Kind::DateStyle, "The format in which dates are printed and read."),
+    parameter("cpu_index_tuple_cost", "0.005", Kind::Real(None, 0.0, f64::MAX), "Accepted; has no effect."),
+    parameter("cpu_operator_cost", "0.0025", Kind::Real(None, 0.0, f64::MAX), "Accepted; has no effect."),
+    parameter("cpu_tuple_cost", "0.01", Kind::Real(None, 0.0, f64::MAX), "Accepted; has no effect."),
+    parameter("cursor_tuple_fraction", "0.1", Kind::Real(None, 0.0, 1.0), "Accepted; has no effect."),
+    parameter("DateStyle", "ISO, MDY", Kind::DateStyle, "How dates are printed and read."),
     parameter(
         "deadlock_timeout",
         "1s",
-        Kind::Duration,
+        Kind::Integer(Some(Milliseconds), 1, i32::MAX),
         "Accepted; has no effect: deadlocks are found at once.",
     ),
-    parameter("default_statistics_target", "100", Kind::Integer(1, 10000), "Accepted; has no effect."),
+    parameter("default_statistics_target", "100", Kind::Integer(None, 1, 10000), "Accepted; has no effect."),
     parameter("default_table_access_method", "heap", Kind::Text, "Accepted; has no effect."),
     parameter("default_tablespace", "", Kind::Text, "Accepted; has no effect."),
     parameter("default_text_search_config", "pg_catalog.simple", Kind::Text, "Accepted; has no effect."),
@@ -139,8 +148,13 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         Kind::Boolean,
         "Whether new transactions are read-only.",
     ),
-    parameter("effective_cache_size", "4GB", Kind::Memory, "Accepted; has no effect."),
-    parameter("effective_io_concurrency", "1", Kind::Integer(0, 1000), "Accepted; has no effect."),
+    parameter(
+        "effective_cache_size",
+        "4GB",
+        Kind::Integer(Some(Blocks), 1, i32::MAX),
+        "Accepted; has no effect.",
+    ),
+    parameter("effective_io_concurrency", "1", Kind::Integer(None, 0, 1000), "Accepted; has no effect."),
     parameter("enable_async_append", "on", Kind::Boolean, "Accepted; has no effect."),
     parameter("enable_bitmapscan", "on", Kind::Boolean, "Accepted; has no effect."),
     parameter("enable_gathermerge", "on", Kind::Boolean, "Accepted; has no effect."),
@@ -165,8 +179,8 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     parameter(
         "extra_float_digits",
         "1",
-        Kind::Integer(-15, 3),
-        "Above 0, floats are printed in the shortest exact form; else, digits added to those of the type.",
+        Kind::Integer(None, -15, 3),
+        "Above 0 floats are printed shortest and exact, else with so many more digits than all keep.",
     ),
     parameter(
         "force_parallel_mode",
@@ -174,51 +188,61 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         Kind::Choice(&["off", "on", "regress"]),
         "Accepted; has no effect.",
     ),
-    parameter("from_collapse_limit", "8", Kind::Integer(1, 2147483647), "Accepted; has no effect."),
+    parameter("from_collapse_limit", "8", Kind::Integer(None, 1, i32::MAX), "Accepted; has no effect."),
     parameter("geqo", "on", Kind::Boolean, "Accepted; has no effect."),
-    parameter("geqo_effort", "5", Kind::Integer(1, 10), "Accepted; has no effect."),
-    parameter("geqo_generations", "0", Kind::Integer(0, 2147483647), "Accepted; has no effect."),
-    parameter("geqo_pool_size", "0", Kind::Integer(0, 2147483647), "Accepted; has no effect."),
-    parameter("geqo_seed", "0", Kind::Real, "Accepted; has no effect."),
-    parameter("geqo_selection_bias", "2", Kind::Real, "Accepted; has no effect."),
-    parameter("geqo_threshold", "12", Kind::Integer(2, 2147483647), "Accepted; has no effect."),
-    parameter("hash_mem_multiplier", "2", Kind::Real, "Accepted; has no effect."),
+    parameter("geqo_effort", "5", Kind::Integer(None, 1, 10), "Accepted; has no effect."),
+    parameter("geqo_generations", "0", Kind::Integer(None, 0, i32::MAX), "Accepted; has no effect."),
+    parameter("geqo_pool_size", "0", Kind::Integer(None, 0, i32::MAX), "Accepted; has no effect."),
+    parameter("geqo_seed", "0", Kind::Real(None, 0.0, 1.0), "Accepted; has no effect."),
+    parameter("geqo_selection_bias", "2", Kind::Real(None, 1.5, 2.0), "Accepted; has no effect."),
+    parameter("geqo_threshold", "12", Kind::Integer(None, 2, i32::MAX), "Accepted; has no effect."),
+    parameter("hash_mem_multiplier", "2", Kind::Real(None, 1.0, 1000.0), "Accepted; has no effect."),
     parameter(
         "idle_in_transaction_session_timeout",
         "0",
-        Kind::Duration,
-        "The longest idle time in a transaction block; 0 for no limit.",
+        Kind::Integer(Some(Milliseconds), 0, i32::MAX),
+        "Longest that a client may leave a transaction block idle; 0 for ever.",
     ),
     parameter(
         "idle_session_timeout",
         "0",
-        Kind::Duration,
-        "The longest idle time outside of transaction blocks; 0 for no limit.",
+        Kind::Integer(Some(Milliseconds), 0, i32::MAX),
+        "Longest that a client may be idle outside transaction blocks; 0 for ever.",
     ),
-    parameter("integer_datetimes", "on", Kind::Fixed, "Times are integers."),
+    parameter("integer_datetimes", "on", Kind::Fixed("bool"), "Times are integers."),
     parameter(
         "IntervalStyle",
         "postgres",
         Kind::Choice(IntervalStyle::NAMES),
         "The format in which intervals are printed and read.",
     ),
-    parameter("is_superuser", "on", Kind::Fixed, "Every user may do everything."),
+    parameter("is_superuser", "on", Kind::Fixed("bool"), "Every user may do everything."),
     parameter("jit", "off", Kind::Boolean, "Accepted; has no effect."),
-    parameter("jit_above_cost", "100000", Kind::Real, "Accepted; has no effect."),
-    parameter("jit_inline_above_cost", "500000", Kind::Real, "Accepted; has no effect."),
-    parameter("jit_optimize_above_cost", "500000", Kind::Real, "Accepted; has no effect."),
-    parameter("join_collapse_limit", "8", Kind::Integer(1, 2147483647), "Accepted; has no effect."),
-    parameter("lc_collate", "C", Kind::Fixed, "Strings are compared by their bytes."),
-    parameter("lc_ctype", "C.UTF-8", Kind::Fixed, "Characters are classified by Unicode."),
-    parameter("lc_messages", "C", Kind::Text, "Messages are in English."),
-    parameter("lc_monetary", "C", Kind::Text, "Accepted; has no effect."),
-    parameter("lc_numeric", "C", Kind::Text, "Accepted; has no effect."),
-    parameter("lc_time", "C", Kind::Text, "Accepted; has no effect."),
+    parameter("jit_above_cost", "100000", Kind::Real(None, -1.0, f64::MAX), "Accepted; has no effect."),
+    parameter(
+        "jit_inline_above_cost",
+        "500000",
+        Kind::Real(None, -1.0, f64::MAX),
+        "Accepted; has no effect.",
+    ),
+    parameter(
+        "jit_optimize_above_cost",
+        "500000",
+        Kind::Real(None, -1.0, f64::MAX),
+        "Accepted; has no effect.",
+    ),
+    parameter("join_collapse_limit", "8", Kind::Integer(None, 1, i32::MAX), "Accepted; has no effect."),
+    parameter("lc_collate", "C", Kind::Fixed("string"), "Strings compare by their bytes."),
+    parameter("lc_ctype", "C.UTF-8", Kind::Fixed("string"), "Characters are those of Unicode."),
+    parameter("lc_messages", "C", Kind::Locale, "Messages are English."),
+    parameter("lc_monetary", "C", Kind::Locale, "Accepted; has no effect."),
+    parameter("lc_numeric", "C", Kind::Locale, "Accepted; has no effect."),
+    parameter("lc_time", "C", Kind::Locale, "Accepted; has no effect."),
     parameter(
         "lock_timeout",
         "0",
-        Kind::Duration,
-        "The longest wait of a statement for a row or a table; 0 for no limit.",
+        Kind::Integer(Some(Milliseconds), 0, i32::MAX),
+        "Longest that a statement waits for a row or a table; 0 for ever.",
     ),
     parameter("log_duration", "off", Kind::Boolean, "Accepted; has no effect."),
     parameter(
@@ -229,26 +253,20 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     ),
     parameter("log_executor_stats", "off", Kind::Boolean, "Accepted; has no effect."),
     parameter("log_lock_waits", "off", Kind::Boolean, "Accepted; has no effect."),
-    parameter("log_min_duration_sample", "-1", Kind::Integer(-1, 2147483647), "Accepted; has no effect."),
-    parameter("log_min_duration_statement", "-1", Kind::Integer(-1, 2147483647), "Accepted; has no effect."),
     parameter(
-        "log_min_error_statement",
-        "error",
-        Kind::Choice(&[
-            "debug5", "debug4", "debug3", "debug2", "debug1", "info", "notice", "warning", "error", "log",
-            "fatal", "panic",
-        ]),
+        "log_min_duration_sample",
+        "-1",
+        Kind::Integer(Some(Milliseconds), -1, i32::MAX),
         "Accepted; has no effect.",
     ),
     parameter(
-        "log_min_messages",
-        "warning",
-        Kind::Choice(&[
-            "debug5", "debug4", "debug3", "debug2", "debug1", "info", "notice", "warning", "error", "log",
-            "fatal", "panic",
-        ]),
+        "log_min_duration_statement",
+        "-1",
+        Kind::Integer(Some(Milliseconds), -1, i32::MAX),
         "Accepted; has no effect.",
     ),
+    parameter("log_min_error_statement", "error", SERVER_MESSAGES, "Accepted; has no effect."),
+    parameter("log_min_messages", "warning", SERVER_MESSAGES, "Accepted; has no effect."),
     parameter("log_parser_stats", "off", Kind::Boolean, "Accepted; has no effect."),
     parameter("log_planner_stats", "off", Kind::Boolean, "Accepted; has no effect."),
     parameter(
@@ -258,26 +276,61 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         "Accepted; has no effect.",
     ),
     parameter("log_statement_stats", "off", Kind::Boolean, "Accepted; has no effect."),
-    parameter("logical_decoding_work_mem", "64MB", Kind::Memory, "Accepted; has no effect."),
-    parameter("maintenance_io_concurrency", "10", Kind::Integer(0, 1000), "Accepted; has no effect."),
-    parameter("maintenance_work_mem", "64MB", Kind::Memory, "Accepted; has no effect."),
-    parameter("max_identifier_length", "63", Kind::Fixed, "The longest name in bytes."),
-    parameter("max_index_keys", "32", Kind::Fixed, "The most columns of an index."),
-    parameter("max_parallel_maintenance_workers", "2", Kind::Integer(0, 1024), "Accepted; has no effect."),
-    parameter("max_parallel_workers", "8", Kind::Integer(0, 1024), "Accepted; has no effect."),
-    parameter("max_parallel_workers_per_gather", "2", Kind::Integer(0, 1024), "Accepted; has no effect."),
+    parameter(
+        "logical_decoding_work_mem",
+        "64MB",
+        Kind::Integer(Some(Kilobytes), 64, i32::MAX),
+        "Accepted; has no effect.",
+    ),
+    parameter("maintenance_io_concurrency", "10", Kind::Integer(None, 0, 1000), "Accepted; has no effect."),
+    parameter(
+        "maintenance_work_mem",
+        "64MB",
+        Kind::Integer(Some(Kilobytes), 1024, i32::MAX),
+        "Accepted; has no effect.",
+    ),
+    parameter("max_identifier_length", "63", Kind::Fixed("integer"), "Bytes of a name."),
+    parameter("max_index_keys", "32", Kind::Fixed("integer"), "Columns of an index."),
+    parameter(
+        "max_parallel_maintenance_workers",
+        "2",
+        Kind::Integer(None, 0, 1024),
+        "Accepted; has no effect.",
+    ),
+    parameter("max_parallel_workers", "8", Kind::Integer(None, 0, 1024), "Accepted; has no effect."),
+    parameter(
+        "max_parallel_workers_per_gather",
+        "2",
+        Kind::Integer(None, 0, 1024),
+        "Accepted; has no effect.",
+    ),
     parameter(
         "max_stack_depth",
         "2MB",
-        Kind::Memory,
+        Kind::Integer(Some(Kilobytes), 100, i32::MAX),
         "How deep statements may nest: 300 levels, and less in proportion if it is below 2MB.",
     ),
-    parameter("memory_limit", "0", Kind::Fixed, "The limit of the store's memory; 0 for no limit."),
-    parameter("min_parallel_index_scan_size", "512kB", Kind::Memory, "Accepted; has no effect."),
-    parameter("min_parallel_table_scan_size", "8MB", Kind::Memory, "Accepted; has no effect."),
+    parameter(
+        "memory_limit",
+        "0",
+        Kind::Fixed("string"),
+        "Most memory that the store may hold; 0 for no limit.",
+    ),
+    parameter(
+        "min_parallel_index_scan_size",
+        "512kB",
+        Kind::Integer(Some(Blocks), 0, 715827882),
+        "Accepted; has no effect.",
+    ),
+    parameter(
+        "min_parallel_table_scan_size",
+        "8MB",
+        Kind::Integer(Some(Blocks), 0, 715827882),
+        "Accepted; has no effect.",
+    ),
     parameter("parallel_leader_participation", "on", Kind::Boolean, "Accepted; has no effect."),
-    parameter("parallel_setup_cost", "1000", Kind::Real, "Accepted; has no effect."),
-    parameter("parallel_tuple_cost", "0.1", Kind::Real, "Accepted; has no effect."),
+    parameter("parallel_setup_cost", "1000", Kind::Real(None, 0.0, f64::MAX), "Accepted; has no effect."),
+    parameter("parallel_tuple_cost", "0.1", Kind::Real(None, 0.0, f64::MAX), "Accepted; has no effect."),
     parameter(
         "password_encryption",
         "scram-sha-256",
@@ -293,24 +346,29 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     parameter(
         "query_memory",
         "0",
-        Kind::Fixed,
-        "The limit of the memory of all running queries' hash tables and sort buffers.",
+        Kind::Fixed("string"),
+        "Most memory that running queries may hold together in hash tables and sort buffers.",
     ),
-    parameter("quote_all_identifiers", "off", Kind::Choice(&["off"]), "Names are quoted only if necessary."),
-    parameter("random_page_cost", "4", Kind::Real, "Accepted; has no effect."),
-    parameter("recursive_worktable_factor", "10", Kind::Real, "Accepted; has no effect."),
-    parameter("role", "none", Kind::Role, "The current role; every user may do everything."),
+    parameter("quote_all_identifiers", "off", Kind::Off, "Names are quoted where they need it."),
+    parameter("random_page_cost", "4", Kind::Real(None, 0.0, f64::MAX), "Accepted; has no effect."),
+    parameter(
+        "recursive_worktable_factor",
+        "10",
+        Kind::Real(None, 0.001, 1000000.0),
+        "Accepted; has no effect.",
+    ),
+    parameter("role", "none", Kind::Role, "The role whose rights count; every user may do everything."),
     parameter("row_security", "on", Kind::Boolean, "Accepted; has no effect."),
-    parameter("search_path", "\"$user\", public", Kind::Text, "The schemas in which names are looked up."),
-    parameter("seq_page_cost", "1", Kind::Real, "Accepted; has no effect."),
-    parameter("server_encoding", "UTF8", Kind::Fixed, "Strings are UTF-8."),
+    parameter("search_path", "\"$user\", public", Kind::Text, "Schemas in which names are looked up."),
+    parameter("seq_page_cost", "1", Kind::Real(None, 0.0, f64::MAX), "Accepted; has no effect."),
+    parameter("server_encoding", "UTF8", Kind::Fixed("string"), "Strings are UTF-8."),
     parameter(
         "server_version",
         "15.0 (FirnDB)",
-        Kind::Fixed,
-        "The version of PostgreSQL whose dialect is implemented.",
+        Kind::Fixed("string"),
+        "The PostgreSQL whose dialect we follow.",
     ),
-    parameter("server_version_num", "150000", Kind::Fixed, "The same version as a number."),
+    parameter("server_version_num", "150000", Kind::Fixed("integer"), "The same as a number."),
     parameter("session_authorization", "firn", Kind::Role, "The user."),
     parameter(
         "session_replication_role",
@@ -327,26 +385,46 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     parameter(
         "statement_timeout",
         "0",
-        Kind::Duration,
-        "The longest run time of a statement; 0 for no limit.",
+        Kind::Integer(Some(Milliseconds), 0, i32::MAX),
+        "Longest that a statement may run; 0 for ever.",
     ),
     parameter("synchronize_seqscans", "on", Kind::Boolean, "Accepted; has no effect."),
     parameter(
         "synchronous_commit",
         "on",
-        Kind::Choice(&["on", "off", "local", "remote_write", "remote_apply"]),
+        Kind::Choice(&["local", "remote_write", "remote_apply", "on", "off"]),
         "Whether COMMIT waits for the disk.",
     ),
-    parameter("tcp_keepalives_count", "0", Kind::Integer(0, 2147483647), "Accepted; has no effect."),
-    parameter("tcp_keepalives_idle", "0", Kind::Integer(0, 2147483647), "Accepted; has no effect."),
-    parameter("tcp_keepalives_interval", "0", Kind::Integer(0, 2147483647), "Accepted; has no effect."),
-    parameter("tcp_user_timeout", "0", Kind::Duration, "Accepted; has no effect."),
-    parameter("temp_buffers", "8MB", Kind::Memory, "Accepted; has no effect."),
+    parameter("tcp_keepalives_count", "0", Kind::Integer(None, 0, i32::MAX), "Accepted; has no effect."),
+    parameter(
+        "tcp_keepalives_idle",
+        "0",
+        Kind::Integer(Some(Seconds), 0, i32::MAX),
+        "Accepted; has no effect.",
+    ),
+    parameter(
+        "tcp_keepalives_interval",
+        "0",
+        Kind::Integer(Some(Seconds), 0, i32::MAX),
+        "Accepted; has no effect.",
+    ),
+    parameter(
+        "tcp_user_timeout",
+        "0",
+        Kind::Integer(Some(Milliseconds), 0, i32::MAX),
+        "Accepted; has no effect.",
+    ),
+    parameter(
+        "temp_buffers",
+        "8MB",
+        Kind::Integer(Some(Blocks), 100, 1073741823),
+        "Accepted; has no effect.",
+    ),
     parameter(
         "temp_file_limit",
         "-1",
-        Kind::MemoryLimit,
-        "The limit of the session's temporary files; -1 for no limit.",
+        Kind::Integer(Some(Kilobytes), -1, i32::MAX),
+        "Most that the session's queries may hold in temporary files; -1 for no limit.",
     ),
     parameter("temp_tablespaces", "", Kind::Text, "Accepted; has no effect."),
     parameter("TimeZone", "UTC", Kind::TimeZone, "The time zone in which timestamptz is printed and read."),
@@ -369,39 +447,62 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         Kind::Duration,
         "Accepted as 0: the time of transactions is not limited.",
     ),
-    parameter("transform_null_equals", "off", Kind::Choice(&["off"]), "x = NULL is NULL."),
-    parameter("vacuum_cost_delay", "0", Kind::Real, "Accepted; has no effect."),
-    parameter("vacuum_cost_limit", "200", Kind::Integer(1, 10000), "Accepted; has no effect."),
-    parameter("vacuum_cost_page_dirty", "20", Kind::Integer(0, 10000), "Accepted; has no effect."),
-    parameter("vacuum_cost_page_hit", "1", Kind::Integer(0, 10000), "Accepted; has no effect."),
-    parameter("vacuum_cost_page_miss", "2", Kind::Integer(0, 10000), "Accepted; has no effect."),
-    parameter("vacuum_failsafe_age", "1600000000", Kind::Integer(0, 2100000000), "Accepted; has no effect."),
-    parameter("vacuum_freeze_min_age", "50000000", Kind::Integer(0, 1000000000), "Accepted; has no effect."),
+    parameter("transaction_isolation", "serializable", ISOLATION, "Isolation of this transaction."),
+    parameter("transaction_read_only", "off", Kind::Boolean, "Whether this transaction may only read."),
+    parameter(
+        "transaction_timeout",
+        "0",
+        Kind::Integer(Some(Milliseconds), 0, i32::MAX),
+        "Accepted as 0: transactions may last for ever.",
+    ),
+    parameter("transform_null_equals", "off", Kind::Off, "x = NULL is NULL."),
+    parameter(
+        "vacuum_cost_delay",
+        "0",
+        Kind::Real(Some(Milliseconds), 0.0, 100.0),
+        "Accepted; has no effect.",
+    ),
+    parameter("vacuum_cost_limit", "200", Kind::Integer(None, 1, 10000), "Accepted; has no effect."),
+    parameter("vacuum_cost_page_dirty", "20", Kind::Integer(None, 0, 10000), "Accepted; has no effect."),
+    parameter("vacuum_cost_page_hit", "1", Kind::Integer(None, 0, 10000), "Accepted; has no effect."),
+    parameter("vacuum_cost_page_miss", "2", Kind::Integer(None, 0, 10000), "Accepted; has no effect."),
+    parameter(
+        "vacuum_failsafe_age",
+        "1600000000",
+        Kind::Integer(None, 0, 2100000000),
+        "Accepted; has no effect.",
+    ),
+    parameter(
+        "vacuum_freeze_min_age",
+        "50000000",
+        Kind::Integer(None, 0, 1000000000),
+        "Accepted; has no effect.",
+    ),
     parameter(
         "vacuum_freeze_table_age",
         "150000000",
-        Kind::Integer(0, 2000000000),
+        Kind::Integer(None, 0, 2000000000),
         "Accepted; has no effect.",
     ),
     parameter(
         "vacuum_multixact_failsafe_age",
         "1600000000",
-        Kind::Integer(0, 2100000000),
+        Kind::Integer(None, 0, 2100000000),
         "Accepted; has no effect.",
     ),
     parameter(
         "vacuum_multixact_freeze_min_age",
         "5000000",
-        Kind::Integer(0, 1000000000),
+        Kind::Integer(None, 0, 1000000000),
         "Accepted; has no effect.",
     ),
     parameter(
         "vacuum_multixact_freeze_table_age",
         "150000000",
-        Kind::Integer(0, 2000000000),
+        Kind::Integer(None, 0, 2000000000),
         "Accepted; has no effect.",
     ),
-    parameter("work_mem", "4MB", Kind::Memory, "Accepted; has no effect."),
+    parameter("work_mem", "4MB", Kind::Integer(Some(Kilobytes), 64, i32::MAX), "Accepted; has no effect."),
     parameter("xmlbinary", "base64", Kind::Choice(&["base64", "hex"]), "Accepted; has no effect."),
-    parameter("xmloption", "content", Kind::Text, "Accepted; has no effect."),
+    parameter("xmloption", "content", Kind::Choice(&["content", "document"]), "Accepted; has no effect."),
 ];

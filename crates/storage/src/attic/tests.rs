@@ -97,8 +97,14 @@ fn index(table: &Table, id: u32, columns: &[(ColumnId, Representation)], unique:
         nulls_first: false,
     };
     let columns = columns.iter().map(part).collect();
-    let index =
-        Index::new(IndexSpec { id: IndexId(id), name: format!("index {id}"), columns, unique, values: true });
+    let index = Index::new(IndexSpec {
+        id: IndexId(id),
+        name: format!("index {id}"),
+        columns,
+        unique,
+        equal_nulls_from: None,
+        values: true,
+    });
     table.add_index(index.clone());
     index
 }

@@ -1,9 +1,9 @@
 //! Ordered indexes from keys to rows.
 //!
-//! A key is a byte string whose order is the index's order ([`key`]). A unique index maps a key to every row
-//! that any snapshot may find under it, nearly always one ([`posting`]). The entries of a non-unique index,
-//! and the keys of a unique one that contain a NULL, are key ‖ row id. Indexes have no times: readers check
-//! visibility and key of the row.
+//! A key is a byte string whose order is the index's order ([`key`]). A unique index maps a key to
+//! every row that any snapshot may find under it, nearly always one ([`posting`]); a non-unique
+//! index, and the keys of a unique one that hold a distinct NULL, are key ‖ row id. Indexes know no times:
+//! readers re-check visibility and key.
 //!
 //! Storage follows two rules, so that no entry is lost and no unique key is held twice:
 //! - A row is written before its key is inserted or claimed. So a thread that judges the row, or checks
@@ -239,16 +239,17 @@ impl Index {
         self.codec.encode(|part| cell(part.column), self.spec.columns.len(), key);
     }
 
-    /// Whether a full key contains a NULL.
+    /// Whether a full key holds a NULL by which it differs from all others.
     #[inline]
-    pub fn holds_null(&self, key: &[u8]) -> bool {
-        self.nullable && key::holds_null(&self.spec.columns, key)
+    pub fn has_distinct_null(&self, key: &[u8]) -> bool {
+        let count = self.spec.equal_nulls_from.unwrap_or(self.spec.columns.len());
+        self.nullable && key::holds_null(&self.spec.columns, count, key)
     }
 
-    /// Whether no other row may have this full key: the index is unique and the key contains no NULL.
+    /// Whether no other row may have this full key: the index is unique and the key holds no NULL that is distinct.
     #[inline]
     fn is_exclusive(&self, key: &[u8]) -> bool {
-        self.spec.unique && !self.holds_null(key)
+        self.spec.unique && !self.has_distinct_null(key)
     }
 
     /// Lists `row` under this full key of a non-unique index.
@@ -258,9 +259,9 @@ impl Index {
         self.settle();
     }
 
-    /// Lists `row` under this full key of a unique index. First, `judge` is called with every other row that
-    /// is listed there, and called again whenever the list changes before `row` is added. An error of `judge`
-    /// ends the claim. Keys that contain a NULL conflict with no other.
+    /// Lists `row` under this full key of a unique index. First, `judge` is asked about every
+    /// other row that is listed there, and asked again whenever that changes before `row` is
+    /// added; its error ends the claim. Keys that hold a distinct NULL are in nobody's way.
     pub fn claim<E>(
         &self,
         key: &[u8],

@@ -168,6 +168,7 @@ mod tests {
                 name: "index".to_owned(),
                 columns,
                 unique: true,
+                equal_nulls_from: None,
                 values: true,
             });
             // Few numbers near zero: many runs, of both signs, and keys that are not in order.

@@ -25,7 +25,14 @@ fn column(representation: Representation) -> IndexColumn {
 }
 
 fn spec(unique: bool, columns: Vec<IndexColumn>) -> IndexSpec {
-    IndexSpec { id: IndexId(1), name: "orders_pkey".into(), columns, unique, values: true }
+    IndexSpec {
+        id: IndexId(1),
+        name: "orders_pkey".into(),
+        columns,
+        unique,
+        equal_nulls_from: None,
+        values: true,
+    }
 }
 
 fn integers(index: &Index, numbers: &[i32]) -> KeyBuffer {

@@ -739,7 +739,14 @@ mod tests {
             nulls_first: false,
         };
         let columns = types.iter().enumerate().map(column).collect();
-        Index::new(IndexSpec { id: IndexId(1), name: "index".to_owned(), columns, unique, values })
+        Index::new(IndexSpec {
+            id: IndexId(1),
+            name: "index".to_owned(),
+            columns,
+            unique,
+            equal_nulls_from: None,
+            values,
+        })
     }
 
     type Value = Option<(i64, String)>;

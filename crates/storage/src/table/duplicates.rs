@@ -20,13 +20,13 @@ use firn_base::sync::{Ordering, fence};
 use firn_base::{Result, RowId, Snapshot, SqlState};
 
 impl Table {
-    /// Whether another row is listed under the full key that `row` has just been given. A key that contains a
-    /// NULL is not shared.
+    /// Whether another row is listed under the full key that `row` has just been given. A key that holds
+    /// a distinct NULL is nobody else's.
     pub fn shares_key(&self, index: &Index, key: &[u8], row: RowId, guard: &Guard) -> bool {
         // ORDERING: pairs with itself, as drawn above.
         fence(Ordering::SeqCst);
         let mut shared = false;
-        if !index.holds_null(key) {
+        if !index.has_distinct_null(key) {
             index.lookup(key, guard, &mut |other| {
                 shared = other != row;
                 !shared

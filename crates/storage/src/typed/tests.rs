@@ -54,6 +54,7 @@ fn table() -> (Arc<Table>, Arc<Index>) {
         name: "everything_pkey".into(),
         columns: vec![part],
         unique: true,
+        equal_nulls_from: None,
         values: true,
     };
     let index = Index::new(spec);

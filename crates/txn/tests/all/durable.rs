@@ -98,6 +98,7 @@ fn index_definition(oid: Oid, name: &str, column: u16, unique: bool) -> IndexDef
         name: name.to_owned(),
         columns,
         unique,
+        nulls_not_distinct: false,
         values: true,
         deferral: Deferral::Never,
         condition: None,

@@ -187,6 +187,7 @@ fn an_index_that_would_not_fit_is_not_built() {
         id: firn_storage::IndexId(9),
         name: "by_balance".into(),
         unique: false,
+        equal_nulls_from: None,
         ..bank.by_key.spec().clone()
     };
     let error = tx.create_index(&bank.accounts, spec, 2).unwrap_err();

@@ -246,6 +246,8 @@ fn what_others_point_to_is_neither_deleted_nor_given_another_key() {
             parent_columns: vec![0],
             on_delete: ReferentialAction::NoAction,
             on_update: ReferentialAction::NoAction,
+            on_delete_columns: Vec::new(),
+            match_full: false,
             deferral: Deferral::Never,
         },
         valid: true,

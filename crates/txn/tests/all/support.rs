@@ -85,6 +85,7 @@ impl Bank {
             name: "accounts_pkey".into(),
             columns: vec![first],
             unique: true,
+            nulls_not_distinct: false,
             values: true,
             deferral: Deferral::Never,
             condition: None,
@@ -96,6 +97,7 @@ impl Bank {
             name: index.name.clone(),
             columns: vec![part(KEY, Representation::Int32)],
             unique: true,
+            equal_nulls_from: None,
             values: true,
         };
         setup.create_index(&accounts, primary, 2).unwrap();

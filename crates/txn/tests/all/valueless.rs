@@ -35,7 +35,14 @@ impl TwoIndexes {
         for values in [true, false] {
             let id = IndexId(1000 + u32::from(values));
             let name = if values { "with_values" } else { "without_values" }.to_owned();
-            let spec = IndexSpec { id, name, columns: columns.clone(), unique: false, values };
+            let spec = IndexSpec {
+                id,
+                name,
+                columns: columns.clone(),
+                unique: false,
+                equal_nulls_from: None,
+                values,
+            };
             tx.create_index(&bank.accounts, spec, 2).unwrap();
         }
         commit(tx);

@@ -154,8 +154,14 @@ pub fn index_on_balances(bank: &Bank, values: bool) -> Arc<Index> {
         descending: false,
         nulls_first: false,
     };
-    let spec =
-        IndexSpec { id: IndexId(2), name: "by_balance".into(), columns: vec![part], unique: false, values };
+    let spec = IndexSpec {
+        id: IndexId(2),
+        name: "by_balance".into(),
+        columns: vec![part],
+        unique: false,
+        equal_nulls_from: None,
+        values,
+    };
     tx.allow_snapshot_advance();
     tx.create_index(&bank.accounts, spec, 2).expect("writers end");
     let rows = bank.scan(&tx).len() as u64;

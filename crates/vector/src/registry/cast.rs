@@ -57,7 +57,8 @@ impl Registry {
             return None;
         }
         let (from, to) = (type_table::info(source)?, type_table::info(target)?);
-        if from.kind == TypeKind::Pseudo && source != TypeId::UNKNOWN || to.kind == TypeKind::Pseudo {
+        let has_text = matches!(source, TypeId::UNKNOWN | TypeId::RECORD | TypeId::RECORD_ARRAY);
+        if from.kind == TypeKind::Pseudo && !has_text || to.kind == TypeKind::Pseudo {
             return None;
         }
         // Vectors are arrays whose indexes begin at 0, but nothing becomes one by its elements.

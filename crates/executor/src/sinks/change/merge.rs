@@ -7,11 +7,11 @@ use crate::expression::Conditions;
 use crate::template::Template;
 use crate::values::{push, value};
 use crate::write::{RowVectors, Violation};
-use firn_base::{ColumnId, Result};
+use firn_base::{ColumnId, Result, RowId};
 use firn_txn::pin;
 use firn_vector::builder::Builder;
 use firn_vector::selection::Rows;
-use firn_vector::{Chunk, Selection};
+use firn_vector::{Chunk, Datum, Selection};
 
 /// A merge.
 pub struct MergePlan {
@@ -87,13 +87,16 @@ impl Applying<'_, '_> {
         let (mut count, mut merged) = (0, Vec::new());
         for row in (0..length).filter(|row| arm_of[*row].is_some()) {
             let arm = &mut arms[arm_of[row].expect("it has been filtered")];
-            if self.merge_row(arm, plan.row, chunk, row)? {
+            if let Some(id) = self.merge_row(arm, plan.row, chunk, row)? {
                 count += 1;
                 merged.push(row);
                 for (builder, image) in builders.iter_mut().zip(&images) {
                     // RETURNING of a deleted row is over the row as it was.
                     let is_old = image.old || matches!(arm.action, Action::Delete);
-                    let column = image.column().expect("MERGE shows columns alone");
+                    let Some(column) = image.column() else {
+                        builder.push(Datum::Int64(id.to_bits() as i64));
+                        continue;
+                    };
                     let vector = if is_old { &arm.old } else { &arm.new }.get(column);
                     match vector {
                         Some(vector) => {
@@ -159,11 +162,17 @@ impl Applying<'_, '_> {
         Ok(ArmRows { action, old, new, violated })
     }
 
-    /// Does what an arm does with one row. Whether it has changed anything.
-    fn merge_row(&mut self, arm: &mut ArmRows, row_column: usize, chunk: &Chunk, row: usize) -> Result<bool> {
+    /// Does what an arm does with one row. The row that it has changed, if any.
+    fn merge_row(
+        &mut self,
+        arm: &mut ArmRows,
+        row_column: usize,
+        chunk: &Chunk,
+        row: usize,
+    ) -> Result<Option<RowId>> {
         self.scope.context.check_cancel()?;
         if matches!(arm.action, Action::Nothing) {
-            return Ok(false);
+            return Ok(None);
         }
         let id = (!matches!(arm.action, Action::Insert)).then(|| Applying::id(chunk, row_column, row));
         if let Some(id) = id
@@ -177,7 +186,7 @@ impl Applying<'_, '_> {
         if let Some((_, violation)) = arm.violated.take_if(|(first, _)| usize::from(*first) == row) {
             return Err(self.state.writer.violation(self.target, violation, &arm.new.row(row), id, &pin()));
         }
-        match (&arm.action, id) {
+        let changed = match (&arm.action, id) {
             (Action::Update(columns), Some(id)) => {
                 let (new, old) = (&arm.new, &arm.old);
                 self.state.writer.update(
@@ -190,14 +199,14 @@ impl Applying<'_, '_> {
                     &pin(),
                 )?;
                 self.claim_present(id);
+                self.state.writer.transaction.current_row_id(&self.table().table, id)
             }
             (Action::Delete, Some(id)) => {
                 self.state.writer.delete(self.target, id, &arm.old.row(row), &pin())?;
+                id
             }
-            _ => {
-                self.insert_row(&arm.new, row)?;
-            }
-        }
-        Ok(true)
+            _ => self.insert_row(&arm.new, row)?,
+        };
+        Ok(Some(changed))
     }
 }

@@ -79,7 +79,7 @@ pub enum ImageOf {
     Column(ColumnId),
     /// `xmax`
     Holder,
-    /// `ctid` of an inserted row.
+    /// `ctid` of an inserted or merged row.
     Id,
 }
 

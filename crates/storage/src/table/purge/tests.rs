@@ -41,7 +41,14 @@ impl Hot {
         let indexes = specs.iter().enumerate().map(|(id, (columns, values))| {
             let columns = columns.iter().map(part).collect();
             let (id, name) = (IndexId(id as u32), format!("index {id}"));
-            let index = Index::new(IndexSpec { id, name, columns, unique: false, values: *values });
+            let index = Index::new(IndexSpec {
+                id,
+                name,
+                columns,
+                unique: false,
+                equal_nulls_from: None,
+                values: *values,
+            });
             table.add_index(index.clone());
             index
         });
