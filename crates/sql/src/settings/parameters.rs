@@ -91,7 +91,13 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         "client_connection_check_interval",
         "1s",
         Kind::Integer(Some(Milliseconds), 0, i32::MAX),
-        "How long a statement runs until it is looked whether its client is still there; 0 for ever.",
+        "Interval of checks whether the client of a running statement is still connected; 0 for none.",
+    ),
+    parameter(
+        "client_encoding",
+        "UTF8",
+        Kind::Encoding,
+        "The encoding of strings that the client sends and receives.",
     ),
     parameter(
         "client_min_messages",
@@ -444,16 +450,8 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     parameter(
         "transaction_timeout",
         "0",
-        Kind::Duration,
-        "Accepted as 0: the time of transactions is not limited.",
-    ),
-    parameter("transaction_isolation", "serializable", ISOLATION, "Isolation of this transaction."),
-    parameter("transaction_read_only", "off", Kind::Boolean, "Whether this transaction may only read."),
-    parameter(
-        "transaction_timeout",
-        "0",
         Kind::Integer(Some(Milliseconds), 0, i32::MAX),
-        "Accepted as 0: transactions may last for ever.",
+        "Accepted as 0: the time of transactions is not limited.",
     ),
     parameter("transform_null_equals", "off", Kind::Off, "x = NULL is NULL."),
     parameter(
