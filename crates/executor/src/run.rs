@@ -7,7 +7,7 @@ use crate::pipeline::{OpenFragment, Pipeline, Sink, SlotId, Step, Stream, Work};
 use crate::source::{Lookup, Scan};
 use firn_base::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, RwLock};
 use firn_base::thread::Behind;
-use firn_base::{Result, clock, thread};
+use firn_base::{Result, clock, stack, thread};
 use firn_plan::operator::SourceId;
 use firn_storage::Table;
 use firn_vector::Vector;
@@ -154,6 +154,11 @@ impl Run {
 
     /// Runs the pipeline of a slot, unless the slot is filled.
     pub fn complete(&self, slot: SlotId, work: Work<'_>) -> Result<()> {
+        // Pipelines that wait for one another nest as deeply as the plan, and their rows may be read on a small stack.
+        stack::with_room_for_tree(|| self.run_pipeline(slot, work))
+    }
+
+    fn run_pipeline(&self, slot: SlotId, work: Work<'_>) -> Result<()> {
         let _gate = self.gates[slot.0].lock();
         if self.slots[slot.0].read().is_some() {
             return Ok(());
