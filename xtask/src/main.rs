@@ -24,11 +24,11 @@ cargo xtask COMMAND
   tidy   the rules of STYLE.md and docs/decisions that a program can check; quick
   soak [MINUTES]
          every model for so many minutes (2), Miri and ThreadSanitizer where a nightly toolchain has
-         what they need, 20,000 random statements, and the long tests, which `test` leaves out (#[ignore]), one of them with a
-         snapshot that is held for as many minutes; takes hours
+         what they need, 20,000 random statements, the planted faults, and the long tests, which `test` leaves out (#[ignore]),
+         one of them with a snapshot that is held for as many minutes; takes hours
   miri, tsan
          these two steps of `soak` alone
-  faults the planted faults of the planner and the executor: random plans must find each
+  faults the planted faults of the planner and the executor: random plans and random statements must find each
   python the Python package's step of `test` alone
   wheel  the Python package's wheel, built for release; its path is the last line
   beside the steps of `test` that compare with PostgreSQL 15: the SQL corpus, the benchmarks (TPC-H,
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(root),
         ["miri"] => steps::miri(root),
         ["tsan"] => steps::thread_sanitizer(root),
-        ["faults"] => faults::run(root),
+        ["faults"] => steps::faults(root),
         ["python"] => steps::python(root),
         ["wheel"] => python::wheel(root),
         ["soak"] => steps::soak(root, 2),

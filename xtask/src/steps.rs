@@ -2,7 +2,7 @@
 
 use crate::postgres::Postgres;
 use crate::python::Environment;
-use crate::{metadata, tidy};
+use crate::{faults, metadata, tidy};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -86,7 +86,14 @@ pub fn random_statements(root: &Path, options: &[&str]) -> bool {
     run.finish()
 }
 
-/// Only the Python package.
+/// The planted faults alone.
+pub fn faults(root: &Path) -> bool {
+    let mut run = Run::new(root);
+    run.step("planted faults", Run::faults);
+    run.finish()
+}
+
+/// The Python package alone.
 pub fn python(root: &Path) -> bool {
     let mut run = Run::new(root);
     run.step("Python package", Run::python);
@@ -107,8 +114,8 @@ pub fn thread_sanitizer(root: &Path) -> bool {
     run.finish()
 }
 
-/// Longer runs of what depends on chance: every model for this number of minutes, Miri
-/// and ThreadSanitizer, random statements, and the long tests.
+/// What chance decides, for longer: every model for so many minutes; what only instrumented code shows, Miri
+/// and ThreadSanitizer; random statements, and whether they find planted faults; and the long tests.
 pub fn soak(root: &Path, minutes: u64) -> bool {
     let mut run = Run::new(root);
     run.step("models", |run| {
@@ -120,6 +127,7 @@ pub fn soak(root: &Path, minutes: u64) -> bool {
     run.step("thread sanitizer", Run::thread_sanitizer);
     run.step("random statements", |run| run.random_statements(&["--count", "20000"]));
     run.step("mistakes of syntax", |run| run.random_statements(&["--mistakes", "200000"]));
+    run.step("planted faults", Run::faults);
     run.step("long tests", |run| {
         let Some(address) = run.postgres("long tests") else { return Outcome::Failed };
         let mut long = Command::new("cargo");
@@ -342,6 +350,14 @@ impl<'a> Run<'a> {
         let mut random = Command::new(random);
         random.args(["--postgres", &address]).arg("--firn").arg(&firn).args(options);
         self.tests(&mut random)
+    }
+
+    /// Planted faults, which random plans and random statements must find.
+    fn faults(&mut self) -> Outcome {
+        match self.postgres("planted faults") {
+            Some(address) => passed(faults::run(self.root, &address)),
+            None => Outcome::Failed,
+        }
     }
 
     fn cargo(&mut self, arguments: &[&str]) -> Outcome {

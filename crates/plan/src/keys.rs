@@ -4,6 +4,7 @@
 //! Each operator keeps a few small keys, so that the work is linear in the plan.
 
 use crate::column::{Column, Columns};
+use crate::faults::Fault;
 use crate::operator::{Join, JoinKind, Operator, SharedId};
 use crate::plan::{NodeId, Plan};
 use crate::properties::gives_at_most_one_row;
@@ -119,7 +120,7 @@ impl Keys {
                 let (left, right) = (below(join.left), below(join.right));
                 let fixed = equated(&join.conditions, &plan.columns);
                 let once = |keys: &[Key]| {
-                    cfg!(feature = "fault-wrong-key")
+                    Fault::WrongKey.is_made()
                         || keys.iter().any(|key| key.iter().all(|column| fixed.contains(column)))
                 };
                 match join.kind {

@@ -25,6 +25,7 @@ pub mod text;
 pub mod verify;
 
 pub mod evaluator;
+pub mod faults;
 pub mod join_order;
 pub mod rewrite;
 pub mod statistics;

@@ -210,7 +210,10 @@ impl Connection {
         let engine = shared.engine.clone();
         let services = Arc::new(Services::new(engine, facts.clone(), settings, sessions, activity.clone()));
         let spill = shared.spill_area(None);
-        let options = RunOptions { services: services.clone(), spill, ..RunOptions::default() };
+        let forced = *shared.forced.lock();
+        let usual = RunOptions::default();
+        let threads = forced.workers.unwrap_or(usual.threads);
+        let options = RunOptions { services: services.clone(), spill, threads, forced, ..usual };
         activity.set_cancel(options.cancel.clone());
         let patience = Patience::new(shared.engine.clone(), options.cancel.clone());
         let mut connection = Connection {

@@ -7,10 +7,10 @@ use crate::timer::Timer;
 use firn_base::disk::RealDisk;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, Result, SqlState};
-use firn_sql::SpillArea;
 use firn_sql::activity::Sessions;
 use firn_sql::session_facts::SessionFacts;
 use firn_sql::settings::{Settings, print_memory};
+use firn_sql::{Forced, SpillArea};
 use firn_txn::{Config, Engine};
 use std::path::Path;
 
@@ -39,6 +39,8 @@ pub(crate) struct Shared {
     pub facts: Arc<SessionFacts>,
     /// The settings that new connections begin with.
     pub defaults: Mutex<Settings>,
+    /// What connections ask of the executor from now on.
+    pub forced: Mutex<Forced>,
     /// The sessions of the database, and what each does.
     pub sessions: Arc<Sessions>,
 }
@@ -90,6 +92,7 @@ impl Database {
                 timer: Timer::default(),
                 facts: Arc::new(SessionFacts::default()),
                 defaults: Mutex::new(defaults),
+                forced: Mutex::default(),
                 sessions: Arc::default(),
             }),
         }
@@ -104,6 +107,12 @@ impl Database {
     /// `idle_in_transaction_session_timeout`. Errors as for SET.
     pub fn set_default(&self, name: &str, value: &str) -> Result<()> {
         self.shared.defaults.lock().set_default(name, value)
+    }
+
+    /// Sets what connections ask of the executor from now on: for tests.
+    #[doc(hidden)]
+    pub fn force(&self, forced: Forced) {
+        *self.shared.forced.lock() = forced;
     }
 
     /// The engine, for programs that work below SQL.

@@ -234,6 +234,8 @@ pub use copy::{CopyIn, CopyOut};
 pub use database::Database;
 pub use firn_base as base;
 pub use firn_base::{ArrayValue, Error, Interval, Numeric, Result, SqlState, Type, TypeId, Value};
+#[doc(hidden)]
+pub use firn_sql::Forced;
 pub use firn_sql::arrow;
 pub use firn_sql::copy::CopyFormat;
 pub use firn_sql::notifications::Notification;

@@ -41,4 +41,4 @@ pub use firn_syntax::tree;
 pub use firn_vector::Datum;
 pub use plan::{Changed, Column, Plan, QueryEffect};
 pub use rows::RowChunk;
-pub use run::{RunOptions, SessionServices};
+pub use run::{Forced, RunOptions, SessionServices};

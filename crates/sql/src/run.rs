@@ -26,6 +26,21 @@ pub struct RunOptions {
     /// Where the measures of each operator are recorded, if any. The statement then runs as pipelines, even if few rows are
     /// expected.
     pub measures: Option<Arc<Measures>>,
+    /// What tests ask of the executor.
+    pub forced: Forced,
+}
+
+/// What makes rare paths of the executor common: for tests.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Forced {
+    /// How many rows a vector has.
+    pub vector_rows: Option<usize>,
+    /// How many threads work for a query, from its first row on.
+    pub workers: Option<usize>,
+    /// Whether what can be spilled is spilled though there is memory.
+    pub spill: bool,
+    /// Whether statements that touch few rows run by their pipelines, too.
+    pub pipelines: bool,
 }
 
 impl Default for RunOptions {
@@ -38,7 +53,15 @@ impl Default for RunOptions {
             spill: SpillArea::new(Arc::new(RealDisk), std::env::temp_dir(), u64::MAX),
             services: Arc::new(NoSession),
             measures: None,
+            forced: Forced::default(),
         }
+    }
+}
+
+impl RunOptions {
+    /// Whether a statement that touches few rows runs by its short program.
+    pub fn allows_short(&self) -> bool {
+        self.measures.is_none() && !self.forced.pipelines
     }
 }
 

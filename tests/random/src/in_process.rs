@@ -1,22 +1,24 @@
 //! Our engine within this process: parser, binder, optimiser and executor over rows in memory.
 
 use crate::engine::{Answer, Column, Engine, Row, Statement};
+use crate::open::Open;
 use crate::schema::{Constraint, TABLES, Table};
+use firn_base::disk::SimulatedDisk;
 use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{Cancel, Result, Snapshot, Stamp, TextStyle, Time, Type, TypeId, Value, text};
-use firn_bind::{Attribute, Catalog, Generated, Key, Relation, RelationKind, bind};
+use firn_bind::{Attribute, Bound, Catalog, Generated, Key, Relation, RelationKind, bind};
 use firn_executor::source::{MemorySource, SourceColumn};
 use firn_executor::values::{push, value};
-use firn_executor::{Budget, Options, Program, Reader, Rows, Source, Sources};
+use firn_executor::{Budget, Options, Program, Reader, Rows, Source, Sources, SpillArea};
 use firn_plan::Plan;
 use firn_plan::RegistryEvaluator;
 use firn_plan::operator::SourceId;
-use firn_plan::rewrite::optimise;
+use firn_plan::rewrite::{REWRITES, optimise, optimise_without};
 use firn_plan::statistics::Statistics;
 use firn_vector::builder::Builder;
 use firn_vector::context::{Context, detached};
 use firn_vector::{Chunk, Registry};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -24,13 +26,44 @@ use std::time::Duration;
 pub struct InProcess {
     tables: Tables,
     vector_rows: usize,
-    /// Whether all rewrites are applied, not only unnesting.
+    /// Whether rewrites are applied, not only unnesting.
     pub optimise: bool,
+    /// How the next statements run.
+    pub way: Way,
     /// Whether plans are printed.
     pub explain: bool,
     /// Counts statements; a watching thread cancels one that runs for too long.
     watch: Arc<Watch>,
 }
+
+/// How a statement runs. Its rows are the same either way.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Way {
+    /// Whether everything is spilled that can be.
+    spills: bool,
+    /// Whether several threads work from the first row on.
+    is_parallel: bool,
+    /// A rewrite that is left out.
+    without: Option<&'static str>,
+}
+
+impl Way {
+    /// The ways in which the statement of a seed runs: with all rewrites, and without one.
+    pub fn of(seed: u64) -> [Way; 2] {
+        // Neighbours differ in all.
+        let mut random = firn_base::random::Random::seeded(seed ^ 0x5eed);
+        let spills = random.uniform(0, 1) == 1;
+        let is_parallel = random.uniform(0, 2) == 0;
+        let without = REWRITES[random.uniform(0, REWRITES.len() as i64 - 1) as usize];
+        [
+            Way { spills, is_parallel, without: None },
+            Way { spills: false, is_parallel: false, without: Some(without) },
+        ]
+    }
+}
+
+/// So many threads work where several do.
+const WORKERS: usize = 3;
 
 #[derive(Default)]
 struct Watch {
@@ -51,13 +84,20 @@ struct Tables {
 thread_local! {
     /// The place and message of the last panic.
     static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
+    /// Whether the engine is asked.
+    static IS_ANSWERING: Cell<bool> = const { Cell::new(false) };
 }
 
 impl InProcess {
     /// An engine with the tables, whose vectors have this number of rows.
     pub fn new(vector_rows: usize) -> InProcess {
-        std::panic::set_hook(Box::new(|info| {
-            PANIC.with(|panic| *panic.borrow_mut() = info.to_string());
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            // Those of the engine are answers.
+            match IS_ANSWERING.get() {
+                true => PANIC.with(|panic| *panic.borrow_mut() = info.to_string()),
+                false => usual(info),
+            }
         }));
         let watch: Arc<Watch> = Arc::default();
         let watched = watch.clone();
@@ -79,15 +119,24 @@ impl InProcess {
             relations: TABLES.iter().enumerate().map(relation).collect(),
             sources: TABLES.iter().map(|table| source(table, 3)).collect(),
         };
-        InProcess { tables, vector_rows, optimise: true, explain: false, watch }
+        InProcess { tables, vector_rows, optimise: true, way: Way::default(), explain: false, watch }
     }
 
-    fn answer(&self, statement: &Statement) -> Result<Answer> {
+    /// What SQL leaves open about the errors of a statement.
+    pub fn leaves_open(&self, statement: &Statement) -> Open {
+        self.bound(statement).map_or(Open::ALL, |bound| Open::of(&bound.plan))
+    }
+
+    fn bound(&self, statement: &Statement) -> Result<Bound> {
         let options = firn_syntax::Options { additions: false, ..Default::default() };
         let parsed = firn_syntax::parse(&statement.text, options)?;
         let given: Vec<Option<TypeId>> =
             statement.parameters.iter().map(|parameter| parameter.oid.map(TypeId)).collect();
-        let bound = bind(&statement.text, &parsed[0].statement, &given, &self.tables)?;
+        bind(&statement.text, &parsed[0].statement, &given, &self.tables)
+    }
+
+    fn answer(&self, statement: &Statement) -> Result<Answer> {
+        let bound = self.bound(statement)?;
         let mut plan = bound.plan;
         if self.explain {
             println!("{}", firn_plan::text::print(&plan));
@@ -96,7 +145,11 @@ impl InProcess {
         match self.optimise {
             true => {
                 let context = detached();
-                optimise(&mut plan, registry, &RegistryEvaluator::new(registry, &context), &self.tables);
+                let evaluator = RegistryEvaluator::new(registry, &context);
+                match self.way.without {
+                    None => optimise(&mut plan, registry, &evaluator, &self.tables),
+                    Some(name) => optimise_without(&mut plan, registry, &evaluator, &self.tables, name),
+                }
             }
             false => firn_plan::unnest::unnest(&mut plan, registry),
         }
@@ -138,7 +191,16 @@ impl InProcess {
 
     fn rows(&self, plan: &Plan, parameters: &[Value]) -> Result<Vec<Vec<Value>>> {
         let budget = Budget::new(1 << 30);
-        let options = Options { vector_rows: self.vector_rows, ..Options::new(budget.clone()) };
+        let area = SpillArea::new(SimulatedDisk::new(), "/".into(), 1 << 30);
+        let usual = Options::new(budget.clone());
+        let options = Options {
+            vector_rows: self.vector_rows,
+            workers: if self.way.is_parallel { WORKERS } else { 1 },
+            alone: if self.way.is_parallel { Duration::ZERO } else { usual.alone },
+            always_spill: self.way.spills,
+            spill: self.way.spills.then(|| area.clone()),
+            ..usual
+        };
         let program = Arc::new(Program::compile(plan, &self.tables.registry)?);
         let snapshot = Snapshot { owner: Stamp::from_bits(0), read_time: Time(0) };
         let reader = Reader { snapshot, transaction: None };
@@ -156,6 +218,7 @@ impl InProcess {
         }
         drop(rows);
         assert_eq!(budget.used(), 0, "an execution gives back what it has charged");
+        assert_eq!(area.used(), 0, "an execution removes its temporary files");
         Ok(result)
     }
 }
@@ -164,7 +227,10 @@ impl Engine for InProcess {
     fn run(&mut self, statement: &Statement) -> Answer {
         self.watch.cancel.reset();
         self.watch.statement.fetch_add(1, Ordering::Relaxed);
-        match catch_unwind(AssertUnwindSafe(|| self.answer(statement))) {
+        IS_ANSWERING.set(true);
+        let answer = catch_unwind(AssertUnwindSafe(|| self.answer(statement)));
+        IS_ANSWERING.set(false);
+        match answer {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => Answer::Error { state: error.state(), message: error.message().to_owned() },
             Err(_) => Answer::Failure(PANIC.with(|panic| panic.borrow().clone())),
@@ -187,7 +253,10 @@ fn relation(table: &Table, place: usize) -> Relation {
         let is_primary = *constraint == Constraint::Key;
         (is_primary || *constraint == Constraint::Unique).then(|| Key {
             index: oid + 1000 * number(position) as u32,
-            name: format!("{}_{name}_key", table.name).into(),
+            name: match is_primary {
+                true => format!("{}_pkey", table.name).into(),
+                false => format!("{}_{name}_key", table.name).into(),
+            },
             columns: vec![number(position)],
             expressions: Vec::new(),
             is_primary,

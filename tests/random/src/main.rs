@@ -1,9 +1,13 @@
 //! Random statements, run on FirnDB and on PostgreSQL 15.
 //!
 //! `choices` makes random choices, `generate` makes statements from them, `in_process` and `server` run them (a server that
-//! `own` starts is the whole engine with storage and protocol), `compare` checks whether two results are the same, `shrink`
-//! makes a statement with different results smaller, `coverage` counts what has been tried. `mistakes` compares the parser
-//! alone. Each statement has a seed of its own, one more than the one before; the report prints it.
+//! `own` starts is the whole engine with storage and protocol), `compare` checks whether two results are the same and `open`
+//! what SQL leaves open about errors, `shrink` makes a statement with different results smaller, `coverage` counts what has
+//! been tried. `mistakes` compares the parser alone. Each statement has a seed of its own, one more than the one before; the
+//! report prints it.
+//!
+//! In process each statement runs twice: with all rewrites, spilling and on several threads by chance of its seed, and with one rewrite
+//! left out. Some statements are made with others that have their rows together (ternary logic partitioning).
 
 mod choices;
 mod compare;
@@ -12,17 +16,19 @@ mod engine;
 mod generate;
 mod in_process;
 mod mistakes;
+mod open;
 mod own;
 mod schema;
 mod server;
 mod shrink;
 
 use choices::Choices;
-use compare::{Comparison, Difference, compare};
+use compare::{Comparison, Difference, compare, is_partitioned};
 use coverage::Coverage;
 use engine::{Answer, Engine, Statement};
 use generate::{Generated, generate};
-use in_process::InProcess;
+use in_process::{InProcess, Way};
+use open::Open;
 use own::OwnServer;
 use server::Server;
 use std::collections::BTreeMap;
@@ -43,11 +49,12 @@ firn-random --postgres HOST:PORT [OPTION…]
   --coverage            prints how often each cell is covered
   --print               prints the statements
   --without-rewrites    only unnests
-  --text STATEMENT      asks this statement only, and prints its plans and both answers
+  --until-difference    ends with status 3 at the first difference
+  --text STATEMENT      asks this statement only, in the ways of --seed, and prints its plans and both answers
 ";
 
 /// Shares of all statements, in percent.
-const ROWS_AT_LEAST: usize = 65;
+const ROWS_AT_LEAST: usize = 70;
 const OPEN_ERRORS_PER_THOUSAND: usize = 5;
 
 struct Arguments {
@@ -62,7 +69,17 @@ struct Arguments {
     coverage: bool,
     print: bool,
     rewrites: bool,
+    until_difference: bool,
     text: Option<String>,
+}
+
+/// How a run ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Passed,
+    Failed,
+    /// At a difference, as it was asked to.
+    Differed,
 }
 
 fn arguments() -> Option<Arguments> {
@@ -78,6 +95,7 @@ fn arguments() -> Option<Arguments> {
         coverage: false,
         print: false,
         rewrites: true,
+        until_difference: false,
         text: None,
     };
     let mut given = std::env::args().skip(1);
@@ -86,6 +104,7 @@ fn arguments() -> Option<Arguments> {
             "--coverage" => arguments.coverage = true,
             "--print" => arguments.print = true,
             "--without-rewrites" => arguments.rewrites = false,
+            "--until-difference" => arguments.until_difference = true,
             name => {
                 let value = given.next()?;
                 match name {
@@ -117,24 +136,28 @@ fn main() -> ExitCode {
     };
     // Recursion in rules, trees and plans is deep in a build without optimisation.
     let run = || match with_database(address, |oracle| run(&arguments, oracle)) {
-        Ok(passed) => passed,
+        Ok(end) => end,
         Err(error) => {
             eprintln!("{address}: {error}");
-            false
+            End::Failed
         }
     };
-    let passed = std::thread::scope(|scope| {
+    let end = std::thread::scope(|scope| {
         let builder = std::thread::Builder::new().stack_size(256 << 20);
-        builder.spawn_scoped(scope, run).expect("a thread can be started").join().unwrap_or(false)
+        builder.spawn_scoped(scope, run).expect("a thread can be started").join().unwrap_or(End::Failed)
     });
-    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    match end {
+        End::Passed => ExitCode::SUCCESS,
+        End::Failed => ExitCode::FAILURE,
+        End::Differed => ExitCode::from(3),
+    }
 }
 
 /// Calls with a connection to a new database that has the tables.
 fn with_database(
     address: &str,
-    call: impl FnOnce(&mut Server) -> std::io::Result<bool>,
-) -> std::io::Result<bool> {
+    call: impl FnOnce(&mut Server) -> std::io::Result<End>,
+) -> std::io::Result<End> {
     let mut administrator = Server::connect(address, "postgres", "postgres")?;
     let name = format!("firn_random_{}", std::process::id());
     administrator.execute(&format!(
@@ -163,6 +186,9 @@ struct Counts {
     same_errors: BTreeMap<String, usize>,
     open_errors: usize,
     too_long: usize,
+    /// Statements whose parts have been compared, and those of which a part has failed.
+    partitions: usize,
+    failed_partitions: usize,
     differences: usize,
 }
 
@@ -198,38 +224,101 @@ impl Engines {
         Ok(Engines { in_process, server, _own: own })
     }
 
-    /// Runs a statement on all of them, up to the first that differs. Returns its result, the oracle's, and the comparison.
-    fn ask(&mut self, oracle: &mut Server, generated: &Generated) -> (Answer, Answer, Comparison) {
+    /// Asks all of them in these ways, up to the first that differs.
+    fn ask(&mut self, oracle: &mut Server, generated: &Generated, ways: &[Way]) -> Asked {
         let statement = &generated.statement;
         let theirs = oracle.run(statement);
-        let mut engines: Vec<&mut dyn Engine> = Vec::new();
-        if let Some(engine) = &mut self.in_process {
-            // It has no storage.
-            if statement.changed.is_none() {
-                engines.push(engine);
-            }
-        }
-        if let Some(server) = &mut self.server {
-            engines.push(server);
-        }
         let mut last = None;
-        for engine in engines {
-            let ours = engine.run(statement);
-            let comparison = compare(&ours, &theirs, &generated.ordering, generated.may_choose());
-            let differs = matches!(comparison, Comparison::Differ(_));
-            last = Some((ours, comparison));
-            if differs {
-                break;
+        // In process it has no storage.
+        if statement.changed.is_none() && self.in_process.is_some() {
+            for way in ways {
+                let engine = self.in_process.as_mut().expect("there is one");
+                engine.way = *way;
+                let ours = engine.run(statement);
+                let asked = self.judged(oracle, generated, ours, &theirs, Some(*way));
+                let differs = matches!(asked.comparison, Comparison::Differ(_));
+                last = Some(asked);
+                if differs {
+                    break;
+                }
             }
         }
-        let (ours, comparison) = last.expect("one of them can answer");
-        (ours, theirs, comparison)
+        let differs = matches!(&last, Some(Asked { comparison: Comparison::Differ(_), .. }));
+        if !differs && let Some(server) = &mut self.server {
+            let ours = server.run(statement);
+            last = Some(self.judged(oracle, generated, ours, &theirs, None));
+        }
+        last.expect("one of them can answer")
+    }
+
+    fn judged(
+        &mut self,
+        oracle: &mut Server,
+        generated: &Generated,
+        ours: Answer,
+        theirs: &Answer,
+        way: Option<Way>,
+    ) -> Asked {
+        let open = || match &self.in_process {
+            Some(engine) => engine.leaves_open(&generated.statement),
+            None => Open::ALL,
+        };
+        let comparison = compare(&ours, theirs, &generated.ordering, generated.may_choose(), &open);
+        let mut asked = Asked { ours, theirs: theirs.clone(), comparison, way, is_partitioned: None };
+        let Some(partition) = &generated.partition else { return asked };
+        if !matches!(asked.comparison, Comparison::Same { .. }) {
+            return asked;
+        }
+        let mut parts = Vec::new();
+        for text in &partition.parts {
+            let part = Statement { text: text.clone(), parameters: Vec::new(), changed: None };
+            let answer = match (way, &mut self.in_process, &mut self.server) {
+                (Some(_), Some(engine), _) => engine.run(&part),
+                (_, _, Some(server)) => server.run(&part),
+                _ => return asked,
+            };
+            let is_bad = match &answer {
+                Answer::Rows { .. } => None,
+                Answer::Failure(message) => Some(Difference::Failure(message.clone())),
+                // A condition may fail that the whole does not have.
+                Answer::Error { state, .. } if matches!(&state.as_str()[..2], "21" | "22") => None,
+                Answer::Error { state, message } => match oracle.run(&part) {
+                    Answer::Error { state: theirs, .. } if *state == theirs => None,
+                    _ => Some(Difference::Error(format!("{} {message} of a part", state.as_str()))),
+                },
+            };
+            if let Some(difference) = is_bad {
+                asked.comparison = Comparison::Differ(difference);
+                return asked;
+            }
+            parts.push(answer);
+        }
+        asked.is_partitioned = is_partitioned(&asked.ours, &parts, true);
+        if asked.is_partitioned == Some(false) {
+            let texts = partition.parts.join(";\n");
+            let shown = parts.iter().map(shown).collect::<Vec<_>>().join("\n         ");
+            asked.theirs = Answer::Failure(format!("the parts {texts};\n         {shown}"));
+            asked.comparison = Comparison::Differ(Difference::Partition);
+        }
+        asked
     }
 }
 
-fn run(arguments: &Arguments, oracle: &mut Server) -> std::io::Result<bool> {
+/// Answers and what they come to.
+struct Asked {
+    ours: Answer,
+    theirs: Answer,
+    comparison: Comparison,
+    /// How it ran in process.
+    way: Option<Way>,
+    /// Whether its parts have its rows, if it has some and none has failed.
+    is_partitioned: Option<bool>,
+}
+
+fn run(arguments: &Arguments, oracle: &mut Server) -> std::io::Result<End> {
     if let Some(count) = arguments.mistakes {
-        return mistakes::run(oracle, arguments.seed, count);
+        let passed = mistakes::run(oracle, arguments.seed, count)?;
+        return Ok(if passed { End::Passed } else { End::Failed });
     }
     let mut engines = Engines::start(arguments)?;
     let changes = engines.server.is_some();
@@ -238,13 +327,15 @@ fn run(arguments: &Arguments, oracle: &mut Server) -> std::io::Result<bool> {
         let generated = Generated {
             statement,
             ordering: compare::Ordering::Open,
+            partition: None,
             cells: Default::default(),
             record: Vec::new(),
             spans: Vec::new(),
         };
-        let (ours, theirs, comparison) = engines.ask(oracle, &generated);
-        println!("  ours   {}\n  theirs {}", shown(&ours), shown(&theirs));
-        return Ok(comparison == Comparison::Same { has_rows: true });
+        let asked = engines.ask(oracle, &generated, &ways(arguments, arguments.seed));
+        println!("  {:?}\n  ours   {}\n  theirs {}", asked.way, shown(&asked.ours), shown(&asked.theirs));
+        let is_same = matches!(asked.comparison, Comparison::Same { .. });
+        return Ok(if is_same { End::Passed } else { End::Failed });
     }
     println!("seed {}, {} statements", arguments.seed, arguments.count);
     let (mut counts, mut coverage) = (Counts::default(), Coverage::default());
@@ -256,9 +347,16 @@ fn run(arguments: &Arguments, oracle: &mut Server) -> std::io::Result<bool> {
         changing += usize::from(generated.statement.changed.is_some());
         if arguments.print {
             println!("-- {seed}\n{};", generated.statement.text);
+            let parts = generated.partition.iter().flat_map(|partition| &partition.parts);
+            parts.for_each(|part| println!("-- part\n{part};"));
         }
-        let (_, _, comparison) = engines.ask(oracle, &generated);
-        match comparison {
+        let ways = ways(arguments, seed);
+        let asked = engines.ask(oracle, &generated, &ways);
+        if generated.partition.is_some() && matches!(asked.comparison, Comparison::Same { .. }) {
+            counts.partitions += 1;
+            counts.failed_partitions += usize::from(asked.is_partitioned.is_none());
+        }
+        match asked.comparison {
             Comparison::Same { has_rows: true } => {
                 counts.with_rows += 1;
                 coverage.add(&generated.cells);
@@ -286,11 +384,15 @@ fn run(arguments: &Arguments, oracle: &mut Server) -> std::io::Result<bool> {
                     // Each attempt at shrinking would take as long.
                     println!("\nSLOW seed {seed}:\n{};", generated.statement.text);
                 } else if *seen <= most && shrunk.len() < arguments.shrink {
-                    let report = report(seed, &generated, &difference, &mut engines, oracle);
+                    let report = report(seed, &generated, &difference, &ways, &mut engines, oracle);
                     if !shrunk.contains(&report) {
                         println!("\n{report}");
                         shrunk.push(report);
                     }
+                }
+                if arguments.until_difference {
+                    println!("a difference after {} statements", seed + 1 - arguments.seed);
+                    return Ok(End::Differed);
                 }
             }
         }
@@ -305,8 +407,14 @@ fn run(arguments: &Arguments, oracle: &mut Server) -> std::io::Result<bool> {
     if arguments.coverage {
         print!("{}", coverage.table());
     }
-    println!("{}", coverage.summary());
     let all = arguments.count as usize;
+    let (summary, is_covered) = coverage.summary(all, changes);
+    println!("{summary}");
+    println!(
+        "{} statements have the rows of their parts; of {} more a part has failed",
+        counts.partitions - counts.failed_partitions,
+        counts.failed_partitions
+    );
     println!(
         "seed {}: {all} statements, {changing} of them change rows, {} with rows, {} without, {} with equal errors, {} with errors that depend on the \
          order of evaluation, {} too long, {} differ",
@@ -326,7 +434,16 @@ fn run(arguments: &Arguments, oracle: &mut Server) -> std::io::Result<bool> {
     if !few_open {
         println!("too many errors depend on the order of evaluation");
     }
-    Ok(counts.differences == 0 && (has_rows || all < 1000) && few_open)
+    let passed = counts.differences == 0 && (has_rows || all < 1000) && few_open && is_covered;
+    Ok(if passed { End::Passed } else { End::Failed })
+}
+
+/// How the statement of a seed runs in process.
+fn ways(arguments: &Arguments, seed: u64) -> Vec<Way> {
+    match arguments.rewrites {
+        true => Way::of(seed).to_vec(),
+        false => vec![Way::default()],
+    }
 }
 
 /// The smallest statement that differs so, and both answers.
@@ -334,14 +451,20 @@ fn report(
     seed: u64,
     generated: &Generated,
     difference: &Difference,
+    ways: &[Way],
     engines: &mut Engines,
     oracle: &mut Server,
 ) -> String {
     let changes = engines.server.is_some();
-    let mut fails = |candidate: &Generated| matches!(engines.ask(oracle, candidate).2, Comparison::Differ(found) if found == *difference);
+    let mut fails = |candidate: &Generated| {
+        let asked = engines.ask(oracle, candidate, ways);
+        matches!(asked.comparison, Comparison::Differ(found) if found == *difference)
+    };
     let small = shrink::shrink(generated.record.clone(), changes, &mut fails);
-    let (ours, theirs, _) = engines.ask(oracle, &small);
-    let mut text = format!("DIFFERENCE of seed {seed}: {difference:?}\n{};\n", small.statement.text);
+    let Asked { ours, theirs, way, .. } = engines.ask(oracle, &small, ways);
+    let engine = way.map_or_else(|| "the server".to_owned(), |way| format!("{way:?}"));
+    let mut text =
+        format!("DIFFERENCE of seed {seed}: {difference:?} of {engine}\n{};\n", small.statement.text);
     for (number, parameter) in small.statement.parameters.iter().enumerate() {
         text += &format!("  ${} = {:?} of {:?}\n", number + 1, parameter.value, parameter.oid);
     }

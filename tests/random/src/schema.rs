@@ -28,11 +28,29 @@ pub enum Ty {
     Texts,
     /// `interval`
     Span,
+    /// `smallint`
+    Small,
+    /// `real`
+    Real,
+    /// `numeric(8,2)`
+    Fixed,
+    /// `varchar(8)`
+    Vary,
+    /// `char(4)`
+    Char,
+    /// `time`
+    Time,
+    /// `timestamptz`
+    Zoned,
+    /// `bytea`
+    Bytes,
+    /// `uuid`
+    Uuid,
 }
 
 impl Ty {
     /// All types.
-    pub const ALL: [Ty; 11] = [
+    pub const ALL: [Ty; 20] = [
         Ty::Int,
         Ty::Text,
         Ty::Big,
@@ -44,7 +62,19 @@ impl Ty {
         Ty::Ints,
         Ty::Texts,
         Ty::Span,
+        Ty::Small,
+        Ty::Real,
+        Ty::Fixed,
+        Ty::Vary,
+        Ty::Char,
+        Ty::Time,
+        Ty::Zoned,
+        Ty::Bytes,
+        Ty::Uuid,
     ];
+
+    /// How often each of [`Ty::ALL`] is drawn.
+    pub const WEIGHTS: [usize; 20] = [30, 16, 12, 12, 8, 6, 6, 6, 3, 2, 3, 4, 3, 4, 4, 4, 3, 4, 3, 3];
 
     /// Its name in SQL.
     pub fn name(self) -> &'static str {
@@ -60,17 +90,42 @@ impl Ty {
             Ty::Ints => "integer[]",
             Ty::Texts => "text[]",
             Ty::Span => "interval",
+            Ty::Small => "smallint",
+            Ty::Real => "real",
+            Ty::Fixed => "numeric(8,2)",
+            Ty::Vary => "varchar(8)",
+            Ty::Char => "char(4)",
+            Ty::Time => "time",
+            Ty::Zoned => "timestamptz",
+            Ty::Bytes => "bytea",
+            Ty::Uuid => "uuid",
         }
     }
 
-    /// The common type of values of two types.
+    /// The type of a value that is one of two, which `=` compares.
     pub fn common(self, other: Ty) -> Option<Ty> {
-        let rank = |ty: Ty| [Ty::Int, Ty::Big, Ty::Num, Ty::Double].iter().position(|one| *one == ty);
-        match (rank(self), rank(other)) {
-            _ if self == other => Some(self),
-            (Some(left), Some(right)) => Some(if left > right { self } else { other }),
-            _ => None,
+        const CHAINS: [&[Ty]; 3] = [
+            &[Ty::Small, Ty::Int, Ty::Big, Ty::Fixed, Ty::Num, Ty::Real, Ty::Double],
+            &[Ty::Vary, Ty::Text],
+            &[Ty::Date, Ty::Stamp, Ty::Zoned],
+        ];
+        if self == other {
+            return Some(self);
         }
+        CHAINS.iter().find_map(|chain| {
+            let rank = |ty: Ty| chain.iter().position(|one| *one == ty);
+            Some(if rank(self)? > rank(other)? { self } else { other })
+        })
+    }
+
+    /// Whether it is an integer.
+    pub fn is_number(self) -> bool {
+        matches!(self, Ty::Small | Ty::Int | Ty::Big)
+    }
+
+    /// Whether PostgreSQL 15 has `max` and `min` of it.
+    pub fn has_extremum(self) -> bool {
+        !matches!(self, Ty::Bool | Ty::Bytes | Ty::Uuid)
     }
 
     /// Its oid.
@@ -91,6 +146,15 @@ impl Ty {
             Ty::Bool => TypeId::BOOL,
             Ty::Double => TypeId::FLOAT8,
             Ty::Span => TypeId::INTERVAL,
+            Ty::Small => TypeId::INT2,
+            Ty::Real => TypeId::FLOAT4,
+            Ty::Fixed => return Type::numeric(8, 2),
+            Ty::Vary => return Type::varchar(8),
+            Ty::Char => return Type::character(4),
+            Ty::Time => TypeId::TIME,
+            Ty::Zoned => TypeId::TIMESTAMPTZ,
+            Ty::Bytes => TypeId::BYTEA,
+            Ty::Uuid => TypeId::UUID,
             Ty::Ints => return element(Ty::Int),
             Ty::Texts => return element(Ty::Text),
         })
@@ -198,6 +262,49 @@ pub const TABLES: &[Table] = &[
             "2|2|2020-01-01|{}|f|b|1 mon -2 days",
             "3|-|2020-02-29|-|f|-|-",
             "4|1|2022-10-10|{NULL,\"x y\"}|t|c|04:05:06",
+        ],
+    },
+    Table {
+        name: "m",
+        columns: &[
+            ("id", Ty::Small, Key),
+            ("a", Ty::Int, Free),
+            ("s", Ty::Vary, Free),
+            ("c", Ty::Char, NotNull),
+            ("n", Ty::Fixed, Free),
+            ("ts", Ty::Zoned, Free),
+            ("h", Ty::Time, Free),
+            ("x", Ty::Real, Free),
+            ("y", Ty::Bytes, Free),
+            ("u", Ty::Uuid, Unique),
+        ],
+        rows: &[
+            "1|1|a|a   |1.50|2020-01-01 00:00:00+00|12:30:00|0.5|\\x61|00000000-0000-0000-0000-000000000001",
+            "2|2|b|ab  |2.25|2020-02-29 12:30:00+00|00:00:00|-1.25|\\x|00000000-0000-0000-0000-000000000002",
+            "3|2|-|    |-|-|-|3|\\x00ff|-",
+            "4|-|ab|a   |0.00|2021-07-04 21:59:59+00|23:59:59|-|-|-",
+            "5|5||Zed |-10.50|2020-01-01 00:00:00+00|04:05:06.789|100|\\x6162|a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
+            "7|1|a|b   |1.50|-|12:30:00|0.5|\\x61|00000000-0000-0000-0000-000000000003",
+        ],
+    },
+    Table {
+        name: "k",
+        columns: &[
+            ("id", Ty::Int, Key),
+            ("a", Ty::Small, NotNull),
+            ("s", Ty::Char, Free),
+            ("c", Ty::Vary, Unique),
+            ("n", Ty::Real, Free),
+            ("ts", Ty::Zoned, NotNull),
+            ("h", Ty::Time, Free),
+            ("y", Ty::Bytes, Free),
+            ("g", Ty::Uuid, Free),
+        ],
+        rows: &[
+            "1|1|a   |a|1.5|2020-01-01 00:00:00+00|12:30:00|\\x61|00000000-0000-0000-0000-000000000001",
+            "2|2|ab  |b|-|2020-02-29 12:30:00+00|-|\\x6162|00000000-0000-0000-0000-000000000001",
+            "3|2|-|-|0.5|2022-10-10 10:10:10.5+00|00:00:00|-|-",
+            "4|0|b   ||-1.25|2020-01-01 00:00:00+00|23:59:59|\\x|00000000-0000-0000-0000-000000000002",
         ],
     },
     Table {

@@ -1,9 +1,10 @@
-//! Every file of the corpus, in process, over the wire, and frozen, encoded or reopened after every statement.
+//! Every file of the corpus, in process, over the wire, and frozen, encoded or reopened after every statement; with vectors of three
+//! rows, everything spilled that can be, by one worker; and with such vectors by four workers.
 //!
 //! The corpus also runs on PostgreSQL 15, whose results are the expected ones: `FIRN_POSTGRES` (HOST:PORT) names
 //! a server on which the user `postgres` needs no password. `FIRN_SLT_ONLY` picks files by a part of their name.
 
-use firn_session::Database as FirnDatabase;
+use firn_session::{Database as FirnDatabase, Forced};
 use firn_slt::{Cold, Database, Firn, Postgres, Restarting, Temperature, parse, run};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -71,6 +72,25 @@ fn run_all(mut database: impl FnMut(&str) -> Box<dyn Database>) {
 #[test]
 fn every_case_holds_in_process() {
     run_all(|_| Box::new(Firn::new(FirnDatabase::memory().expect("memory needs nothing"))));
+}
+
+/// Runs every file on a database whose executor does what is rare else, and no statement by a short program.
+fn run_forced(forced: Forced) {
+    run_all(|_| {
+        let database = FirnDatabase::memory().expect("memory needs nothing");
+        database.force(Forced { vector_rows: Some(3), pipelines: true, ..forced });
+        Box::new(Firn::new(database))
+    });
+}
+
+#[test]
+fn every_case_holds_when_one_worker_spills_vectors_of_three_rows() {
+    run_forced(Forced { workers: Some(1), spill: true, ..Forced::default() });
+}
+
+#[test]
+fn every_case_holds_when_four_workers_have_vectors_of_three_rows() {
+    run_forced(Forced { workers: Some(4), ..Forced::default() });
 }
 
 /// Runs every file on a database whose blocks have this state after every statement.

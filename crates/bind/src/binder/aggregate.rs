@@ -122,10 +122,10 @@ impl Binder<'_> {
         // Two equal calls are one.
         let same = self.levels[level].aggregates.iter().find(|other| {
             other.function == overload.handle
-                && other.arguments == arguments
                 && other.distinct == call.is_distinct
-                && other.order == order
-                && other.filter == filter
+                && self.are_same(&other.arguments, &arguments)
+                && self.is_same_order(&other.order, &order)
+                && self.are_same(other.filter.as_slice(), filter.as_slice())
                 && !other.function.is_volatile()
         });
         let is_stable = !used.iter().any(|scalar| scalar.is_volatile());

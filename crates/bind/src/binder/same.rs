@@ -4,11 +4,12 @@
 //! Each sub-query has columns of its own, so scalars with sub-queries are not equal as they stand. Two sub-queries of one
 //! level are the same if their texts are, as is what they are compared with; PostgreSQL compares their trees.
 
+use super::aggregate::SortSpec;
 use super::attach::Pending;
 use super::{Binder, LevelId};
 use firn_plan::{Column, Scalar};
-use firn_syntax::Span;
 use firn_syntax::tree::Query;
+use firn_syntax::{Span, Token, TokenKind};
 use std::rc::Rc;
 
 /// A sub-query of an expression, by what makes it the same as another.
@@ -66,6 +67,23 @@ impl Binder<'_> {
         left == right || self.has_query(left) && self.canonical(left) == self.canonical(right)
     }
 
+    /// As [`Binder::is_same`], of several scalars, one by one.
+    pub(super) fn are_same<'s>(
+        &self,
+        left: impl IntoIterator<Item = &'s Scalar, IntoIter: ExactSizeIterator>,
+        right: impl IntoIterator<Item = &'s Scalar, IntoIter: ExactSizeIterator>,
+    ) -> bool {
+        let (left, right) = (left.into_iter(), right.into_iter());
+        left.len() == right.len() && left.zip(right).all(|(left, right)| self.is_same(left, right))
+    }
+
+    /// As [`Binder::is_same`], of the items of two ORDER BY clauses.
+    pub(super) fn is_same_order(&self, left: &[SortSpec], right: &[SortSpec]) -> bool {
+        let how = |item: &SortSpec| (item.ty, item.descending, item.nulls_first);
+        left.iter().map(how).eq(right.iter().map(how))
+            && self.are_same(left.iter().map(|item| &item.value), right.iter().map(|item| &item.value))
+    }
+
     /// Whether a scalar stands on a sub-query.
     pub(super) fn has_query(&self, scalar: &Scalar) -> bool {
         let is_query = |column| {
@@ -82,7 +100,29 @@ impl Binder<'_> {
         }
         match wholes.iter().find(|whole| self.is_same(scalar, whole)) {
             Some(whole) => *scalar = whole.clone(),
-            None => scalar.for_each_child_mut(|child| self.unify(child, wholes)),
+            None => {
+                self.unify_first_operands(scalar, wholes);
+                scalar.for_each_child_mut(|child| self.unify(child, wholes));
+            }
+        }
+    }
+
+    /// The same of the first operands of a chain of operators, which are an expression by themselves: `a + b` in `a + b + c`.
+    fn unify_first_operands(&self, scalar: &mut Scalar, wholes: &[Scalar]) {
+        let Scalar::Call(call) = scalar else { return };
+        if !call.as_operator {
+            return;
+        }
+        for whole in wholes {
+            let Scalar::Call(whole) = whole else { continue };
+            let length = whole.arguments.len();
+            if whole.as_operator
+                && whole.function == call.function
+                && (2..call.arguments.len()).contains(&length)
+                && self.are_same(&whole.arguments, &call.arguments[..length])
+            {
+                call.arguments[..length].clone_from_slice(&whole.arguments);
+            }
         }
     }
 
@@ -117,7 +157,7 @@ impl Binder<'_> {
             other.level == own.level
                 && other.question == own.question
                 && other.operands.len() == own.operands.len()
-                && self.text_of(other) == self.text_of(own)
+                && is_same_text(self.text_of(other), self.text_of(own))
                 && operands().all(|(left, right)| self.is_same(left, right))
         };
         let first = self.query_texts.iter().find(|(_, other)| is_equal(other));
@@ -132,5 +172,74 @@ impl Binder<'_> {
             self.plan[node].for_each_scalar(|scalar| is_volatile |= scalar.is_volatile());
         }
         is_volatile
+    }
+}
+
+/// Whether two texts of queries are the same but for blanks, comments, the case of words, and parentheses around all.
+fn is_same_text(left: &str, right: &str) -> bool {
+    if left == right {
+        return true;
+    }
+    let lexed = |text| firn_syntax::tokens(text, firn_syntax::Options::default());
+    let (Ok(left_tokens), Ok(right_tokens)) = (lexed(left), lexed(right)) else { return false };
+    let of_left = without_parentheses(left, &left_tokens);
+    let of_right = without_parentheses(right, &right_tokens);
+    let is_same = |(one, other): (&Token, &Token)| {
+        let (one_text, other_text) = (text_at(left, one), text_at(right, other));
+        one.kind == other.kind
+            && match one.kind {
+                TokenKind::Keyword(_) | TokenKind::NotEqual => true,
+                TokenKind::Identifier => one_text.eq_ignore_ascii_case(other_text),
+                _ => one_text == other_text,
+            }
+    };
+    of_left.len() == of_right.len() && of_left.iter().zip(of_right).all(is_same)
+}
+
+fn text_at<'t>(text: &'t str, token: &Token) -> &'t str {
+    &text[token.span.start as usize..token.span.end as usize]
+}
+
+fn without_parentheses<'t>(text: &str, mut tokens: &'t [Token]) -> &'t [Token] {
+    while let [first, inner @ .., last] = tokens {
+        let mut depth = 0_i32;
+        // A parenthesis that closes the first one before the end leaves the depth below that of the start.
+        let closes_before = inner.iter().any(|token| {
+            match text_at(text, token) {
+                "(" => depth += 1,
+                ")" => depth -= 1,
+                _ => {}
+            }
+            depth < 0
+        });
+        if text_at(text, first) != "(" || text_at(text, last) != ")" || closes_before {
+            break;
+        }
+        tokens = inner;
+    }
+    tokens
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_same_text;
+
+    #[test]
+    fn texts_are_the_same_but_for_blanks_comments_case_and_parentheses() {
+        for (left, right) in [
+            ("SELECT a FROM t", "select  A /* the first */ from T"),
+            ("SELECT a FROM t", "((SELECT a FROM t))"),
+            ("(SELECT 1) UNION (SELECT 2)", "((SELECT 1) UNION (SELECT 2))"),
+        ] {
+            assert!(is_same_text(left, right), "{left} / {right}");
+        }
+        for (left, right) in [
+            ("SELECT 'a'", "SELECT 'A'"),
+            ("SELECT \"a\"", "SELECT \"A\""),
+            ("SELECT 1) UNION (SELECT 2", "(SELECT 1) UNION (SELECT 2)"),
+            ("SELECT a FROM t", "SELECT a FROM t, u"),
+        ] {
+            assert!(!is_same_text(left, right), "{left} / {right}");
+        }
     }
 }

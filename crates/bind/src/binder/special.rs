@@ -166,10 +166,18 @@ impl Binder<'_> {
         let (current, level) = (self.levels.len() - 1, self.aggregate_level(&columns));
         self.check_aggregate_place("grouping operations", level, span.start)?;
         let ty = Type::new(TypeId::INT4);
-        let column = self.plan.columns.add(ColumnInfo::new(ty, false).named("grouping"));
         let owner = self.levels[level].id;
-        self.owners.insert(column, owner);
-        self.levels[level].groupings.push((column, arguments, span));
+        // Two equal calls are one, as clauses repeat those of the select list.
+        let groupings = &self.levels[level].groupings;
+        let column = match groupings.iter().find(|(_, other, _)| self.are_same(other, &arguments)) {
+            Some((column, ..)) => *column,
+            None => {
+                let column = self.plan.columns.add(ColumnInfo::new(ty, false).named("grouping"));
+                self.owners.insert(column, owner);
+                self.levels[level].groupings.push((column, arguments, span));
+                column
+            }
+        };
         if level != current {
             let (table, name) = ("grouping".into(), "grouping".into());
             self.references.push(Reference { column, at: span.start, table, name, owner });
@@ -313,8 +321,22 @@ impl Binder<'_> {
             return Err(self.error(SqlState::FEATURE_NOT_SUPPORTED, message, at));
         }
         let ty = overload.result;
-        let arguments = overload.arguments.into_iter().map(|argument| argument.scalar).collect();
+        let arguments: Vec<Scalar> = overload.arguments.into_iter().map(|argument| argument.scalar).collect();
         let function = overload.handle;
+        // Two equal calls are one: they go on together. Clauses repeat those of the select list.
+        let is_stable = !function.is_volatile() && !arguments.iter().any(Scalar::is_volatile);
+        let sets = &self.levels.last().expect("a query is being bound").sets;
+        let is_same = |other: &&SetCallPlace| {
+            is_stable && other.function == function && self.are_same(&other.arguments, &arguments)
+        };
+        if let Some(same) = sets.iter().find(is_same) {
+            let columns: Vec<Scalar> = same.outputs.iter().map(|column| Scalar::Column(*column)).collect();
+            let scalar = match &columns[..] {
+                [column] if ty.id != TypeId::RECORD => column.clone(),
+                _ => Scalar::Row(columns),
+            };
+            return Ok(Operand { scalar, ty, at });
+        }
         if ty.id != TypeId::RECORD {
             let output = self.new_column(ColumnInfo::new(ty, true).named(&*overload.function.name));
             self.level().sets.push(SetCallPlace { outputs: vec![output], function, arguments, at });

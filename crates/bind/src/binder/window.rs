@@ -267,24 +267,45 @@ impl Binder<'_> {
             },
             Over::Window(spec) => {
                 let window = self.window_spec(spec, true)?;
-                let windows = &mut self.level().windows;
-                let same = windows.iter().position(|other| {
-                    other.partition == window.partition
-                        && other.order == window.order
-                        && other.frame == window.frame
-                });
-                same.unwrap_or_else(|| {
-                    windows.push(window);
-                    windows.len() - 1
-                })
+                let windows = &self.levels.last().expect("a query is being bound").windows;
+                match windows.iter().position(|other| self.is_same_window(other, &window)) {
+                    Some(same) => same,
+                    None => {
+                        let windows = &mut self.level().windows;
+                        windows.push(window);
+                        windows.len() - 1
+                    }
+                }
             }
         };
         let ty = overload.result;
+        // Two equal calls are one, as clauses repeat those of the select list.
+        let is_stable = !overload.handle.is_volatile() && !used.iter().any(|scalar| scalar.is_volatile());
+        let calls = &self.levels.last().expect("a query is being bound").window_calls;
+        let same = calls.iter().filter(|_| is_stable).find(|other| {
+            other.window == window
+                && other.function == overload.handle
+                && self.are_same(&other.arguments, &arguments)
+                && self.are_same(other.filter.as_slice(), filter.as_slice())
+        });
+        if let Some(same) = same {
+            return Ok(Operand { scalar: Scalar::Column(same.output), ty, at });
+        }
         let nullable = overload.handle.may_be_null;
         let output = self.new_column(ColumnInfo::new(ty, nullable).named(name.as_ref()));
         let function = overload.handle;
         self.level().window_calls.push(WindowCallPlace { output, function, arguments, filter, window, at });
         Ok(Operand { scalar: Scalar::Column(output), ty, at })
+    }
+
+    fn is_same_window(&self, left: &BoundWindow, right: &BoundWindow) -> bool {
+        left.frame == right.frame
+            && left.partition.iter().map(|(_, ty)| ty).eq(right.partition.iter().map(|(_, ty)| ty))
+            && self.are_same(
+                left.partition.iter().map(|(scalar, _)| scalar),
+                right.partition.iter().map(|(scalar, _)| scalar),
+            )
+            && self.is_same_order(&left.order, &right.order)
     }
 
     fn check_window_place(&mut self, at: u32) -> Result<()> {

@@ -8,6 +8,7 @@ use crate::pipeline::{Fragment, Input, InputPlan, OpenInput, SlotId, Step, Strea
 use crate::run::Run;
 use firn_base::sync::{Arc, Mutex, RwLock};
 use firn_base::{Error, Representation, Result};
+use firn_plan::faults::Fault;
 
 /// The definition of a shared sub-plan.
 pub struct SharedPlan {
@@ -47,7 +48,7 @@ struct Producer {
 impl InputPlan for SharedReadPlan {
     fn open(&self, work: Work<'_>) -> Result<Arc<dyn OpenInput>> {
         let shared = &self.shared;
-        if cfg!(feature = "fault-shared-twice") {
+        if Fault::SharedTwice.is_made() {
             work.run.empty(&[shared.slot]);
         }
         let produced = work.run.filled_or(shared.slot, || {

@@ -11,6 +11,7 @@ use crate::pipeline::Work;
 use crate::spill::{SpillFile, read_rows, write_rows};
 use firn_base::sync::Arc;
 use firn_base::{Representation, Result};
+use firn_plan::faults::Fault;
 use firn_vector::Vector;
 use firn_vector::selection::Rows;
 
@@ -85,7 +86,7 @@ impl Merge {
         let cursors = runs.iter().map(cursor).collect();
         let account = Account::new(&work.run.options.budget);
         let mut merge = Merge { runs, representations, layout, cursors, account };
-        let lost = usize::from(cfg!(feature = "fault-run-lost") && merge.cursors.len() > 1);
+        let lost = usize::from(Fault::RunLost.is_made() && merge.cursors.len() > 1);
         for run in lost..merge.cursors.len() {
             merge.load(run)?;
         }

@@ -29,6 +29,7 @@ use crate::template::Template;
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use firn_base::sync::Arc;
 use firn_base::{Error, Representation, Result, SqlState};
+use firn_plan::faults::Fault;
 use firn_plan::operator::JoinKind;
 use firn_vector::{Chunk, Data, Selection, Vector};
 
@@ -325,7 +326,7 @@ impl Join {
         // The key of a row with a NULL means nothing.
         let of_nulls = found.iter_mut().zip(probe.has_null.iter().flatten());
         of_nulls.filter(|(_, has_null)| **has_null).for_each(|(found, _)| *found = NONE);
-        if cfg!(feature = "fault-null-in-anti-join") && self.plan.kind == JoinKind::Anti {
+        if Fault::NullInAntiJoin.is_made() && self.plan.kind == JoinKind::Anti {
             let has_null: Vec<bool> = (0..found.len()).map(|row| probe.has_null(row)).collect();
             probe.matched = has_null;
         }

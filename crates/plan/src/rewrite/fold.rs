@@ -4,6 +4,7 @@
 //! row reaches it. Conditions of filters and joins become lists without TRUE and without AND.
 
 use super::Evaluator;
+use crate::faults::Fault;
 use crate::function::{Function, Volatility};
 use crate::operator::{JoinKind, Operator};
 use crate::plan::Plan;
@@ -152,7 +153,7 @@ fn fold_scalar(scalar: &mut Scalar, evaluator: &dyn Evaluator) {
             }
             _ => None,
         },
-        Scalar::Parameter(_, ty) if cfg!(feature = "fault-parameter-folded") && ty.id == TypeId::INT4 => {
+        Scalar::Parameter(_, ty) if Fault::ParameterFolded.is_made() && ty.id == TypeId::INT4 => {
             Some(Scalar::Constant(*ty, Value::Integer(1)))
         }
         Scalar::And(list) => connect(list, false),

@@ -4,6 +4,7 @@
 //! in them can be left out below as well: not below LIMIT, nor into what is shared.
 
 use crate::column::Column;
+use crate::faults::Fault;
 use crate::operator::{Join, JoinKind, Operator};
 use crate::plan::{NodeId, Plan};
 use crate::properties::{Producers, rejects_null};
@@ -17,7 +18,7 @@ pub fn reject_nulls(plan: &mut Plan) {
     while let Some((node, mut rejected)) = stack.pop() {
         let add = |rejected: &mut HashSet<Column>, conditions: &[Scalar]| {
             rejected.extend(conditions.iter().flat_map(rejects_null));
-            if cfg!(feature = "fault-outer-to-inner") {
+            if Fault::OuterToInner.is_made() {
                 let mut all = |column| _ = rejected.insert(column);
                 conditions.iter().for_each(|condition| condition.for_each_column(&mut all));
             }

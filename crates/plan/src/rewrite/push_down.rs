@@ -9,6 +9,7 @@
 //! rows, while others pass it by. A volatile condition stays as well. All conditions right above locks of rows go below them.
 
 use crate::column::Column;
+use crate::faults::Fault;
 use crate::operator::{Join, JoinKind, Operator};
 use crate::plan::{NodeId, Plan};
 use crate::properties::{Producers, widen_nullability};
@@ -32,7 +33,7 @@ struct Pusher<'a> {
 }
 
 fn may_move(condition: &Scalar) -> bool {
-    !condition.can_fail() && (cfg!(feature = "fault-volatile-moved") || !condition.is_volatile())
+    !condition.can_fail() && (Fault::VolatileMoved.is_made() || !condition.is_volatile())
 }
 
 impl Pusher<'_> {
@@ -154,7 +155,7 @@ impl Pusher<'_> {
                 self.plan[node] = Operator::Shared { id, definition, body };
                 node
             }
-            Operator::Limit(mut limit) if cfg!(feature = "fault-limit-below-filter") => {
+            Operator::Limit(mut limit) if Fault::LimitBelowFilter.is_made() => {
                 limit.input = self.push(limit.input, conditions);
                 self.plan[node] = Operator::Limit(limit);
                 node

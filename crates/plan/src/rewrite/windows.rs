@@ -1,6 +1,7 @@
 //! Windows that share an order: neighbours with the same partition and order are one.
 
 use crate::column::Column;
+use crate::faults::Fault;
 use crate::operator::Operator;
 use crate::plan::Plan;
 
@@ -13,7 +14,7 @@ pub fn merge_windows(plan: &mut Plan) {
         let made: Vec<Column> = lower.calls.iter().map(|call| call.output).collect();
         let mut uses_made = false;
         plan[node].for_each_scalar(|scalar| uses_made |= scalar.uses(|column| made.contains(&column)));
-        let same_order = cfg!(feature = "fault-collapsed-window-order") || upper.order == lower.order;
+        let same_order = Fault::CollapsedWindowOrder.is_made() || upper.order == lower.order;
         if upper.partition != lower.partition || !same_order || uses_made {
             continue;
         }

@@ -3,6 +3,7 @@
 use super::domain::DomainId;
 use super::{Representatives, Unnester};
 use crate::column::Column;
+use crate::faults::Fault;
 use crate::operator::{Aggregate, Group, Join, JoinKind, Operator};
 use crate::plan::NodeId;
 use crate::scalar::Scalar;
@@ -157,7 +158,7 @@ impl Unnester<'_> {
 
         let finished = self.finish_domain(domain, left, &given);
         let mut left = finished.as_ref().map_or(left, |finished| finished.reader);
-        if cfg!(feature = "fault-duplicates-lost") {
+        if Fault::DuplicatesLost.is_made() {
             let keys = self.scope(left).iter().map(|(column, _)| column).collect();
             left = self.plan.add(Operator::Group(Group {
                 input: left,

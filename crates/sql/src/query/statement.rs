@@ -25,6 +25,7 @@ use firn_vector::kernel::Signature;
 use firn_vector::{Context, Datum, Slot};
 use std::borrow::Cow;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 /// The result of a query.
 pub enum QueryOutput {
@@ -152,8 +153,12 @@ impl Prepared {
         options: &RunOptions,
     ) -> Result<Executed> {
         let others = SessionRelations { facts: facts.clone(), services: options.services.clone() };
-        let surroundings = surroundings(transaction, facts, options);
-        self.prepared.execute(transaction, &others, parameters, Arc::new(surroundings), run_options(options))
+        let surroundings = Arc::new(surroundings(transaction, facts, options));
+        let run = run_options(options);
+        match options.allows_short() {
+            true => self.prepared.execute(transaction, &others, parameters, surroundings, run),
+            false => self.prepared.execute_pipelines(transaction, &others, parameters, surroundings, run),
+        }
     }
 
     /// Whether it touches few rows, as far as is known before it runs.
@@ -178,7 +183,7 @@ impl Prepared {
     ) -> Result<Execution> {
         let surroundings = surroundings(transaction, facts, options);
         let parameters = &*with_objects(self.parameters(), parameters, &surroundings.context())?;
-        if options.measures.is_none()
+        if options.allows_short()
             && let Some(done) = self.prepared.execute_short(transaction, parameters, &surroundings, values)?
         {
             return Ok(Execution::Short { count: done.count, rows: done.rows });
@@ -202,7 +207,7 @@ impl Prepared {
     ) -> Result<QueryOutput> {
         let surroundings = surroundings(transaction, facts, options);
         let parameters = &*with_objects(self.parameters(), parameters, &surroundings.context())?;
-        if options.measures.is_none()
+        if options.allows_short()
             && let Some(rows) = self.prepared.run_short(transaction, parameters, &surroundings, values)?
         {
             return Ok(QueryOutput::Values(rows));
@@ -412,11 +417,16 @@ pub fn kept_rows(columns: &[ResultColumn], options: &RunOptions) -> KeptRows {
 }
 
 fn run_options(options: &RunOptions) -> Options {
+    let usual = Options::new(BUDGET.clone());
+    let forced = &options.forced;
     Options {
         workers: options.threads.max(1),
+        alone: if forced.workers.is_some() { Duration::ZERO } else { usual.alone },
+        vector_rows: forced.vector_rows.unwrap_or(usual.vector_rows),
+        always_spill: forced.spill,
         spill: Some(options.spill.clone()),
         measures: options.measures.clone(),
-        ..Options::new(BUDGET.clone())
+        ..usual
     }
 }
 

@@ -19,21 +19,14 @@ impl Generator {
 
     /// An aggregate of the innermost query.
     pub(super) fn aggregate(&mut self, ty: Ty, depth: usize) -> String {
-        let level = self.levels.pop().expect("a query is being made");
-        let inner = Level {
-            atoms: level.grouped.clone().expect("aggregates may stand here"),
-            aliases: level.aliases.clone(),
-            ..Level::default()
-        };
-        let text = self.inside(inner, |generator| {
+        let level = self.aggregated_level();
+        self.inside_instead(level, |generator| {
             generator.at(Place::Aggregate, |generator| generator.aggregate_call(ty, depth.min(1)))
-        });
-        self.levels.push(level);
-        text
+        })
     }
 
     /// An argument that has a column of its own query, so that the aggregate is of that query.
-    fn argument(&mut self, ty: Ty, depth: usize) -> String {
+    pub(super) fn argument(&mut self, ty: Ty, depth: usize) -> String {
         match (self.own_column(ty), self.choices.chance(30)) {
             (Some(column), false) => column,
             (Some(column), true) => format!("coalesce({column}, {})", self.expression(ty, depth)),
@@ -65,6 +58,19 @@ impl Generator {
             (Ty::Num, 2) => format!("sum({})", self.argument(Ty::Big, depth)),
             (Ty::Double, 0) => format!("sum({distinct}{})", self.argument(Ty::Double, depth)),
             (Ty::Double, 1) => format!("avg({})", self.argument(Ty::Double, depth)),
+            (Ty::Double, 3) => format!("avg({})", self.argument(Ty::Real, depth)),
+            (Ty::Real, 0) => format!("sum({distinct}{})", self.argument(Ty::Real, depth)),
+            (Ty::Num, 3) => format!("sum({distinct}{})", self.argument(Ty::Fixed, depth)),
+            (Ty::Big, 3) => format!("sum({distinct}{})", self.argument(Ty::Small, depth)),
+            (Ty::Bytes, _) => {
+                let argument = self.argument(Ty::Bytes, depth);
+                format!("string_agg({distinct}{argument}, {argument} ORDER BY {argument})")
+            }
+            (Ty::Uuid, _) => {
+                let argument = self.argument(Ty::Uuid, depth);
+                let filter = self.filter(depth);
+                return format!("(array_agg({distinct}{argument} ORDER BY {argument}){filter})[1]");
+            }
             (Ty::Double, 2) => {
                 format!("percentile_cont(0.5) WITHIN GROUP (ORDER BY {})", self.argument(Ty::Double, depth))
             }
@@ -92,22 +98,84 @@ impl Generator {
             }
             (ty, _) => format!("{extremum}({})", self.argument(ty, depth)),
         };
+        text + &self.filter(depth)
+    }
+
+    /// FILTER, with a blank before it, or nothing.
+    fn filter(&mut self, depth: usize) -> String {
         match self.choices.chance(20) {
             true => {
                 let filter = self.at(Place::Filter, |generator| generator.condition(depth));
-                format!("{text} FILTER (WHERE {filter})")
+                format!(" FILTER (WHERE {filter})")
             }
-            false => text,
+            false => String::new(),
         }
     }
 
+    /// What the arguments of aggregates of the innermost query see.
+    pub(super) fn aggregated_level(&self) -> Level {
+        let level = self.levels.last().expect("a query is being made");
+        Level {
+            atoms: level.grouped.clone().expect("aggregates may stand here"),
+            aliases: level.aliases.clone(),
+            ..Level::default()
+        }
+    }
+
+    /// Makes something that sees another query in the place of the innermost one.
+    pub(super) fn inside_instead<T>(&mut self, level: Level, make: impl FnOnce(&mut Self) -> T) -> T {
+        let own = self.levels.pop().expect("a query is being made");
+        let made = self.inside(level, make);
+        self.levels.push(own);
+        made
+    }
+
+    /// An aggregate with a sub-query in its argument, as a bigint.
+    pub(super) fn asking_aggregate(&mut self) -> String {
+        let level = self.aggregated_level();
+        self.inside_instead(level, |generator| {
+            generator.at(Place::Aggregate, |generator| {
+                let query = generator.scalar_sub_query(Ty::Int);
+                match generator.own_column(Ty::Int) {
+                    Some(column) => format!("coalesce(sum(coalesce({column}, {query})), 0)"),
+                    None => format!("count({query})"),
+                }
+            })
+        })
+    }
+
+    /// A window function with a sub-query in its argument or its order, as a bigint.
+    pub(super) fn asking_window(&mut self) -> String {
+        let windows = std::mem::replace(&mut self.last_level().windows, false);
+        let text = self.at(Place::Window, |generator| {
+            let query = generator.scalar_sub_query(Ty::Int);
+            match generator.choices.below(3) {
+                0 => format!("coalesce(sum({query}) OVER (), 0)"),
+                1 => format!("rank() OVER (ORDER BY {query})"),
+                _ => {
+                    let key = generator.expression(Ty::Text, 1);
+                    format!("count({query}) OVER (PARTITION BY {key})")
+                }
+            }
+        });
+        self.last_level().windows = windows;
+        text
+    }
+
+    fn last_level(&mut self) -> &mut Level {
+        self.levels.last_mut().expect("a query is being made")
+    }
+
     /// A window function of the innermost query.
-    fn window(&mut self, ty: Ty) -> String {
+    pub(super) fn window(&mut self, ty: Ty) -> String {
+        let is_total = self.levels.last().is_some_and(|level| level.total.is_some());
+        if !ty.has_extremum() && ty != Ty::Bool && !is_total {
+            return self.expression(ty, 1);
+        }
         self.covers_operator(OperatorKind::Window);
-        let level = self.levels.last_mut().expect("a query is being made");
-        level.windows = false;
+        self.last_level().windows = false;
         let text = self.at(Place::Window, |generator| generator.window_call(ty));
-        self.levels.last_mut().expect("a query is being made").windows = true;
+        self.last_level().windows = true;
         text
     }
 
@@ -129,6 +197,11 @@ impl Generator {
             (Ty::Bool, 0) => (format!("bool_or({})", self.condition(1)), false),
             (ty, choice) if total.is_some() => {
                 let argument = self.expression(ty, 1);
+                // The type of the result is the argument's.
+                let argument = match argument.starts_with('\'') && !argument.contains("::") {
+                    true => format!("({argument})::text"),
+                    false => argument,
+                };
                 let call = match choice {
                     0 => format!("first_value({argument})"),
                     1 => format!("lag({argument})"),
@@ -149,7 +222,7 @@ impl Generator {
         };
         let mut parts = Vec::new();
         if self.choices.chance(50) {
-            let ty = Ty::ALL[self.choices.below(6)];
+            let ty = Ty::ALL[self.choices.weighted(&Ty::WEIGHTS)];
             parts.push(format!("PARTITION BY {}", self.expression(ty, 1)));
         }
         let is_ordered = needs_total || self.choices.chance(60);

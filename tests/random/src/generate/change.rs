@@ -6,6 +6,7 @@
 use super::expression::paren;
 use super::{Atom, Common, Generator, Level};
 use crate::compare::Ordering;
+use crate::coverage::{JoinKind, OperatorKind, Place};
 use crate::engine::Parameter;
 use crate::schema::{Constraint, TABLES, Table, Ty};
 
@@ -37,38 +38,60 @@ impl Generator {
     pub(super) fn change(&mut self) -> (String, Ordering, &'static str) {
         let weights: Vec<usize> = TABLES.iter().map(|table| if table.name == "e" { 3 } else { 10 }).collect();
         let table = &TABLES[self.choices.weighted(&weights)];
-        if self.choices.chance(12) {
-            // The query reads the rows from before.
+        if self.choices.chance(10) {
+            // The query reads what was there before.
             let types = self.types(3);
             let columns = self.names(&types);
             let names: Vec<String> = columns.iter().map(|(name, _)| name.clone()).collect();
             let change = self.any_change(table, Some((&types[..], &names[..])), false);
-            self.common.push(Common { name: "c".to_owned(), columns: columns.clone(), uses: 2 });
+            self.common.push(Common { name: "c".to_owned(), columns, uses: 2 });
             let types = self.types(3);
-            let (query, ordering) = match self.choices.chance(50) {
-                true => self.query_of("c", &columns, &types),
-                false => self.whole_query(&types),
+            self.begins_with = self.choices.chance(60).then_some(0);
+            self.given = Some(Place::With);
+            let (query, ordering) = self.whole_query(&types);
+            // A WITH of its own would stand after the first.
+            return match query.strip_prefix("WITH ") {
+                Some(rest) if rest.starts_with("RECURSIVE ") => {
+                    let rest = rest.trim_start_matches("RECURSIVE ");
+                    (format!("WITH RECURSIVE c AS ({change}), {rest}"), ordering, table.name)
+                }
+                Some(rest) => (format!("WITH c AS ({change}), {rest}"), ordering, table.name),
+                None => (format!("WITH c AS ({change}) {query}"), ordering, table.name),
             };
-            return (format!("WITH c AS ({change}) {query}"), ordering, table.name);
-        }
-        if self.choices.chance(10) {
-            // PostgreSQL 15 has no WITH RECURSIVE before MERGE.
-            let with = self.with(false);
-            let change = self.any_change(table, None, !with.starts_with("WITH RECURSIVE"));
-            return (with + &change, Ordering::Open, table.name);
         }
         (self.any_change(table, None, true), Ordering::Open, table.name)
     }
 
-    /// PostgreSQL 15 has no MERGE in WITH, and none with RETURNING.
+    /// PostgreSQL 15 has no MERGE in WITH, none with RETURNING, and none after WITH RECURSIVE.
     fn any_change(&mut self, table: &'static Table, returned: Returned<'_>, may_merge: bool) -> String {
-        let merge = if may_merge { 15 } else { 0 };
-        self.rule(RULE, |generator| match generator.choices.weighted(&[35, 30, 20, merge]) {
-            0 => generator.insert(table, returned),
-            1 => generator.update(table, returned),
-            2 => generator.delete(table, returned),
-            _ => generator.merge(table),
+        let merge = if may_merge { 14 } else { 0 };
+        self.rule(RULE, |generator| {
+            generator.open_frame();
+            let common = generator.common.len();
+            let kind = generator.choices.weighted(&[20, 36, 30, merge]);
+            let is_flat = generator.choices.chance(20);
+            generator.flat += usize::from(is_flat);
+            let with = match returned.is_none() && !is_flat && generator.choices.chance(22) {
+                false => String::new(),
+                true => generator.with(false, kind != 3),
+            };
+            let text = match kind {
+                0 => generator.insert(table, returned),
+                1 => generator.update(table, returned),
+                2 => generator.delete(table, returned),
+                _ => generator.merge(table),
+            };
+            generator.flat -= usize::from(is_flat);
+            generator.common.truncate(common);
+            generator.close_frame(false);
+            with + &text
         })
+    }
+
+    /// A value that is a sub-query's in so many of a hundred cases.
+    fn asking_value(&mut self, ty: Ty, percent: usize) -> Option<String> {
+        let asks = self.choices.chance(percent) && self.may_nest();
+        asks.then(|| format!("({})", self.sub_query(&[ty], true).text))
     }
 
     fn change_target(&mut self, table: &'static Table) -> Target {
@@ -81,6 +104,11 @@ impl Generator {
 
     /// RETURNING, with a blank before it.
     fn returning(&mut self, level: &Level, star: &str, returned: Returned<'_>) -> String {
+        self.at(Place::Returning, |generator| generator.returned(level, star, returned))
+    }
+
+    /// `star` is what `*` may show: `*`, or the name of the table alone.
+    fn returned(&mut self, level: &Level, star: &str, returned: Returned<'_>) -> String {
         self.inside(level.clone(), |generator| match returned {
             Some((types, names)) => {
                 let item = |generator: &mut Self, (ty, name): (&Ty, &String)| {
@@ -89,15 +117,16 @@ impl Generator {
                 let items: Vec<String> = types.iter().zip(names).map(|pair| item(generator, pair)).collect();
                 format!(" RETURNING {}", items.join(", "))
             }
-            None => match generator.choices.weighted(&[30, 20, 50]) {
-                0 => " RETURNING *".to_owned(),
+            None => match generator.choices.weighted(&[20, 15, 65]) {
+                0 => format!(" RETURNING {star}"),
                 1 => String::new(),
                 _ => {
                     let types = generator.types(3);
                     let mut items: Vec<String> =
                         types.iter().map(|ty| generator.expression(*ty, 2)).collect();
+                    items.extend(generator.asking_value(types[0], 60));
                     if generator.choices.chance(25) {
-                        items.push(format!("{star}.*"));
+                        items.push(star.to_owned());
                     }
                     format!(" RETURNING {}", items.join(", "))
                 }
@@ -108,6 +137,12 @@ impl Generator {
     /// What may be assigned to a column: a value, DEFAULT, a parameter or a string of unknown type.
     fn assigned(&mut self, column: &Column, depth: usize, may_default: bool) -> String {
         let (_, ty, constraint) = *column;
+        if let Some(query) = self.asking_value(ty, 14) {
+            return match constraint {
+                Constraint::NotNull => format!("coalesce({query}, {})", self.literal(ty)),
+                _ => query,
+            };
+        }
         if constraint == Constraint::NotNull {
             return match self.choices.chance(85) {
                 true => format!("coalesce({}, {})", self.expression(ty, depth), self.literal(ty)),
@@ -125,7 +160,17 @@ impl Generator {
                 Ty::Num | Ty::Double => self.expression(Ty::Big, depth),
                 Ty::Date => self.expression(Ty::Stamp, depth),
                 Ty::Stamp => self.expression(Ty::Date, depth),
-                Ty::Text => self.expression(Ty::Date, depth),
+                Ty::Text => match self.choices.below(3) {
+                    0 => self.expression(Ty::Date, depth),
+                    1 => self.expression(Ty::Char, depth),
+                    _ => self.expression(Ty::Uuid, depth),
+                },
+                Ty::Small => paren(self.expression(Ty::Int, depth)),
+                Ty::Real => self.expression(Ty::Double, depth),
+                Ty::Fixed => self.expression(Ty::Num, depth),
+                Ty::Vary | Ty::Char => self.expression(Ty::Text, depth),
+                Ty::Time => self.expression(Ty::Stamp, depth),
+                Ty::Zoned => self.expression(Ty::Stamp, depth),
                 ty => self.expression(ty, depth),
             },
             5 => "NULL".to_owned(),
@@ -136,6 +181,9 @@ impl Generator {
     /// A parameter whose type is inferred from its context.
     pub(super) fn bare_parameter(&mut self, ty: Ty) -> String {
         let text = self.text_of(ty);
+        if !self.may_have_parameters {
+            return text;
+        }
         let value = (text != "NULL").then(|| text.trim_matches('\'').to_owned());
         self.parameters.push(Parameter { oid: None, value });
         format!("${}", self.parameters.len())
@@ -144,7 +192,16 @@ impl Generator {
     /// A string that any context of this type reads.
     fn text_of(&mut self, ty: Ty) -> String {
         let text = match ty {
-            Ty::Int | Ty::Big => self.choices.pick(&["'1'", "'2'", "'30'"]),
+            Ty::Int | Ty::Big | Ty::Small => self.choices.pick(&["'1'", "'2'", "'30'"]),
+            Ty::Fixed => self.choices.pick(&["'1.505'", "'2'", "'-0.01'"]),
+            Ty::Real => self.choices.pick(&["'0.5'", "'1e3'", "'-1.25'"]),
+            Ty::Vary | Ty::Char => self.choices.pick(&["'a'", "'Zed'", "''", "'ab  '"]),
+            Ty::Time => self.choices.pick(&["'12:30'", "'04:05:06.789'"]),
+            Ty::Zoned => self.choices.pick(&["'2020-02-29 12:30+02'", "'2021-07-04'"]),
+            Ty::Bytes => self.choices.pick(&["'\\x61'", "''"]),
+            Ty::Uuid => self
+                .choices
+                .pick(&["'00000000-0000-0000-0000-000000000002'", "'{a0eebc999c0b4ef8bb6d6bb9bd380a11}'"]),
             Ty::Num => self.choices.pick(&["'1.50'", "'2'", "'0.005'"]),
             Ty::Text => self.choices.pick(&["'a'", "'Zed'", "''"]),
             Ty::Date => self.choices.pick(&["'2020-02-29'", "'2019-06-30'"]),
@@ -163,16 +220,17 @@ impl Generator {
         let (_, ty, constraint) = *column;
         match self.choices.weighted(&[75, 12, 13]) {
             1 => match ty {
-                Ty::Text => self.choices.pick(&["'a'", "'b'"]).to_owned(),
+                Ty::Text | Ty::Vary => self.choices.pick(&["'a'", "'b'"]).to_owned(),
+                Ty::Uuid => self.text_of(ty),
                 _ => self.choices.pick(&["1", "2", "3"]).to_owned(),
             },
             2 if constraint == Constraint::Unique => "NULL".to_owned(),
-            _ if ty == Ty::Text => format!("'new' || {fresh}"),
-            _ => fresh.to_owned(),
+            _ => new_value(ty, fresh),
         }
     }
 
     fn insert(&mut self, table: &'static Table, returned: Returned<'_>) -> String {
+        self.covers_operator(OperatorKind::Insert);
         let target = self.change_target(table);
         let is_needed = |column: &&Column| matches!(column.2, Constraint::Key | Constraint::NotNull);
         let mut columns: Vec<Column> = table.columns.to_vec();
@@ -198,7 +256,7 @@ impl Generator {
                             .iter()
                             .map(|column| match column.2 {
                                 Constraint::Key | Constraint::Unique => self.key_value(column, &fresh),
-                                _ => self.assigned(column, 1, true),
+                                _ => self.at(Place::Values, |generator| generator.assigned(column, 1, true)),
                             })
                             .collect();
                         format!("({})", cells.join(", "))
@@ -214,12 +272,19 @@ impl Generator {
         };
         let conflict = if self.choices.chance(40) { self.on_conflict(&target) } else { String::new() };
         let level = level(vec![(target.alias.clone(), target.atoms())]);
-        let returning = self.returning(&level, &target.alias, returned);
+        let returning = self.returning(&level, "*", returned);
         format!("INSERT INTO {}{list} {rows}{conflict}{returning}", target.text)
     }
 
     /// A query of a table with a key, from which new keys are made.
     fn inserted_query(&mut self, columns: &[Column]) -> String {
+        self.open_frame();
+        let text = self.inserted_select(columns);
+        self.close_frame(false);
+        text
+    }
+
+    fn inserted_select(&mut self, columns: &[Column]) -> String {
         let (table, key) = self.keyed();
         let level = level(vec![("y".to_owned(), atoms(table, "y"))]);
         self.inside(level, |generator| {
@@ -228,15 +293,14 @@ impl Generator {
                 .iter()
                 .map(|column| match column.2 {
                     Constraint::Key => fresh.clone(),
-                    Constraint::Unique if column.1 == Ty::Text => "'new' || y.".to_owned() + key,
-                    Constraint::Unique => match generator.choices.chance(30) {
-                        true => "NULL".to_owned(),
-                        false => fresh.clone(),
-                    },
-                    _ => generator.assigned(column, 1, false),
+                    Constraint::Unique if column.1.is_number() && generator.choices.chance(30) => {
+                        "NULL".to_owned()
+                    }
+                    Constraint::Unique => new_value(column.1, &fresh),
+                    _ => generator.at(Place::Target, |generator| generator.assigned(column, 1, false)),
                 })
                 .collect();
-            let condition = generator.where_clause();
+            let condition = generator.where_clause(Place::Where);
             format!("SELECT {} FROM {} AS y{condition}", cells.join(", "), table.name)
         })
     }
@@ -258,23 +322,36 @@ impl Generator {
             ("excluded".to_owned(), atoms(target.table, "excluded")),
         ];
         self.inside(level(both), |generator| {
-            let assignments = generator.assignments(target.table);
-            let condition = generator.where_clause();
+            let assignments = generator.at(Place::Conflict, |generator| generator.assignments(target.table));
+            let condition = generator.where_clause(Place::Conflict);
             format!(" ON CONFLICT{arbiter} DO UPDATE SET {assignments}{condition}")
         })
     }
 
-    fn where_clause(&mut self) -> String {
-        match self.choices.chance(65) {
+    fn where_clause(&mut self, place: Place) -> String {
+        match self.choices.chance(60) {
             true => {
-                let depth = 1 + self.choices.below(2);
-                format!(" WHERE {}", self.condition(depth))
+                let condition = self.changing_condition(place);
+                format!(" WHERE {condition}")
             }
             false => String::new(),
         }
     }
 
-    /// The assignments after SET.
+    /// A condition of a row change, which often asks a sub-query and is often met.
+    fn changing_condition(&mut self, place: Place) -> String {
+        let condition =
+            self.at(place, |generator| match generator.choices.chance(35) && generator.may_nest() {
+                true => generator.sub_query_condition(0),
+                false => {
+                    let depth = 1 + generator.choices.below(2);
+                    generator.condition(depth)
+                }
+            });
+        self.mostly_true(condition, 45)
+    }
+
+    /// What follows SET.
     fn assignments(&mut self, table: &'static Table) -> String {
         let free: Vec<Column> = table
             .columns
@@ -308,7 +385,7 @@ impl Generator {
         }
         if self.choices.chance(6) {
             let is_number = |column: &&Column| {
-                matches!(column.2, Constraint::Key | Constraint::Unique) && column.1 != Ty::Text
+                matches!(column.2, Constraint::Key | Constraint::Unique) && column.1.is_number()
             };
             if let Some((name, ..)) = table.columns.iter().find(is_number) {
                 let own = self.levels.last().and_then(|level| level.aliases.first()).cloned();
@@ -342,59 +419,92 @@ impl Generator {
         (format!("{} AS y", table.name), ("y".to_owned(), atoms(table, "y")), condition)
     }
 
-    fn update(&mut self, table: &'static Table, returned: Returned<'_>) -> String {
-        let target = self.change_target(table);
+    /// What FROM or USING adds to a change: its text, what the change's conditions see, and what its other clauses see.
+    fn others_of(&mut self, target: &Target, word: &str) -> (String, Level, Level, Option<String>) {
         let own = (target.alias.clone(), target.atoms());
-        let (from, level, joined) = match self.choices.chance(35) {
-            true => {
-                let (text, other, condition) = self.met(&target);
-                (format!(" FROM {text}"), level(vec![own, other]), Some(condition))
+        match self.choices.weighted(&[30, 15, 55]) {
+            0 => (String::new(), level(vec![own.clone()]), level(vec![own]), None),
+            1 => {
+                self.covers_join(JoinKind::Comma);
+                let (text, other, condition) = self.met(target);
+                let both = level(vec![own, other]);
+                (format!(" {word} {text}"), both.clone(), both, Some(condition))
             }
-            false => (String::new(), level(vec![own]), None),
-        };
-        let (assignments, condition) = self.inside(level.clone(), |generator| {
-            let assignments = generator.assignments(table);
-            (assignments, generator.joined_where(joined))
+            _ => {
+                // A row may meet several, so that only conditions see them.
+                let wanted = self.draw_joins();
+                self.used_aliases = vec![target.alias.clone()];
+                self.needs_alias = true;
+                let from = self.from(&wanted);
+                self.needs_alias = false;
+                // The target is joined to what stands alone.
+                if let Some(frame) = self.frames.last_mut()
+                    && frame.joins.remove(&JoinKind::Single)
+                {
+                    frame.joins.insert(JoinKind::Comma);
+                }
+                let mut both = from.level();
+                both.atoms.retain(|atom| atom.alias.is_some());
+                both.total = None;
+                both.atoms.extend(own.1.iter().cloned());
+                both.aliases.push(own.0.clone());
+                (format!(" {word} {}", from.text), both, level(vec![own]), None)
+            }
+        }
+    }
+
+    fn update(&mut self, table: &'static Table, returned: Returned<'_>) -> String {
+        self.covers_operator(OperatorKind::Update);
+        let target = self.change_target(table);
+        let (from, both, own, joined) = self.others_of(&target, "FROM");
+        let assignments = self.inside(own.clone(), |generator| {
+            generator.at(Place::Set, |generator| generator.assignments(table))
         });
-        let returning = self.returning(&level, &target.alias, returned);
+        let condition = self.inside(both, |generator| generator.joined_where(joined));
+        // Of several rows that a row meets any may be shown.
+        let star = format!("{}.*", target.alias);
+        let returning = self.returning(&own, &star, returned);
         format!("UPDATE {} SET {assignments}{from}{condition}{returning}", target.text)
     }
 
     fn joined_where(&mut self, joined: Option<String>) -> String {
         match joined {
-            None => self.where_clause(),
-            Some(joined) if self.choices.chance(50) => format!(" WHERE {joined} AND {}", self.condition(2)),
+            None => self.where_clause(Place::Where),
+            Some(joined) if self.choices.chance(50) => {
+                let condition = self.changing_condition(Place::Where);
+                format!(" WHERE {joined} AND {condition}")
+            }
             Some(joined) => format!(" WHERE {joined}"),
         }
     }
 
     fn delete(&mut self, table: &'static Table, returned: Returned<'_>) -> String {
+        self.covers_operator(OperatorKind::Delete);
         let target = self.change_target(table);
-        let own = (target.alias.clone(), target.atoms());
-        let (using, level, joined) = match self.choices.chance(30) {
-            true => {
-                let (text, other, condition) = self.met(&target);
-                (format!(" USING {text}"), level(vec![own, other]), Some(condition))
-            }
-            false => (String::new(), level(vec![own]), None),
-        };
-        let condition = self.inside(level.clone(), |generator| generator.joined_where(joined));
-        let returning = self.returning(&level, &target.alias, returned);
+        let (using, both, own, joined) = self.others_of(&target, "USING");
+        let condition = self.inside(both, |generator| generator.joined_where(joined));
+        // Of several rows that a row meets any may be shown.
+        let star = format!("{}.*", target.alias);
+        let returning = self.returning(&own, &star, returned);
         format!("DELETE FROM {}{using}{condition}{returning}", target.text)
     }
 
     fn merge(&mut self, table: &'static Table) -> String {
+        self.covers_operator(OperatorKind::Merge);
         let target = self.change_target(table);
         let (source_table, source_key) = self.keyed();
         let unique: Vec<Column> = table
             .columns
             .iter()
-            .filter(|column| matches!(column.2, Constraint::Key | Constraint::Unique) && column.1 != Ty::Text)
+            .filter(|column| matches!(column.2, Constraint::Key | Constraint::Unique) && column.1.is_number())
             .copied()
             .collect();
         let key = unique[self.choices.below(unique.len())];
-        let source = match self.choices.chance(30) {
-            true => format!("(SELECT * FROM {}) AS y", source_table.name),
+        let source = match self.flat == 0 && self.choices.chance(40) {
+            true => {
+                self.covers_place(Place::From);
+                format!("(SELECT * FROM {}) AS y", source_table.name)
+            }
             false => format!("{} AS y", source_table.name),
         };
         let others = ("y".to_owned(), atoms(source_table, "y"));
@@ -404,18 +514,34 @@ impl Generator {
             "MERGE INTO {} USING {source} ON {}.{} = y.{source_key}",
             target.text, target.alias, key.0
         );
+        if self.choices.chance(40) {
+            text += " AND ";
+            text += &self.inside(both.clone(), |generator| generator.changing_condition(Place::On));
+        }
+        let (mut is_outer, mut unconditional) = (false, [false; 2]);
         for _ in 0..1 + self.choices.below(3) {
             let is_matched = self.choices.chance(60);
+            // After one without a condition no other is reached.
+            if unconditional[usize::from(is_matched)] {
+                continue;
+            }
+            is_outer |= !is_matched;
             let level = if is_matched { both.clone() } else { alone.clone() };
             text += &self.inside(level, |generator| {
                 let condition = match generator.choices.chance(40) {
-                    true => format!(" AND {}", generator.condition(1)),
-                    false => String::new(),
+                    true => format!(" AND {}", generator.changing_condition(Place::When)),
+                    false => {
+                        unconditional[usize::from(is_matched)] = true;
+                        String::new()
+                    }
                 };
                 let action = match (is_matched, generator.choices.weighted(&[60, 25, 15])) {
                     (_, 2) => "DO NOTHING".to_owned(),
                     (true, 1) => "DELETE".to_owned(),
-                    (true, _) => format!("UPDATE SET {}", generator.assignments(table)),
+                    (true, _) => {
+                        let assignments = generator.at(Place::Set, |generator| generator.assignments(table));
+                        format!("UPDATE SET {assignments}")
+                    }
                     (false, _) => {
                         let names: Vec<&str> = table.columns.iter().map(|(name, ..)| *name).collect();
                         let cells: Vec<String> = table
@@ -424,7 +550,8 @@ impl Generator {
                             .map(|column| match column.2 {
                                 Constraint::Key => format!("y.{source_key} + 100"),
                                 Constraint::Unique => "NULL".to_owned(),
-                                _ => generator.assigned(column, 1, true),
+                                _ => generator
+                                    .at(Place::Values, |generator| generator.assigned(column, 1, true)),
                             })
                             .collect();
                         format!("INSERT ({}) VALUES ({})", names.join(", "), cells.join(", "))
@@ -434,24 +561,17 @@ impl Generator {
                 format!(" WHEN {word}{condition} THEN {action}")
             });
         }
+        self.covers_join(if is_outer { JoinKind::Right } else { JoinKind::Inner });
         text
     }
+}
 
-    /// A query that reads a common table first.
-    fn query_of(&mut self, name: &str, columns: &[(String, Ty)], types: &[Ty]) -> (String, Ordering) {
-        let atoms: Vec<Atom> = columns
-            .iter()
-            .map(|(column, ty)| Atom {
-                text: format!("{name}.{column}"),
-                ty: *ty,
-                alias: Some(name.to_owned()),
-            })
-            .collect();
-        self.inside(level(vec![(name.to_owned(), atoms)]), |generator| {
-            let targets: Vec<String> = types.iter().map(|ty| generator.expression(*ty, 1)).collect();
-            let condition = generator.where_clause();
-            (format!("SELECT {} FROM {name}{condition}", targets.join(", ")), Ordering::Open)
-        })
+/// A value of a key that no row has: a number that no row has, or what is made of it.
+fn new_value(ty: Ty, fresh: &str) -> String {
+    match ty {
+        Ty::Text | Ty::Vary | Ty::Char => format!("'new' || {fresh}"),
+        Ty::Uuid => format!("('00000000-0000-0000-0000-000000000' || {fresh})::uuid"),
+        _ => fresh.to_owned(),
     }
 }
 

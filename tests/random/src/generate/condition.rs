@@ -6,20 +6,8 @@ use crate::schema::Ty;
 
 const RULE: u32 = 150;
 
-/// Types whose comparisons are generated often.
-const COMPARED: [Ty; 11] = [
-    Ty::Int,
-    Ty::Text,
-    Ty::Int,
-    Ty::Big,
-    Ty::Num,
-    Ty::Date,
-    Ty::Stamp,
-    Ty::Double,
-    Ty::Ints,
-    Ty::Bool,
-    Ty::Span,
-];
+/// How often values of each of [`Ty::ALL`] are compared.
+const COMPARED: [usize; 20] = [24, 12, 10, 10, 8, 3, 5, 5, 3, 1, 3, 3, 3, 4, 4, 4, 3, 4, 3, 3];
 
 impl Generator {
     /// A condition.
@@ -40,7 +28,7 @@ impl Generator {
             }
             4 if depth > 0 => format!("NOT {}", paren(generator.condition(depth - 1))),
             5 => {
-                let ty = COMPARED[generator.choices.below(COMPARED.len())];
+                let ty = generator.compared_type();
                 let argument = generator.expression(ty, depth.saturating_sub(1));
                 let count = 1 + generator.choices.below(3);
                 let values: Vec<String> = (0..count).map(|_| generator.expression(ty, 0)).collect();
@@ -53,18 +41,29 @@ impl Generator {
         })
     }
 
+    fn compared_type(&mut self) -> Ty {
+        Ty::ALL[self.choices.weighted(&COMPARED)]
+    }
+
     fn any_type(&mut self) -> Ty {
         Ty::ALL[self.choices.below(Ty::ALL.len())]
     }
 
     /// Two values of one type, or of two comparable types.
     fn compared(&mut self, depth: usize) -> (String, String) {
-        let ty = COMPARED[self.choices.below(COMPARED.len())];
+        let ty = self.compared_type();
         let other = match ty {
             Ty::Int | Ty::Big if self.choices.chance(30) => {
-                [Ty::Big, Ty::Num, Ty::Double][self.choices.below(3)]
+                [Ty::Big, Ty::Num, Ty::Double, Ty::Small, Ty::Real, Ty::Fixed][self.choices.below(6)]
             }
-            Ty::Date if self.choices.chance(30) => Ty::Stamp,
+            Ty::Small | Ty::Fixed if self.choices.chance(30) => {
+                [Ty::Int, Ty::Big, Ty::Num, Ty::Double][self.choices.below(4)]
+            }
+            Ty::Real if self.choices.chance(30) => [Ty::Double, Ty::Num][self.choices.below(2)],
+            Ty::Date if self.choices.chance(30) => [Ty::Stamp, Ty::Zoned][self.choices.below(2)],
+            Ty::Stamp if self.choices.chance(30) => Ty::Zoned,
+            Ty::Text if self.choices.chance(20) => [Ty::Vary, Ty::Char][self.choices.below(2)],
+            Ty::Vary | Ty::Char if self.choices.chance(30) => Ty::Text,
             ty => ty,
         };
         let left = match self.own_column(ty) {
@@ -77,8 +76,8 @@ impl Generator {
     fn comparison(&mut self, depth: usize) -> String {
         let depth = depth.saturating_sub(1);
         if self.choices.chance(6) {
-            // The parameter has the type of the other operand.
-            let ty = COMPARED[self.choices.below(COMPARED.len())];
+            // The parameter has the type of what it is compared with.
+            let ty = self.compared_type();
             let left = self.expression(ty, depth);
             let operator = self.choices.pick(&["=", "<=", "<>", ">", "IS DISTINCT FROM"]);
             return format!("{left} {operator} {}", self.bare_parameter(ty));
@@ -101,7 +100,7 @@ impl Generator {
     fn other_test(&mut self, depth: usize) -> String {
         match self.choices.below(9) {
             0 => {
-                let ty = COMPARED[self.choices.below(COMPARED.len())];
+                let ty = self.compared_type();
                 let [one, two, three] = [0; 3].map(|_| self.expression(ty, depth));
                 let word = self.choices.pick(&["BETWEEN", "NOT BETWEEN", "BETWEEN SYMMETRIC"]);
                 format!("({one} {word} {two} AND {three})")
@@ -155,8 +154,8 @@ impl Generator {
         }
     }
 
-    fn sub_query_condition(&mut self, depth: usize) -> String {
-        let ty = COMPARED[self.choices.below(8)];
+    pub(super) fn sub_query_condition(&mut self, depth: usize) -> String {
+        let ty = self.compared_type();
         match self.choices.below(8) {
             0 | 1 => {
                 let word = self.choices.pick(&["EXISTS", "NOT EXISTS"]);

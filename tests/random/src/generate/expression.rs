@@ -117,19 +117,62 @@ impl Generator {
             Ty::Texts => {
                 choices.pick(&["ARRAY['a', 'b']", "'{}'::text[]", "ARRAY[NULL, 'x y']::text[]"]).to_owned()
             }
+            Ty::Small => {
+                choices.pick(&["1::smallint", "smallint '2'", "int2 '0'", "CAST(-1 AS smallint)"]).to_owned()
+            }
+            Ty::Real => {
+                choices.pick(&["0.5::real", "real '3'", "float4 '-1.25'", "CAST(100 AS real)"]).to_owned()
+            }
+            Ty::Fixed => choices
+                .pick(&["1.5::numeric(8,2)", "numeric(8,2) '2'", "CAST(10.505 AS numeric(8,2))"])
+                .to_owned(),
+            Ty::Vary => choices
+                .pick(&["'a'::varchar(8)", "varchar 'b'", "'Zed'::varchar(2)", "varchar(8) ''"])
+                .to_owned(),
+            Ty::Char => {
+                choices.pick(&["'a'::char(4)", "bpchar 'ab'", "'b'::character(2)", "''::char(4)"]).to_owned()
+            }
+            Ty::Time => choices
+                .pick(&["time '12:30'", "'00:00'::time", "time '23:59:59'", "CAST('04:05:06.789' AS time)"])
+                .to_owned(),
+            Ty::Zoned => choices
+                .pick(&[
+                    "timestamptz '2020-01-01 00:00+00'",
+                    "'2020-02-29 14:30+02'::timestamptz",
+                    "timestamptz '2021-07-04 23:59:59 Europe/Berlin'",
+                ])
+                .to_owned(),
+            Ty::Bytes => choices
+                .pick(&["'\\x61'::bytea", "bytea '\\x6162'", "''::bytea", "CAST('\\x00ff' AS bytea)"])
+                .to_owned(),
+            Ty::Uuid => choices
+                .pick(&[
+                    "'00000000-0000-0000-0000-000000000001'::uuid",
+                    "uuid '00000000-0000-0000-0000-000000000002'",
+                    "CAST('A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11' AS uuid)",
+                ])
+                .to_owned(),
         }
     }
 
     /// A parameter whose type the client declares, the text casts, or neither.
     fn parameter(&mut self, ty: Ty) -> String {
+        if !self.may_have_parameters {
+            return self.literal(ty);
+        }
         let value = match ty {
-            Ty::Int | Ty::Big => self.choices.pick(&["1", "2", "5"]).to_owned(),
-            Ty::Num => self.choices.pick(&["1.50", "2"]).to_owned(),
-            Ty::Text => self.choices.pick(&["a", "b", ""]).to_owned(),
+            Ty::Int | Ty::Big | Ty::Small => self.choices.pick(&["1", "2", "5"]).to_owned(),
+            Ty::Num | Ty::Fixed => self.choices.pick(&["1.50", "2"]).to_owned(),
+            Ty::Text | Ty::Vary => self.choices.pick(&["a", "b", ""]).to_owned(),
+            Ty::Char => self.choices.pick(&["a   ", "b"]).to_owned(),
+            Ty::Time => "12:30:00".to_owned(),
+            Ty::Zoned => "2020-02-29 12:30:00+00".to_owned(),
+            Ty::Bytes => "\\x61".to_owned(),
+            Ty::Uuid => "00000000-0000-0000-0000-000000000001".to_owned(),
             Ty::Date => "2020-01-01".to_owned(),
             Ty::Stamp => "2020-02-29 12:30:00".to_owned(),
             Ty::Bool => "t".to_owned(),
-            Ty::Double => "0.5".to_owned(),
+            Ty::Double | Ty::Real => "0.5".to_owned(),
             Ty::Ints => "{1,2}".to_owned(),
             Ty::Texts => "{a,b}".to_owned(),
             Ty::Span => "1 day 02:00:00".to_owned(),
@@ -187,7 +230,7 @@ impl Generator {
 
     /// An operator or function that returns this type.
     fn operation(&mut self, ty: Ty, depth: usize) -> String {
-        let choice = self.choices.below(8);
+        let choice = self.choices.below(10);
         let mut one = |ty| self.expression(ty, depth);
         match (ty, choice) {
             (Ty::Int, 0) => format!("({} + {})", one(Ty::Int), one(Ty::Int)),
@@ -197,7 +240,50 @@ impl Generator {
             (Ty::Int, 4) => format!("({} - {})", one(Ty::Date), one(Ty::Date)),
             (Ty::Int, 5) => format!("({} % nullif({}, 0))", one(Ty::Int), one(Ty::Int)),
             (Ty::Int, 6) => format!("({})[{}]", one(Ty::Ints), one(Ty::Int)),
+            (Ty::Int, 7) => format!("({} * {})", one(Ty::Small), one(Ty::Int)),
+            (Ty::Int, 8) => format!("octet_length({})", one(Ty::Bytes)),
             (Ty::Int, _) => format!("cardinality({})", one(Ty::Texts)),
+            (Ty::Small, 0) => format!("({} + {})", one(Ty::Small), one(Ty::Small)),
+            (Ty::Small, 1) => format!("({} - {})", one(Ty::Small), one(Ty::Small)),
+            (Ty::Small, 2) => format!("abs({})", one(Ty::Small)),
+            (Ty::Small, 3) => format!("- {}", paren(one(Ty::Small))),
+            (Ty::Small, 4) => format!("({} % nullif({}, int2 '0'))", one(Ty::Small), one(Ty::Small)),
+            (Ty::Small, 5) => format!("length({})::smallint", one(Ty::Char)),
+            (Ty::Small, _) => format!("{}::smallint", paren(one(Ty::Int))),
+            (Ty::Real, 0) => format!("({} + {})", one(Ty::Real), one(Ty::Real)),
+            (Ty::Real, 1) => format!("({} - {})", one(Ty::Real), one(Ty::Real)),
+            (Ty::Real, 2) => format!("abs({})", one(Ty::Real)),
+            (Ty::Real, 3) => format!("- {}", paren(one(Ty::Real))),
+            (Ty::Real, 4) => format!("{}::real", paren(one(Ty::Double))),
+            (Ty::Real, 5) => format!("{}::real", paren(one(Ty::Num))),
+            (Ty::Real, _) => format!("{}::real", paren(one(Ty::Int))),
+            (Ty::Fixed, 0 | 1) => format!("{}::numeric(8,2)", paren(one(Ty::Int))),
+            (Ty::Fixed, 2) => format!("{}::numeric(8,2)", paren(one(Ty::Double))),
+            (Ty::Fixed, _) => format!("{}::numeric(8,2)", paren(one(Ty::Num))),
+            (Ty::Vary, 0) => format!("{}::varchar(8)", paren(one(Ty::Int))),
+            (Ty::Vary, 1) => format!("lower({})::varchar(8)", one(Ty::Vary)),
+            (Ty::Vary, 2) => format!("({} || {})::varchar(8)", one(Ty::Vary), one(Ty::Char)),
+            (Ty::Vary, _) => format!("{}::varchar(8)", paren(one(Ty::Text))),
+            (Ty::Char, 0) => format!("{}::char(4)", paren(one(Ty::Int))),
+            (Ty::Char, 1 | 2) => format!("{}::char(4)", paren(one(Ty::Vary))),
+            (Ty::Char, _) => format!("{}::char(4)", paren(one(Ty::Text))),
+            (Ty::Time, 0) => format!("({} + {})", one(Ty::Time), one(Ty::Span)),
+            (Ty::Time, 1) => format!("({} - {})", one(Ty::Time), one(Ty::Span)),
+            (Ty::Time, 2) => format!("{}::time", paren(one(Ty::Zoned))),
+            (Ty::Time, 3) => format!("{}::time", paren(one(Ty::Span))),
+            (Ty::Time, _) => format!("{}::time", paren(one(Ty::Stamp))),
+            (Ty::Zoned, 0) => format!("({} + {})", one(Ty::Zoned), one(Ty::Span)),
+            (Ty::Zoned, 1) => format!("({} - interval '1 month')", one(Ty::Zoned)),
+            (Ty::Zoned, 2) => format!("({} AT TIME ZONE 'Europe/Berlin')", one(Ty::Stamp)),
+            (Ty::Zoned, 3) => format!("date_trunc('month', {})", one(Ty::Zoned)),
+            (Ty::Zoned, 4) => format!("{}::timestamptz", paren(one(Ty::Date))),
+            (Ty::Zoned, _) => format!("{}::timestamptz", paren(one(Ty::Stamp))),
+            (Ty::Bytes, 0) => format!("({} || {})", one(Ty::Bytes), one(Ty::Bytes)),
+            (Ty::Bytes, 1) => format!("substring({} FROM 1 FOR 1)", one(Ty::Bytes)),
+            (Ty::Bytes, 2) => format!("decode(encode({}, 'hex'), 'hex')", one(Ty::Bytes)),
+            (Ty::Bytes, _) => format!("convert_to({}, 'UTF8')", one(Ty::Text)),
+            (Ty::Uuid, 0) => format!("{}::text::uuid", paren(one(Ty::Uuid))),
+            (Ty::Uuid, _) => format!("md5({})::uuid", one(Ty::Text)),
             (Ty::Big, 0) => format!("({} + {})", one(Ty::Big), one(Ty::Int)),
             (Ty::Big, 1) => format!("({} - {})", one(Ty::Int), one(Ty::Big)),
             (Ty::Big, 2) => format!("({} / nullif({}, 0))", one(Ty::Big), one(Ty::Big)),
@@ -211,8 +297,11 @@ impl Generator {
             (Ty::Span, 4) => format!("age({}, {})", one(Ty::Stamp), one(Ty::Stamp)),
             (Ty::Span, 5) => format!("justify_hours({})", one(Ty::Span)),
             (Ty::Span, 6) => format!("({} / 2)", one(Ty::Span)),
+            (Ty::Span, 7) => format!("({} - {})", one(Ty::Time), one(Ty::Time)),
+            (Ty::Span, 8) => format!("({} - {})", one(Ty::Zoned), one(Ty::Zoned)),
             (Ty::Span, _) => format!("({} - {})", one(Ty::Span), one(Ty::Span)),
             (Ty::Big, 6) => format!("- {}", paren(one(Ty::Big))),
+            (Ty::Big, 7) => format!("({} + {})", one(Ty::Small), one(Ty::Big)),
             (Ty::Big, _) => format!("({} * 3)", one(Ty::Big)),
             (Ty::Num, 0) => format!("({} + {})", one(Ty::Num), one(Ty::Int)),
             (Ty::Num, 1) => format!("({} * {})", one(Ty::Num), one(Ty::Num)),
@@ -221,6 +310,8 @@ impl Generator {
             (Ty::Num, 4) => format!("({} - {})", one(Ty::Big), one(Ty::Num)),
             (Ty::Num, 5) => format!("extract(year FROM {})", one(Ty::Date)),
             (Ty::Num, 6) => format!("({} / nullif({}, 0))", one(Ty::Num), one(Ty::Num)),
+            (Ty::Num, 7) => format!("({} * {})", one(Ty::Fixed), one(Ty::Small)),
+            (Ty::Num, 8) => format!("({} + {})", one(Ty::Fixed), one(Ty::Num)),
             (Ty::Num, _) => format!("{}::numeric(8,3)", paren(one(Ty::Num))),
             (Ty::Text, 0) => format!("({} || {})", one(Ty::Text), one(Ty::Text)),
             (Ty::Text, 1) => format!("upper({})", one(Ty::Text)),
@@ -229,10 +320,18 @@ impl Generator {
             (Ty::Text, 4) => format!("concat({}, '-', {})", one(Ty::Text), one(Ty::Int)),
             (Ty::Text, 5) => format!("({} || {})", one(Ty::Int), one(Ty::Text)),
             (Ty::Text, 6) => format!("({})[1]", one(Ty::Texts)),
+            (Ty::Text, 7) => format!("({} || {})", one(Ty::Vary), one(Ty::Char)),
+            (Ty::Text, 8) => match self.choices.below(4) {
+                0 => format!("encode({}, 'hex')", self.expression(Ty::Bytes, depth)),
+                1 => format!("{}::text", paren(self.expression(Ty::Char, depth))),
+                2 => format!("{}::text", paren(self.expression(Ty::Vary, depth))),
+                _ => format!("left({}, 2)", self.expression(Ty::Vary, depth)),
+            },
             (Ty::Text, _) => format!("replace({}, 'a', {})", one(Ty::Text), one(Ty::Text)),
             (Ty::Date, 0) => format!("({} + {})", one(Ty::Date), one(Ty::Int)),
             (Ty::Date, 1) => format!("({} - {})", one(Ty::Date), one(Ty::Int)),
             (Ty::Date, 2 | 3) => format!("{}::date", paren(one(Ty::Stamp))),
+            (Ty::Date, 4 | 5) => format!("{}::date", paren(one(Ty::Zoned))),
             (Ty::Date, _) => one(Ty::Date),
             (Ty::Stamp, 0) => format!("({} + interval '1 day')", one(Ty::Stamp)),
             (Ty::Stamp, 1) => format!("({} - interval '1 month 2 hours')", one(Ty::Date)),
@@ -240,11 +339,17 @@ impl Generator {
             (Ty::Stamp, 3) => format!("{}::timestamp", paren(one(Ty::Date))),
             (Ty::Stamp, 4) => format!("({} + {})", one(Ty::Date), one(Ty::Span)),
             (Ty::Stamp, 5) => format!("({} - {})", one(Ty::Stamp), one(Ty::Span)),
+            (Ty::Stamp, 6) => format!("({} AT TIME ZONE 'UTC')", one(Ty::Zoned)),
+            (Ty::Stamp, 7) => format!("({} + {})", one(Ty::Date), one(Ty::Time)),
+            (Ty::Stamp, 8) => format!("{}::timestamp", paren(one(Ty::Zoned))),
             (Ty::Stamp, _) => one(Ty::Stamp),
             (Ty::Double, 0) => format!("({} + {})", one(Ty::Double), one(Ty::Double)),
             (Ty::Double, 1) => format!("({} * {})", one(Ty::Double), one(Ty::Int)),
             (Ty::Double, 2) => format!("{}::double precision", paren(one(Ty::Int))),
             (Ty::Double, 3) => format!("abs({})", one(Ty::Double)),
+            (Ty::Double, 4) => format!("({} * {})", one(Ty::Real), one(Ty::Double)),
+            (Ty::Double, 5) => format!("{}::double precision", paren(one(Ty::Real))),
+            (Ty::Double, 6) => format!("{}::double precision", paren(one(Ty::Fixed))),
             (Ty::Double, _) => format!("({} - {})", one(Ty::Double), one(Ty::Double)),
             (Ty::Ints, 0) => format!("ARRAY[{}, {}]", one(Ty::Int), one(Ty::Int)),
             (Ty::Ints, 1) => format!("({} || {})", one(Ty::Ints), one(Ty::Int)),

@@ -1,8 +1,8 @@
 //! FROM: relations and joins.
 
-use super::{Atom, Generator, Level};
+use super::{Atom, Generator, Level, Wanted};
 use crate::coverage::{JoinKind, Place};
-use crate::schema::{Constraint, TABLES, Ty};
+use crate::schema::{Constraint, TABLES, Table, Ty};
 
 const RULE: u32 = 200;
 const ITEM: u32 = 201;
@@ -85,16 +85,99 @@ impl From {
 
 impl Generator {
     /// A FROM clause, without the word.
-    pub(super) fn from(&mut self) -> From {
+    pub(super) fn from(&mut self, wanted: &Wanted) -> From {
         self.rule(RULE, |generator| {
-            let mut used = Vec::new();
-            let first = generator.item(&mut used, None);
+            let mut used = std::mem::take(&mut generator.used_aliases);
+            let first = match generator.begins_with.take() {
+                Some(place) => generator.common_table_at(place, &mut used),
+                None if wanted.has(Place::From) => generator.derived_table(&mut used, None),
+                None => generator.item(&mut used, None),
+            };
+            if !wanted.joins.is_empty() {
+                return generator.wanted_joins(first, &mut used, wanted);
+            }
             let joins = generator.choices.weighted(&[45, 35, 15, 5]);
             if joins == 0 {
                 generator.covers_join(JoinKind::Single);
             }
             generator.joins(first, joins, &mut used, true)
         })
+    }
+
+    /// Joins of these kinds.
+    fn wanted_joins(&mut self, first: From, used: &mut Vec<String>, wanted: &Wanted) -> From {
+        let mut kinds = wanted.joins.clone();
+        kinds.retain(|kind| *kind != JoinKind::Single);
+        let has_on = |kind: &JoinKind| matches!(kind, JoinKind::Inner | JoinKind::Left | JoinKind::Right);
+        if wanted.has(Place::On) && !kinds.iter().any(has_on) {
+            kinds.push([JoinKind::Left, JoinKind::Inner, JoinKind::Right][self.choices.below(3)]);
+        }
+        if wanted.has(Place::Lateral) && !kinds.contains(&JoinKind::Lateral) {
+            kinds.push(JoinKind::Lateral);
+        }
+        if kinds.is_empty() {
+            self.covers_join(JoinKind::Single);
+        }
+        // Equal names are few at first; what follows a comma binds tighter than the comma.
+        kinds.sort_by_key(|kind| match kind {
+            JoinKind::Natural => 0,
+            JoinKind::Using => 1,
+            JoinKind::Lateral => 3,
+            JoinKind::Comma => 4,
+            _ => 2,
+        });
+        let mut asks = wanted.has(Place::On);
+        kinds.into_iter().fold(first, |left, kind| match kind {
+            JoinKind::Lateral => {
+                self.covers_join(JoinKind::Lateral);
+                let derives = wanted.has(Place::Lateral);
+                self.lateral(left, used, false, derives)
+            }
+            JoinKind::Natural | JoinKind::Using => match self.matching(&left, used) {
+                Some(right) => self.join_of(kind, left, right, false),
+                None => {
+                    let right = self.item(used, None);
+                    self.crossed(left, right)
+                }
+            },
+            kind => {
+                let right = self.item(used, None);
+                let asks_here = has_on(&kind) && std::mem::take(&mut asks);
+                self.join_of(kind, left, right, asks_here)
+            }
+        })
+    }
+
+    /// A relation with which NATURAL and USING join.
+    fn matching(&mut self, left: &From, used: &mut Vec<String>) -> Option<From> {
+        let is_hidden = |name: &str| self.common.iter().any(|common| common.name == name);
+        let columns = |table: &Table| {
+            table.columns.iter().map(|(name, ty, _)| ((*name).to_owned(), *ty)).collect::<Vec<_>>()
+        };
+        let joins = |table: &Table| {
+            let right = From { bare: columns(table), ..From::default() };
+            left.common(&right).is_some_and(|common| (1..3).contains(&common.len()))
+        };
+        let tables: Vec<&Table> = TABLES
+            .iter()
+            .filter(|table| table.name != "e" && !is_hidden(table.name) && joins(table))
+            .collect();
+        if !tables.is_empty() && self.choices.chance(70) {
+            let table = tables[self.choices.below(tables.len())];
+            let alias = self.alias(used);
+            let item = Item { alias: alias.clone(), columns: columns(table), total: None, primary: None };
+            return Some(From::of(format!("{} AS {alias}", table.name), item));
+        }
+        let is_once = |name: &str| left.bare.iter().filter(|(other, _)| other == name).count() == 1;
+        let names: Vec<(String, Ty)> = left.bare.iter().filter(|(name, _)| is_once(name)).cloned().collect();
+        if names.is_empty() {
+            return None;
+        }
+        let column = names[self.choices.below(names.len())].clone();
+        let rows: Vec<String> = (0..2).map(|_| format!("({})", self.literal(column.1))).collect();
+        let alias = self.alias(used);
+        let text = format!("(VALUES {}) AS {alias}({})", rows.join(", "), column.0);
+        Some(From::of(text, Item { alias, columns: vec![column], total: None, primary: None }))
     }
 
     /// A FROM clause that begins with this relation, and may join another.
@@ -111,11 +194,20 @@ impl Generator {
                 });
                 let word = self.choices.pick(&["JOIN", "LEFT JOIN"]);
                 match right {
-                    Some((right, condition)) => self.joined(first, right, word, &condition),
-                    None => first,
+                    Some((right, condition)) => {
+                        self.covers_join(if word == "JOIN" { JoinKind::Inner } else { JoinKind::Left });
+                        self.joined(first, right, word, &condition)
+                    }
+                    None => {
+                        self.covers_join(JoinKind::Single);
+                        first
+                    }
                 }
             }
-            false => first,
+            false => {
+                self.covers_join(JoinKind::Single);
+                first
+            }
         }
     }
 
@@ -127,7 +219,7 @@ impl Generator {
         left
     }
 
-    fn covers_join(&mut self, join: JoinKind) {
+    pub(super) fn covers_join(&mut self, join: JoinKind) {
         if let Some(frame) = self.frames.last_mut() {
             frame.joins.insert(join);
         }
@@ -138,7 +230,7 @@ impl Generator {
         let has_comma = left.has_comma;
         if self.choices.chance(14) && self.may_nest() {
             self.covers_join(JoinKind::Lateral);
-            return self.lateral(left, used, may_comma);
+            return self.lateral(left, used, may_comma, false);
         }
         let right = match self.choices.chance(12) {
             true => {
@@ -156,24 +248,36 @@ impl Generator {
             true => [0, 0, 0, 0, 0, 1, 0, 0],
             false => [22, 22, 12, 12, 7, comma, 10, 9],
         };
-        let kind = self.choices.weighted(&weights);
+        let kind = [
+            JoinKind::Inner,
+            JoinKind::Left,
+            JoinKind::Right,
+            JoinKind::Full,
+            JoinKind::Cross,
+            JoinKind::Comma,
+            JoinKind::Using,
+            JoinKind::Natural,
+        ][self.choices.weighted(&weights)];
+        self.join_of(kind, left, right, false)
+    }
+
+    /// A join of a kind, whose ON asks a sub-query if `asks` is set. Where the sides do not admit it, it is CROSS JOIN.
+    fn join_of(&mut self, kind: JoinKind, left: From, right: From, asks: bool) -> From {
         match kind {
-            0 => {
-                self.covers_join(JoinKind::Inner);
-                let condition = self.on(&left, &right);
-                self.joined(left, right, "JOIN", &condition)
+            JoinKind::Inner | JoinKind::Left | JoinKind::Right => {
+                self.covers_join(kind);
+                let condition = match asks {
+                    true => self.asking_on(&left, &right),
+                    false => self.on(&left, &right),
+                };
+                let word = match kind {
+                    JoinKind::Inner => "JOIN",
+                    JoinKind::Left => "LEFT JOIN",
+                    _ => "RIGHT JOIN",
+                };
+                self.joined(left, right, word, &condition)
             }
-            1 => {
-                self.covers_join(JoinKind::Left);
-                let condition = self.on(&left, &right);
-                self.joined(left, right, "LEFT JOIN", &condition)
-            }
-            2 => {
-                self.covers_join(JoinKind::Right);
-                let condition = self.on(&left, &right);
-                self.joined(left, right, "RIGHT JOIN", &condition)
-            }
-            3 => match self.equality(&left, &right) {
+            JoinKind::Full => match self.equality(&left, &right) {
                 Some(mut condition) => {
                     self.covers_join(JoinKind::Full);
                     if let Some(more) =
@@ -185,13 +289,12 @@ impl Generator {
                 }
                 None => self.crossed(left, right),
             },
-            4 => self.crossed(left, right),
-            5 => {
+            JoinKind::Comma => {
                 self.covers_join(JoinKind::Comma);
                 let text = format!("{}, {}", left.text, right.text);
                 From { has_comma: true, ..left.merged(right, text, &[]) }
             }
-            6 => match left.common(&right).filter(|common| !common.is_empty()) {
+            JoinKind::Using => match left.common(&right).filter(|common| !common.is_empty()) {
                 Some(common) => {
                     self.covers_join(JoinKind::Using);
                     let count = 1 + self.choices.below(common.len().min(2));
@@ -205,7 +308,7 @@ impl Generator {
                 }
                 None => self.crossed(left, right),
             },
-            _ => match left.common(&right) {
+            JoinKind::Natural => match left.common(&right) {
                 Some(common) if common.len() < 3 => {
                     self.covers_join(JoinKind::Natural);
                     let word = match common.is_empty() {
@@ -217,6 +320,7 @@ impl Generator {
                 }
                 _ => self.crossed(left, right),
             },
+            JoinKind::Cross | JoinKind::Single | JoinKind::Lateral => self.crossed(left, right),
         }
     }
 
@@ -231,10 +335,13 @@ impl Generator {
         left.merged(right, text, &[])
     }
 
-    /// A LATERAL sub-query or function that uses the relations to its left.
-    fn lateral(&mut self, left: From, used: &mut Vec<String>, may_comma: bool) -> From {
+    /// A LATERAL sub-query or function that uses what stands to its left.
+    fn lateral(&mut self, left: From, used: &mut Vec<String>, may_comma: bool, derives: bool) -> From {
         let level = left.level();
-        let right = self.inside(level, |generator| generator.item(used, Some(Place::Lateral)));
+        let right = self.inside(level, |generator| match derives {
+            true => generator.derived_table(used, Some(Place::Lateral)),
+            false => generator.item(used, Some(Place::Lateral)),
+        });
         if left.has_comma || may_comma && self.choices.chance(35) {
             let text = format!("{}, {}", left.text, right.text);
             return From { has_comma: true, ..left.merged(right, text, &[]) };
@@ -278,12 +385,7 @@ impl Generator {
         if !more {
             return equality.unwrap_or_else(|| "true".to_owned());
         }
-        let items: Vec<Item> = left.items.iter().chain(&right.items).cloned().collect();
-        let level = Level {
-            atoms: qualified(&items),
-            aliases: items.iter().map(|item| item.alias.clone()).collect(),
-            ..Level::default()
-        };
+        let level = on_level(left, right);
         let condition =
             self.inside(level, |generator| generator.at(Place::On, |generator| generator.condition(2)));
         match equality {
@@ -292,21 +394,39 @@ impl Generator {
         }
     }
 
-    /// A relation; `lateral` if it may use the relations to its left.
+    /// A condition with a sub-query, and mostly an equality.
+    fn asking_on(&mut self, left: &From, right: &From) -> String {
+        let equality = match self.choices.chance(70) {
+            true => self.equality(left, right),
+            false => None,
+        };
+        let condition = self.inside(on_level(left, right), |generator| {
+            let condition = generator.at(Place::On, |generator| generator.sub_query_condition(1));
+            generator.mostly_true(condition, 50)
+        });
+        match equality {
+            Some(equality) => format!("{equality} AND {condition}"),
+            None => condition,
+        }
+    }
+
+    /// A relation; `lateral` if it may use what stands to its left.
     fn item(&mut self, used: &mut Vec<String>, lateral: Option<Place>) -> From {
         self.rule(ITEM, |generator| {
             let readable = generator.common.iter().filter(|common| common.uses > 0).count();
             let nest = usize::from(generator.may_nest());
             let weights = match lateral {
                 None => [60, 22 * usize::from(readable > 0), 14 * nest, 6, 4],
-                Some(_) => [0, 0, 80, 0, 20],
+                Some(_) => [0, 0, 80 * nest, 0, 20],
             };
             match generator.choices.weighted(&weights) {
                 0 => generator.table(used),
                 1 => generator.common_table(used),
                 2 => generator.derived_table(used, lateral),
                 3 => generator.values(used),
-                _ => generator.function(used, lateral.is_some()),
+                _ => generator.at(lateral.unwrap_or(Place::From), |generator| {
+                    generator.function(used, lateral.is_some())
+                }),
             }
         })
     }
@@ -326,7 +446,12 @@ impl Generator {
     fn table(&mut self, used: &mut Vec<String>) -> From {
         let hidden = |name: &str| self.common.iter().any(|common| common.name == name);
         let tables: Vec<_> = TABLES.iter().filter(|table| !hidden(table.name)).collect();
-        let weights: Vec<usize> = tables.iter().map(|table| if table.name == "e" { 1 } else { 10 }).collect();
+        let weight = |table: &&Table| match table.name {
+            "e" => 1,
+            "m" | "k" => 7,
+            _ => 10,
+        };
+        let weights: Vec<usize> = tables.iter().map(weight).collect();
         let table = tables[self.choices.weighted(&weights)];
         let is_plain = !used.iter().any(|one| one == table.name) && self.choices.chance(50);
         let alias = match is_plain {
@@ -360,7 +485,12 @@ impl Generator {
         let readable: Vec<usize> =
             (0..self.common.len()).filter(|place| self.common[*place].uses > 0).collect();
         let place = readable[self.choices.below(readable.len())];
-        self.common[place].uses -= 1;
+        self.common_table_at(place, used)
+    }
+
+    fn common_table_at(&mut self, place: usize, used: &mut Vec<String>) -> From {
+        let common = &mut self.common[place];
+        common.uses = common.uses.saturating_sub(1);
         let common = self.common[place].clone();
         let alias = self.alias(used);
         let item = Item { alias: alias.clone(), columns: common.columns, total: None, primary: None };
@@ -385,7 +515,7 @@ impl Generator {
     /// A few types, of which most are simple.
     pub(super) fn types(&mut self, most: usize) -> Vec<Ty> {
         let count = 1 + self.choices.below(most);
-        (0..count).map(|_| Ty::ALL[self.choices.weighted(&[30, 16, 12, 12, 8, 6, 6, 6, 3, 2, 3])]).collect()
+        (0..count).map(|_| Ty::ALL[self.choices.weighted(&Ty::WEIGHTS)]).collect()
     }
 
     /// Names for columns of these types: names of columns of tables, each once.
@@ -437,6 +567,16 @@ impl Generator {
         let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
         let text = format!("{call}{word} AS {alias}({})", names.join(", "));
         From::of(text, Item { alias, columns, total: None, primary: None })
+    }
+}
+
+/// What ON sees.
+fn on_level(left: &From, right: &From) -> Level {
+    let items: Vec<Item> = left.items.iter().chain(&right.items).cloned().collect();
+    Level {
+        atoms: qualified(&items),
+        aliases: items.iter().map(|item| item.alias.clone()).collect(),
+        ..Level::default()
     }
 }
 

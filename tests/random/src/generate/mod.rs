@@ -4,15 +4,24 @@
 //! from a small set, so that names of an inner query hide those of outer ones. Where SQL leaves a choice to the engine
 //! (rows at a LIMIT, ROWS frames over peers, the order of aggregated values) the text orders by enough columns.
 //!
+//! Most statements are made to have drawn cells of the coverage ([`Wanted`]): chance alone would seldom put a sub-query into ON below
+//! GROUPING SETS over NATURAL JOIN.
+//!
 //! In reading order: `query` (SELECT, set operations, WITH), `from` (joins), `expression`, `condition`, `call` (aggregates
-//! and window functions), `change` (INSERT, UPDATE, DELETE, MERGE).
+//! and window functions), `change` (INSERT, UPDATE, DELETE, MERGE), `wanted`, `partition` (ternary logic), `volatile`.
 
 mod call;
 mod change;
 mod condition;
 mod expression;
 mod from;
+mod partition;
 mod query;
+mod volatile;
+mod wanted;
+
+use partition::Partition;
+use wanted::Wanted;
 
 use crate::choices::{Choices, Span};
 use crate::compare::Ordering;
@@ -27,7 +36,9 @@ pub struct Generated {
     pub statement: Statement,
     /// How its rows are ordered.
     pub ordering: Ordering,
-    /// The cells that it covers.
+    /// Statements that have its rows together, if it has been made with some.
+    pub partition: Option<Partition>,
+    /// What it covers.
     pub cells: BTreeSet<Cell>,
     /// The choices from which it was made.
     pub record: Vec<u32>,
@@ -47,8 +58,11 @@ impl Generated {
     }
 }
 
-/// How many statements of a hundred change rows, if an engine can run them.
-const CHANGES: usize = 25;
+/// How many statements of a hundred change rows, where an engine is there that can.
+const CHANGES: usize = 30;
+
+/// How many of the others are made with statements that have their rows together.
+const PARTITIONS: usize = 8;
 
 /// Makes the statement of these choices; one in four changes rows if `changes` is set.
 pub fn generate(choices: Choices, changes: bool) -> Generated {
@@ -56,26 +70,38 @@ pub fn generate(choices: Choices, changes: bool) -> Generated {
         choices,
         levels: Vec::new(),
         parameters: Vec::new(),
+        may_have_parameters: true,
         common: Vec::new(),
         frames: Vec::new(),
         cells: BTreeSet::new(),
         place: Place::None,
         queries: 0,
+        wanted: None,
+        flat: 0,
+        leads: false,
+        begins_with: None,
+        used_aliases: Vec::new(),
+        needs_alias: false,
+        given: None,
     };
     let is_change = changes && generator.choices.chance(CHANGES);
-    let (text, ordering, changed) = match is_change {
+    let (mut partition, mut changed) = (None, None);
+    let (text, ordering) = match is_change {
         true => {
             let (text, ordering, table) = generator.change();
-            (text, ordering, Some(table))
+            changed = Some(table);
+            (text, ordering)
         }
-        false => {
-            let (text, ordering) = generator.statement();
-            (text, ordering, None)
+        false if generator.choices.chance(PARTITIONS) => {
+            let (text, parts) = generator.partition();
+            partition = Some(parts);
+            (text, Ordering::Open)
         }
+        false => generator.statement(),
     };
     let statement = Statement { text, parameters: generator.parameters, changed };
     let (record, spans) = generator.choices.into_record();
-    Generated { statement, ordering, cells: generator.cells, record, spans }
+    Generated { statement, ordering, partition, cells: generator.cells, record, spans }
 }
 
 /// The state while one statement is made.
@@ -84,6 +110,8 @@ struct Generator {
     /// The queries around the current position, the innermost last.
     levels: Vec<Level>,
     parameters: Vec<Parameter>,
+    /// Whether constants stand where parameters would.
+    may_have_parameters: bool,
     /// Common tables that FROM may name.
     common: Vec<Common>,
     /// The coverage of the queries around the current position.
@@ -93,6 +121,20 @@ struct Generator {
     place: Place,
     /// How many queries are within the current one, itself included.
     queries: usize,
+    /// What the next query is to have.
+    wanted: Option<Wanted>,
+    /// How many of the queries around the place at hand are to have no sub-query.
+    flat: usize,
+    /// Whether the next SELECT begins with the number of a round, and casts its other columns.
+    leads: bool,
+    /// The common table with which the next FROM begins.
+    begins_with: Option<usize>,
+    /// Names that the next FROM may not give.
+    used_aliases: Vec<String>,
+    /// Whether a name without a relation could be one of the table that is changed.
+    needs_alias: bool,
+    /// Where the next query has a sub-query already.
+    given: Option<Place>,
 }
 
 /// The scope of expressions of a query.
@@ -135,8 +177,8 @@ struct Frame {
     joins: BTreeSet<JoinKind>,
 }
 
-/// The most queries of a statement.
-const QUERIES: usize = 9;
+/// How many queries a statement has at most.
+const QUERIES: usize = 8;
 
 impl Generator {
     /// Makes a part in another clause.
@@ -165,12 +207,21 @@ impl Generator {
         made
     }
 
-    /// Makes a part for which another query is the innermost one.
-    fn inside<T>(&mut self, level: Level, make: impl FnOnce(&mut Self) -> T) -> T {
+    /// Makes something that sees another query as the innermost one.
+    fn inside<T>(&mut self, mut level: Level, make: impl FnOnce(&mut Self) -> T) -> T {
+        if self.needs_alias {
+            level.atoms.retain(|atom| atom.alias.is_some());
+        }
         self.levels.push(level);
         let made = make(self);
         self.levels.pop();
         made
+    }
+
+    fn covers_place(&mut self, place: Place) {
+        if let Some(frame) = self.frames.last_mut() {
+            frame.places.insert(place);
+        }
     }
 
     fn covers_operator(&mut self, operator: OperatorKind) {
@@ -181,6 +232,24 @@ impl Generator {
 
     /// Whether one more sub-query may begin.
     fn may_nest(&self) -> bool {
-        self.queries < QUERIES && self.frames.len() < 4
+        self.flat == 0 && self.queries < QUERIES && self.frames.len() < 4
+    }
+
+    /// The condition, in so many of a hundred cases with an alternative that most rows meet.
+    fn mostly_true(&mut self, condition: String, percent: usize) -> String {
+        if !self.choices.chance(percent) {
+            return condition;
+        }
+        let column = [Ty::Int, Ty::Text, Ty::Big, Ty::Num].into_iter().find_map(|ty| self.own_column(ty));
+        match column {
+            Some(column) => format!("({condition} OR {column} IS NOT NULL)"),
+            None => format!("({condition} OR true)"),
+        }
+    }
+
+    /// Begins what is covered by a query or a row change.
+    fn open_frame(&mut self) {
+        let places = self.given.take().into_iter().collect();
+        self.frames.push(Frame { places, ..Frame::default() });
     }
 }

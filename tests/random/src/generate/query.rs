@@ -2,7 +2,7 @@
 
 use super::expression::paren;
 use super::from::{From, Item};
-use super::{Atom, Common, Frame, Generator, Level};
+use super::{Atom, Common, Generator, Level, Wanted};
 use crate::compare::Ordering;
 use crate::coverage::{JoinKind, OperatorKind, Place};
 use crate::schema::Ty;
@@ -25,15 +25,62 @@ enum Use {
     One,
     /// An operand of a set operation.
     Operand,
+    /// An operand of a set operation that has an order.
+    OrderedOperand,
+}
+
+impl Use {
+    fn is_operand(self) -> bool {
+        matches!(self, Use::Operand | Use::OrderedOperand)
+    }
+}
+
+/// How a SELECT makes groups.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Base {
+    /// It makes none.
+    Plain,
+    /// Aggregates without GROUP BY: one row.
+    Aggregated,
+    /// GROUP BY
+    Grouped,
+    /// GROUPING SETS, ROLLUP, CUBE
+    Sets,
+}
+
+/// Which of equal rows a SELECT gives.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Distinct {
+    /// All.
+    No,
+    /// DISTINCT
+    All,
+    /// DISTINCT ON
+    On,
+}
+
+/// What a SELECT is made of.
+struct Shape {
+    base: Base,
+    distinct: Distinct,
+    /// Whether it begins with the number of a round, and casts its other columns.
+    leads: bool,
 }
 
 impl Generator {
     /// The statement.
     pub(super) fn statement(&mut self) -> (String, Ordering) {
-        let with = if self.choices.chance(22) { self.with(true) } else { String::new() };
+        if self.choices.chance(2) {
+            return (self.volatile(), Ordering::Open);
+        }
+        if self.choices.chance(80) {
+            let wanted = self.draw_wanted();
+            let types = self.wanted_types();
+            self.wanted = Some(wanted);
+            return self.query(&types, &[], Use::Statement);
+        }
         let types = self.types(4);
-        let (text, ordering) = self.query(&types, &[], Use::Statement);
-        (format!("{with}{text}"), ordering)
+        self.query(&types, &[], Use::Statement)
     }
 
     /// A query that is a statement.
@@ -68,20 +115,22 @@ impl Generator {
     }
 
     fn nested(&mut self, types: &[Ty], names: &[String], used: Use) -> String {
-        let place = self.place;
-        if let Some(frame) = self.frames.last_mut() {
-            frame.places.insert(place);
-        }
+        // What stands in no clause stands among the targets.
+        let place = if self.place == Place::None { Place::Target } else { self.place };
+        self.covers_place(place);
         self.queries += 1;
-        self.at(Place::None, |generator| generator.query(types, names, used).0)
+        // It is another query that is to have what is wanted, or to have no sub-query.
+        let wanted = self.wanted.take();
+        let text = self.at(Place::None, |generator| generator.query(types, names, used).0);
+        self.wanted = wanted;
+        text
     }
 
-    /// WITH, with a blank after it; one of its tables may have the name of another table.
-    pub(super) fn with(&mut self, may_hide: bool) -> String {
-        let is_recursive = self.choices.chance(30);
-        // One hides a table, unless it would be read where the table is meant.
-        let names = if is_recursive || !may_hide { ["c", "q"] } else { ["c", "t"] };
+    /// WITH, with a blank after it; one of its tables may be called as another table is.
+    pub(super) fn with(&mut self, may_hide: bool, may_recurse: bool) -> String {
+        let is_recursive = may_recurse && self.choices.chance(30);
         let count = 1 + self.choices.below(2);
+        let names = self.common_names(may_hide && !is_recursive);
         let mut texts = Vec::new();
         for name in names.into_iter().take(count) {
             let types = self.types(3);
@@ -90,6 +139,7 @@ impl Generator {
             let text = match is_recursive && self.choices.chance(80) {
                 true => {
                     columns.insert(0, ("k".to_owned(), Ty::Int));
+                    self.covers_place(Place::With);
                     self.recursive(name, &columns)
                 }
                 false => {
@@ -107,26 +157,59 @@ impl Generator {
         format!("WITH {}{} ", if is_recursive { "RECURSIVE " } else { "" }, texts.join(", "))
     }
 
+    /// Two names for common tables that no query around has; one may hide a table, unless it would be read where the table is meant.
+    fn common_names(&mut self, may_hide: bool) -> [&'static str; 2] {
+        match self.common.len() {
+            0 if may_hide => ["c", "t"],
+            0 => ["c", "q"],
+            1 | 2 => ["c1", "c2"],
+            3 | 4 => ["c3", "c4"],
+            5 | 6 => ["c5", "c6"],
+            _ => ["c7", "c8"],
+        }
+    }
+
+    /// A recursion that is to have these cells, and a query of it.
+    fn wanted_recursion(&mut self, wanted: Wanted, types: &[Ty]) -> String {
+        let mut columns = self.names(types);
+        columns.insert(0, ("k".to_owned(), Ty::Int));
+        self.covers_place(Place::With);
+        let place = self.common.len();
+        self.wanted = Some(wanted.of_operand());
+        let [name, _] = self.common_names(false);
+        let text = self.recursive(name, &columns);
+        self.common.push(Common { name: name.to_owned(), columns, uses: 4 });
+        self.begins_with = Some(place);
+        format!("WITH RECURSIVE {text} ")
+    }
+
     /// A common table that counts to three at most.
     fn recursive(&mut self, name: &str, columns: &[(String, Ty)]) -> String {
         self.queries += 1;
         let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
-        self.frames.push(Frame::default());
-        let initial = self.from();
+        let types: Vec<Ty> = columns[1..].iter().map(|(_, ty)| *ty).collect();
+        let given = self.given.take();
+        self.open_frame();
+        self.given = given;
         self.covers_operator(OperatorKind::Recursion);
-        let first = self.inside(initial.level(), |generator| {
-            let targets: Vec<String> = columns[1..]
-                .iter()
-                .map(|(_, ty)| format!("{}::{}", paren(generator.expression(*ty, 1)), ty.name()))
-                .collect();
-            let condition = generator.at(Place::Where, |generator| generator.condition(1));
-            format!("SELECT 1, {} FROM {} WHERE {condition}", targets.join(", "), initial.text)
+        let wanted = self.wanted.take();
+        let is_flat = wanted.as_ref().is_some_and(Wanted::is_flat);
+        let is_ordered = wanted.as_ref().is_some_and(|wanted| wanted.has(Place::OrderBy));
+        self.wanted = wanted;
+        self.leads = true;
+        let first = self.at(Place::None, |generator| match is_ordered {
+            true => paren(generator.query(&types, &[], Use::OrderedOperand).0),
+            false => generator.query(&types, &[], Use::Operand).0,
         });
+        self.flat += usize::from(is_flat);
         let step = self.item_of(name, columns);
         let second = self.inside(step.level(), |generator| {
             let targets: Vec<String> = columns[1..]
                 .iter()
-                .map(|(_, ty)| format!("{}::{}", paren(generator.expression(*ty, 1)), ty.name()))
+                .map(|(_, ty)| {
+                    let target = generator.at(Place::Target, |generator| generator.expression(*ty, 1));
+                    format!("{}::{}", paren(target), ty.name())
+                })
                 .collect();
             let condition = match generator.choices.chance(40) {
                 true => {
@@ -141,37 +224,75 @@ impl Generator {
                 step.text
             )
         });
-        self.close_frame();
+        self.flat -= usize::from(is_flat);
+        self.close_frame(false);
         let all = self.choices.pick(&["UNION ALL", "UNION"]);
         format!("{name} ({}) AS ({first} {all} {second})", names.join(", "))
     }
 
     fn query(&mut self, types: &[Ty], names: &[String], used: Use) -> (String, Ordering) {
         self.rule(RULE + used as u32 * 20 + types.len() as u32, |generator| {
-            generator.frames.push(Frame::default());
-            let made = match used {
-                Use::Statement | Use::Rows
-                    if !types.is_empty() && generator.choices.chance(10) && generator.may_nest() =>
-                {
-                    generator.set_operation(types, names, used)
-                }
-                _ => generator.select(types, names, used),
+            generator.open_frame();
+            let mut wanted = generator.wanted.take().unwrap_or_default();
+            let common = generator.common.len();
+            let is_whole = matches!(used, Use::Statement | Use::Rows | Use::One);
+            let is_flat = wanted.is_flat();
+            let with = if is_whole && wanted.does(OperatorKind::Recursion) {
+                generator.wanted_recursion(std::mem::take(&mut wanted), types)
+            } else if is_whole && !is_flat && generator.wants_with(used, &wanted) {
+                let text = generator.with(used == Use::Statement, true);
+                // It is read, or it would not be evaluated.
+                generator.begins_with = generator.choices.chance(50).then_some(common);
+                text
+            } else {
+                String::new()
             };
-            generator.close_frame();
-            made
+            generator.flat += usize::from(is_flat);
+            let unites = match used {
+                Use::Statement | Use::Rows if !types.is_empty() => {
+                    wanted.does(OperatorKind::SetOperation)
+                        || wanted.is_empty() && generator.choices.chance(10) && generator.may_nest()
+                }
+                _ => false,
+            };
+            let (text, ordering) = match unites {
+                true => generator.set_operation(types, names, used, &wanted),
+                false => generator.select(types, names, used, &wanted),
+            };
+            generator.flat -= usize::from(is_flat);
+            generator.begins_with = None;
+            generator.common.truncate(common);
+            generator.close_frame(used.is_operand());
+            (with + &text, ordering)
         })
     }
 
-    fn close_frame(&mut self) {
+    /// Whether a query begins with WITH.
+    fn wants_with(&mut self, used: Use, wanted: &Wanted) -> bool {
+        if wanted.has(Place::With) {
+            return true;
+        }
+        if !wanted.is_empty() || self.leads || !self.may_nest() {
+            return false;
+        }
+        self.choices.chance(if used == Use::Statement { 22 } else { 2 })
+    }
+
+    /// Ends what is covered by a query or a row change; what an operand has counts for what it is of, too.
+    pub(super) fn close_frame(&mut self, is_operand: bool) {
         let mut frame = self.frames.pop().expect("a query is being made");
+        if frame.joins.is_empty() {
+            frame.joins.insert(JoinKind::Single);
+        }
+        if let Some(outer) = self.frames.last_mut().filter(|_| is_operand) {
+            outer.places.extend(&frame.places);
+            outer.joins.extend(&frame.joins);
+        }
         if frame.places.is_empty() {
             frame.places.insert(Place::None);
         }
         if frame.operators.is_empty() {
             frame.operators.insert(OperatorKind::Plain);
-        }
-        if frame.joins.is_empty() {
-            frame.joins.insert(JoinKind::Single);
         }
         for place in &frame.places {
             for operator in &frame.operators {
@@ -182,80 +303,137 @@ impl Generator {
         }
     }
 
-    fn set_operation(&mut self, types: &[Ty], names: &[String], used: Use) -> (String, Ordering) {
+    fn set_operation(
+        &mut self,
+        types: &[Ty],
+        names: &[String],
+        used: Use,
+        wanted: &Wanted,
+    ) -> (String, Ordering) {
         self.covers_operator(OperatorKind::SetOperation);
-        let mut text = self.operand(types, names);
+        let mut text = self.operand(types, names, (!wanted.is_empty()).then(|| wanted.of_operand()));
         for _ in 0..1 + self.choices.below(2) {
-            let word = self.choices.pick(&[
-                "UNION ALL",
-                "UNION",
-                "INTERSECT",
-                "EXCEPT",
-                "EXCEPT ALL",
-                "INTERSECT ALL",
-            ]);
-            let right = self.operand(types, &[]);
+            // What is wanted of the first operand is mostly to be seen.
+            let words: &[&str] = match wanted.is_empty() {
+                true => &["UNION ALL", "UNION", "INTERSECT", "EXCEPT", "EXCEPT ALL", "INTERSECT ALL"],
+                false => &["UNION ALL", "UNION", "UNION ALL", "EXCEPT", "EXCEPT ALL", "UNION"],
+            };
+            let word = self.choices.pick(words);
+            let right = self.operand(types, &[], None);
             text = format!("{text} {word} {right}");
             if self.choices.chance(30) {
                 text = paren(text);
             }
         }
-        let wants = self.wants_order(used);
-        let (tail, ordering) = self.tail(types, used, wants, &[], None);
+        let wants = self.wants_order(used, wanted);
+        let (tail, ordering) = self.tail(types, used, wants, &[], None, wanted, 0);
         (text + &tail, ordering)
     }
 
-    fn operand(&mut self, types: &[Ty], names: &[String]) -> String {
+    fn operand(&mut self, types: &[Ty], names: &[String], wanted: Option<Wanted>) -> String {
         self.queries += 1;
-        let (text, _) = self.query(types, names, Use::Operand);
-        match self.choices.chance(30) {
+        let is_ordered = match &wanted {
+            Some(wanted) => wanted.has(Place::OrderBy),
+            None => self.choices.chance(5),
+        };
+        self.wanted = wanted;
+        let used = if is_ordered { Use::OrderedOperand } else { Use::Operand };
+        let (text, _) = self.query(types, names, used);
+        match is_ordered || self.choices.chance(30) {
             true => paren(text),
             false => text,
         }
     }
 
-    fn select(&mut self, types: &[Ty], names: &[String], used: Use) -> (String, Ordering) {
-        if self.choices.chance(if used == Use::One { 8 } else { 3 }) {
+    fn select(&mut self, types: &[Ty], names: &[String], used: Use, wanted: &Wanted) -> (String, Ordering) {
+        let leads = std::mem::take(&mut self.leads);
+        let is_alone = self.begins_with.is_none() && wanted.is_empty();
+        if is_alone && self.choices.chance(if used == Use::One { 8 } else { 3 }) {
             // GROUPING of an expression is refused by PostgreSQL in a query within the grouped one.
             let targets: Vec<String> = self.inside(Level::default(), |generator| {
-                types.iter().map(|ty| generator.expression(*ty, 1)).collect()
+                types
+                    .iter()
+                    .map(|ty| generator.at(Place::Target, |generator| generator.expression(*ty, 1)))
+                    .collect()
             });
-            return (format!("SELECT {}", self.targets(&targets, names)), Ordering::Open);
+            return (
+                format!("SELECT {}", self.targets(&targets, names, leads.then_some(types))),
+                Ordering::Open,
+            );
         }
-        let from = self.from();
+        let from = self.from(wanted);
         let level = from.level();
         let mut condition = String::new();
-        let wanted = if used == Use::Statement { 40 } else { 50 };
-        if self.choices.chance(wanted) {
+        let percent = if used == Use::Statement { 40 } else { 50 };
+        if wanted.has(Place::Where) {
+            condition = self.inside(level.clone(), |generator| {
+                let text = generator.at(Place::Where, |generator| generator.sub_query_condition(1));
+                format!(" WHERE {}", generator.mostly_true(text, 60))
+            });
+        } else if self.choices.chance(percent) {
             condition = self.inside(level.clone(), |generator| {
                 let depth = 1 + generator.choices.below(2);
                 let text = generator.at(Place::Where, |generator| generator.condition(depth));
                 // Most rows remain in some statements.
-                match generator.choices.chance(35).then(|| generator.own_column(Ty::Int)).flatten() {
-                    Some(column) => format!(" WHERE ({text} OR {column} IS NOT NULL)"),
-                    None => format!(" WHERE {text}"),
-                }
+                format!(" WHERE {}", generator.mostly_true(text, 45))
             });
         }
         let start = format!(" FROM {}{condition}", from.text);
-        let kind = match used {
-            Use::One => [0, 2, 3][self.choices.weighted(&[40, 50, 10])],
-            Use::Operand => self.choices.weighted(&[60, 0, 8, 16, 6, 10]),
-            _ => self.choices.weighted(&[50, 7, 8, 18, 7, 10]),
-        };
-        match kind {
-            1 if !types.is_empty() && used != Use::Operand => {
-                self.distinct_on(types, names, used, &start, level)
-            }
-            2 => self.aggregated(types, names, used, &start, &level),
-            3 | 4 => self.grouped(types, names, used, &start, &from, kind == 4),
-            _ => self.plain(types, names, used, &start, level, kind == 5),
-        }
+        let shape = self.shape(types, used, wanted, leads);
+        self.body(types, names, used, wanted, &start, &from, &shape)
     }
 
-    /// The target list of expressions.
-    fn targets(&mut self, expressions: &[String], names: &[String]) -> String {
+    fn shape(&mut self, types: &[Ty], used: Use, wanted: &Wanted, leads: bool) -> Shape {
+        const KINDS: [(Base, Distinct); 6] = [
+            (Base::Plain, Distinct::No),
+            (Base::Plain, Distinct::On),
+            (Base::Aggregated, Distinct::No),
+            (Base::Grouped, Distinct::No),
+            (Base::Sets, Distinct::No),
+            (Base::Plain, Distinct::All),
+        ];
+        let (mut base, mut distinct) = match used {
+            _ if !wanted.is_empty() => (Base::Plain, Distinct::No),
+            Use::One => KINDS[[0, 2, 3][self.choices.weighted(&[40, 50, 10])]],
+            Use::Operand => KINDS[self.choices.weighted(&[60, 0, 8, 16, 6, 10])],
+            _ => KINDS[self.choices.weighted(&[50, 7, 8, 18, 7, 10])],
+        };
+        if wanted.is_empty() && base != Base::Plain && used != Use::One && self.choices.chance(8) {
+            distinct = [Distinct::All, Distinct::On][self.choices.below(2)];
+        }
+        if wanted.does(OperatorKind::GroupingSets) {
+            base = Base::Sets;
+        } else if wanted.does(OperatorKind::Group) || wanted.has(Place::GroupBy) {
+            base = Base::Grouped;
+        } else if wanted.does(OperatorKind::Aggregate) {
+            base = Base::Aggregated;
+        } else if [Place::Having, Place::Aggregate, Place::Filter].iter().any(|place| wanted.has(*place)) {
+            base = [Base::Grouped, Base::Aggregated][self.choices.below(2)];
+        }
+        if wanted.does(OperatorKind::DistinctOn) {
+            distinct = Distinct::On;
+        } else if wanted.does(OperatorKind::Distinct) {
+            distinct = Distinct::All;
+        }
+        if types.is_empty() && (distinct == Distinct::On || base != Base::Plain) {
+            distinct = Distinct::No;
+        }
+        // PostgreSQL would have to be told the order.
+        if used == Use::Operand && distinct == Distinct::On {
+            distinct = Distinct::All;
+        }
+        Shape { base, distinct, leads }
+    }
+
+    /// The target list of expressions; after the number of a round, with a cast to each of these types, if they are given.
+    fn targets(&mut self, expressions: &[String], names: &[String], leading: Option<&[Ty]>) -> String {
         let mut targets = Vec::new();
+        if let Some(types) = leading {
+            targets.push("1".to_owned());
+            let cast = |(expression, ty): (&String, &Ty)| format!("({expression})::{}", ty.name());
+            targets.extend(expressions.iter().zip(types).map(cast));
+            return targets.join(", ");
+        }
         for (place, expression) in expressions.iter().enumerate() {
             let name = match names.get(place) {
                 Some(name) => format!(" AS {name}"),
@@ -272,32 +450,172 @@ impl Generator {
         }
     }
 
-    fn plain(
+    /// What follows FROM and WHERE.
+    #[expect(clippy::too_many_arguments, reason = "a SELECT has as many parts")]
+    fn body(
         &mut self,
         types: &[Ty],
         names: &[String],
         used: Use,
+        wanted: &Wanted,
         start: &str,
-        level: Level,
-        is_distinct: bool,
+        from: &From,
+        shape: &Shape,
     ) -> (String, Ordering) {
-        if used == Use::Statement && !is_distinct && self.choices.chance(8) {
+        let Shape { base, distinct, leads } = *shape;
+        let is_plain = base == Base::Plain && distinct == Distinct::No && wanted.is_empty();
+        if used == Use::Statement && is_plain && self.choices.chance(8) {
             return (format!("SELECT *{start}"), Ordering::Open);
         }
-        let level = Level { windows: true, ..level };
-        self.inside(level, |generator| {
-            let targets: Vec<String> = generator
-                .at(Place::Target, |generator| types.iter().map(|ty| generator.target(*ty, used)).collect());
-            if is_distinct {
-                generator.covers_operator(OperatorKind::Distinct);
+        let (level, group_by) = match base {
+            Base::Plain => (Level { windows: true, ..from.level() }, String::new()),
+            Base::Aggregated => {
+                self.covers_operator(OperatorKind::Aggregate);
+                let level = from.level();
+                let windows = !wanted.is_empty() || self.choices.chance(15);
+                let grouped = Some(level.atoms);
+                (Level { aliases: level.aliases, grouped, windows, ..Level::default() }, String::new())
             }
-            let list = generator.targets(&targets, names);
-            let word = if is_distinct { "DISTINCT " } else { "" };
-            let wants = generator.wants_order(used);
-            let keys = generator.order_keys(wants, is_distinct);
-            let (tail, ordering) = generator.tail(types, used, wants, &keys, None);
-            (format!("SELECT {word}{list}{start}{tail}"), ordering)
+            Base::Grouped | Base::Sets => self.grouped_level(from, base == Base::Sets, wanted),
+        };
+        self.inside(level, |generator| {
+            let mut targets: Vec<String> = generator.at(Place::Target, |generator| {
+                let target =
+                    |(place, ty): (usize, &Ty)| match generator.wanted_target(place, types, base, wanted) {
+                        Some(target) => target,
+                        None => generator.target_of(base, place, *ty, used),
+                    };
+                types.iter().enumerate().map(target).collect()
+            });
+            if targets.is_empty() && base == Base::Aggregated {
+                targets.push("count(*)".to_owned());
+            }
+            let mut list = generator.targets(&targets, names, leads.then_some(types));
+            if list == "*" && base != Base::Plain {
+                list = "1".to_owned();
+            }
+            let having = generator.having(base, wanted);
+            let mut distinct_on = None;
+            let word = match distinct {
+                Distinct::No => String::new(),
+                Distinct::All => {
+                    generator.covers_operator(OperatorKind::Distinct);
+                    "DISTINCT ".to_owned()
+                }
+                Distinct::On => {
+                    generator.covers_operator(OperatorKind::DistinctOn);
+                    let ty = [Ty::Int, Ty::Text, Ty::Bool, Ty::Num][generator.choices.below(4)];
+                    let mut key = generator.at(Place::Target, |generator| generator.expression(ty, 1));
+                    if is_constant(&key) {
+                        key = format!("coalesce({key})");
+                    }
+                    let word = format!("DISTINCT ON ({key}) ");
+                    distinct_on = Some(key);
+                    word
+                }
+            };
+            let wants = distinct_on.is_some() || generator.wants_order(used, wanted);
+            let is_one = base == Base::Aggregated && (wanted.is_empty() || !wants);
+            if is_one && distinct_on.is_none() {
+                let ordering = if used == Use::Statement { Ordering::Total } else { Ordering::Open };
+                return (format!("SELECT {word}{list}{start}{having}"), ordering);
+            }
+            let keys = match wanted.has(Place::OrderBy) {
+                false => generator.order_keys(wants, distinct == Distinct::All),
+                // The expression must be one of the targets.
+                true if distinct == Distinct::All => {
+                    let is_sub_query = |target: &&String| target.starts_with("(SELECT");
+                    let key = targets.iter().rev().find(is_sub_query).filter(|_| !leads).cloned();
+                    if key.is_some() {
+                        generator.covers_place(Place::OrderBy);
+                    }
+                    key.into_iter().collect()
+                }
+                true => vec![generator.at(Place::OrderBy, |generator| generator.scalar_sub_query(Ty::Int))],
+            };
+            let lead = usize::from(leads);
+            let (tail, ordering) =
+                generator.tail(types, used, wants, &keys, distinct_on.as_deref(), wanted, lead);
+            (format!("SELECT {word}{list}{start}{group_by}{having}{tail}"), ordering)
         })
+    }
+
+    fn target_of(&mut self, base: Base, place: usize, ty: Ty, used: Use) -> String {
+        match base {
+            Base::Plain => self.target(ty, used),
+            Base::Aggregated if place == 0 || self.choices.chance(60) => self.aggregate(ty, 1),
+            Base::Grouped | Base::Sets if self.choices.chance(40) => self.aggregate(ty, 1),
+            _ => self.expression(ty, 1),
+        }
+    }
+
+    /// The target with what is wanted of this place: the first, a bigint, has aggregates and window functions, the last a sub-query, and
+    /// one in the middle CASE.
+    fn wanted_target(&mut self, place: usize, types: &[Ty], base: Base, wanted: &Wanted) -> Option<String> {
+        if wanted.is_empty() || types.len() < 3 {
+            return None;
+        }
+        if place == 0 && types[0] == Ty::Big {
+            let mut counts = Vec::new();
+            if wanted.has(Place::Aggregate) && base != Base::Plain {
+                counts.push(self.asking_aggregate());
+            }
+            if wanted.has(Place::Filter) && base != Base::Plain {
+                let level = self.aggregated_level();
+                let condition = self.inside_instead(level, |generator| {
+                    generator.at(Place::Filter, |generator| generator.sub_query_condition(0))
+                });
+                counts.push(format!("count(*) FILTER (WHERE {condition})"));
+            }
+            if wanted.has(Place::Window) {
+                self.covers_operator(OperatorKind::Window);
+                counts.push(self.asking_window());
+            } else if wanted.does(OperatorKind::Window) {
+                counts.push(self.window(Ty::Big));
+            }
+            return (!counts.is_empty()).then(|| counts.join(" + "));
+        }
+        let ty = types[place];
+        if place == types.len() - 1 {
+            let is_ordered = wanted.has(Place::OrderBy) && wanted.does(OperatorKind::Distinct);
+            let asks = wanted.has(Place::Target) || is_ordered;
+            return asks.then(|| format!("({})", self.sub_query(&[ty], true).text));
+        }
+        if place != 1 || !wanted.has(Place::Case) {
+            return None;
+        }
+        let windows = std::mem::replace(&mut self.level().windows, false);
+        let text = self.at(Place::Case, |generator| {
+            let condition = generator.sub_query_condition(0);
+            let (one, two) = (generator.expression(ty, 1), generator.expression(ty, 0));
+            format!("CASE WHEN {condition} THEN {one} ELSE {two} END")
+        });
+        self.level().windows = windows;
+        Some(text)
+    }
+
+    /// HAVING, with a blank before it, or nothing.
+    fn having(&mut self, base: Base, wanted: &Wanted) -> String {
+        let percent = match base {
+            Base::Plain => return String::new(),
+            Base::Aggregated => 15,
+            Base::Grouped | Base::Sets => 25,
+        };
+        let windows = std::mem::replace(&mut self.level().windows, false);
+        let text = if wanted.has(Place::Having) {
+            let condition = self.at(Place::Having, |generator| generator.sub_query_condition(0));
+            match self.choices.chance(60) {
+                true => format!(" HAVING ({condition} OR count(*) >= 0)"),
+                false => format!(" HAVING {condition}"),
+            }
+        } else if self.choices.chance(if wanted.is_empty() { percent } else { percent / 3 }) {
+            let condition = self.at(Place::Having, |generator| generator.condition(1));
+            format!(" HAVING {condition}")
+        } else {
+            String::new()
+        };
+        self.level().windows = windows;
+        text
     }
 
     /// Expressions to order by before the columns of the result.
@@ -314,7 +632,7 @@ impl Generator {
     }
 
     fn target(&mut self, ty: Ty, used: Use) -> String {
-        if ty == Ty::Int && used != Use::One && self.choices.chance(3) {
+        if ty == Ty::Int && !matches!(used, Use::One | Use::OrderedOperand) && self.choices.chance(3) {
             return match self.choices.below(2) {
                 0 => "generate_series(1, 2)".to_owned(),
                 _ => format!("unnest({})", self.literal(Ty::Ints)),
@@ -327,81 +645,13 @@ impl Generator {
         self.expression(ty, depth)
     }
 
-    fn distinct_on(
-        &mut self,
-        types: &[Ty],
-        names: &[String],
-        used: Use,
-        start: &str,
-        level: Level,
-    ) -> (String, Ordering) {
-        self.covers_operator(OperatorKind::DistinctOn);
-        self.inside(level, |generator| {
-            let ty = [Ty::Int, Ty::Text, Ty::Bool, Ty::Num][generator.choices.below(4)];
-            let mut key = generator.expression(ty, 1);
-            if is_constant(&key) {
-                key = format!("coalesce({key})");
-            }
-            let targets: Vec<String> = generator
-                .at(Place::Target, |generator| types.iter().map(|ty| generator.expression(*ty, 1)).collect());
-            let list = generator.targets(&targets, names);
-            let (tail, ordering) = generator.tail(types, used, true, &[], Some(&key));
-            (format!("SELECT DISTINCT ON ({key}) {list}{start}{tail}"), ordering)
-        })
-    }
-
-    /// Aggregates without GROUP BY: one row.
-    fn aggregated(
-        &mut self,
-        types: &[Ty],
-        names: &[String],
-        used: Use,
-        start: &str,
-        level: &Level,
-    ) -> (String, Ordering) {
-        self.covers_operator(OperatorKind::Aggregate);
-        let grouped =
-            Level { aliases: level.aliases.clone(), grouped: Some(level.atoms.clone()), ..Level::default() };
-        self.inside(grouped, |generator| {
-            let mut targets: Vec<String> = generator.at(Place::Target, |generator| {
-                types
-                    .iter()
-                    .enumerate()
-                    .map(|(place, ty)| match place == 0 || generator.choices.chance(60) {
-                        true => generator.aggregate(*ty, 1),
-                        false => generator.expression(*ty, 1),
-                    })
-                    .collect()
-            });
-            if targets.is_empty() {
-                targets.push("count(*)".to_owned());
-            }
-            let list = generator.targets(&targets, names);
-            let having = match generator.choices.chance(15) {
-                true => {
-                    let condition = generator.at(Place::Having, |generator| generator.condition(1));
-                    format!(" HAVING {condition}")
-                }
-                false => String::new(),
-            };
-            let ordering = if used == Use::Statement { Ordering::Total } else { Ordering::Open };
-            (format!("SELECT {list}{start}{having}"), ordering)
-        })
-    }
-
-    fn grouped(
-        &mut self,
-        types: &[Ty],
-        names: &[String],
-        used: Use,
-        start: &str,
-        from: &From,
-        has_sets: bool,
-    ) -> (String, Ordering) {
+    /// GROUP BY, with a blank before it, and what the query sees above it.
+    fn grouped_level(&mut self, from: &From, has_sets: bool, wanted: &Wanted) -> (Level, String) {
         self.covers_operator(if has_sets { OperatorKind::GroupingSets } else { OperatorKind::Group });
         let level = from.level();
+        let asks = wanted.has(Place::GroupBy);
         let (keys, text) = self.inside(level.clone(), |generator| {
-            generator.at(Place::GroupBy, |generator| generator.group_by(has_sets))
+            generator.at(Place::GroupBy, |generator| generator.group_by(has_sets, asks))
         });
         let mut atoms: Vec<Atom> = keys.clone();
         if has_sets {
@@ -426,32 +676,7 @@ impl Generator {
             windows: true,
             total: (!has_sets).then(|| keys.iter().map(|key| key.text.clone()).collect()),
         };
-        self.inside(grouped, |generator| {
-            let targets: Vec<String> = generator.at(Place::Target, |generator| {
-                types
-                    .iter()
-                    .map(|ty| match generator.choices.chance(40) {
-                        true => generator.aggregate(*ty, 1),
-                        false => generator.expression(*ty, 1),
-                    })
-                    .collect()
-            });
-            let list = generator.targets(&targets, names);
-            let list = if list == "*" { "1".to_owned() } else { list };
-            let windows = std::mem::replace(&mut generator.level().windows, false);
-            let having = match generator.choices.chance(25) {
-                true => {
-                    let condition = generator.at(Place::Having, |generator| generator.condition(1));
-                    format!(" HAVING {condition}")
-                }
-                false => String::new(),
-            };
-            generator.level().windows = windows;
-            let wants = generator.wants_order(used);
-            let keys = generator.order_keys(wants, false);
-            let (tail, ordering) = generator.tail(types, used, wants, &keys, None);
-            (format!("SELECT {list}{start} GROUP BY {text}{having}{tail}"), ordering)
-        })
+        (grouped, format!(" GROUP BY {text}"))
     }
 
     fn level(&mut self) -> &mut Level {
@@ -459,11 +684,14 @@ impl Generator {
     }
 
     /// The keys, and the text of the clause.
-    fn group_by(&mut self, has_sets: bool) -> (Vec<Atom>, String) {
+    fn group_by(&mut self, has_sets: bool, asks: bool) -> (Vec<Atom>, String) {
         let count = 1 + self.choices.below(if has_sets { 2 } else { 3 });
         let mut keys: Vec<Atom> = Vec::new();
-        for _ in 0..count {
-            let ty = Ty::ALL[self.choices.weighted(&[30, 16, 12, 12, 8, 6, 6, 6, 3, 2, 3])];
+        let asking = if asks { self.asking_key(has_sets) } else { None };
+        let asks = asking.is_some();
+        keys.extend(asking);
+        for _ in usize::from(asks)..count {
+            let ty = Ty::ALL[self.choices.weighted(&Ty::WEIGHTS)];
             let key = self.or_none(|generator| {
                 let key = match generator.column(ty) {
                     Some(atom) if generator.choices.chance(80) => atom,
@@ -471,9 +699,7 @@ impl Generator {
                 };
                 let level = generator.level();
                 let is_own = key.alias.as_ref().is_none_or(|alias| level.aliases.contains(alias));
-                // Above grouping sets PostgreSQL 15 does not make constants NULL, as it should.
-                let is_in_key = |atom: &&Atom| atom.alias.is_some() && key.text.contains(&atom.text);
-                let has_column = key.alias.is_some() || level.atoms.iter().any(|atom| is_in_key(&atom));
+                let has_column = key.alias.is_some() || is_strict(&key.text, level);
                 let is_new = !keys.iter().any(|one| one.text == key.text);
                 let is_good = is_own && (has_column || !has_sets) && is_new && !is_constant(&key.text);
                 is_good.then_some(key)
@@ -498,17 +724,37 @@ impl Generator {
         (keys, text)
     }
 
+    /// A key with a sub-query, if a column has a type for it.
+    fn asking_key(&mut self, has_sets: bool) -> Option<Atom> {
+        let types = [Ty::Int, Ty::Text, Ty::Big, Ty::Num, Ty::Small, Ty::Fixed, Ty::Double];
+        let (column, ty) = types.into_iter().find_map(|ty| Some((self.own_column(ty)?, ty)))?;
+        let query = self.scalar_sub_query(ty);
+        let text = match ty {
+            _ if !has_sets => format!("coalesce({column}, {query})"),
+            Ty::Text => format!("({column} || {query})"),
+            _ => format!("({column} + {query})"),
+        };
+        // The sum of two numerics has no precision.
+        let ty = if has_sets && ty == Ty::Fixed { Ty::Num } else { ty };
+        Some(Atom { text, ty, alias: None })
+    }
+
     /// Whether a query is ordered.
-    fn wants_order(&mut self, used: Use) -> bool {
+    fn wants_order(&mut self, used: Use, wanted: &Wanted) -> bool {
+        let is_wanted =
+            wanted.does(OperatorKind::Sort) || wanted.does(OperatorKind::Limit) || wanted.has(Place::OrderBy);
         match used {
             Use::Operand => false,
-            Use::One => true,
+            Use::One | Use::OrderedOperand => true,
+            Use::Rows | Use::Statement if !wanted.is_empty() => is_wanted,
             Use::Rows => self.choices.chance(12),
             Use::Statement => self.choices.chance(45),
         }
     }
 
-    /// ORDER BY, LIMIT and OFFSET. `keys` come before the columns of the result, the key of DISTINCT ON before all.
+    /// ORDER BY, LIMIT and OFFSET. `keys` come before the columns of the result, the key of DISTINCT ON before all. `lead` columns
+    /// stand before those of `types`.
+    #[expect(clippy::too_many_arguments, reason = "an order depends on as much")]
     fn tail(
         &mut self,
         types: &[Ty],
@@ -516,6 +762,8 @@ impl Generator {
         wants: bool,
         keys: &[String],
         distinct_on: Option<&str>,
+        wanted: &Wanted,
+        lead: usize,
     ) -> (String, Ordering) {
         if !wants {
             return (String::new(), Ordering::Open);
@@ -523,6 +771,10 @@ impl Generator {
         let must_limit = used == Use::One;
         let limit = match must_limit {
             true => " LIMIT 1".to_owned(),
+            false if wanted.does(OperatorKind::Sort) => String::new(),
+            false if wanted.does(OperatorKind::Limit) => {
+                self.choices.pick(&[" LIMIT 3", " LIMIT 10", " OFFSET 1", " LIMIT 1"]).to_owned()
+            }
             false => match self.choices.weighted(&[40, 35, 15, 10]) {
                 0 => String::new(),
                 1 => format!(" LIMIT {}", self.choices.pick(&["3", "1", "2", "5", "10"])),
@@ -537,7 +789,7 @@ impl Generator {
             used == Use::Statement && keys.is_empty() && distinct_on.is_none() && self.choices.chance(35);
         parts.extend(keys.iter().cloned());
         let count = if is_partial { types.len().div_ceil(2) } else { types.len() };
-        for ordinal in 1..=count {
+        for ordinal in 1 + lead..=count + lead {
             let direction = self.choices.pick(&["", "", " DESC", " NULLS FIRST", " DESC NULLS LAST", " ASC"]);
             parts.push(format!("{ordinal}{direction}"));
         }
@@ -559,11 +811,21 @@ impl Generator {
     }
 }
 
+/// Whether an expression is NULL where a column of the query is. Above grouping sets PostgreSQL 15 makes columns NULL, and then
+/// computes the expressions over them that are keys; constants and what is not NULL of NULL it does not make NULL, as it should.
+fn is_strict(text: &str, level: &Level) -> bool {
+    const OTHERS: [&str; 13] = [
+        "coalesce", "CASE", "concat", "greatest", "least", "nullif", "IS ", "SELECT", "ARRAY", "array", "||",
+        " AND ", " OR ",
+    ];
+    let has_column = level.atoms.iter().any(|atom| atom.alias.is_some() && text.contains(&atom.text));
+    has_column && !OTHERS.iter().any(|other| text.contains(other))
+}
+
 /// Whether ORDER BY and GROUP BY would take the text for the number of a column, or refuse it.
 fn is_constant(text: &str) -> bool {
     let is_plain = !text.contains("::");
     is_plain
         && (text.starts_with(|first: char| first.is_ascii_digit() || first == '\'') || text.starts_with("(-"))
-        || text == "true"
-        || text == "false"
+        || matches!(text, "true" | "false" | "(true)" | "(false)")
 }
