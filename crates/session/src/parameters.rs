@@ -1,6 +1,6 @@
 //! Parameters: the values that a program or a client gives, as values of the statement's types.
 
-use firn_base::types::TypeInfo;
+use firn_base::type_table::TypeInfo;
 use firn_base::{
     ArrayValue, Error, Representation, Result, SqlState, TextStyle, Type, Value, binary, coerce, text,
 };
