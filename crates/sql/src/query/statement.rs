@@ -40,8 +40,6 @@ pub enum Execution {
     Short {
         /// Rows that were changed; `None` of a query.
         count: Option<u64>,
-        /// Rows of the result.
-        rows: usize,
     },
     /// It has run by pipelines.
     Pipelines(Executed),
@@ -55,6 +53,11 @@ pub struct Prepared {
 
 /// What all queries of the process share.
 static BUDGET: LazyLock<Arc<Budget>> = LazyLock::new(Budget::of_process);
+
+/// How many bytes of their memory the queries of the process have in use.
+pub fn query_memory_used() -> u64 {
+    BUDGET.used()
+}
 
 impl Prepared {
     /// Prepares a query or a row change.
@@ -156,6 +159,11 @@ impl Prepared {
         self.prepared.execute(transaction, &others, parameters, Arc::new(surroundings), run_options(options))
     }
 
+    /// About how many bytes it takes, without the tables that it reads.
+    pub fn memory(&self) -> usize {
+        self.prepared.memory()
+    }
+
     /// Whether it touches few rows, as far as that is known before it runs.
     pub fn is_short(&self) -> bool {
         self.prepared.is_short()
@@ -181,7 +189,7 @@ impl Prepared {
         if options.measures.is_none()
             && let Some(done) = self.prepared.execute_short(transaction, parameters, &surroundings, values)?
         {
-            return Ok(Execution::Short { count: done.count, rows: done.rows });
+            return Ok(Execution::Short { count: done.count });
         }
         let others = SessionRelations { facts: facts.clone(), services: options.services.clone() };
         let (surroundings, options) = (Arc::new(surroundings), run_options(options));
@@ -405,7 +413,7 @@ pub(crate) fn surroundings(
     }
 }
 
-/// A place to keep the rows of a result.
+/// A place to keep the rows of a result, in the budget of all queries.
 pub fn kept_rows(columns: &[ResultColumn], options: &RunOptions) -> KeptRows {
     KeptRows::new(columns, &run_options(options))
 }
